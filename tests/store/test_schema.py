@@ -13,6 +13,7 @@ from conversation_state.store._log import LogRow
 from conversation_state.store.backends import _sqlite as _backend
 from conversation_state.store.backends._sql import STEPS, Step
 from conversation_state.store.backends._sqlite_block import SQLITE
+from conversation_state.store.backends._sqlite_log import VERSION_MASK
 from conversation_state.store.schema import (
     TABLES,
     Change,
@@ -178,7 +179,7 @@ class TestNewFiles:
         connection.close()
 
         assert "planted" not in [column[1] for column in columns]
-        assert (newest,) == version
+        assert newest == version[0] & VERSION_MASK
 
 
 class TestOlderFiles:

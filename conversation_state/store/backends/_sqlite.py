@@ -51,6 +51,11 @@ from conversation_state.store.backends._sqlite_connection import (
     explain_error,
     get_primary_code,
 )
+from conversation_state.store.backends._sqlite_log import (
+    VERSION_MASK,
+    is_log_of,
+    make_mark,
+)
 from conversation_state.store.schema import SCHEMA_VERSION
 
 # "cvst": marks a database as one of ours, also for `file`.
@@ -58,11 +63,13 @@ APPLICATION_ID = 0x63767374
 
 _CONNECTIONS_KEPT = 8
 
-# How many pages of 4 kB the write-ahead log gets before it is copied into the file.
+# How many bytes the write-ahead log gets before it is copied into the file.
 # Consecutive saves rewrite mostly the same pages, so a longer one is copied, and
 # synced, less often. Where each save is synced, that gains nothing, and a log that is
 # soon written from its start again is: to sync a file that grows takes longer.
-_WAL_PAGES = {"normal": 4000, "full": 250}
+_LOG_SIZES = {"normal": 4000 * 4120, "full": 250 * 4120}
+# One look at its size for so many saves of one message: it takes 5 % of a save.
+_SAVES_A_LOOK = 8
 
 
 class SqliteOptions(NamedTuple):
@@ -89,6 +96,12 @@ _CREATE = (*SQLITE.create(), "CREATE TABLE numbers (last INTEGER NOT NULL)")
 _SCHEMA = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'table'"
 
 
+_FOREIGN_LOG = (
+    "the log beside the file, {name}-wal, belongs to another file: a backup was copied "
+    "here while the log of what it replaced was left; nothing was changed. Move "
+    "{name}-wal and {name}-shm away to open the file without them, or put the file "
+    "back that they belong to; `conversation-state restore` does this right"
+)
 _MAGIC = b"SQLite format 3\0"
 # The size of the smallest database, of one page.
 _SMALLEST_FILE = 512
@@ -116,10 +129,15 @@ class SqliteBackend:
         self._file = str(self._path)
         self._options = options
         self._is_closed = False
+        self.is_log_begun = False
+        self._unseen_saves = 0
         self._identity: tuple[int, int] | None = None
         self._open_pool()
         renew_in_children(self)
         self._check_file()
+        if not is_log_of(self._path):
+            raise StoreError(self.url, _FOREIGN_LOG.format(name=self._path.name))
+
         try:
             connection = self.acquire()
             try:
@@ -226,6 +244,8 @@ class SqliteBackend:
 
     def _open_connection(self) -> Connection:
         connections.check_may_open(self.url, self._file, self._identity)
+        # Where all others were closed meanwhile, there is no log any more.
+        self.is_log_begun = False
         mode = "rwc" if self.may_write else "ro"
         connection = sqlite3.connect(
             f"{self._path.as_uri()}?mode={mode}",
@@ -240,8 +260,8 @@ class SqliteBackend:
         try:
             synchronous = self._options.synchronous
             connection.execute(f"PRAGMA synchronous = {synchronous}")
-            pages = _WAL_PAGES[synchronous]
-            connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchall()
+            # See `begin_log`.
+            connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
             # What is removed is overwritten: costs nothing where all is added.
             connection.execute("PRAGMA secure_delete = ON").fetchall()
         except BaseException:
@@ -279,7 +299,7 @@ class SqliteBackend:
                         connection.execute(statement)
 
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                connection.execute(f"PRAGMA user_version = {make_mark(SCHEMA_VERSION)}")
                 connection.execute("COMMIT")
             except BaseException:
                 connection.rollback()
@@ -303,9 +323,10 @@ class SqliteBackend:
 
     def _read_version(self, connection: sqlite3.Connection) -> int:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (mark,) = connection.execute("PRAGMA user_version").fetchone()
+        version = mark & VERSION_MASK
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if application != APPLICATION_ID and (tables or application or version):
+        if application != APPLICATION_ID and (tables or application or mark):
             what = "this database belongs to another program; give another path"
             raise StoreError(self.url, what)
 
@@ -414,6 +435,7 @@ class SqliteBackend:
             self._empty_log(block)
 
     def _empty_log(self, block: SqliteBlock) -> None:
+        self.is_log_begun = False
         if not block.empty_log():
             raise StoreError(
                 self.url,
@@ -453,6 +475,57 @@ class SqliteBackend:
             problems.append(f"the schema is not what was created, {what}")
 
         return problems + numbers_problem(*numbers[0])
+
+    # The log
+
+    def begin_log(self, connection: Connection) -> None:
+        """
+        Let the file and its log have a new generation in common, by which opening
+        them knows whether they belong together; copy the log into the file first.
+
+        SQLite would begin a log without one by itself. It is copied as far as readers
+        allow; the next look tries again.
+        """
+        with suppress(sqlite3.Error):  # what was saved is saved
+            mark = f"PRAGMA user_version = {make_mark(SCHEMA_VERSION)}"
+            connection.execute(mark)
+            sql = "PRAGMA wal_checkpoint(PASSIVE)"
+            ((is_busy, pages, copied),) = connection.execute(sql).fetchall()
+            if not is_busy and pages == copied:
+                # The first page of the log that the next save begins.
+                connection.execute(mark)
+                self.is_log_begun = True
+
+    def begin_first_log(self, connection: Connection) -> None:
+        """
+        Before the first save of a connection: the same, if there is no log yet.
+        """
+        if self._log_size() == 0:
+            self.begin_log(connection)
+        else:
+            self.is_log_begun = True
+
+    def count_save(self, connection: Connection, size: int) -> None:
+        """
+        After a save of one message of *size* bytes: the same, from time to time.
+        """
+        self._unseen_saves += 1 + size // 4096
+        if self._unseen_saves >= _SAVES_A_LOOK:
+            self.copy_long_log(connection)
+
+    def copy_long_log(self, connection: Connection) -> None:
+        """
+        After a save: copy the log into the file where it has become long.
+        """
+        self._unseen_saves = 0
+        if self._log_size() > _LOG_SIZES[self._options.synchronous]:
+            self.begin_log(connection)
+
+    def _log_size(self) -> int:
+        try:
+            return os.stat(f"{self._file}-wal").st_size  # noqa: PTH116 - as above
+        except OSError:
+            return 0
 
     def _open_bare_block(self) -> SqliteBlock:
         return SqliteBlock(self, is_writing=False, has_transaction=False)

@@ -100,7 +100,10 @@ class SqliteBlock(SqlBlock):
 
             backend.check_same_file(is_writing=self._is_writing)
             self._connection = connection = backend.acquire()
-            if not (self._is_writing or self._is_bare):
+            if self._is_writing:
+                if not backend.is_log_begun and not self._is_bare:
+                    backend.begin_first_log(connection)
+            elif not self._is_bare:
                 connection.execute("BEGIN")
         except BaseException as error:
             self._end_transaction(error)
@@ -177,11 +180,14 @@ class SqliteBlock(SqlBlock):
                     _save_in_one_statement(
                         connection, self._revision_row, self._entry_row
                     )
+                    self._backend.count_save(connection, len(self._entry_row[1][0][2]))
                     return
 
                 self._begin_transaction()
 
             connection.execute("COMMIT")
+            if self._is_writing:
+                self._backend.copy_long_log(connection)
         except sqlite3.IntegrityError as error:
             raise ConflictError from error
         except BaseException as error:
