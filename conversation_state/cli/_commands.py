@@ -18,11 +18,13 @@ from conversation_state.cli._exit import BROKEN, FAILED, exit_on_error
 from conversation_state.cli._inspect import diff, log, names, show, trim
 from conversation_state.cli._maintenance import (
     annotate,
+    backup,
     delete,
     erase,
     fork,
     gc,
     label,
+    restore,
     rollback,
     verify,
 )
@@ -186,7 +188,7 @@ _SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
     "Inspect": (names, log, tree, show, diff, trim, cost),
     "Pages": (page, serve),
     "Revisions": (label, annotate, fork, rollback),
-    "Maintenance": (verify, gc, erase, delete),
+    "Maintenance": (verify, backup, restore, gc, erase, delete),
 }
 
 

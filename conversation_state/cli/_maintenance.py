@@ -17,6 +17,7 @@ from conversation_state._wording import format_count, shorten_repr, shorten_text
 from conversation_state.cli._exit import (
     BROKEN,
     RefusedError,
+    exit_on_error,
     print_line,
 )
 from conversation_state.cli._inspect import head_data
@@ -24,6 +25,7 @@ from conversation_state.cli._options import (
     SavedState,
     check_label,
     confirm,
+    find_path,
     find_state,
     format_notes,
     parse_notes,
@@ -31,6 +33,7 @@ from conversation_state.cli._options import (
     print_result,
     revision_or_label,
     store_command,
+    store_option,
 )
 
 if TYPE_CHECKING:
@@ -235,6 +238,51 @@ def verify(store: Store, *, as_json: bool) -> int:
         click.echo(f"Verified: everything under {names} is as it was saved.")
 
     return BROKEN if damages else 0
+
+
+@store_command()
+@click.argument("file", type=click.Path())
+def backup(store: Store, *, file: str, as_json: bool) -> None:
+    """
+    Copy the store to FILE, while other programs write.
+
+    FILE must not be there yet. It is a store like any other; `restore` puts it
+    back. A server has tools of its own: pg_dump.
+    """
+    with _show_status("Copying"):
+        store.backup(file)
+
+    print_result({"backup": file}, f"Copied to {file}.", as_json=as_json)
+
+
+@click.command()
+@click.argument("file", type=click.Path())
+@store_option
+@click.option(
+    "--replace", is_flag=True, help="Keep the file that is there under another name."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def restore(
+    context: click.Context, file: str, *, url: str, replace: bool, as_json: bool
+) -> None:
+    """
+    Put a copy of the backup FILE where the store was.
+
+    A file that is there is an error, and so is one that a program has open. With
+    --replace it is kept, with its log, under another name, which is printed.
+    """
+    from conversation_state.store import restore as restore_file
+
+    with exit_on_error(context):
+        path = find_path(url)
+        if not path:
+            raise RefusedError("only a file is restored; a server has pg_restore")
+
+        kept = restore_file(file, path, replace=replace)
+        where = f" What was there is now {kept}." if kept else ""
+        data = {"restored": path, "kept": None if kept is None else str(kept)}
+        print_result(data, f"Restored {path} from {file}.{where}", as_json=as_json)
 
 
 @store_command()

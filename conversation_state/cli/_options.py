@@ -59,6 +59,18 @@ class _StoreOption(click.Option):
         return ctx.find_root().params.get("url") or super().resolve_envvar_value(ctx)
 
 
+_STORE: dict[str, Any] = {
+    "metavar": "PATH_OR_URL",
+    "envvar": ENVIRONMENT,
+    "required": True,
+    "show_envvar": True,
+    "help": "The store: a file, as in chats.db, or the URL of one.",
+}
+
+# For a command that opens no store.
+store_option = click.option("--store", "url", cls=_StoreOption, **_STORE)
+
+
 def store_command(
     name: str = "",
     *,
@@ -98,14 +110,6 @@ def store_command(
 
         # Decorators run from the last to the first, and the help lists them as written.
         own: list[click.Parameter] = getattr(function, "__click_params__", [])[::-1]
-        store_option = _StoreOption(
-            ["--store", "url"],
-            metavar="PATH_OR_URL",
-            envvar=ENVIRONMENT,
-            required=True,
-            show_envvar=True,
-            help="The store: a file, as in chats.db, or the URL of one.",
-        )
         json_option = click.Option(
             ["--json", "as_json"], is_flag=True, help="Print one JSON object per line."
         )
@@ -118,7 +122,7 @@ def store_command(
             help=cleandoc(function.__doc__ or ""),
             params=[
                 *[each for each in own if isinstance(each, click.Argument)],
-                store_option,
+                _StoreOption(["--store", "url"], **_STORE),
                 *[each for each in own if isinstance(each, click.Option)],
                 *([json_option] if has_json else []),
                 *([pager_option] if has_pages else []),
@@ -141,7 +145,7 @@ def _open_url(
     from conversation_state.store import open_store
 
     with exit_on_error(context):
-        path = _find_path(url)
+        path = find_path(url)
         if path and not new and not _may_exist(path):
             raise RefusedError(f"{url}: no such file; `import` creates one")
 
@@ -156,7 +160,7 @@ def _open_url(
             yield store
 
 
-def _find_path(url: str) -> str:
+def find_path(url: str) -> str:
     """
     The path of the file that `open_store` opens for *url*; "" for another kind of URL.
     """

@@ -7,14 +7,17 @@ read (`_load`, `_timelines`).
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Self, TypeVar, overload
 
 from conversation_state._persistent import check_text
 from conversation_state._waiting import async_twin
 from conversation_state._wording import describe_value
 from conversation_state.aggregator import Aggregator
+from conversation_state.errors import StoreError
 from conversation_state.store import _load
 from conversation_state.store._timelines import load_timeline
 from conversation_state.store._transaction import Core, Transaction
@@ -331,6 +334,33 @@ class ReadingVerbs:
             return tuple([each.head(name, ids[each.origin]) for each in revisions])
 
     ahistory = async_twin(history)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """
+        Copy the store, as it is at one moment, to a new file at *path*.
+
+        Others read and write meanwhile. The file appears there when it is whole, for
+        its user alone, and is a store like any other; `restore` puts it back.
+        O(the file).
+
+        Args:
+            path: Where nothing is yet.
+
+        Raises:
+            StoreError:
+                If something is there, or it can't be written; or the store is no
+                file. A server has tools of its own, which the error names.
+        """
+        backup: Callable[[Path], None] | None
+        backup = getattr(self._core.backend, "backup", None)
+        if backup is None:
+            raise StoreError(
+                self.url, "only a store in a file can be copied to another"
+            )
+
+        backup(Path(path).absolute())
+
+    abackup = async_twin(backup)
 
     def verify(self) -> tuple[Damage, ...]:
         """

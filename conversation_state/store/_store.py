@@ -11,6 +11,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -39,7 +40,7 @@ from conversation_state.store._values import (
     is_expected,
     pack_notes,
 )
-from conversation_state.store.backends import open_backend
+from conversation_state.store.backends import open_backend, restore_file
 from conversation_state.timeline import Timeline
 
 # The maximum number of attempts of an update: with sixteen processes that write one
@@ -449,6 +450,36 @@ class Store(RevisionVerbs):
             return 0, start
 
         return newest.head, newest.state
+
+
+def restore(
+    backup: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    replace: bool = False,
+) -> Path | None:
+    """
+    Put a copy of a *backup*, or of any file of a store, at *path*.
+
+    A log that stands beside *path* is never applied to it. *backup* stays as it is.
+
+    Args:
+        backup: The file that `Store.backup` made.
+
+        path: The file to open afterwards.
+
+        replace: What is at *path* is kept, with its log, under another name.
+
+    Returns:
+        Where that is; None if nothing was there.
+
+    Raises:
+        StoreError:
+            If something is at *path* and *replace* is false; if it is open in this
+            process or another one; or if *backup* is damaged, or no store. Nothing
+            was changed then.
+    """
+    return restore_file(backup, path, replace=replace)
 
 
 def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:

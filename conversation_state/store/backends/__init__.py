@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import quote
 
 from conversation_state._wording import describe_type
@@ -55,6 +56,35 @@ def open_backend(url: str | os.PathLike[str]) -> Backend:
         )
 
     return make(address)
+
+
+def restore_file(
+    backup: str | os.PathLike[str], path: str | os.PathLike[str], *, replace: bool
+) -> Path | None:
+    """
+    Put a copy of the file *backup* at *path*; see `conversation_state.store.restore`.
+    """
+    from conversation_state.store.backends._sqlite import (  # noqa: PLC0415 - see below
+        SqliteBackend,
+        SqliteOptions,
+    )
+    from conversation_state.store.backends._sqlite_backup import (  # noqa: PLC0415 - see below
+        restore_from,
+    )
+
+    source = Path(backup).absolute()
+    if not source.exists():
+        raise StoreError(str(source), "there is no such backup")
+
+    reader = SqliteBackend(str(source), SqliteOptions(mode="ro"))
+    try:
+        problems = reader.problems()
+        if problems:
+            raise StoreError(reader.url, f"the backup is damaged: {problems[0]}")
+
+        return restore_from(reader, Path(path).absolute(), replace=replace)
+    finally:
+        reader.close()
 
 
 def _open_memory(url: str) -> Backend:

@@ -15,6 +15,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from threading import get_ident
 from typing import Any
 from weakref import finalize, ref
@@ -268,6 +269,17 @@ class PostgresBackend:
 
         if warnings:
             raise StoreError(self.url, f"{problem} ({warnings[0]})")
+
+    def backup(self, path: Path) -> None:  # noqa: ARG002 - it has none
+        """
+        Refuse: backups of a server are its tools' work.
+        """
+        raise StoreError(
+            self.url,
+            f"a backup of a server is made by pg_dump --schema={self._address.schema} "
+            "--format=custom --file=FILE, and restored by pg_restore; see "
+            "docs/postgres.md",
+        )
 
     def problems(self) -> list[str]:
         """

@@ -36,6 +36,7 @@ from conversation_state.store.backends._sql import (
     numbers_problem,
     parse_options,
 )
+from conversation_state.store.backends._sqlite_backup import copy_database
 from conversation_state.store.backends._sqlite_block import (
     SQLITE,
     SqliteBlock,
@@ -443,6 +444,13 @@ class SqliteBackend:
                 f"reading or copying {self._path.name}-wal for longer than timeout_s; "
                 "try again when they are done",
             )
+
+    def backup(self, path: Path) -> None:
+        """
+        Copy the file, as it is at one moment, to *path*, where nothing is.
+        """
+        with self._open_bare_block() as block:
+            copy_database(self.url, block.connection, path)
 
     def problems(self) -> list[str]:
         """

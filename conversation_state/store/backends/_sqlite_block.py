@@ -223,6 +223,13 @@ class SqliteBlock(SqlBlock):
 
         return explain_error(self._backend.url, error)
 
+    @property
+    def connection(self) -> Connection:
+        """
+        The connection of this block, for what is no statement.
+        """
+        return self._usable_connection
+
     def empty_log(self) -> bool:
         """
         Copy the write-ahead log into the file and cut it off; False if others

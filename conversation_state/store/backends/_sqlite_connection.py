@@ -111,6 +111,12 @@ class _Connections:
         found = [reference() for reference in list(self.references)]
         return [connection for connection in found if connection is not None]
 
+    def is_open(self, file_id: FileId) -> bool:
+        """
+        Whether this process has, or may have, that file open.
+        """
+        return any(each.file_id in {None, file_id} for each in self._list_open())
+
     # Around a fork
 
     def is_fork_near(self) -> bool:

@@ -17,7 +17,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-
 # SQLite's ``user_version`` has the version of the schema in its lowest bits, and the
 # generation above them; the highest is a sign.
 _VERSION_BITS = 10

@@ -1,0 +1,368 @@
+"""
+Backups, and files that were copied back beside the log of another one.
+"""
+
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from conversation_state import Aggregator
+from conversation_state.errors import StoreError
+from conversation_state.store import open_store, restore
+
+CHAT = Aggregator.new().add_user_prompt("precious")
+
+
+def save(path, name, *texts):
+    state = Aggregator.new()
+    with open_store(path) as store:
+        for text in texts:
+            state = state.add_user_prompt(text)
+            store.save(name, state)
+
+
+def run_killed(path, code):
+    """
+    Run *code* on an open store in a process that ends without closing it.
+    """
+    # So that a log begins again each megabyte.
+    program = (
+        "import os, sys\n"
+        "from conversation_state import Aggregator, open_store\n"
+        "url = f'sqlite:///{sys.argv[1]}?synchronous=full'\n"
+        "store = open_store(url)\n"
+        f"{code}\n"
+        "os._exit(7)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, path], check=False)
+    assert 7 == done.returncode
+
+
+DELETED = "store.delete('keep')"
+ADDED = "store.save('other', Aggregator.new().add_user_prompt('x'))"
+LONG = """
+for number in range(12):
+    store.save(f'big {number}', Aggregator.new().add_user_prompt('x' * 200_000))
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "chats.db"
+
+
+class TestForeignLogs:
+    @pytest.mark.parametrize("code", [DELETED, ADDED, LONG, LONG + DELETED])
+    @pytest.mark.parametrize("copy", [shutil.copy, shutil.copy2, os.replace])
+    def test_log_of_the_file_before(self, path, code, copy, tmp_path):
+        """
+        The log of a killed program is not applied to a backup that was copied there.
+        """
+        save(path, "keep", "precious")
+        shutil.copy(path, tmp_path / "backup.db")
+        run_killed(path, code)
+        copy(tmp_path / "backup.db", path)
+        before = path.read_bytes()
+
+        with pytest.raises(StoreError, match=r"chats\.db-wal, belongs to another file"):
+            open_store(path)
+        with pytest.raises(StoreError, match="belongs to another file"):
+            open_store(f"sqlite:///{path}?mode=ro")
+
+        assert before == path.read_bytes()
+
+        for suffix in ("-wal", "-shm"):
+            path.with_name(f"chats.db{suffix}").unlink()
+
+        with open_store(path) as store:
+            assert ("keep",) == store.names()
+
+    def test_diverged_backup(self, path, tmp_path):
+        """
+        Nor to one that went on by itself.
+        """
+        save(path, "keep", "precious")
+        backup = tmp_path / "backup.db"
+        shutil.copy(path, backup)
+        save(backup, "mine", "a", "b")
+        run_killed(path, ADDED)
+        shutil.copy(backup, path)
+
+        with pytest.raises(StoreError, match="belongs to another file"):
+            open_store(path)
+
+    def test_log_of_a_newer_file(self, path, tmp_path):
+        """
+        Nor to an older file than the one that the log was begun for, nor to another.
+        """
+        save(path, "keep", "precious")
+        shutil.copy(path, tmp_path / "old.db")
+        save(path, "keep more", "a", "b", "c")
+        run_killed(path, ADDED)
+        save(tmp_path / "stranger.db", "other", "?")
+        for each in ("old.db", "stranger.db"):
+            shutil.copy(tmp_path / each, path)
+
+            with pytest.raises(StoreError, match="belongs to another file"):
+                open_store(path)
+
+    def test_restored_twice(self, path, tmp_path):
+        """
+        Nor to the same backup that was restored before.
+        """
+        save(path, "keep", "precious")
+        shutil.copy(path, tmp_path / "backup.db")
+        for _ in range(2):
+            run_killed(path, ADDED)
+            shutil.copy(tmp_path / "backup.db", path)
+
+            with pytest.raises(StoreError, match="belongs to another file"):
+                open_store(path)
+
+            path.with_name("chats.db-wal").unlink()
+
+    def test_backup_of_an_open_file(self, path, tmp_path):
+        """
+        Nor to a backup that was made while the store was open.
+        """
+        with open_store(path) as store:
+            store.save("keep", CHAT)
+            store.backup(tmp_path / "backup.db")
+
+        program = f"{ADDED}\nstore.backup({str(tmp_path / 'second.db')!r})\n{DELETED}"
+        run_killed(path, program)
+        for each in ("backup.db", "second.db"):
+            shutil.copy(tmp_path / each, path)
+
+            with pytest.raises(StoreError, match="belongs to another file"):
+                open_store(path)
+
+    def test_file_copied_before_the_log_began_again(self, path, tmp_path):
+        """
+        Nor to a file that was copied while it was in use, before its log was long.
+        """
+        save(path, "keep", "precious")
+        copy = f"import shutil; shutil.copy(sys.argv[1], {str(tmp_path / 'old.db')!r})"
+        run_killed(path, f"{ADDED}\n{copy}\n{LONG}\n{LONG.replace('big', 'more')}")
+        shutil.copy(tmp_path / "old.db", path)
+
+        with pytest.raises(StoreError, match="belongs to another file"):
+            open_store(path)
+
+    @pytest.mark.parametrize("code", [DELETED, "store.names()", LONG])
+    def test_own_log(self, path, code, tmp_path):
+        """
+        The log of a killed program is applied to its own file, wherever both are moved.
+        """
+        save(path, "keep", "precious")
+        run_killed(path, ADDED)
+        run_killed(path, code)
+        for suffix in ("", "-wal"):
+            if path.with_name(f"chats.db{suffix}").exists():
+                shutil.copy(f"{path}{suffix}", f"{tmp_path}/moved.db{suffix}")
+
+        for each in (path, tmp_path / "moved.db"):
+            with open_store(each) as store:
+                assert "other" in store
+                assert (code == DELETED) == ("keep" not in store)
+                assert () == store.verify()
+
+    def test_first_log(self, path):
+        """
+        So is the first one of a new file.
+        """
+        run_killed(path, ADDED)
+        with open_store(path) as store:
+            assert ("other",) == store.names()
+
+    def test_shared_memory_alone(self, path):
+        """
+        What is left of -shm without a log is nothing.
+        """
+        save(path, "keep", "precious")
+        run_killed(path, ADDED)
+        path.with_name("chats.db-wal").unlink()
+        with open_store(path) as store:
+            assert ("keep",) == store.names()
+            assert () == store.verify()
+
+    def test_busy_file(self, path):
+        """
+        A file that other processes write, and whose log begins again, opens.
+        """
+        save(path, "keep", "precious")
+        code = (
+            "for number in range(400):\n"
+            "    store.update('busy', lambda state: state.add_user_prompt('x' * 9000)"
+            ", start=Aggregator.new())"
+        )
+        program = (
+            "import sys\nfrom conversation_state import Aggregator, open_store\n"
+            f"store = open_store(sys.argv[1] + '?synchronous=full')\n{code}"
+        )
+        url = f"sqlite:///{path}"
+        writer = subprocess.Popen([sys.executable, "-c", program, url])
+        opened = 0
+        while writer.poll() is None:
+            with open_store(path) as store:
+                assert "keep" in store
+                opened += 1
+
+        assert 0 == writer.returncode
+        assert opened
+
+
+class TestBackup:
+    def test_while_others_write(self, path, tmp_path):
+        """
+        A backup is the store as it was at one moment, while others write.
+        """
+        with open_store(path) as store, open_store(path) as other:
+            store.save("keep", CHAT)
+            done = threading.Event()
+
+            def write():
+                while not done.is_set():
+                    other.update("busy", add, start=Aggregator.new())
+
+            thread = threading.Thread(target=write)
+            thread.start()
+            try:
+                for number in range(5):
+                    store.backup(tmp_path / f"{number}.db")
+            finally:
+                done.set()
+                thread.join()
+
+            assert () == store.verify()
+
+        for number in range(5):
+            copy = tmp_path / f"{number}.db"
+            assert 0o600 == stat.S_IMODE(copy.stat().st_mode)
+            with open_store(copy) as store:
+                assert CHAT == store.load("keep")
+                assert () == store.verify()
+
+        left = {each.name for each in tmp_path.iterdir()}
+        assert {"chats.db", *[f"{number}.db" for number in range(5)]} == left
+
+    def test_never_over_a_file(self, path, tmp_path):
+        """
+        A backup replaces nothing, and a failed one leaves nothing.
+        """
+        (tmp_path / "there").write_text("mine")
+        (tmp_path / "log-wal").write_text("mine")
+        with open_store(path) as store:
+            store.save("keep", CHAT)
+            for each in ("there", "log", "chats.db", "no folder/backup.db"):
+                with pytest.raises(StoreError):
+                    store.backup(tmp_path / each)
+
+            names = {each.name for each in tmp_path.iterdir()}
+
+        assert {"there", "log-wal", "chats.db", "chats.db-wal", "chats.db-shm"} == names
+        assert "mine" == (tmp_path / "there").read_text()
+
+    def test_store_in_memory(self, tmp_path):
+        """
+        What is no file has no backup.
+        """
+        with pytest.raises(StoreError, match="only a store in a file"):
+            open_store("memory:").backup(tmp_path / "backup.db")
+
+
+def add(state):
+    return state.add_user_prompt("x" * 500)
+
+
+class TestRestore:
+    @pytest.fixture
+    def backup(self, path, tmp_path):
+        with open_store(path) as store:
+            store.save("keep", CHAT)
+            store.backup(tmp_path / "backup.db")
+
+        return tmp_path / "backup.db"
+
+    def test_beside_a_log(self, path, backup):
+        """
+        What was there is kept with its log, and both can be opened.
+        """
+        run_killed(path, f"{DELETED}\n{ADDED}")
+
+        with pytest.raises(StoreError, match="--replace"):
+            restore(backup, path)
+
+        kept = restore(backup, path, replace=True)
+        with open_store(path) as store:
+            assert ("keep",) == store.names()
+            assert () == store.verify()
+        with open_store(kept) as store:
+            assert ("other",) == store.names()
+        with open_store(backup) as store:
+            assert ("keep",) == store.names()
+
+    def test_where_nothing_is(self, path, backup, tmp_path):
+        """
+        Where nothing is nothing is kept; a log without a file is something.
+        """
+        assert restore(backup, tmp_path / "new.db") is None
+
+        (tmp_path / "log.db-wal").write_text("left")
+
+        with pytest.raises(StoreError, match="--replace"):
+            restore(backup, tmp_path / "log.db")
+
+        kept = restore(backup, tmp_path / "log.db", replace=True)
+
+        assert "left" == kept.with_name(f"{kept.name}-wal").read_text()
+
+    def test_open_file(self, path, backup):
+        """
+        A file that this process or another one has open is not replaced.
+        """
+        with open_store(path), pytest.raises(StoreError, match="is open"):
+            restore(backup, path, replace=True)
+
+        program = (
+            "import sys\nfrom conversation_state import open_store\n"
+            "store = open_store(sys.argv[1])\nstore.names()\n"
+            "print('open', flush=True)\nsys.stdin.read()"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", program, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as other:
+            assert b"open\n" == other.stdout.readline()
+            with pytest.raises(StoreError, match="is open"):
+                restore(backup, path, replace=True)
+
+            other.stdin.close()
+
+        assert restore(backup, path, replace=True) is not None
+
+    def test_damaged_backup(self, path, backup, tmp_path):
+        """
+        What is damaged, no store or not there is not restored.
+        """
+        with sqlite3.connect(tmp_path / "foreign.db") as foreign:
+            foreign.execute("CREATE TABLE mine (x)")
+        foreign.close()
+        (tmp_path / "text.db").write_text("no database" * 100)
+        content = bytearray(backup.read_bytes())
+        content[4096:8192] = b"\7" * 4096
+        (tmp_path / "damaged.db").write_bytes(content)
+        before = path.read_bytes()
+        for each in ("foreign.db", "text.db", "damaged.db", "missing.db"):
+            with pytest.raises(StoreError):
+                restore(tmp_path / each, path, replace=True)
+
+        assert before == path.read_bytes()
+        assert not (tmp_path / "missing.db").exists()
