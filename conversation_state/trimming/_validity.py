@@ -571,7 +571,7 @@ def _cuts_outside_reasoning(messages: Sequence[Message]) -> Iterator[int]:
 def _find_wrong_start(pairs: Pairs) -> Iterator[Flaw]:
     for seq, message in pairs:
         if not isinstance(message, SystemMessage):
-            if not isinstance(message, UserMessage):
+            if isinstance(message, (AssistantMessage, ToolMessage)):
                 what = (
                     f"messages[{seq}] comes first and has the role "
                     f"{message.role or 'unknown'!r}; put a user's message first, as "

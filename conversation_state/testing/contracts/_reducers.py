@@ -148,7 +148,7 @@ class ReducerContract(Contract):
         """
         A state whose calls all have results stays one that a provider accepts.
         """
-        if not find_problems([*state, UserMessage("")]):
+        if not find_problems([*state, UserMessage("?")]):
             problems = find_problems(list(self._reduce(state)))
             assert not problems, f"{problems[0]}"
 
