@@ -35,7 +35,7 @@ from conversation_state.testing import (
 from conversation_state.trimming import TrimContext, clear_tool_results, fit, keep_last
 
 FEW = settings(
-    settings.get_profile("default"), max_examples=10, database=None, deadline=None
+    settings.get_profile("default"), max_examples=4, database=None, deadline=None
 )
 SEEDED = settings(FEW, max_examples=100, derandomize=False)
 

@@ -205,7 +205,7 @@ class AdapterContract(Contract):
         may get one.
         """
         # One at a time: formats merge neighbours of one role.
-        for message in messages:
+        for message in filter(_has_types, messages):
             export = self.adapter.dump([message])
             expected = self.normalise(message)
             loaded = [
@@ -225,7 +225,7 @@ class AdapterContract(Contract):
         order, but for what is listed as lost; messages of one role may be merged.
         """
         export = self.adapter.dump(list(messages))
-        if not _has_ids(messages):
+        if not _has_ids(messages) or not all(map(_has_types, messages)):
             return
 
         before = [self.normalise(each) for each in messages]
@@ -355,6 +355,16 @@ def _has_ids(messages: Iterable[Message]) -> bool:
     Whether all calls have ids: many formats make up those that are missing.
     """
     return all(call.id for each in messages for call in each.tool_calls)
+
+
+def _has_types(message: Message) -> bool:
+    """
+    Whether all media that are bytes have a type: formats that need one may find it out.
+    """
+    return all(
+        getattr(part, "media_type", "given") or not getattr(part, "data", None)
+        for part in getattr(message, "parts", ())
+    )
 
 
 def _read_order(messages: Iterable[Message]) -> tuple[Any, ...]:
