@@ -7,13 +7,14 @@ when they load (`_reading`), and where they keep a provider's own values (`_note
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import attrs
 
 from conversation_state._persistent import EMPTY_MAP, check_iterable, final, thaw
-from conversation_state._wording import describe_type
+from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.adapters._notes import (
     list_of,
     map_of,
@@ -23,6 +24,7 @@ from conversation_state.adapters._notes import (
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import FilePart, MediaPart, Part, sniff_media_type
+from conversation_state.requests import Rules, came_as_is, prepare
 from conversation_state.tools import ToolCall
 
 
@@ -142,8 +144,9 @@ class PayloadWriter:
     One payload while it is written. Never leaves the function that writes it.
     """
 
-    def __init__(self, provider: str) -> None:
+    def __init__(self, provider: str, rules: Rules | None = None) -> None:
         self.provider = provider  # whose notes are read; those of others are lost
+        self.rules = rules  # of the request, if it is one
         self.lost: list[Lost] = []
 
     def lose(self, path: str, what: str, why: str) -> None:
@@ -203,6 +206,32 @@ class PayloadWriter:
                 )
 
             yield message, path
+
+    def prepare(
+        self,
+        messages: Iterable[Message],
+        rules: Rules | None,
+        default: Rules,
+        find_lost: Callable[[Rules, Message, str], Sequence[Lost] | None],
+    ) -> Iterator[tuple[Message, str]]:
+        """
+        *messages* that are right by *rules*, or *default* if None, and the path of each
+        one. What is changed for that is listed as lost; *find_lost* is as in
+        `requests.prepare`, with the rules before the message.
+
+        Raises:
+            InvalidMessageError:
+                If one of *messages* is not a message.
+
+            TypeError:
+                If *rules* are something else, or those of another format.
+        """
+        rules = default if rules is None else _check_rules(rules, default.format)
+        self.rules = rules
+        listed = [message for message, _ in self.each(messages)]
+        ready = prepare(listed, rules, find_lost=partial(find_lost, rules))
+        self.lost += [Lost(*change) for change in ready.changes]
+        return zip(ready.messages, ready.paths, strict=True)
 
     def lose_tool_name(self, message: ToolMessage, path: str, called: str) -> None:
         """
@@ -267,6 +296,19 @@ class PayloadWriter:
 
         return notes
 
+    @property
+    def is_request(self) -> bool:
+        """
+        Whether a request is written, and not a piece of a conversation as it is.
+        """
+        return self.rules is None or self.rules.is_request
+
+    def is_as_loaded(self, metadata: Mapping[str, Any], field: str) -> bool:
+        """
+        Whether *field* of what has this *metadata* is sent as it was loaded.
+        """
+        return self.rules is not None and came_as_is(self.rules, metadata, field)
+
     def unknown(self, raw: Mapping[str, Any], source: str, path: str, key: str) -> Any:
         """
         *raw*, an unknown part or message, as its *source* has it; None
@@ -281,10 +323,26 @@ class PayloadWriter:
         return None
 
 
+def _check_rules(rules: Any, expected: str) -> Rules:
+    if not isinstance(rules, Rules):
+        raise TypeError(
+            f"rules is {shorten_repr(rules)}; expected the Rules of {expected}, or None"
+        )
+
+    if rules.format not in ("", expected):
+        raise TypeError(
+            f"rules are those of {rules.format}; expected those of {expected}, as "
+            f"requests.rules({expected!r}, host=...) makes them"
+        )
+
+    return rules
+
+
 def _get_message_index(lost: Lost) -> int:
     return int(lost.path[len("messages[") : lost.path.index("]")])
 
 
+NOTHING_LEFT = "nothing of it can be sent, and an empty message would be refused"
 NEWER = "was written by a newer version of this library"
 
 

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from conversation_state._persistent import EMPTY_MAP, make_draft
 from conversation_state._wording import shorten_repr
+from conversation_state.adapters._forms import note_calls
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -58,10 +59,11 @@ ALONE = (
 
 
 def chunks_of(
-    streaming: EventReader, events: Iterable[Any]
+    streaming: EventReader, events: Iterable[Any], source: str = ""
 ) -> Iterator[AssistantMessage]:
     """
-    The chunks of *events*, as they come.
+    The chunks of *events*, as they come; *source* is the format, if requests of it have
+    rules.
 
     Whatever goes wrong, in the source as in an event, is raised after the
     chunks before it, and after a last one marked as interrupted.
@@ -80,17 +82,20 @@ def chunks_of(
                 ended = True
                 break
             else:
-                yield from read(event, f"$[{number}]")
+                for found in read(event, f"$[{number}]"):
+                    yield note_calls(found, source) if found.tool_calls else found
     except Exception as error:  # noqa: BLE001 - any of the source's: raised below
         failure = error
 
-    yield from streaming.end(broken=not ended)
+    for last in streaming.end(broken=not ended):
+        yield note_calls(last, source) if last.tool_calls else last
+
     if failure is not None:
         raise failure
 
 
 async def achunks_of(
-    streaming: EventReader, events: AsyncIterable[Any]
+    streaming: EventReader, events: AsyncIterable[Any], source: str = ""
 ) -> AsyncIterator[AssistantMessage]:
     """
     As `chunks_of`, for events that are awaited.
@@ -108,13 +113,13 @@ async def achunks_of(
                 ended = True
                 break
             else:
-                for chunk in streaming.read(event, f"$[{number}]"):
-                    yield chunk
+                for found in streaming.read(event, f"$[{number}]"):
+                    yield note_calls(found, source) if found.tool_calls else found
     except Exception as error:  # noqa: BLE001 - any of the source's: raised below
         failure = error
 
-    for chunk in streaming.end(broken=not ended):
-        yield chunk
+    for last in streaming.end(broken=not ended):
+        yield note_calls(last, source) if last.tool_calls else last
 
     if failure is not None:
         raise failure

@@ -7,7 +7,6 @@ does not: how a provider writes a tool and a choice (its own ``dump_tools``).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from conversation_state._persistent import check_iterable
 from conversation_state._wording import shorten_repr
 from conversation_state.adapters._export import NEWER, Export, Lost
 from conversation_state.errors import InvalidToolError
+from conversation_state.requests import OPENAI_CHAT, TextRule
 from conversation_state.tools import ToolChoice, ToolInfo
 
 
@@ -24,15 +24,13 @@ class ToolRules(NamedTuple):
     """
 
     provider: str  # its name, for people
-    names: str  # a pattern that matches the whole name of a tool
-    name_rule: str  # the same rule for people
+    names: TextRule  # the form of the name of a tool
     refused: Collection[str] = ()  # keywords at the top of a schema
 
 
 OPENAI = ToolRules(
     "OpenAI",
-    "[a-zA-Z0-9_-]{1,64}",
-    "1 to 64 letters, digits, _ and -",
+    OPENAI_CHAT.call_names,
     ("allOf", "anyOf", "const", "enum", "not", "oneOf"),
 )
 _OPENAI_CHOICES = {
@@ -66,8 +64,8 @@ def write_tools(
         path = f"tools[{at}]"
         # A tool with an invalid name is left out, because the provider would refuse
         # the whole request.
-        if not re.fullmatch(rules.names, tool.name):
-            why = f"a name that {rules.provider} refuses; a name is {rules.name_rule}"
+        if not rules.names.is_valid(tool.name):
+            why = f"a name that {rules.provider} refuses; a name is {rules.names}"
             lost.append(Lost(path, tool.name, why))
         elif tool.name in written:
             why = "is the name of another tool before it"

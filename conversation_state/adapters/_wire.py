@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from conversation_state._canonical import dump as dump_json
 from conversation_state._identity import new_entry_id
+from conversation_state.adapters._forms import note_forms
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -346,11 +347,21 @@ MESSAGE_CLASSES: Mapping[str, Callable[..., Message]] = {
 }
 
 
+# What the provider has stored, which a request of Responses goes on with.
+_BEFORE = ("conversation", "previous_response_id", "prompt")
+
+
+def _has_response(message: Message) -> bool:
+    return isinstance(message, AssistantMessage) and message.response is not None
+
+
 class MessageLoader(DocumentReader):
     """
     One payload while it is read: a format's loader derives from this and reads
     an object (`document`), which gives messages, and a message (`message`).
     """
+
+    source = ""  # the format, if requests of it have rules
 
     def __init__(self) -> None:
         super().__init__()
@@ -373,7 +384,13 @@ class MessageLoader(DocumentReader):
             self.wrong("$", payload, expected)
 
         self.finish()
-        return tuple(messages)
+        is_request = not any(map(_has_response, messages))
+        return note_forms(
+            messages,
+            self.source,
+            is_request=is_request,
+            is_continued=is_map(payload) and any(map(payload.get, _BEFORE)),
+        )
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
         # The loader of each format has its own; that of transcripts needs none.

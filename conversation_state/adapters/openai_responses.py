@@ -66,8 +66,12 @@ from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters._responses._dump import dump, dump_tools
 from conversation_state.adapters._responses._load import load, load_usage
 from conversation_state.adapters._responses._stream import aload_chunks, load_chunks
+from conversation_state.requests import OPENAI_RESPONSES as RULES
+from conversation_state.requests import Rules
+from conversation_state.requests import rules as _rules_of
 
 __all__ = [
+    "RULES",
     "Export",
     "Lost",
     "aload_chunks",
@@ -76,4 +80,20 @@ __all__ = [
     "load",
     "load_chunks",
     "load_usage",
+    "rules",
 ]
+
+
+def rules(*, host: str = "", model: str = "") -> Rules:
+    """
+    What a *host* asks of a request, for `dump`; without one, `RULES`, which is right
+    for all hosts that are known. See `conversation_state.requests.rules`.
+
+    Raises:
+        LookupError:
+            If there is no such host of this format.
+
+    >>> rules(host="azure").host
+    'azure'
+    """
+    return _rules_of("openai_responses", host=host, model=model)

@@ -32,6 +32,7 @@ from conversation_state.messages import AssistantMessage, Message, UnknownMessag
 from conversation_state.testing.strategies import messages
 from tests.adapters import kept
 from tests.adapters.contract import without_unique_ids
+from tests.adapters.pieces import as_is
 from tests.recorded import OWN
 
 __all__ = ["FOLDER", "FORMATS", "PROVIDERS", "Format", "as_data", "cases", "elsewhere"]
@@ -130,7 +131,7 @@ def elsewhere(name: str, loaded: Sequence[Message]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for other in _ELSEWHERE:
         if other != name:
-            lost = FORMATS[other]().adapter.dump(loaded).lost
+            lost = as_is(FORMATS[other]().adapter).dump(loaded).lost
             found[other] = [f"{one.path}: {one.what}" for one in lost]
 
     return {other: lost for other, lost in found.items() if lost}
@@ -163,7 +164,7 @@ def _make_load_case(
     name: str, under: Format, title: str, payload: Any
 ) -> dict[str, Any]:
     loaded = under.adapter.load(under.parse(payload))
-    export = under.adapter.dump(loaded)
+    export = as_is(under.adapter).dump(loaded)
     case = {
         "name": title,
         "payload": payload,
@@ -178,7 +179,7 @@ def _make_load_case(
 def _make_dump_case(
     under: Format, title: str, made: Sequence[Message]
 ) -> dict[str, Any]:
-    export = under.adapter.dump(made)
+    export = as_is(under.adapter).dump(made)
     return {
         "name": title,
         "messages": to_data(tuple(made))["messages"],

@@ -109,7 +109,8 @@ class TestLoadAndDump:
             loaded = load(items)
 
             assert as_json(items) == as_json(dump(loaded).payload)
-            assert openai_responses.load(items) == loaded
+            # The adapter notes besides what a request of it keeps as it came.
+            assert dump(openai_responses.load(items)) == dump(loaded)
 
     @given(
         st.lists(

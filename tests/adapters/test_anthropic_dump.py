@@ -4,7 +4,8 @@ From messages to Anthropic Messages.
 
 import pytest
 
-from conversation_state.adapters.anthropic import dump, load
+from conversation_state.adapters import anthropic
+from conversation_state.adapters.anthropic import load
 from conversation_state.messages import (
     AssistantMessage,
     SystemMessage,
@@ -35,6 +36,9 @@ from tests.adapters.anthropic import (
 )
 from tests.adapters.contract import as_json
 from tests.adapters.helpers import table
+from tests.adapters.pieces import as_is
+
+dump = as_is(anthropic).dump
 
 
 def dumped(*given, **options):
@@ -342,32 +346,35 @@ class TestCalls:
         Ids are as the provider takes them, the same for call and result, and
         no two become one.
         """
-        payload, lost = dumped(
-            AssistantMessage(
-                tool_calls=[
-                    ToolCall("f.g:0", "f"),
-                    ToolCall("f_g_0", "f"),
-                    ToolCall("", "f"),
-                ]
-            ),
-            answers("f_g_0"),
-            answers("f.g:0"),
+        export = anthropic.dump(
+            [
+                UserMessage("a"),
+                AssistantMessage(
+                    tool_calls=[
+                        ToolCall("f.g:0", "f"),
+                        ToolCall("f_g_0", "f"),
+                        ToolCall("", "f"),
+                    ]
+                ),
+                answers("f_g_0"),
+                answers("f.g:0"),
+            ]
         )
-        calls, results = [message["content"] for message in payload["messages"]]
+        _, calls, results = [each["content"] for each in export.payload["messages"]]
 
-        assert ["f_g_0", "f_g_0_1", "call_2"] == [each["id"] for each in calls]
-        assert ["f_g_0_1", "f_g_0"] == [each["tool_use_id"] for each in results]
-        assert {"id"} == {what for _, what in lost}
+        assert ["f_g_0-2", "f_g_0", "call"] == [each["id"] for each in calls]
+        assert ["f_g_0", "f_g_0-2"] == [each["tool_use_id"] for each in results]
+        assert {"id", "tool_call_id"} == {lost.what for lost in export.lost}
 
     def test_many_ids_alike(self):
         """
         However many ids are one when they are mended, they stay short.
         """
         calls = [ToolCall(chr(0x4E00 + at), "f") for at in range(500)]
-        payload, _ = dumped(AssistantMessage(tool_calls=calls))
+        payload = anthropic.dump([AssistantMessage(tool_calls=calls)]).payload
         ids = [block["id"] for block in payload["messages"][0]["content"]]
 
-        assert ["_", "__1", "__2", "__499"] == [*ids[:3], ids[-1]]
+        assert ["_", "_-2", "_-3", "_-500"] == [*ids[:3], ids[-1]]
         assert 500 == len(set(ids))
 
     def test_names(self):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conversation_state.adapters.anthropic import dump
+from conversation_state.adapters import anthropic
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     SystemMessage,
@@ -32,6 +32,9 @@ from tests.adapters.anthropic import (
 )
 from tests.adapters.contract import as_json
 from tests.adapters.helpers import table
+from tests.adapters.pieces import as_is
+
+dump = as_is(anthropic).dump
 
 
 def media(kind, **source):

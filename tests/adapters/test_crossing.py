@@ -39,6 +39,7 @@ from tests.adapters.crossing import (
 from tests.adapters.gemini import REQUESTS as GEMINI
 from tests.adapters.openai_chat import REQUESTS as CHAT
 from tests.adapters.openai_responses import REQUESTS as RESPONSES
+from tests.adapters.pieces import as_is
 from tests.adapters.rules import RULES
 from tests.recorded import is_large
 
@@ -207,10 +208,10 @@ class TestRecorded:
         there, or are listed as lost; converting the result again changes nothing.
         """
         for name, messages in chats(recordings, source):
-            export = FORMATS[target].dump(messages)
+            export = as_is(FORMATS[target]).dump(messages)
             arrived = FORMATS[target].load(export.payload)
 
-            again = FORMATS[target].dump(arrived).payload
+            again = as_is(FORMATS[target]).dump(arrived).payload
             gone = differences(messages, export, arrived, target)
             assert (name, []) == (name, gone), REMEDY
             assert as_json(export.payload) == as_json(again)
@@ -222,9 +223,9 @@ class TestRecorded:
         """
         adapter = PROVIDERS[source]
         for name, messages in chats(recordings, source):
-            there = FORMATS[target].load(FORMATS[target].dump(messages).payload)
+            there = FORMATS[target].load(as_is(FORMATS[target]).dump(messages).payload)
 
-            export = adapter.dump(there)
+            export = as_is(adapter).dump(there)
             back = adapter.load(export.payload)
 
             gone = differences(there, export, back, source)
@@ -246,8 +247,8 @@ class TestRecorded:
         What one provider signed, or encrypted, no other is sent.
         """
         for _, messages in chats(recordings, source):
-            sent = as_json(FORMATS[target].dump(messages).payload)
-            signed = signatures(PROVIDERS[source].dump(messages).payload)
+            sent = as_json(as_is(FORMATS[target]).dump(messages).payload)
+            signed = signatures(as_is(PROVIDERS[source]).dump(messages).payload)
 
             assert not [one for one in signed if len(one) > 9 and one in sent]
 
@@ -259,7 +260,7 @@ class TestRecorded:
         lost = {
             lost.what
             for _, messages in chats(recordings, source)
-            for lost in FORMATS[target].dump(messages).lost
+            for lost in as_is(FORMATS[target]).dump(messages).lost
         }
 
         expected = OWN[source] | NO_PLACE.get((source, target), set())
@@ -328,10 +329,10 @@ class TestKeysOfItems:
 
         messages = PROVIDERS[source].load(payload)
         adapter = otel if target == "otel" else FORMATS[target]
-        listed = [(one.path, one.what) for one in adapter.dump(messages).lost]
+        listed = [(one.path, one.what) for one in as_is(adapter).dump(messages).lost]
 
         assert [one for one in lost if one not in listed] == []
-        assert () == PROVIDERS[source].dump(messages).lost
+        assert () == as_is(PROVIDERS[source]).dump(messages).lost
 
 
 class TestArguments:
@@ -361,7 +362,7 @@ class TestArguments:
         """
         message = AssistantMessage(tool_calls=[ToolCall("c1", "f", arguments)])
 
-        export = FORMATS[target].dump([message])
+        export = as_is(FORMATS[target]).dump([message])
         (back,) = FORMATS[target].load(export.payload)
 
         (call,) = back.tool_calls
@@ -404,7 +405,9 @@ class TestMade:
         """
         messages = PROVIDERS[source].load(data.draw(WRITTEN[source]))
         for target, adapter in {**FORMATS, "otel": otel}.items():
-            listed = {(one.path, one.what) for one in adapter.dump(messages).lost}
+            listed = {
+                (one.path, one.what) for one in as_is(adapter).dump(messages).lost
+            }
             whole = {path for path, what in listed if what in WHOLE_THINGS}
             missed = [
                 (target, path, key)
@@ -427,7 +430,7 @@ class TestMade:
         """
         # One that has no id gets one.
         assume(all(call.id for call in getattr(message, "tool_calls", ())))
-        export = FORMATS[target].dump([message])
+        export = as_is(FORMATS[target]).dump([message])
         arrived = FORMATS[target].load(export.payload)
 
         assert [] == differences([message], export, arrived, target), REMEDY
@@ -452,7 +455,7 @@ class TestMade:
         """
         *messages* as they arrive in *target*.
         """
-        export = FORMATS[target].dump(messages)
+        export = as_is(FORMATS[target]).dump(messages)
         arrived = FORMATS[target].load(export.payload)
 
         assert [] == differences(messages, export, arrived, target), REMEDY

@@ -16,6 +16,7 @@ from conversation_state.parts import FilePart, MediaPart, TextPart
 from tests.adapters.contract import FormatContract, as_json, bare
 from tests.adapters.gemini import REQUESTS, RESPONSES, several, usage_of
 from tests.adapters.kept import lines
+from tests.adapters.pieces import as_is
 from tests.recorded import is_large
 
 
@@ -129,7 +130,7 @@ class TestRecorded:
             response = exchange["response"]
             (message,) = several(response)
 
-            export = dump([message])
+            export = as_is(gemini).dump([message])
 
             (candidate,) = response["candidates"]
             content = {"role": "model", "parts": [{"text": ""}], **candidate["content"]}

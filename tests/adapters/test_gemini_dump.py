@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import pytest
 
-from conversation_state.adapters import anthropic
-from conversation_state.adapters.gemini import dump, load
+from conversation_state.adapters import anthropic, gemini
+from conversation_state.adapters.gemini import load
 from conversation_state.adapters.openai_chat import dump as dump_chat
 from conversation_state.messages import (
     AssistantMessage,
@@ -40,6 +40,9 @@ from tests.adapters.gemini import (
     user,
 )
 from tests.adapters.helpers import table
+from tests.adapters.pieces import as_is
+
+dump = as_is(gemini).dump
 
 IMAGE = ImagePart(data=PNG)
 INLINE = {"inlineData": {"mimeType": "image/*", "data": PNG_TEXT}}

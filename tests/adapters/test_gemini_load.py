@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from conversation_state.adapters.gemini import dump, load
+from conversation_state.adapters import gemini
+from conversation_state.adapters.gemini import load
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
@@ -39,6 +40,9 @@ from tests.adapters.gemini import (
 )
 from tests.adapters.golden import without_notes
 from tests.adapters.helpers import table
+from tests.adapters.pieces import as_is
+
+dump = as_is(gemini).dump
 
 BRIEF = SystemMessage("Be brief.")
 IMAGE = ImagePart(data=PNG, media_type="image/png")

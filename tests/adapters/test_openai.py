@@ -39,6 +39,7 @@ from tests.adapters.contract import FormatContract, as_json, bare, refusal
 from tests.adapters.helpers import table
 from tests.adapters.kept import lines
 from tests.adapters.openai_formats import FORMATS, OpenAIFormat
+from tests.adapters.pieces import as_is
 from tests.recorded import is_large
 
 TOO_LARGE = "is an integer beyond 64 bits, which can't be kept as JSON"
@@ -163,7 +164,7 @@ class TestRecorded:
         for exchange in exchanges(recordings, openai):
             request = exchange["request"]
             loaded = openai.adapter.load(request)
-            export = openai.adapter.dump(loaded)
+            export = as_is(openai.adapter).dump(loaded)
             expected = {
                 key: request[key]
                 for key in ("instructions", openai.key)
@@ -199,7 +200,7 @@ class TestRecorded:
             if openai.adapter is openai_chat:
                 reason = response["choices"][0]["finish_reason"]
 
-            export = openai.adapter.dump(loaded)
+            export = as_is(openai.adapter).dump(loaded)
             assert reason == meta.finish_reason
             assert response.get("model", "") == meta.model
             assert (
@@ -297,7 +298,7 @@ class TestDump:
         """
         Each loss has its path and its name; the rest of the message is sent.
         """
-        export = openai.adapter.dump([message])
+        export = as_is(openai.adapter).dump([message])
 
         assert [(f"messages[0]{path}", what)] == [
             (one.path, one.what) for one in export.lost
@@ -318,10 +319,10 @@ class TestDump:
         A list of nothing is refused by the provider; it is sent only if it was
         loaded so.
         """
-        (sent,) = openai.adapter.dump([message]).payload[openai.key]
+        (sent,) = as_is(openai.adapter).dump([message]).payload[openai.key]
         key = "output" if "output" in sent else "content"
         listed = {**sent, key: []}
-        again = openai.adapter.dump(openai.adapter.load([listed]))
+        again = as_is(openai.adapter).dump(openai.adapter.load([listed]))
 
         assert "" == sent[key]
         assert [listed] == again.payload[openai.key]
@@ -343,8 +344,8 @@ class TestDump:
             metadata={"c": 3},
         )
 
-        assert () == openai.adapter.dump([ours]).lost
-        assert openai.adapter.dump([plain]) == openai.adapter.dump([ours])
+        assert () == as_is(openai.adapter).dump([ours]).lost
+        assert as_is(openai.adapter).dump([plain]) == as_is(openai.adapter).dump([ours])
 
 
 class TestLoad:

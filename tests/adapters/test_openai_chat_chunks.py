@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from conversation_state.adapters import openai_chat
-from conversation_state.adapters.openai_chat import dump, load_chunks
+from conversation_state.adapters.openai_chat import load_chunks
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import LogProb
@@ -21,7 +21,10 @@ from tests.adapters import stream_contract
 from tests.adapters.contract import bare
 from tests.adapters.helpers import table
 from tests.adapters.openai_chat import notes, several
+from tests.adapters.pieces import as_is
 from tests.adapters.stream_contract import StreamContract, events_of, split_text
+
+dump = as_is(openai_chat).dump
 
 RECORDED = recorded.streams("openai_chat")
 given_before = partial(stream_contract.given_before, openai_chat)

@@ -38,6 +38,9 @@ from tests.adapters.openai_responses import (
     text,
     thought,
 )
+from tests.adapters.pieces import as_is
+
+openai_chat, openai_responses = as_is(openai_chat), as_is(openai_responses)
 
 CHAT, RESPONSES = FORMATS["chat"], FORMATS["responses"]
 URL = "https://a.b/c"
@@ -58,7 +61,7 @@ def losses(*messages, form=RESPONSES):
     """
     What of *messages* is lost, and where.
     """
-    return [(lost.path, lost.what) for lost in form.adapter.dump(messages).lost]
+    return [(lost.path, lost.what) for lost in as_is(form.adapter).dump(messages).lost]
 
 
 def bare_text(one):
@@ -174,7 +177,7 @@ class TestWrittenAsItWas:
         """
         Missing, null and "" are distinguished, and nothing is added.
         """
-        export = form.adapter.dump(form.adapter.load(raws))
+        export = as_is(form.adapter).dump(form.adapter.load(raws))
 
         assert as_json(raws) == as_json(export.payload[form.key])
         assert () == export.lost
@@ -216,7 +219,7 @@ class TestWrittenAsItWas:
         A single text in a list next to reasoning is a text, and a message without
         blocks gets an empty one.
         """
-        export = form.adapter.dump(form.adapter.load(raws))
+        export = as_is(form.adapter).dump(form.adapter.load(raws))
 
         assert as_json(usual) == as_json(export.payload[form.key])
         assert () == export.lost
@@ -405,7 +408,7 @@ class TestWrittenAsItWas:
             asked = ToolCall("c1", "f", "{}", metadata=metadata)
             made = AssistantMessage(parts, tool_calls=[asked], metadata=metadata)
             image = UserMessage([ImagePart(url=URL, metadata=metadata)])
-            return form.adapter.dump([made, image])
+            return as_is(form.adapter).dump([made, image])
 
         for forged in (
             {"conversation_state": 3},
@@ -634,7 +637,7 @@ class TestDump:
         Each loss has its place and its name; the rest of the message is sent.
         """
         assert [(f"messages[0]{path}", what)] == losses(made, form=form)
-        assert as_json(form.adapter.dump([made]).payload)
+        assert as_json(as_is(form.adapter).dump([made]).payload)
 
     def test_leaves_a_message_behind(self):
         """

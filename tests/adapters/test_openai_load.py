@@ -35,6 +35,9 @@ from tests.adapters.kept import without_notes
 from tests.adapters.openai_chat import PNG, PNG_URL, answer
 from tests.adapters.openai_formats import FORMATS
 from tests.adapters.openai_responses import message, notes, result, text, thought
+from tests.adapters.pieces import as_is
+
+openai_chat, openai_responses = as_is(openai_chat), as_is(openai_responses)
 
 CHAT, RESPONSES = FORMATS["chat"], FORMATS["responses"]
 URL = "https://a.b/c"
@@ -56,7 +59,7 @@ def load_one(form, raws):
     The message of *raws*, which are written as they were, and nothing is lost.
     """
     (loaded,) = form.adapter.load(raws)
-    export = form.adapter.dump([loaded])
+    export = as_is(form.adapter).dump([loaded])
 
     assert as_json({form.key: raws}) == as_json(export.payload)
     assert () == export.lost
@@ -171,7 +174,6 @@ USUAL = [
         UserMessage([TextPart("hi")]),
     ),
     (RESPONSES, {"role": "assistant", "content": "hi"}, AssistantMessage("hi")),
-    (RESPONSES, {"role": "assistant", "content": ""}, AssistantMessage("")),
     (
         RESPONSES,
         responses.call(),
@@ -243,7 +245,7 @@ class TestLoad:
         can't represent is kept as it is.
         """
         assert expected == load_one(form, [raw])
-        assert {form.key: [raw]} == form.adapter.dump([expected]).payload
+        assert {form.key: [raw]} == as_is(form.adapter).dump([expected]).payload
 
     @pytest.mark.parametrize(("form", "block", "part"), MEDIA)
     def test_media(self, form, block, part):
@@ -252,7 +254,7 @@ class TestLoad:
         kept as it is.
         """
         assert UserMessage([part]) == load_one(form, [user(block)])
-        assert [user(block)] == form.adapter.dump([UserMessage([part])]).payload[
+        assert [user(block)] == as_is(form.adapter).dump([UserMessage([part])]).payload[
             form.key
         ]
 
@@ -314,7 +316,7 @@ class TestLoad:
         Bytes in unusual base64, and in a format with an unusual name, are written as
         usual.
         """
-        export = form.adapter.dump(form.adapter.load([user(block)]))
+        export = as_is(form.adapter).dump(form.adapter.load([user(block)]))
 
         assert {form.key: [user(usual)]} == export.payload
         assert () == export.lost
@@ -392,7 +394,7 @@ class TestLoad:
             expected = ["[0].content[0].text", "[0].extra.a[0]", "[1].name"]
 
         (found,) = form.adapter.load(raws)
-        export = form.adapter.dump([found])
+        export = as_is(form.adapter).dump([found])
 
         assert right == found.text == found.tool_calls[0].name
         assert expected == sorted(lost.what for lost in export.lost)

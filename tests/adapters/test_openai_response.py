@@ -26,6 +26,7 @@ from tests.adapters.openai_responses import (
     text,
     thought,
 )
+from tests.adapters.pieces import as_is
 
 TOP = {"token": "yo", "logprob": -9999, "bytes": None}
 LIKELY = {"token": "hi", "logprob": -0.5, "bytes": [104, 105], "top_logprobs": [TOP]}
@@ -216,7 +217,7 @@ class TestResponse:
         assert "abc" == loaded.text
         assert [0, 1, 2, 3, 4, 6] == [part.index for part in loaded.parts]
         assert [5] == [each.index for each in loaded.tool_calls]
-        assert output == openai_responses.dump([loaded]).payload["input"]
+        assert output == as_is(openai_responses).dump([loaded]).payload["input"]
 
     def test_logprobs(self):
         """

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from conversation_state._persistent import thaw
 from conversation_state.adapters import openai_responses
-from conversation_state.adapters.openai_responses import dump, load_chunks
+from conversation_state.adapters.openai_responses import load_chunks
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage, LogProb
@@ -41,7 +41,10 @@ from tests.adapters.openai_responses import (
     text,
     thought,
 )
+from tests.adapters.pieces import as_is
 from tests.adapters.stream_contract import StreamContract, events_of, split_text
+
+dump = as_is(openai_responses).dump
 
 RECORDED = recorded.streams("openai_responses")
 given_before = partial(stream_contract.given_before, openai_responses)

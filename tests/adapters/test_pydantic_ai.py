@@ -41,6 +41,7 @@ from conversation_state.parts import (
     UnknownPart,
 )
 from conversation_state.parts import TextPart as Text
+from conversation_state.requests import AS_IS
 from conversation_state.testing.strategies import transcripts
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import FormatContract
@@ -478,7 +479,8 @@ class TestDump:
         """
         signed = ThinkingPart("Hm.", signature="c2ln", provider_name="anthropic")
         chat = load([ModelResponse(parts=[signed], timestamp=NEW_YEAR)])
-        (block,) = anthropic.dump(chat).payload["messages"][0]["content"]
+        export = anthropic.dump(chat, rules=AS_IS)
+        (block,) = export.payload["messages"][0]["content"]
         theirs = [
             AssistantMessage(
                 [ReasoningPart("Hm.", "c2ln", metadata=with_notes(name, {"signed": 1}))]

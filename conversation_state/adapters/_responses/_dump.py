@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from conversation_state._persistent import EMPTY_MAP, check_iterable
+from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._export import (
+    NOTHING_LEFT,
     Export,
+    Lost,
     PayloadWriter,
     in_order,
     merge_kept_keys,
@@ -26,7 +28,14 @@ from conversation_state.messages import (
     ToolMessage,
     UnknownMessage,
 )
-from conversation_state.parts import Part, ReasoningPart, UnknownPart
+from conversation_state.parts import (
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.requests import OPENAI_RESPONSES, Rules
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
 # The parts, or the call, of one item, each with its path.
@@ -70,23 +79,64 @@ def _group_pieces(both: _Pieces) -> list[tuple[str, _Pieces]]:
     return groups
 
 
-def _write_blocks(write: PayloadWriter, pieces: _Pieces) -> dict[str, Any] | None:
-    blocks = [write_block(write, part, path, "assistant") for path, part in pieces]
+def _write_blocks(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
+    path, last = pieces[-1]
+    notes = notes_of(last.metadata, SOURCE)
+    # What was not loaded as an item has no id and no status, without which the
+    # provider's types take texts only.
+    is_made = "item" not in notes and notes.get("plain") is not True
+    if is_made and write.is_request:
+        return _write_texts(write, pieces)
+
+    blocks = [write_block(write, part, where, "assistant") for where, part in pieces]
     written = [block for block in blocks if block is not None]
     if not written:
-        return None
+        return []
 
-    notes = notes_of(pieces[-1][1].metadata, SOURCE)
     content: Any = written
     plain = notes.get("plain") is True
     if plain and len(written) == 1 and written[0].keys() == {"text", "type"}:
         content = written[0]["text"]
 
     raw = {"role": "assistant", "content": content}
-    return merge_kept_keys(map_of(notes, "item"), raw)
+    raw = merge_kept_keys(map_of(notes, "item"), raw)
+    if not isinstance(write, RequestWriter):
+        return [raw]
+
+    has_id = "id" in raw
+    write.check_item(raw, path)
+    # The provider's types take blocks of output only with an id.
+    is_partial = has_id and "id" not in raw and isinstance(content, list)
+    return _write_texts(write, pieces) if is_partial else [raw]
 
 
-def _write_thoughts(write: PayloadWriter, pieces: _Pieces) -> dict[str, Any] | None:
+def _write_texts(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
+    """
+    *pieces* of an answer as items of one text each.
+
+    Source:
+        The types of OpenAI's SDK: an assistant's message without an id has a text, or
+        blocks of input, as its content; vLLM refuses others.
+    """
+    items: list[dict[str, Any]] = []
+    for path, part in pieces:
+        if isinstance(part, (RefusalPart, TextPart)) and part.text:
+            write.notes(part, path)
+            if isinstance(part, RefusalPart):
+                why = "only an answer of this provider has refusals; it is sent as text"
+                write.lose(path, "refusal", why)
+
+            items.append({"role": "assistant", "content": part.text})
+        elif isinstance(part, TextPart):
+            write.lose(path, "text", "is empty")
+        elif write_block(write, part, path, "assistant") is not None:
+            why = "only an answer of this provider has this kind of part"
+            write.lose(path, part.kind, why)
+
+    return items
+
+
+def _write_thoughts(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     about = notes_of(pieces[-1][1].metadata, SOURCE)
     raw: dict[str, Any] = {"type": "reasoning", "summary": []}
     signature = ""
@@ -107,12 +157,27 @@ def _write_thoughts(write: PayloadWriter, pieces: _Pieces) -> dict[str, Any] | N
         raw["encrypted_content"] = signature
     elif "item" not in about:
         _lose_thought(write, pieces, "needs an id or a signature of this provider")
-        return None
+        return []
+    elif isinstance(write, RequestWriter) and write.is_unstored:
+        # "Item with id 'rs_...' not found. Items are not persisted when `store` is set
+        # to false."
+        _lose_thought(write, pieces, "was not stored, and has no signature")
+        return []
 
     if not raw["summary"] and "summary" in list_of(about, "without"):
         del raw["summary"]
 
-    return merge_kept_keys(map_of(about, "item"), raw)
+    return _check(write, merge_kept_keys(map_of(about, "item"), raw), pieces[-1][0])
+
+
+def _check(
+    write: PayloadWriter, raw: dict[str, Any], path: str
+) -> list[dict[str, Any]]:
+    if not isinstance(write, RequestWriter):
+        return [raw]
+
+    checked = write.check_item(raw, path)
+    return [] if checked is None else [checked]
 
 
 def _lose_thought(write: PayloadWriter, pieces: _Pieces, why: str) -> None:
@@ -120,7 +185,7 @@ def _lose_thought(write: PayloadWriter, pieces: _Pieces, why: str) -> None:
         write.lose(path, "reasoning", f"reasoning {why}")
 
 
-def _write_call(write: PayloadWriter, pieces: _Pieces) -> dict[str, Any]:
+def _write_call(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     ((path, call),) = pieces
     notes = write.notes(call, path)
     custom = call.type == "custom"
@@ -135,13 +200,14 @@ def _write_call(write: PayloadWriter, pieces: _Pieces) -> dict[str, Any]:
     done: Any = notes.get("done")
     is_done = isinstance(done, str) and notes.get("given") == call.arguments
     raw["input" if custom else "arguments"] = done if is_done else call.arguments
-    return merge_kept_keys(map_of(notes, "keys"), raw)
+    return _check(write, merge_kept_keys(map_of(notes, "keys"), raw), path)
 
 
-def _write_unknown(write: PayloadWriter, pieces: _Pieces) -> dict[str, Any] | None:
+def _write_unknown(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     ((path, part),) = pieces
     write.notes(part, path)
-    return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+    raw = write.unknown(part.raw, part.source, path, "type")
+    return [] if raw is None else _check(write, raw, path)
 
 
 _ITEM_WRITERS = {
@@ -167,7 +233,7 @@ def _write_thought(
     return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
-def dump(messages: Iterable[Message]) -> Export:
+def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
     """
     *messages* as a request has them: ``{"instructions": ..., "input": [...]}``.
 
@@ -180,13 +246,13 @@ def dump(messages: Iterable[Message]) -> Export:
         InvalidMessageError:
             If one of them is not a message.
     """
-    write = PayloadWriter(SOURCE)
-    check_iterable(messages, "messages", "a list of Messages")
-    listed = list(messages)
+    write = RequestWriter()
+    ready = [*write.prepare(messages, rules, OPENAI_RESPONSES, _find_lost)]
+    listed = [message for message, _ in ready]
     payload: dict[str, Any] = {}
     items: list[dict[str, Any]] = []
     calls: dict[str, ToolCall] = {}
-    for at, (message, path) in enumerate(write.each(listed)):
+    for at, (message, path) in enumerate(ready):
         if not at and isinstance(message, SystemMessage) and _is_instructions(message):
             write.notes_without_name(message, path)
             payload["instructions"] = message.content
@@ -196,6 +262,84 @@ def dump(messages: Iterable[Message]) -> Export:
 
     payload["input"] = items
     return write.export(payload)
+
+
+class RequestWriter(PayloadWriter):
+    """
+    What a request has so far, in which no item may be twice.
+    """
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        super().__init__(SOURCE, rules)
+        self._ids: set[str] = set()
+        self._needs: Mapping[str, Any] = EMPTY_MAP
+        self.is_unstored = False
+
+    def start_answer(self, notes: Mapping[str, Any]) -> None:
+        """
+        Begin the items of an answer with these *notes*.
+        """
+        self._needs = map_of(notes, "needs")
+        self.is_unstored = notes.get("unstored") is True
+
+    def check_item(self, raw: dict[str, Any], path: str) -> dict[str, Any] | None:
+        """
+        *raw*, an item of the model's output, as this request can have it: without its
+        id if another item has it, if it was not stored, or if the reasoning that it
+        needs is missing. None if it can't be sent without.
+
+        Source:
+            ``Duplicate item found with id msg_...``; ``Item with id 'msg_...' not
+            found. Items are not persisted when `store` is set to false``; ``Item
+            'fc_...' of type 'function_call' was provided without its required
+            'reasoning' item``.
+        """
+        name = raw.get("id")
+        if not isinstance(name, str) or not self.is_request:
+            return raw
+
+        needed, kind, why = self._needs.get(name), raw.get("type"), ""
+        if name in self._ids:
+            why = "is the id of an item before it"
+        elif self.is_unstored and kind != "reasoning":
+            why = "is the id of an item that was not stored"
+        elif isinstance(needed, str) and needed not in self._ids:
+            why = f"is the id of an item that needs the reasoning {needed}"
+
+        self._ids.add(name)
+        if not why:
+            return raw
+
+        if kind not in _SENT_WITHOUT_ID:
+            self.lose(path, str(kind), f"{name} {why}")
+            return None
+
+        self.lose(path, "id", f"{name} {why}; it is sent without")
+        del raw["id"]
+        return raw
+
+    def forget_item(self, raw: Mapping[str, Any]) -> None:
+        self._ids.discard(raw.get("id", ""))
+
+
+# Items whose content can be sent without their id: all of these have a type, or are a
+# message.
+_SENT_WITHOUT_ID = frozenset({None, "custom_tool_call", "function_call", "message"})
+
+
+def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
+    """
+    All that is lost of *message* if nothing is left to send.
+    """
+    write = PayloadWriter(SOURCE, rules)
+    items = write_items(write, message, path, {}, followed=True)
+    if any(item.get("content", True) for item in items):
+        return None
+
+    if not isinstance(message, UnknownMessage):
+        write.lose(path, "content", NOTHING_LEFT)
+
+    return write.lost
 
 
 def write_items(
@@ -233,7 +377,7 @@ def write_items(
     if isinstance(message, UnknownMessage):
         write.notes_without_name(message, path)
         raw = write.unknown(message.raw, message.source, path, "type")
-        return [] if raw is None else [raw]
+        return [] if raw is None else _check(write, raw, path)
 
     return [_write_message_item(write, message, path)]
 
@@ -278,8 +422,6 @@ def _write_content(
         write_block(write, part, f"{path}.parts[{at}]", message.role)
         for at, part in enumerate(content)
     ]
-    # A message that loses all its parts is still sent, so that the order of roles
-    # stays.
     return [block for block in blocks if block is not None] or ""
 
 
@@ -309,6 +451,9 @@ def _write_answer_items(
     write: PayloadWriter, message: AssistantMessage, path: str, *, followed: bool
 ) -> list[dict[str, Any]]:
     notes = write.notes_without_name(message, path)
+    if isinstance(write, RequestWriter):
+        write.start_answer(notes)
+
     content = message.content
     if notes.get("silent") is True and not (content or message.tool_calls):
         return []
@@ -324,21 +469,34 @@ def _write_answer_items(
     elif content:
         items.append({"role": "assistant", "content": content})
 
-    # The thoughts at the end that no output follows yet.
+    # The items at the end that are thoughts which no output follows yet.
     thoughts: list[_Pieces] = []
     for kind, pieces in _group_pieces(_order_pieces(message, parts, path)):
-        raw = _ITEM_WRITERS[kind](write, pieces)
-        if raw is not None:
-            items.append(raw)
+        written = _ITEM_WRITERS[kind](write, pieces)
+        items += written
+        if written:
             thoughts = [*thoughts, pieces] if kind == "reasoning" else []
 
     if not followed:
-        for pieces in thoughts:
-            items.pop()
-            _lose_thought(write, pieces, "must be followed by the output it led to")
+        _remove_thoughts(write, items, thoughts)
 
-    # If everything is lost, an empty message is sent, so that the order of roles stays.
-    return items or [{"role": "assistant", "content": ""}]
+    # Where no provider refuses it, the order of roles stays.
+    empty: dict[str, Any] = {"role": "assistant", "content": ""}
+    return items if items or write.is_request else [empty]
+
+
+def _remove_thoughts(
+    write: PayloadWriter, items: list[dict[str, Any]], thoughts: list[_Pieces]
+) -> None:
+    """
+    Remove the *thoughts* at the end of *items*.
+    """
+    for pieces in thoughts:
+        item = items.pop()
+        if isinstance(write, RequestWriter):
+            write.forget_item(item)
+
+        _lose_thought(write, pieces, "must be followed by the output it led to")
 
 
 def _order_pieces(

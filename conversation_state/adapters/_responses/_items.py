@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state.adapters._notes import with_notes
-from conversation_state.adapters._reading import ObjectReader, is_list, is_map
+from conversation_state.adapters._reading import ObjectReader, is_list, is_map, mended
 from conversation_state.adapters._responses._blocks import CALLS, SOURCE, read_block
 from conversation_state.adapters._wire import read_object_text
 from conversation_state.messages import LogProb
@@ -27,6 +27,36 @@ LISTS = {"message": ("content",), "reasoning": ("summary", "content")}
 _MESSAGE = frozenset({"content", "role"})
 _REASONING = frozenset({"content", "encrypted_content", "summary", "type"})
 _THOUGHT = frozenset({"text", "type"})
+
+
+class ItemIds:
+    """
+    The ids of the items of one answer while it is read.
+
+    Attributes:
+        needs: Of each item that came behind a thought, the id of that thought.
+    """
+
+    def __init__(self) -> None:
+        self.needs: dict[str, str] = {}
+        self._thought = ""
+
+    def add(self, raw: Mapping[str, Any]) -> None:
+        name = raw.get("id")
+        if not isinstance(name, str) or not name:
+            return
+
+        if raw.get("type") == "reasoning":
+            self._thought = mended(name)
+        elif self._thought:
+            self.needs[mended(name)] = self._thought
+
+
+def note_unstored(response: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    The note that the items of *response* were not stored, if it says so.
+    """
+    return {"unstored": True} if response.get("store") is False else {}
 
 
 class ItemBlock(NamedTuple):
@@ -128,7 +158,7 @@ def note_item(item: ObjectReader, kind: str) -> tuple[dict[str, Any], str]:
     """
     if kind == "message":
         item.keep(_MESSAGE)
-        return ({"item": item.keys} if item.keys else {}), ""
+        return {"item": item.keys}, ""
 
     item.keep(_REASONING)
     # An empty content has no part that would restore it, so null or [] is noted.

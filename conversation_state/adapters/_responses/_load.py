@@ -24,7 +24,12 @@ from conversation_state.adapters._responses._blocks import (
     SOURCE,
     read_content,
 )
-from conversation_state.adapters._responses._items import PartOrCall, read_item
+from conversation_state.adapters._responses._items import (
+    ItemIds,
+    PartOrCall,
+    note_unstored,
+    read_item,
+)
 from conversation_state.adapters._usage import (
     Counted,
     find_usage_block,
@@ -108,6 +113,8 @@ class ItemLoader(MessageLoader):
         messages: Those that are read.
     """
 
+    source = SOURCE
+
     def __init__(self, calls: Mapping[str, ToolCall] = EMPTY_MAP) -> None:
         super().__init__()
         self.messages: list[Message] = []
@@ -115,6 +122,7 @@ class ItemLoader(MessageLoader):
         # The phase of the last item, "" if it had none; None if it was no
         # message.
         self._phase: str | None = None
+        self._ids = ItemIds()
         # The number of mended texts before the message that is being read.
         self._since = 0
         self._calls = dict(calls)
@@ -213,6 +221,7 @@ class ItemLoader(MessageLoader):
             self._answer = []
             self._since = len(self.mended)
 
+        self._ids.add(item.raw)
         self._answer += read_item(item, len(self._answer), made_id, logprobs)
         phase = item.raw.get("phase")
         self._phase = None
@@ -224,6 +233,10 @@ class ItemLoader(MessageLoader):
             return
 
         given, self._answer, self._phase = self._answer, None, None
+        needs, self._ids = self._ids.needs, ItemIds()
+        if needs:
+            notes["needs"] = needs
+
         calls = [one for one in given if isinstance(one, ToolCall)]
         parts = [one for one in given if not isinstance(one, ToolCall)]
         self._calls.update({call.id: call for call in calls})
@@ -330,9 +343,11 @@ class ItemLoader(MessageLoader):
         if self._answer is None:
             self._answer = []
 
+        unstored = note_unstored(node.raw)
         reason, usage, model, response_id, notes = info
         meta = ResponseMeta(reason, usage, tuple(logprobs) or None, model, response_id)
-        self._finish_answer(meta, **({"response": notes} if notes else {}))
+        about = {"response": notes} if notes else {}
+        self._finish_answer(meta, **about, **unstored)
 
 
 def _content_of(parts: list[Part], *, alone: bool) -> str | list[Part]:

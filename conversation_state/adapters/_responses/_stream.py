@@ -27,7 +27,11 @@ from conversation_state.adapters._reading import (
     mended,
 )
 from conversation_state.adapters._responses._blocks import CALLS, SOURCE
-from conversation_state.adapters._responses._items import LISTS
+from conversation_state.adapters._responses._items import (
+    LISTS,
+    ItemIds,
+    note_unstored,
+)
 from conversation_state.adapters._responses._load import (
     ResponseInfo,
     read_response,
@@ -92,14 +96,14 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     >>> concat(load_chunks(events)).text
     'Hello'
     """
-    return chunks_of(ResponsesStream(), events)
+    return chunks_of(ResponsesStream(), events, SOURCE)
 
 
 def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[AssistantMessage]:
     """
     The async twin of `load_chunks`, for events that are awaited.
     """
-    return achunks_of(ResponsesStream(), events)
+    return achunks_of(ResponsesStream(), events, SOURCE)
 
 
 class _Target(NamedTuple):
@@ -175,6 +179,7 @@ class ResponsesStream:
         self._info = ResponseInfo("", None, "", "", {})
         self._usage = RunningCounts(read_responses_counts)
         self._reason = ""
+        self._unstored: dict[str, Any] = {}
         self._events: dict[str, dict[str, Any]] = {}
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
@@ -382,6 +387,7 @@ class ResponsesStream:
         node = event.child("response")
         problems = event.reading.count
         info = read_response(node)
+        self._unstored = self._unstored or note_unstored(node.raw)
         self._usage.add(node.raw.get("usage"))
         # If something is invalid, the metadata of an earlier event stays.
         if event.reading.count == problems:
@@ -423,6 +429,13 @@ class ResponsesStream:
             known.add(id(item))
             item.finish(raw, node.path)
 
+    def _find_needs(self) -> dict[str, str]:
+        ids = ItemIds()
+        for item in self._items:
+            ids.add(item.raw)
+
+        return ids.needs
+
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """
         The last chunks: metadata, and items that were not done.
@@ -444,6 +457,8 @@ class ResponsesStream:
             "events": self._events,
             "mended": list(context.mended),
             "silent": not self._items,
+            "needs": self._find_needs(),
+            **self._unstored,
         }
         metadata = with_notes(SOURCE, without_empty(notes))
         reason = self._reason or ("interrupted" if broken else "")

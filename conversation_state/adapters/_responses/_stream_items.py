@@ -128,6 +128,7 @@ class StreamedItem:
     ) -> None:
         self.context = context
         self.added = added  # the item when it was announced
+        self.raw = added  # the item so far
         self.type: str = added["type"]
         self.name = name  # its path in the response
         # The place of its first part or call.
@@ -147,6 +148,7 @@ class StreamedItem:
             return
 
         self.is_done = True
+        self.raw = self.added if raw is None else raw
         mended_before = len(self.context.reading.mended)
         self._finish_item(self.added if raw is None else raw, path)
         self.note_mended(mended_before, self._list_texts())

@@ -75,8 +75,12 @@ from conversation_state.adapters.anthropic._dump import dump, dump_tools
 from conversation_state.adapters.anthropic._load import load
 from conversation_state.adapters.anthropic._stream import aload_chunks, load_chunks
 from conversation_state.adapters.anthropic._usage import load_usage
+from conversation_state.requests import ANTHROPIC as RULES
+from conversation_state.requests import Rules
+from conversation_state.requests import rules as _rules_of
 
 __all__ = [
+    "RULES",
     "Export",
     "Lost",
     "aload_chunks",
@@ -85,4 +89,20 @@ __all__ = [
     "load",
     "load_chunks",
     "load_usage",
+    "rules",
 ]
+
+
+def rules(*, host: str = "", model: str = "") -> Rules:
+    """
+    What a *host* asks of a request, for `dump`; without one, `RULES`, which is right
+    for all hosts that are known. See `conversation_state.requests.rules`.
+
+    Raises:
+        LookupError:
+            If there is no such host of this format.
+
+    >>> rules(host="bedrock").host
+    'bedrock'
+    """
+    return _rules_of("anthropic", host=host, model=model)

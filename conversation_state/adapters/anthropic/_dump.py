@@ -4,12 +4,12 @@ From messages to Anthropic Messages, and tools as its requests have them.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from conversation_state.adapters._export import (
     Export,
+    Lost,
     PayloadWriter,
     in_order,
     merge_kept_keys,
@@ -39,10 +39,17 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import Part
+from conversation_state.requests import ANTHROPIC, Rules
+from conversation_state.requests import rules as rules_of
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
 
-def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
+def dump(
+    messages: Iterable[Message],
+    rules: Rules | None = None,
+    *,
+    system_on_top: bool = False,
+) -> Export:
     """
     *messages* as a request has them: ``{"system": ..., "messages": [...]}``.
 
@@ -56,13 +63,18 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
       results of tools first; so are assistant messages without a user in
       between.
     - Blocks of the assistant stand in the order of their *index*.
-    - No text is empty, and an id of a call has letters, digits, ``_`` and
-      ``-`` only.
+    - No text is empty, and no answer is thinking only.
 
-    Reasoning that the provider did not sign is lost.
+    Reasoning that the provider did not sign is lost. What else a request needs as a
+    whole, results behind their calls for one, is in
+    `conversation_state.requests.prepare`; what is changed for that is in
+    `Export.lost`, too.
 
     Args:
         messages: The messages, from the beginning.
+
+        rules: Those of one host, as `rules` makes them; None: they are right for all
+            hosts that are known.
 
         system_on_top: Whether to put all system messages on top, for models
             that take none in the middle; what is moved so is in `Export.lost`.
@@ -72,34 +84,41 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
             If one of them is not a message.
 
     Source:
-        Anthropic combines neighbours of one role itself, and since 2024 a
-        conversation may begin with the assistant.
+        Anthropic combines neighbours of one role itself.
     """
     write = AnthropicWriter(system_on_top=system_on_top)
-    for message, path in write.each(messages):
-        match message:
-            case AssistantMessage():
-                write.assistant(message, path)
-            case ToolMessage():
-                write.tool(message, path)
-            case SystemMessage() | UserMessage():
-                write.text_message(message, path)
-            case UnknownMessage():
-                write.other(message, path)
+    for message, path in write.prepare(messages, rules, ANTHROPIC, _find_lost):
+        write.add(message, path)
 
     return write.export(write.turns.payload())
 
 
+def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
+    """
+    All that is lost of *message* if nothing is left to send.
+    """
+    write = AnthropicWriter(rules, system_on_top=True)
+    write.add(message, path)
+    payload = write.turns.payload()
+    return None if payload["messages"] or "system" in payload else write.lost
+
+
 class AnthropicWriter(PayloadWriter):
-    def __init__(self, *, system_on_top: bool) -> None:
-        super().__init__(SOURCE)
+    def __init__(self, rules: Rules | None = None, *, system_on_top: bool) -> None:
+        super().__init__(SOURCE, rules)
         self.turns = Turns(self, system_on_top=system_on_top)
-        # Ids of calls, as they are sent; those that are taken, and how often an id that
-        # had to be changed was.
-        self._ids: dict[str, str] = {}
-        self._taken: set[str] = set()
-        self._times: dict[str, int] = {}
         self._tools: dict[str, str] = {}
+
+    def add(self, message: Message, path: str) -> None:
+        match message:
+            case AssistantMessage():
+                self.assistant(message, path)
+            case ToolMessage():
+                self.tool(message, path)
+            case SystemMessage() | UserMessage():
+                self.text_message(message, path)
+            case UnknownMessage():
+                self.other(message, path)
 
     def text_message(self, message: SystemMessage | UserMessage, path: str) -> None:
         notes = self.notes_without_name(message, path)
@@ -114,7 +133,7 @@ class AnthropicWriter(PayloadWriter):
         call_id, content = message.tool_call_id, message.content
         raw: dict[str, Any] = {
             "type": "tool_result",
-            "tool_use_id": self._make_valid_id(call_id, path),
+            "tool_use_id": call_id,
         }
         raw["content"] = content
         if not isinstance(content, str):
@@ -207,39 +226,16 @@ class AnthropicWriter(PayloadWriter):
 
         block = {
             "type": "tool_use",
-            "id": self._make_valid_id(call.id, path),
+            "id": call.id,
             "name": call.name,
             "input": input_of(call.arguments),
         }
         return merge_kept_keys(map_of(notes, "keys"), block)
 
-    def _make_valid_id(self, name: str, path: str) -> str:
-        """
-        *name*, of a call, as the provider takes it; the same one each time.
-        """
-        found = self._ids.get(name) if name else None
-        if found is None:
-            fit = found = _UNFIT.sub("_", name) or f"call_{len(self._taken)}"
-            while found in self._taken:
-                self._times[fit] = self._times.get(fit, 0) + 1
-                found = f"{fit}_{self._times[fit]}"
-
-            self._taken.add(found)
-            self._ids[name] = found
-
-        if found != name:
-            why = f"is sent as {found}; ids have letters, digits, _ and - only"
-            self.lose(path, "id", why)
-
-        return found
-
-
-_UNFIT = re.compile("[^a-zA-Z0-9_-]")
 
 _RULES = ToolRules(
     "Anthropic",
-    "[a-zA-Z0-9_-]{1,128}",
-    "1 to 128 letters, digits, _ and -",
+    rules_of("anthropic", host="anthropic").call_names,
     ("allOf", "anyOf", "oneOf"),
 )
 _CHOICES = {

@@ -69,6 +69,8 @@ def load(payload: Any) -> tuple[Message, ...]:
 
 
 class AnthropicLoader(MessageLoader):
+    source = SOURCE
+
     def __init__(self) -> None:
         super().__init__()
         # Of all calls so far: tools by id.

@@ -69,14 +69,14 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     >>> concat(load_chunks(events)).text
     'Hello'
     """
-    return chunks_of(AnthropicStream(), events)
+    return chunks_of(AnthropicStream(), events, SOURCE)
 
 
 def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[AssistantMessage]:
     """
     What `load_chunks` gives, of events that are waited for.
     """
-    return achunks_of(AnthropicStream(), events)
+    return achunks_of(AnthropicStream(), events, SOURCE)
 
 
 # The known keys of each event.

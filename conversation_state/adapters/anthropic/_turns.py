@@ -8,7 +8,7 @@ the blocks are (`_blocks`), and which messages there are (`_dump`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import attrs
@@ -21,7 +21,11 @@ from conversation_state.adapters._notes import map_of
 Block: TypeAlias = tuple[str, dict[str, Any]]
 _BEHIND = "only an answer may follow system content; this message was moved"
 _ON_TOP = "system content must come first; this message was moved"
+_MARKER = "cache_control"
+_TOO_MANY = "a request may have four cache markers; the newest are sent"
 _FIRST = "results must follow their calls directly; this message was moved"
+_LAST = "thinking may not end an answer; it must be followed by what it led to"
+_THINKING = frozenset({"redacted_thinking", "thinking"})
 _BEFORE_SYSTEM = frozenset({"system", "user"})
 _OF_THE_PROVIDER = ("_tool_result", "mcp_tool_use", "server_tool_use")
 _MERGED = "this message is merged into the one before, which has another value"
@@ -79,6 +83,26 @@ class _Turn:
         return [block for _, block in (*self.results, *self.others)]
 
 
+def _find_marked(turns: Iterable[_Turn | dict[str, Any]]) -> list[Block]:
+    """
+    The blocks of *turns* that have a cache marker, each with its path.
+    """
+    marked: list[Block] = []
+    for turn in turns:
+        if not isinstance(turn, _Turn):
+            continue
+
+        for path, block in (*turn.results, *turn.others):
+            inside = block.get("content")
+            if block.get("type") == "tool_result" and isinstance(inside, list):
+                marked += [(path, each) for each in inside if each.get(_MARKER)]
+
+            if block.get(_MARKER):
+                marked.append((path, block))
+
+    return marked
+
+
 class Turns:
     """
     All messages there, while they are written.
@@ -115,6 +139,7 @@ class Turns:
     def user(self, piece: Piece) -> None:
         if self._drop_blank_texts(piece):
             self._report_waiting()
+            self._end_answer()
             self._continue_turn("user", piece)
 
     def result(self, piece: Piece) -> None:
@@ -122,6 +147,7 @@ class Turns:
         Add the result of a tool, in front of the turn's blocks of other messages.
         """
         self._report_waiting()
+        self._end_answer()
         blocks, piece.blocks = piece.blocks, []
         turn = self._continue_turn("user", piece)
         if turn.others:
@@ -155,13 +181,39 @@ class Turns:
 
         return bool(piece.blocks)
 
+    def _end_answer(self) -> None:
+        """
+        Leave out the thinking at the end of an answer, and the answer if it is nothing
+        else.
+
+        Source:
+            ``The final block in an assistant message cannot be `thinking` ``.
+        """
+        turn, rules = self._last, self._write.rules
+        is_kept = rules is not None and rules.takes_thinking_only
+        if is_kept or turn is None or turn.role != "assistant":
+            return
+
+        blocks = turn.others
+        while blocks and blocks[-1][1].get("type") in _THINKING:
+            path, _ = blocks.pop()
+            self._write.lose(path, "reasoning", _LAST)
+
+        if not blocks:
+            self._turns.pop()
+            before = self._turns[-1] if self._turns else None
+            self._last = before if isinstance(before, _Turn) else None
+
     def raw(self, message: dict[str, Any]) -> None:
         self._place_held()
+        self._end_answer()
         self._turns.append(message)
         self._last = None
 
     def payload(self) -> dict[str, Any]:
         self._place_held()
+        self._end_answer()
+        self._limit_markers()
         system: dict[str, Any] = {}
         if self.top.pieces:
             system["system"] = self.top.content()
@@ -170,6 +222,28 @@ class Turns:
                 self._write.lose_each(piece.path, fields, _NO_FIELDS)
 
         return {**system, "messages": [self._write_turn(turn) for turn in self._turns]}
+
+    def _limit_markers(self) -> None:
+        """
+        Leave out the oldest cache markers of messages, of which there may be so many
+        with those of the system.
+
+        Source:
+            ``A maximum of 4 blocks with cache_control may be provided. Found 5.``
+        """
+        rules = self._write.rules
+        if rules is None or rules.max_markers is None:
+            return
+
+        top = _find_marked([self.top])
+        marked = _find_marked(self._turns)
+        # Those of the system are the longest in the cache; one is left to the newest
+        # message.
+        most = rules.max_markers - min(len(top), rules.max_markers - bool(marked))
+        keep = rules.max_markers - min(len(marked), most)
+        for path, block in [*top[:-keep], *marked[: len(marked) - most]]:
+            self._write.lose(path, _MARKER, _TOO_MANY)
+            del block[_MARKER]
 
     def _write_turn(self, turn: _Turn | dict[str, Any]) -> dict[str, Any]:
         if not isinstance(turn, _Turn):

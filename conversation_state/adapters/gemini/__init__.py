@@ -71,8 +71,12 @@ from conversation_state.adapters.gemini._dump import dump, dump_tools
 from conversation_state.adapters.gemini._load import load
 from conversation_state.adapters.gemini._response import load_usage
 from conversation_state.adapters.gemini._stream import aload_chunks, load_chunks
+from conversation_state.requests import GEMINI as RULES
+from conversation_state.requests import Rules
+from conversation_state.requests import rules as _rules_of
 
 __all__ = [
+    "RULES",
     "Export",
     "Lost",
     "aload_chunks",
@@ -81,4 +85,20 @@ __all__ = [
     "load",
     "load_chunks",
     "load_usage",
+    "rules",
 ]
+
+
+def rules(*, host: str = "", model: str = "") -> Rules:
+    """
+    What a *host* asks of a request, for `dump`; without one, `RULES`, which is right
+    for all hosts that are known. See `conversation_state.requests.rules`.
+
+    Raises:
+        LookupError:
+            If there is no such host of this format.
+
+    >>> rules(host="vertex").host
+    'vertex'
+    """
+    return _rules_of("gemini", host=host, model=model)

@@ -4,12 +4,13 @@ From messages to Gemini's contents, and tools as its requests have them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from conversation_state._persistent import thaw
 from conversation_state.adapters._export import (
     Export,
+    Lost,
     PayloadWriter,
     in_order,
     merge_kept_keys,
@@ -27,12 +28,13 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import Part
+from conversation_state.requests import GEMINI, Rules
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
 _JOINED = "calls must follow a user message; this message was joined to the one before"
 
 
-def dump(messages: Iterable[Message]) -> Export:
+def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
     """
     *messages* as a request has them: ``{"contents": [...]}``, and
     ``systemInstruction`` if there is a system message.
@@ -48,27 +50,28 @@ def dump(messages: Iterable[Message]) -> Export:
             If one of them is not a message.
 
     Source:
-        Google refuses contents without parts, where an empty text means as
-        much; calls, unless a user's content or results are before them; and,
+        Google refuses contents without parts, and where Vertex AI hosts it empty
+        texts; calls, unless a user's content or results are before them; and,
         since Gemini 3, calls that no thought was signed for. For calls that
         other models made it has a constant in place of the signature, which is
         written to the first call of a message.
     """
     write = GeminiWriter()
-    for message, path in write.each(messages):
-        match message:
-            case AssistantMessage():
-                write.assistant(message, path)
-            case ToolMessage():
-                write.tool(message, path)
-            case UserMessage():
-                write.user(message, path)
-            case SystemMessage():
-                write.instruct(message, path)
-            case UnknownMessage():
-                write.other(message, path)
+    for message, path in write.prepare(messages, rules, GEMINI, _find_lost):
+        write.add(message, path)
 
     return write.export(write.payload())
+
+
+def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
+    """
+    All that is lost of *message* if nothing is left to send.
+    """
+    write = GeminiWriter(rules)
+    write.add(message, path)
+    payload = write.payload()
+    is_sent = payload["contents"] or "systemInstruction" in payload
+    return None if is_sent else write.lost
 
 
 class _WrittenCall(NamedTuple):
@@ -78,8 +81,8 @@ class _WrittenCall(NamedTuple):
 
 
 class GeminiWriter(PayloadWriter):
-    def __init__(self) -> None:
-        super().__init__(SOURCE)
+    def __init__(self, rules: Rules | None = None) -> None:
+        super().__init__(SOURCE, rules)
         self._instruction: dict[str, Any] | None = None
         self._contents: list[dict[str, Any]] = []
         self._last = ""
@@ -102,9 +105,25 @@ class GeminiWriter(PayloadWriter):
         why = "only functions have a name in this format"
         return self.notes_without_name(message, path, why)
 
+    def add(self, message: Message, path: str) -> None:
+        match message:
+            case AssistantMessage():
+                self.assistant(message, path)
+            case ToolMessage():
+                self.tool(message, path)
+            case UserMessage():
+                self.user(message, path)
+            case SystemMessage():
+                self.instruct(message, path)
+            case UnknownMessage():
+                self.other(message, path)
+
     def instruct(self, message: SystemMessage, path: str) -> None:
         notes = self._read_notes(message, path)
         parts = self._write_all_parts(message.content, path)
+        if not parts:
+            return
+
         keys = map_of(notes, "keys")
         if self._instruction is not None:
             why = "there is one system instruction; this message was joined to it"
@@ -126,12 +145,17 @@ class GeminiWriter(PayloadWriter):
     def user(self, message: UserMessage, path: str) -> None:
         notes = self._read_notes(message, path)
         parts = self._write_all_parts(message.content, path)
-        self._add_user_parts(parts, notes, map_of(notes, "keys"), "user")
+        if parts:
+            self._add_user_parts(parts, notes, map_of(notes, "keys"), "user")
 
     def tool(self, message: ToolMessage, path: str) -> None:
         notes = self._read_notes(message, path)
         call = self._written_calls.get(message.tool_call_id)
         name = message.tool_name or (call.name if call else "")
+        if call is not None and not self.is_as_loaded(message.metadata, "tool_name"):
+            name = call.name
+            self.lose_tool_name(message, path, name)
+
         # A result has an id only if its call has one, or it is not there.
         is_named = message.tool_call_id != notes.get("made_id")
         is_named = is_named and (call is None or call.is_named)
@@ -155,7 +179,7 @@ class GeminiWriter(PayloadWriter):
     ) -> None:
         joined = notes.get("joined") is True and self._last in {"tool", "user"}
         if follows or joined:
-            self._contents[-1]["parts"].extend(parts or [{"text": ""}])
+            self._contents[-1]["parts"].extend(parts)
         else:
             self._end_results()
             self._contents.append(_make_content({"role": "user"}, parts, keys))
@@ -181,8 +205,10 @@ class GeminiWriter(PayloadWriter):
         parts: list[dict[str, Any]] = []
         content = message.content
         listed: tuple[Part, ...] = () if isinstance(content, str) else content
-        if isinstance(content, str) and content:
+        if content and isinstance(content, str):
             parts.append({"text": content})
+        elif not (content or message.tool_calls):
+            parts.append({"text": ""})  # as it was loaded
 
         is_first = True
         for here, one in in_order(listed, message.tool_calls, path):
@@ -195,6 +221,10 @@ class GeminiWriter(PayloadWriter):
             if block is not None:
                 parts.append(block)
 
+        if not parts and self.is_request:
+            return
+
+        parts = parts or [{"text": ""}]
         keys = map_of(notes, "keys")
         apart = keys or notes.get("apart") is True
         # Loaded contents are sent as they were, even if Gemini refuses them.
@@ -239,14 +269,17 @@ class GeminiWriter(PayloadWriter):
         return write_call(self, call, path, first=first)
 
     def _write_all_parts(self, content: str | tuple[Part, ...], path: str) -> list[Any]:
-        if isinstance(content, str):
-            return [{"text": content}]
+        # An empty message is one that was loaded; no other is sent.
+        if isinstance(content, str) or not content:
+            return [{"text": content or ""}]
 
         parts = [
-            write_part(self, part, f"{path}.parts[{at}]")
-            for at, part in enumerate(content)
+            part
+            for at, each in enumerate(content)
+            if (part := write_part(self, each, f"{path}.parts[{at}]")) is not None
         ]
-        return [part for part in parts if part is not None]
+        # Where no provider refuses it, the order of roles stays.
+        return parts if parts or self.is_request else [{"text": ""}]
 
     def other(self, message: UnknownMessage, path: str) -> None:
         self._read_notes(message, path)
@@ -271,14 +304,13 @@ def _make_content(
     """
     *raw*, a content, with its *parts* and the *keys* that were kept with it.
     """
-    raw["parts"] = parts or [{"text": ""}]
+    raw["parts"] = parts
     return merge_kept_keys(keys, raw)
 
 
 _RULES = ToolRules(
     "Gemini",
-    "[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
-    "1 to 64 letters, digits, _, ., : and -, the first a letter or _",
+    GEMINI.call_names,
 )
 _MODES = {
     ToolChoice.FORBIDDEN: "NONE",

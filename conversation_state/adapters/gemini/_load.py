@@ -68,6 +68,8 @@ def load(payload: Any) -> tuple[Message, ...]:
 
 
 class GeminiLoader(MessageLoader):
+    source = SOURCE
+
     def __init__(self) -> None:
         super().__init__()
         # How much of what was mended is noted with the messages before.

@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._export import (
     PayloadWriter,
     merge_kept_keys,
@@ -221,7 +222,18 @@ def write_part(write: PayloadWriter, part: Part, path: str) -> dict[str, Any] | 
         write.lose(path, part.kind, "contents can't contain this kind of part")
         return None
 
-    return raw and merge_kept_keys(map_of(notes, "keys"), raw)
+    if raw is None:
+        return None
+
+    raw = merge_kept_keys(map_of(notes, "keys"), raw)
+    # Google's own models give empty texts with a signature, and want them back.
+    is_own = "thoughtSignature" in raw and notes is not EMPTY_MAP
+    is_kept = is_own or write.is_as_loaded(part.metadata, "text")
+    if raw.get("text") == "" and not is_kept:
+        write.lose(path, part.kind, "an empty text is refused where Vertex AI hosts")
+        return None
+
+    return raw
 
 
 def write_media(

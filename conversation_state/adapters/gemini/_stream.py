@@ -99,7 +99,7 @@ def load_chunks(
     >>> concat(load_chunks([event("Hel"), event("lo")])).text
     'Hello'
     """
-    return chunks_of(GeminiStream(choice), events)
+    return chunks_of(GeminiStream(choice), events, SOURCE)
 
 
 def aload_chunks(
@@ -108,7 +108,7 @@ def aload_chunks(
     """
     The async twin of `load_chunks`.
     """
-    return achunks_of(GeminiStream(choice), events)
+    return achunks_of(GeminiStream(choice), events, SOURCE)
 
 
 _CONTENT = frozenset({"parts", "role"})

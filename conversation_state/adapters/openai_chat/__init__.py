@@ -56,8 +56,12 @@ from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters.openai_chat._chunks import aload_chunks, load_chunks
 from conversation_state.adapters.openai_chat._dump import dump, dump_tools
 from conversation_state.adapters.openai_chat._load import load, load_usage
+from conversation_state.requests import OPENAI_CHAT as RULES
+from conversation_state.requests import Rules
+from conversation_state.requests import rules as _rules_of
 
 __all__ = [
+    "RULES",
     "Export",
     "Lost",
     "aload_chunks",
@@ -66,4 +70,20 @@ __all__ = [
     "load",
     "load_chunks",
     "load_usage",
+    "rules",
 ]
+
+
+def rules(*, host: str = "", model: str = "") -> Rules:
+    """
+    What a *host* asks of a request, for `dump`; without one, `RULES`, which is right
+    for all hosts that are known. See `conversation_state.requests.rules`.
+
+    Raises:
+        LookupError:
+            If there is no such host of this format.
+
+    >>> rules(host="azure").host
+    'azure'
+    """
+    return _rules_of("openai_chat", host=host, model=model)

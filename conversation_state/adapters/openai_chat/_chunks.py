@@ -138,7 +138,7 @@ def load_chunks(
     >>> concat(load_chunks({"choices": [{"delta": delta}]} for delta in deltas)).text
     'Hello'
     """
-    return chunks_of(ChatStream(choice), events)
+    return chunks_of(ChatStream(choice), events, SOURCE)
 
 
 def aload_chunks(
@@ -147,7 +147,7 @@ def aload_chunks(
     """
     The async twin of `load_chunks`, for events that are awaited.
     """
-    return achunks_of(ChatStream(choice), events)
+    return achunks_of(ChatStream(choice), events, SOURCE)
 
 
 class ChatStream:

@@ -4,10 +4,16 @@ From messages to Chat Completions, and tools as its requests have them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from conversation_state.adapters._export import Export, PayloadWriter, merge_kept_keys
+from conversation_state.adapters._export import (
+    NOTHING_LEFT,
+    Export,
+    Lost,
+    PayloadWriter,
+    merge_kept_keys,
+)
 from conversation_state.adapters._notes import list_of, map_of, notes_of
 from conversation_state.adapters._tools import OPENAI, write_openai_request, write_tools
 from conversation_state.adapters.openai_chat._blocks import (
@@ -23,13 +29,14 @@ from conversation_state.messages import (
     UnknownMessage,
 )
 from conversation_state.parts import AudioPart, Part, ReasoningPart, RefusalPart
+from conversation_state.requests import OPENAI_CHAT, Rules
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
 # Keys of an assistant message that has no calls and nothing next to its content.
 _BARE = frozenset({"content", "name", "role"})
 
 
-def dump(messages: Iterable[Message]) -> Export:
+def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
     """
     *messages* as a request has them: ``{"messages": [...]}``.
 
@@ -44,7 +51,7 @@ def dump(messages: Iterable[Message]) -> Export:
     raws: list[dict[str, Any]] = []
     # The tools of calls that were written without their ids.
     legacy: dict[str, str] = {}
-    for message, path in write.each(messages):
+    for message, path in write.prepare(messages, rules, OPENAI_CHAT, _find_lost):
         if isinstance(message, UnknownMessage):
             write.notes_on(message, path)
             raw = write.unknown(message.raw, message.source, path, "role")
@@ -75,6 +82,26 @@ def _note_legacy_call(
             return
 
 
+# What an answer may have in place of content. Thinking is not enough: DeepSeek for one
+# refuses an answer without content and calls.
+_IN_PLACE = frozenset({"audio", "function_call", "refusal", "tool_calls"})
+
+
+def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
+    """
+    All that is lost of *message* if nothing is left to send.
+    """
+    write = PayloadWriter(SOURCE, rules)
+    if isinstance(message, UnknownMessage):
+        write.notes_on(message, path)
+        raw = write.unknown(message.raw, message.source, path, "role")
+        return None if raw is not None else write.lost
+
+    raw = _write_message(write, message, path)
+    is_sent = raw.get("content") or any(raw.get(key) for key in _IN_PLACE)
+    return None if is_sent else [*write.lost, Lost(path, "content", NOTHING_LEFT)]
+
+
 def _write_message(write: PayloadWriter, message: Any, path: str) -> dict[str, Any]:
     notes = write.notes_on(message, path)
     role: Any = notes.get("role") if notes else None
@@ -97,13 +124,42 @@ def _write_message(write: PayloadWriter, message: Any, path: str) -> dict[str, A
 
     raw["content"] = content
     if not content and content != []:
-        if "content" in list_of(notes, "without"):
-            del raw["content"]
-        elif role == "assistant" and not raw.keys() <= _BARE:
-            # The provider itself sends null as the content next to calls.
-            raw["content"] = None
+        _write_empty_content(raw, notes, role)
 
-    return merge_kept_keys(map_of(notes, "keys"), raw) if notes else raw
+    if notes:
+        raw = merge_kept_keys(map_of(notes, "keys"), raw)
+
+    if not (raw.get("content") or raw.keys() & _WITH_NULL) and raw.get("refusal"):
+        _write_refusal_as_content(write, message, raw)
+
+    return raw
+
+
+def _write_refusal_as_content(
+    write: PayloadWriter, message: Message, raw: dict[str, Any]
+) -> None:
+    """
+    Put the refusal in *raw*, which has no content, into the content.
+
+    Source:
+        ``Invalid value for 'content': expected a string, got null.`` In responses it is
+        null next to a refusal, too.
+    """
+    if not write.is_as_loaded(message.metadata, "content"):
+        raw["content"] = [{"type": "refusal", "refusal": raw.pop("refusal")}]
+
+
+def _write_empty_content(
+    raw: dict[str, Any], notes: Mapping[str, Any], role: str
+) -> None:
+    if "content" in list_of(notes, "without"):
+        del raw["content"]
+    elif role == "assistant" and not raw.keys() <= _BARE:
+        # The provider itself sends null as the content next to calls.
+        raw["content"] = None
+
+
+_WITH_NULL = frozenset({"audio", "function_call", "tool_calls"})
 
 
 def _write_result(
@@ -166,8 +222,6 @@ def _write_parts(
         (block,) = blocks
         return block["text"] if block.keys() == {"type", "text"} else blocks
 
-    # A message that loses all its parts is still sent, so that the order of roles
-    # stays.
     return blocks or ""
 
 

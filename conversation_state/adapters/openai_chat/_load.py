@@ -98,6 +98,8 @@ def load(payload: Any) -> tuple[Message, ...]:
 
 
 class ChatLoader(MessageLoader):
+    source = SOURCE
+
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
         node = ObjectReader(self, payload, "$")
         if "messages" in payload and "choices" not in payload:
