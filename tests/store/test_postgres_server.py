@@ -4,7 +4,12 @@ errors, and nothing lost where the server or the wire is.
 """
 
 import logging
+import os
 import pickle
+import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -250,15 +255,103 @@ class TestInterrupted:
         with open_store(f"{pg_url}&timeout_s=5&pool_size=1") as store:
             store.save("chat", CHAT)
             backend: Any = store._core.backend
-            with backend.reading() as block:
+            with pytest.raises(KeyboardInterrupt), backend.reading() as block:  # noqa: PT012 - all of it
                 held = block._link.connection
                 held.lock.__enter__()
+                raise KeyboardInterrupt
 
             assert CHAT == store.load("chat")
             assert held.closed
 
+    def test_by_signals(self, pg_url):
+        """
+        After Ctrl-C at any moment the next verb works, and nothing is printed.
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", _INTERRUPTED, f"{pg_url}&timeout_s=5"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+        assert ("()\n", "", 0) == (done.stdout, done.stderr, done.returncode)
+
+    def test_after_ctrl_c(self, pg_url):
+        """
+        What a program that handles Ctrl-C meets in the store is no second Ctrl-C.
+        """
+        with open_store(pg_url) as store:
+            store.save("chat", CHAT)
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                block: Any = store._core.backend.reading()
+                with pytest.raises(StoreError), block:
+                    block.run("SELECT nothing FROM nowhere")
+
+
+_INTERRUPTED = """
+import random, signal, sys
+from conversation_state import Aggregator, open_store
+
+store = open_store(sys.argv[1])
+store.save("x", Aggregator.new().add_user_prompt("0"))
+verbs = [
+    lambda: store.update("x", lambda state: state.add_user_prompt("a")),
+    lambda: store.load("x", at=1),
+    lambda: store.heads(),
+    lambda: store.label("x", "here"),
+    lambda: store.fork("x", f"fork {random.random()}"),
+]
+luck = random.Random(7)
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+for number in range(400):
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, luck.random() * 0.01 + 1e-5)
+            verbs[number % len(verbs)]()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        pass
+    store.latest("x")
+print(store.verify())
+"""
+
+
+def _list_children(pid):
+    listed = subprocess.run(
+        ["pgrep", "-P", f"{pid}"], capture_output=True, text=True, check=False
+    )
+    return [int(each) for each in listed.stdout.split()]
+
 
 class TestServerIsGone:
+    @pytest.mark.skipif(shutil.which("pgrep") is None, reason="pgrep is missing")
+    def test_hangs(self, alone):
+        """
+        A server that answers nothing any more ends a verb by timeout_s, and the next.
+        """
+        process: Any = alone._process
+        with open_store(alone.url("hangs", "&timeout_s=2")) as store:
+            store.save("chat", CHAT)
+            children = _list_children(process.pid)
+            for each in (process.pid, *children):
+                os.kill(each, signal.SIGSTOP)
+
+            try:
+                for _ in range(2):
+                    with pytest.raises(StoreError):
+                        store.latest("chat")
+                with pytest.raises(StoreError):
+                    store.save("chat", CHAT.add_user_prompt("and?"))
+            finally:
+                for each in (process.pid, *children):
+                    os.kill(each, signal.SIGCONT)
+
+            assert CHAT.messages == store.load("chat").messages[:1]
+
     def test_idle_connections_are_cut(self, server, store):
         """
         A connection that the server closed while it was idle is replaced, and the
@@ -300,24 +393,24 @@ class TestServerIsGone:
         While the server is away each call fails at once and says why; when it
         is back the same store goes on, with all it had acknowledged.
         """
-        for signal in ("SIGINT", "SIGQUIT"):
+        for how in ("SIGINT", "SIGQUIT"):
             store = open_store(alone.url("chats"))
-            state = Aggregator.new().add_user_prompt(signal)
-            store.save(signal, state)
-            alone.halt(signal)
+            state = Aggregator.new().add_user_prompt(how)
+            store.save(how, state)
+            alone.halt(how)
             # More often than there may be connections.
             for _ in range(10):
                 with pytest.raises(StoreError, match=r"can't be reached|connection"):
-                    store.save(signal, state.add_user_prompt("away"))
+                    store.save(how, state.add_user_prompt("away"))
 
             with pytest.raises(StoreError, match="can't be reached"):
                 open_store(alone.url("chats"))
 
             alone.start()
             state = state.add_user_prompt("back")
-            store.save(signal, state)
+            store.save(how, state)
 
-            assert state == store.load(signal)
+            assert state == store.load(how)
             assert () == store.verify()
             store.close()
 
@@ -584,7 +677,7 @@ class TestAddress:
         assert "pool_size" not in address.server
         for setting in (
             "search_path=a_1",
-            "lock_timeout=2500",
+            "lock_timeout=2250",
             "synchronous_commit=off",
             "default_transaction_read_only=on",
             "geqo=off",

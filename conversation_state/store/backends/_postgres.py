@@ -29,6 +29,7 @@ from conversation_state.store.backends._blocks import Permits
 from conversation_state.store.backends._postgres_block import (
     POSTGRES,
     STRIPES,
+    LimitedConnection,
     Link,
     PostgresBlock,
 )
@@ -78,6 +79,7 @@ class PostgresBackend:
         link = self.acquire()
         try:
             _prepare_tables(link.connection, address)
+            link.is_reusable = True
         except psycopg.Error as error:
             raise self._explain_error(link, error) from error
         finally:
@@ -107,7 +109,9 @@ class PostgresBackend:
 
     def _open_link(self) -> Link:
         try:
-            connection = psycopg.connect(autocommit=True, **self._address.server)
+            connection = LimitedConnection.connect(
+                autocommit=True, **self._address.server
+            )
         except psycopg.Error as error:
             raise explain_unreachable(self.url, error) from error
 
@@ -115,6 +119,7 @@ class PostgresBackend:
         # as many statements as there are.
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.prepared_max = 1000
+        connection.timeout_s = self._address.timeout_s
         return Link(connection)
 
     def acquire(self, *, is_writing: bool = False) -> Link:
@@ -144,6 +149,7 @@ class PostgresBackend:
             link = self._take_idle_link() or self._open_link()
             link.thread = get_ident()
             link.is_writing = is_writing
+            link.is_reusable = False
             link.use = next(self._uses)
             self._in_use[link.use] = ref(link)
             # This is the last step: until here this function returns the permit,
@@ -259,6 +265,7 @@ class PostgresBackend:
         link.connection.add_notice_handler(record_warning)
         try:
             execute(f"VACUUM ({how}) {', '.join(TABLES)}")
+            link.is_reusable = True
         except (errors.SyntaxError, errors.FeatureNotSupported):
             pass  # a compatible server that needs no VACUUM
         except psycopg.Error as error:
@@ -292,6 +299,7 @@ class PostgresBackend:
             pages = execute(_CHECKSUM_FAILURES).fetchone()
             indexes = execute(_INVALID_INDEXES, (self._address.schema,)).fetchall()
             numbers = execute(NUMBERS).fetchone()
+            link.is_reusable = True
         except psycopg.Error as error:
             return [str(self._explain_error(link, error))]
         finally:

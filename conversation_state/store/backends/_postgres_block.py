@@ -8,12 +8,17 @@ end of the block: a save that only adds rows is one round trip.
 from __future__ import annotations
 
 import os
+import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import psycopg
-from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
+from psycopg import generators, waiting
+from psycopg.abc import PQGen
+from psycopg.pq import TransactionStatus
 
 from conversation_state.errors import StoreError
 from conversation_state.store.backend import Key, Row
@@ -23,6 +28,8 @@ from conversation_state.store.backends._sql import Dialect, SqlBlock
 
 if TYPE_CHECKING:
     from conversation_state.store.backends._postgres import PostgresBackend
+
+V = TypeVar("V")
 
 POSTGRES = Dialect(
     "%s",
@@ -54,33 +61,73 @@ _COPY_FROM = 32
 _PIPELINE_SIZE = 500
 
 
-class _InterruptibleLock:
+class LimitedConnection(psycopg.Connection[Any]):
     """
-    A connection's lock that its thread can enter again after an interrupt.
-
-    From Python 3.14 on an interrupt can come after a lock was acquired and before
-    the body of its ``with``. psycopg would wait for its own lock at the end of a
-    pipeline, for ever.
+    A connection on which no wait is without a limit, and which no interrupt survives.
 
     Attributes:
-        depth: How often it was entered and not left; not 0 after such an interrupt.
+        timeout_s: How long it waits for the next sign of the server.
     """
 
-    __slots__ = ("_lock", "depth")
+    timeout_s = 30.0
+    _is_interrupted = False
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self.depth = 0
+    def wait(
+        self, gen: PQGen[V], interval: float = 0.1, timeout: float | None = None
+    ) -> V:
+        """
+        Wait for what psycopg sends or reads.
 
-    def __enter__(self) -> None:
-        # The depth is increased first, because an interrupt between the two lines
-        # counts as held.
-        self.depth += 1
-        self._lock.acquire()
+        Raises:
+            psycopg.OperationalError:
+                If the server gave no sign for so long. The connection is closed.
+        """
+        del timeout  # psycopg's own, which it has for its answer to an interrupt
+        if self._is_interrupted:
+            # The end of a pipeline or a copy, which psycopg would log that it failed.
+            return None  # type: ignore[return-value]  # neither looks at it
 
-    def __exit__(self, *_error: object) -> None:
-        self._lock.release()
-        self.depth -= 1
+        try:
+            return waiting.wait(
+                self._limit_steps(gen), self.pgconn.socket, interval=interval
+            )
+        except psycopg.Error:
+            raise
+        except BaseException:
+            self.abandon()
+            # Else the collector of garbage does, and prints what it raises.
+            with suppress(psycopg.Error, RuntimeError):
+                gen.close()
+
+            raise
+
+    def abandon(self) -> None:
+        """
+        Close what was interrupted: what the server does now is unknown. psycopg would
+        cancel it, and wait.
+        """
+        self._is_interrupted = True
+        self.close()
+
+    def _limit_steps(self, steps: PQGen[V]) -> PQGen[V]:
+        until = time.monotonic() + self.timeout_s
+        try:
+            wanted = next(steps)
+            while True:
+                ready = yield wanted
+                if ready:
+                    until = time.monotonic() + self.timeout_s
+                elif time.monotonic() > until:
+                    self.close()
+                    raise psycopg.OperationalError(_NO_ANSWER)
+
+                wanted = steps.send(ready)
+        except StopIteration as done:
+            value: V = done.value
+            return value
+
+
+_NO_ANSWER = "the server did not answer for longer than timeout_s"
 
 
 class Link:
@@ -88,8 +135,6 @@ class Link:
     A connection, and what is known of it.
 
     Attributes:
-        lock: What psycopg enters while it uses the connection.
-
         stripe: The row of ``gate`` it locks.
 
         permit: The permit of the block that uses it; None if none does, or its
@@ -101,15 +146,20 @@ class Link:
 
         is_writing: Whether that block writes.
 
+        is_reusable: Whether the block came to its end, of whatever it did, so that
+            nothing is open on the connection. Any other is closed.
+
         process: The process that made it.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: LimitedConnection) -> None:
         self.connection = connection
-        self.lock = connection.lock = _InterruptibleLock()  # type: ignore[assignment]  # psycopg only enters and leaves it
+        # From Python 3.14 on an interrupt can come after psycopg acquired its lock and
+        # before the body of its ``with``: the thread has to get it again.
+        connection.lock = threading.RLock()  # type: ignore[assignment]  # psycopg only enters and leaves it
         self.permit: Permit | None = None
         self.thread = self.use = 0
-        self.is_writing = False
+        self.is_writing = self.is_reusable = False
         self.process = os.getpid()
         self.stripe = connection.pgconn.backend_pid % STRIPES
 
@@ -117,20 +167,6 @@ class Link:
         # Its holder was interrupted. A parent's connection stays the parent's.
         if self.process == os.getpid():
             self.connection.close()
-
-    @property
-    def is_reusable(self) -> bool:
-        """
-        Whether nothing is open on it: no transaction, and no pipeline.
-
-        Nor its lock, in which a block of another thread would wait for ever.
-        """
-        server = self.connection.pgconn
-        return (
-            server.transaction_status == TransactionStatus.IDLE
-            and server.pipeline_status == PipelineStatus.OFF
-            and not self.lock.depth
-        )
 
     @property
     def is_awaiting(self) -> bool:
@@ -167,37 +203,35 @@ class PostgresBlock(SqlBlock):
         self._link = self._backend.acquire(is_writing=self._is_writing)
         return self
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: object
+    ) -> None:
         try:
             if error is None and self._is_begun:
                 self._queue.append((_COMMIT, ()))
                 self._send_queue()
-        finally:
-            # An interrupt in the first must not keep the connection from others.
-            try:
+            elif isinstance(error, Exception):
                 self._roll_back_transaction()
-            finally:
-                self._backend.release(self._link)
+
+            # What was interrupted, or failed in these, is closed.
+            if error is None or isinstance(error, Exception):
+                status = self._link.connection.pgconn.transaction_status
+                self._link.is_reusable = status == TransactionStatus.IDLE
+        finally:
+            self._backend.release(self._link)
 
     def _roll_back_transaction(self) -> None:
-        # Leave the connection as it was, or close it.
         connection = self._link.connection
-        status = connection.pgconn.transaction_status
-        if connection.pgconn.pipeline_status != PipelineStatus.OFF:
-            # It was interrupted inside of a pipeline, which can't be left any more.
-            connection.close()
-            return
-
-        if status == TransactionStatus.IDLE:
-            return
-
-        if status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
+        server = connection.pgconn
+        if server.transaction_status in {
+            TransactionStatus.INTRANS,
+            TransactionStatus.INERROR,
+        }:
             # This bypasses psycopg, which drops its prepared statements after a
-            # ROLLBACK. Closing a connection also rolls back.
-            if connection.pgconn.exec_(b"ROLLBACK").status != ExecStatus.COMMAND_OK:
-                connection.close()
-        else:
-            connection.close()
+            # ROLLBACK.
+            with suppress(psycopg.Error):
+                server.send_query(b"ROLLBACK")
+                connection.wait(generators.execute(server))
 
     # Sending statements
 
@@ -240,9 +274,11 @@ class PostgresBlock(SqlBlock):
     def _send_queue(self) -> list[Any]:
         # In one round trip.
         queue, self._queue = self._queue, []
+        handled = sys.exc_info()[1]
         try:
             return self._execute_queue(queue)
         except psycopg.Error as error:
+            _raise_interrupt(error, handled)
             # Its traceback would keep this block, and with it the connection, where
             # psycopg's frames refer to the error: until garbage is collected.
             is_committing = self._is_writing and queue[-1][0] == _COMMIT
@@ -276,11 +312,14 @@ class PostgresBlock(SqlBlock):
                 except psycopg.Error as error:
                     # The end of the pipeline would log that it ended badly.
                     failed = error
+                except BaseException:
+                    connection.abandon()
+                    raise
 
             if failed is not None:
                 raise failed
         except psycopg.Error as error:
-            raise (_find_interruption(error) or failed or error) from None
+            raise (failed or error) from None
         finally:
             # Its traceback has this frame: the two would keep the block, and with it
             # the connection, until garbage is collected.
@@ -331,12 +370,14 @@ class PostgresBlock(SqlBlock):
             self._send_queue()
 
         connection: Any = self._usable_connection
+        handled = sys.exc_info()[1]
         try:
             with connection.cursor().copy(POSTGRES.copy(table)) as copy:
                 copy.set_types(POSTGRES.types_of(table))
                 for row in rows:
                     copy.write_row(row)
         except psycopg.Error as error:
+            _raise_interrupt(error, handled)
             raise self._explain_error(error, is_committing=False) from error
 
     def set(self, table: str, key: Key, **values: Any) -> None:
@@ -349,13 +390,16 @@ class PostgresBlock(SqlBlock):
         return sum([cursor.rowcount for cursor in self._run_for_each(sql, ranges)])
 
 
-def _find_interruption(error: BaseException) -> BaseException | None:
+def _raise_interrupt(error: BaseException, handled: BaseException | None) -> None:
     """
-    What interrupted a pipeline whose end failed because of it: Ctrl-C must not be
+    Raise what interrupted psycopg, if *error* comes of that: Ctrl-C must not be
     reported as an error of the server.
+
+    What was being *handled* before is not it: a program may save after Ctrl-C.
     """
     cause = error.__context__
-    while cause is not None and isinstance(cause, Exception):
-        cause = cause.__context__
+    while cause is not None and cause is not handled:
+        if not isinstance(cause, Exception):
+            raise cause from None
 
-    return cause
+        cause = cause.__context__

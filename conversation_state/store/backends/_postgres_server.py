@@ -132,7 +132,8 @@ class Address(NamedTuple):
         self, given: dict[str, str], synchronous_commit: str | None
     ) -> dict[str, Any]:
         whole_s = max(2, math.ceil(self.timeout_s))  # libpq's shortest
-        milliseconds = max(1, round(self.timeout_s * 1000))
+        # Less than the client's own limit, so that the server says what is in the way.
+        milliseconds = max(1, round(self.timeout_s * 900))
         settings = {
             "search_path": self.schema,
             "lock_timeout": milliseconds,
