@@ -19,7 +19,7 @@ from conversation_state._lazy import open_later
 if TYPE_CHECKING:
     from conversation_state.testing.provider._judge import HOSTS, RULES, WIRES, judge
     from conversation_state.testing.provider._memory import Memory
-    from conversation_state.testing.provider._rules import Refusal, Rule
+    from conversation_state.testing.provider._rules import ProviderRule, Refusal
     from conversation_state.testing.provider._script import (
         ErrorReply,
         Gate,
@@ -40,10 +40,10 @@ __all__ = [
     "Gate",
     "Hangup",
     "Memory",
+    "ProviderRule",
     "ReceivedRequest",
     "Refusal",
     "Reply",
-    "Rule",
     "Silence",
     "StrictProvider",
     "judge",
@@ -52,7 +52,7 @@ __all__ = [
 _HOMES = {
     "_judge": ("HOSTS", "RULES", "WIRES", "judge"),
     "_memory": ("Memory",),
-    "_rules": ("Refusal", "Rule"),
+    "_rules": ("Refusal", "ProviderRule"),
     "_script": ("ErrorReply", "Gate", "Hangup", "Reply", "Silence"),
     "_server": ("ReceivedRequest", "StrictProvider"),
 }

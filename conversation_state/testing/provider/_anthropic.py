@@ -16,7 +16,7 @@ from conversation_state.testing.provider._reading import (
     noted,
     objects_of,
 )
-from conversation_state.testing.provider._rules import REFERENCE, Rule
+from conversation_state.testing.provider._rules import REFERENCE, ProviderRule
 
 __all__ = ["ANTHROPIC_RULES", "AnthropicRequest"]
 
@@ -727,13 +727,13 @@ _TOOL_USE = (
 _BEDROCK = "https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html"
 
 
-def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> Rule:
-    return Rule(
+def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> ProviderRule:
+    return ProviderRule(
         name=name, wire="anthropic", check=check, text=text, source=source, **more
     )
 
 
-ANTHROPIC_RULES: tuple[Rule, ...] = (
+ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     # The form.
     _rule("missing", noted("missing"), "{path}: Field required", _REFERENCE),
     _rule("type", noted("type"), "{path}: Input should be {wanted}", _REFERENCE),

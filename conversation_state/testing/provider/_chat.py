@@ -17,7 +17,7 @@ from conversation_state.testing.provider._reading import (
     objects_of,
     says,
 )
-from conversation_state.testing.provider._rules import REFERENCE, Rule
+from conversation_state.testing.provider._rules import REFERENCE, ProviderRule
 
 __all__ = ["CHAT_RULES", "ChatRequest"]
 
@@ -594,13 +594,13 @@ _MISTRAL = (
 )
 
 
-def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> Rule:
-    return Rule(
+def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> ProviderRule:
+    return ProviderRule(
         name=name, wire="openai_chat", check=check, text=text, source=source, **more
     )
 
 
-CHAT_RULES: tuple[Rule, ...] = (
+CHAT_RULES: tuple[ProviderRule, ...] = (
     # The form.
     _rule(
         "missing",

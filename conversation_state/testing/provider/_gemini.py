@@ -14,7 +14,7 @@ from conversation_state.testing.provider._reading import (
     noted,
     objects_of,
 )
-from conversation_state.testing.provider._rules import REFERENCE, Rule
+from conversation_state.testing.provider._rules import REFERENCE, ProviderRule
 
 __all__ = ["GEMINI_RULES", "GeminiRequest"]
 
@@ -477,11 +477,13 @@ _REFERENCE = "https://ai.google.dev/api/generate-content"
 _SIGNATURES = "https://ai.google.dev/gemini-api/docs/thought-signatures"
 
 
-def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> Rule:
-    return Rule(name=name, wire="gemini", check=check, text=text, source=source, **more)
+def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> ProviderRule:
+    return ProviderRule(
+        name=name, wire="gemini", check=check, text=text, source=source, **more
+    )
 
 
-GEMINI_RULES: tuple[Rule, ...] = (
+GEMINI_RULES: tuple[ProviderRule, ...] = (
     # The form.
     _rule(
         "no_contents",

@@ -24,14 +24,14 @@ from conversation_state.testing.provider._rules import (
     REFERENCE,
     STRICTEST,
     Level,
+    ProviderRule,
     Refusal,
-    Rule,
     selected,
 )
 
 __all__ = ["HOSTS", "RULES", "WIRES", "judge"]
 
-_WIRES: Mapping[str, tuple[Callable[..., Any], tuple[Rule, ...]]] = {
+_WIRES: Mapping[str, tuple[Callable[..., Any], tuple[ProviderRule, ...]]] = {
     "openai_chat": (ChatRequest, CHAT_RULES),
     "openai_responses": (ResponsesRequest, RESPONSES_RULES),
     "anthropic": (AnthropicRequest, ANTHROPIC_RULES),
@@ -47,7 +47,7 @@ HOSTS = tuple(sorted(_NAMED - {API, REFERENCE} | {"groq", "xai"}))
 @functools.cache
 def _rules_of(
     wire: str, levels: tuple[str, ...], without: tuple[str, ...]
-) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+) -> tuple[tuple[ProviderRule, ...], tuple[ProviderRule, ...]]:
     known = {API, REFERENCE, STRICTEST, *HOSTS}
     for level in levels:
         if level not in known:

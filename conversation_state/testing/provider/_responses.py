@@ -16,7 +16,7 @@ from conversation_state.testing.provider._reading import (
     objects_of,
     says,
 )
-from conversation_state.testing.provider._rules import REFERENCE, Rule
+from conversation_state.testing.provider._rules import REFERENCE, ProviderRule
 
 __all__ = ["RESPONSES_RULES", "ResponsesRequest"]
 
@@ -556,8 +556,8 @@ _ISSUES = "https://github.com/"
 _REFERENCE = "https://platform.openai.com/docs/api-reference/responses/create"
 
 
-def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> Rule:
-    return Rule(
+def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> ProviderRule:
+    return ProviderRule(
         name=name,
         wire="openai_responses",
         check=check,
@@ -567,7 +567,7 @@ def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> Rule:
     )
 
 
-RESPONSES_RULES: tuple[Rule, ...] = (
+RESPONSES_RULES: tuple[ProviderRule, ...] = (
     # The form.
     _rule(
         "missing",

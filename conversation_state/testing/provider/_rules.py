@@ -1,7 +1,8 @@
 """
 What a rule of a provider is, and which rules a level has.
 
-What lives here: the row (`Rule`), what it says of a request (`Refusal`), and levels.
+What lives here: the row (`ProviderRule`), what it says of a request (`Refusal`), and
+levels.
 The rules themselves are tables, one for each wire: `_chat`, `_responses`, `_anthropic`
 and `_gemini`.
 """
@@ -13,7 +14,15 @@ from typing import Any
 
 import attrs
 
-__all__ = ["API", "REFERENCE", "STRICTEST", "Level", "Refusal", "Rule", "selected"]
+__all__ = [
+    "API",
+    "REFERENCE",
+    "STRICTEST",
+    "Level",
+    "ProviderRule",
+    "Refusal",
+    "selected",
+]
 
 API = "api"
 REFERENCE = "reference"
@@ -26,7 +35,7 @@ Level = str | Iterable[str]
 
 
 @attrs.frozen(kw_only=True)
-class Rule:
+class ProviderRule:
     """
     One thing that a provider asks of a request: a row of `RULES`.
 
@@ -110,7 +119,7 @@ class Refusal:
         param: The place, as the provider's error says it.
     """
 
-    rule: Rule
+    rule: ProviderRule
     path: str
     message: str
     param: str | None = None
@@ -153,8 +162,8 @@ class Refusal:
 
 
 def selected(
-    rules: Iterable[Rule], level: Level, without: Iterable[str] = ()
-) -> tuple[Rule, ...]:
+    rules: Iterable[ProviderRule], level: Level, without: Iterable[str] = ()
+) -> tuple[ProviderRule, ...]:
     """
     Those of *rules* that *level* has, but for the names *without*.
 
