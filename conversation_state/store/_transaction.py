@@ -27,7 +27,7 @@ from conversation_state.store._values import (
     label_key,
     split_labels,
 )
-from conversation_state.store.backend import Backend, ConflictError, Row
+from conversation_state.store.backend import Backend, ConflictError, DamageError, Row
 from conversation_state.store.schema import (
     SHIFT,
     Change,
@@ -256,7 +256,7 @@ class Transaction:
                 self.core.remember(head, self.changes)
 
     def damage_error(self, what: str) -> StoreError:
-        return StoreError(self.url, f"{what}; verify() lists what is damaged")
+        return DamageError(self.url, f"{what}; verify() lists what is damaged")
 
     def report_damage(self, error: object) -> None:
         """

@@ -32,7 +32,7 @@ from conversation_state.store._values import (
     time_of,
     unpack_notes,
 )
-from conversation_state.store.backend import Row
+from conversation_state.store.backend import DamageError, Row
 from conversation_state.store.schema import (
     SHIFT,
     Branch,
@@ -82,11 +82,20 @@ def verify(core: Core) -> tuple[Damage, ...]:
             with core.read() as transaction:
                 for damage in look(transaction):
                     damages.append(damage)  # noqa: PERF402 - kept if the next one raises
-        except StoreError as error:
-            # What can't be read hides no other damage.
+        except DamageError as error:
+            # What is damaged hides no other damage. Any other error ends this: a
+            # connection, a lock or a right is no damage.
             damages.append(Damage("medium", "", error.problem))
 
     return tuple(damages)
+
+
+def _raise_inaccessible(error: Exception) -> None:
+    """
+    Raise an error of a backend that says nothing about what it keeps.
+    """
+    if isinstance(error, StoreError) and not isinstance(error, DamageError):
+        raise error
 
 
 def _verify_blobs(transaction: Transaction) -> Damages:
@@ -137,6 +146,7 @@ def _verify_log(kind: Kind, transaction: Transaction) -> Damages:
                 is_erased=kind is ENTRIES and row.id in erased,
             )
         except UNREADABLE as error:
+            _raise_inaccessible(error)
             what = f"can't be read: {getattr(error, 'problem', error)}"
 
         if there[1] != position + 1:
@@ -199,6 +209,7 @@ def _check_each(
             is_whole = not hasattr(row, "seal") or is_sealed(row)
             what = find_problem(row) if is_whole else "is not what was written"
         except UNREADABLE as error:
+            _raise_inaccessible(error)
             what = getattr(error, "problem", f"can't be read: {error}")
 
         if what:

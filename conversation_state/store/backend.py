@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
+from conversation_state.errors import StoreError
 from conversation_state.store.schema import SCHEMA_VERSION, TABLES, Column, Table
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Backend",
     "Column",
     "ConflictError",
+    "DamageError",
     "Key",
     "Reading",
     "Row",
@@ -40,6 +42,13 @@ class ConflictError(Exception):
     """
     Another write came first: nothing of this one happened; it may be
     decided again and retried.
+    """
+
+
+class DamageError(StoreError):
+    """
+    What is there is not what was written. Any other `StoreError` of a backend says why
+    it could not be read, or written, now.
     """
 
 
@@ -212,6 +221,10 @@ class Backend(Protocol):
     def problems(self) -> list[str]:
         """
         What is wrong with whatever is below the tables, a sentence each.
+
+        Raises:
+            StoreError:
+                If it can't be read now, which is no damage.
         """
         ...
 

@@ -614,6 +614,87 @@ class TestServerRefuses:
         assert "conversation-state[postgres]" in output
 
 
+class TestVerifying:
+    def test_session_is_ended(self, server, store):
+        """
+        What can't be read because of the connection is an error of verify, and no
+        damage.
+        """
+        store.save("chat", CHAT)
+        for number in range(20):
+            store.update("chat", lambda state: state.add_user_prompt(f"{number}"))  # noqa: B023 - called at once
+
+        backend: Any = store._core.backend
+        reads = backend.reading
+        for at in range(1, 13):
+            opened = []
+
+            def end_then_read(opened=opened, at=at):
+                block = reads()
+                opened.append(block)
+                if len(opened) == at:
+                    link = backend.acquire()
+                    pid = link.connection.pgconn.backend_pid
+                    link.is_reusable = True
+                    backend.release(link)
+                    scan = block.scan
+
+                    def end_then_scan(*given, **options):
+                        block.scan = scan
+                        server.run("SELECT pg_terminate_backend(%s)", pid)
+                        return scan(*given, **options)
+
+                    block.scan = end_then_scan
+
+                return block
+
+            backend.reading = end_then_read
+            try:
+                with pytest.raises(StoreError, match="connection"):
+                    store.verify()
+            finally:
+                del backend.reading
+
+        assert () == store.verify()
+
+    def test_locked_table(self, server, schema, pg_url, store):
+        """
+        Nor is a table that another session has locked.
+        """
+        store.save("chat", CHAT)
+        for table in ("entries", "revisions", "blobs"):
+            with (
+                open_store(f"{pg_url}&timeout_s=1") as other,
+                psycopg.connect(server.dsn()) as locking,
+            ):
+                locking.execute(f"LOCK TABLE {schema}.{table}")  # type: ignore[arg-type]  # a name of ours
+                with pytest.raises(StoreError, match="timeout_s"):
+                    other.verify()
+
+        assert () == store.verify()
+
+    def test_lacking_right(self, server, schema, pg_url, store):
+        """
+        Nor is one that this user may not read.
+        """
+        store.save("chat", CHAT)
+        server.run("DROP ROLE IF EXISTS reader")
+        server.run("CREATE ROLE reader LOGIN")
+        server.run(f"GRANT USAGE ON SCHEMA {schema} TO reader")
+        server.run(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO reader")
+        server.run(f"REVOKE SELECT ON {schema}.entries FROM reader")
+        url = pg_url.replace("postgres@", "reader@")
+        try:
+            with (
+                open_store(f"{url}&mode=ro") as reader,
+                pytest.raises(StoreError, match="lacks a right"),
+            ):
+                reader.verify()
+        finally:
+            server.run("DROP OWNED BY reader")
+            server.run("DROP ROLE reader")
+
+
 class TestAddress:
     @pytest.mark.parametrize(
         ("url", "shown", "server"),

@@ -25,6 +25,7 @@ from psycopg import errors
 from psycopg.types.numeric import Int8BinaryDumper
 
 from conversation_state.errors import StoreError
+from conversation_state.store.backend import DamageError
 from conversation_state.store.backends._blocks import Permits
 from conversation_state.store.backends._postgres_block import (
     POSTGRES,
@@ -292,6 +293,10 @@ class PostgresBackend:
         """
         What the server itself reports: pages whose checksums failed, and invalid
         indexes.
+
+        Raises:
+            StoreError:
+                If it can't be asked now.
         """
         link = self.acquire()
         execute: Callable[..., Any] = link.connection.execute
@@ -301,7 +306,11 @@ class PostgresBackend:
             numbers = execute(NUMBERS).fetchone()
             link.is_reusable = True
         except psycopg.Error as error:
-            return [str(self._explain_error(link, error))]
+            explained = self._explain_error(link, error)
+            if isinstance(explained, DamageError):
+                return [explained.problem]
+
+            raise explained from error
         finally:
             self.release(link)
 

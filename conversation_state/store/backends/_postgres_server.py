@@ -14,7 +14,7 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 
 from conversation_state.errors import StoreError, UnknownOutcomeError
-from conversation_state.store.backend import ConflictError
+from conversation_state.store.backend import ConflictError, DamageError
 from conversation_state.store.backends._sql import Options, is_seconds, parse_options
 
 _SCHEMA = "conversation_state"
@@ -256,6 +256,11 @@ _CONFLICTS = {
 }
 _UNKNOWN = {"40003", "08007"}
 
+# Files and indexes, and values and tables that are not those that a store wrote; but
+# not that a right is missing, or that a table is out of reach.
+_DAMAGED = ("XX", "22", "42")
+_NO_DAMAGE = {"42501", "42P01"}
+
 # The server ended the session: by an administrator, a crash, or a shutdown.
 _SESSION_ENDED = "57P"
 
@@ -304,7 +309,8 @@ def explain_error(
         return ConflictError(_format_message(error))
 
     why = _EXPLANATIONS.get(state) or _EXPLANATIONS.get(state[:2])
-    return StoreError(
+    is_damage = state.startswith(_DAMAGED) and state not in _NO_DAMAGE
+    return (DamageError if is_damage else StoreError)(
         url, f"{why} ({_format_message(error)})" if why else _format_message(error)
     )
 

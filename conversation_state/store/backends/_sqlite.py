@@ -23,6 +23,7 @@ from urllib.parse import unquote
 from weakref import finalize
 
 from conversation_state.errors import StoreError
+from conversation_state.store.backend import DamageError
 from conversation_state.store.backends._blocks import (
     OneAtATime,
     check_process,
@@ -45,12 +46,10 @@ from conversation_state.store.backends._sqlite_block import (
 from conversation_state.store.backends._sqlite_connection import (
     CANT_OPEN,
     DAMAGED,
-    INACCESSIBLE,
     NO_DATABASE,
     Connection,
     connections,
     explain_error,
-    get_primary_code,
 )
 from conversation_state.store.backends._sqlite_log import (
     VERSION_MASK,
@@ -150,7 +149,7 @@ class SqliteBackend:
             raise explain_error(self.url, error) from error
         except UnicodeDecodeError as error:
             # In SQLite's own message, which cites the schema.
-            raise StoreError(self.url, DAMAGED) from error
+            raise DamageError(self.url, DAMAGED) from error
 
         try:
             there = self._path.stat()
@@ -465,15 +464,8 @@ class SqliteBackend:
                 found = block.run("PRAGMA integrity_check").fetchall()
                 schema = block.run(_SCHEMA).fetchall()
                 numbers = block.run(NUMBERS).fetchall()
-        except StoreError as error:
-            cause = error.__cause__
-            if (
-                not isinstance(cause, sqlite3.DatabaseError)
-                or get_primary_code(cause) in INACCESSIBLE
-            ):
-                raise
-
-            return [str(cause)]
+        except DamageError as error:
+            return [str(error.__cause__ or error.problem)]
 
         problems = [] if found == [("ok",)] else [str(what) for (what,) in found]
         names = {statement: statement.split()[2] for statement in _CREATE}

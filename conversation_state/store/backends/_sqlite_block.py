@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from conversation_state.errors import StoreError
-from conversation_state.store.backend import ConflictError, Key, Row
+from conversation_state.store.backend import ConflictError, DamageError, Key, Row
 from conversation_state.store.backends._blocks import (
     BLOCK_ABANDONED,
     check_process,
@@ -265,7 +265,7 @@ class SqliteBlock(SqlBlock):
             return self._usable_connection.execute(sql, parameters)
         except UnicodeDecodeError as error:
             # In SQLite's own message, which cites the schema.
-            raise StoreError(self._backend.url, DAMAGED) from error
+            raise DamageError(self._backend.url, DAMAGED) from error
 
     @property
     def _usable_connection(self) -> Connection:

@@ -38,6 +38,7 @@ from typing import Any
 from weakref import ref
 
 from conversation_state.errors import StoreError
+from conversation_state.store.backend import DamageError
 from conversation_state.store.backends._blocks import renew_in_children
 
 # How long a fork waits for other threads' blocks, which take milliseconds unless
@@ -296,7 +297,8 @@ EXPLANATIONS = {
 def explain_error(url: str, error: sqlite3.Error) -> StoreError:
     code = getattr(error, "sqlite_errorcode", None)
     why = (EXPLANATIONS.get(code) or EXPLANATIONS.get(code & 0xFF)) if code else None
-    return StoreError(url, f"{why} ({error})" if why else str(error))
+    make = StoreError if get_primary_code(error) in INACCESSIBLE else DamageError
+    return make(url, f"{why} ({error})" if why else str(error))
 
 
 def get_primary_code(error: sqlite3.Error) -> int:
@@ -305,8 +307,11 @@ def get_primary_code(error: sqlite3.Error) -> int:
 
 # The file could not be read, whatever is in it.
 INACCESSIBLE = {
+    sqlite3.SQLITE_AUTH,
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_INTERRUPT,
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_PERM,
