@@ -14,7 +14,13 @@ from collections.abc import Mapping
 import click
 
 from conversation_state.cli._cost import cost
-from conversation_state.cli._exit import BROKEN, FAILED, exit_on_error
+from conversation_state.cli._exit import (
+    BROKEN,
+    FAILED,
+    exit_on_error,
+    print_line,
+    print_report,
+)
 from conversation_state.cli._inspect import diff, log, names, show, trim
 from conversation_state.cli._maintenance import (
     annotate,
@@ -169,12 +175,12 @@ def _replay_files(
             broken += bool(outcome.broken)
             bar.count(done)
             if as_json:
-                click.echo(_display.replay_json(item, outcome))
+                print_line(_display.replay_json(item, outcome))
             else:
                 rows.append(_display.ReplayRow(item.name, outcome))
 
     if rows:
-        click.echo(_display.render_report(rows, files=files))
+        print_report(_display.render_report(rows, files=files))
 
     if broken:
         return BROKEN

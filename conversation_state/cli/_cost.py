@@ -82,7 +82,7 @@ def cost(store: Store, *, name: str, lines: bool, as_json: bool) -> None:
         print_table(heading, rows)
 
     total = _format_amount(bill.cost.total, is_complete=bill.cost.complete)
-    click.echo(f"Total: {total}")
+    print_line(f"Total: {total}")
     for line in _describe_unknown(bill):
         print_line(line)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -20,7 +22,7 @@ from typing import Any
 
 import click
 
-from conversation_state._wording import escape_line
+from conversation_state._wording import escape_invisible, escape_line
 from conversation_state.errors import (
     ConversationStateError,
     InvalidTranscriptError,
@@ -56,12 +58,49 @@ class DeclinedError(RefusedError):
     exit_code = BROKEN
 
 
+# Stands for the escape character of a style of ours: nothing that a conversation brings
+# holds it, since it is made when the program starts.
+_STYLE = f"\0{secrets.token_hex(8)}\0"
+_STYLES_OF_RICH = re.compile(r"\x1b(?=\[[0-9;]*m)")
+
+
+def print_text(text: str, *, err: bool = False) -> None:
+    """
+    Print lines. All that a command prints goes through here, except documents in a
+    file or a pipe: what a terminal would interpret is escaped, whoever wrote it.
+    """
+    # A style is whole, so its parts have no line ends of their own.
+    parts = [escape_invisible(part) for part in text.split(_STYLE)]
+    click.echo("\x1b".join(parts), err=err)
+
+
 def print_line(line: str) -> None:
-    click.echo(escape_line(line))
+    print_text(_escape_parts(line))
 
 
 def print_error(line: str) -> None:
-    click.echo(escape_line(line), err=True)
+    print_text(_escape_parts(line), err=True)
+
+
+def print_report(text: str) -> None:
+    """
+    Print what rich laid out of texts that are escaped: its styles are kept.
+    """
+    print_text(_STYLES_OF_RICH.sub(lambda _: _STYLE, text))
+
+
+def print_document(text: str, *, has_line_end: bool = False) -> None:
+    """
+    Write a document, such as HTML: as it is into a file or a pipe.
+    """
+    if is_stdout_terminal():
+        print_text(text)
+    else:
+        click.echo(text.encode(), nl=not has_line_end)
+
+
+def _escape_parts(line: str) -> str:
+    return _STYLE.join([escape_line(part) for part in line.split(_STYLE)])
 
 
 def is_stdout_terminal() -> bool:
@@ -71,13 +110,16 @@ def is_stdout_terminal() -> bool:
 def paint(line: str, **style: Any) -> str:
     """
     *line* in the *style*, as `click.style` takes it, where stdout is a terminal
-    with colours and the user has not set NO_COLOR. Escape it before.
+    with colours and the user has not set NO_COLOR; for `print_text` and its like.
     """
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     if not line or not style or plain or not is_stdout_terminal():
         return line
 
-    return click.style(line, **style)
+    before, _, after = click.style("|", **style).partition("|")
+    return "".join(
+        [before.replace("\x1b", _STYLE), line, after.replace("\x1b", _STYLE)]
+    )
 
 
 def print_table(
@@ -92,11 +134,10 @@ def print_table(
         figures = "  ".join(
             cell.rjust(width) for cell, width in zip(cells, widths, strict=False)
         )
-        text = escape_line(last)
         if number:
-            click.echo(f"{figures}  {paint(text, **style)}".rstrip())
+            print_line(f"{figures}  {paint(last, **style)}".rstrip())
         else:
-            click.echo(paint(f"{figures}  {text}", bold=True))
+            print_line(paint(f"{figures}  {last}", bold=True))
 
 
 class _PagerInput(io.TextIOWrapper):

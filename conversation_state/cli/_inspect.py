@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from conversation_state._wording import format_count
-from conversation_state.cli._exit import BROKEN, paint, print_error, print_table
+from conversation_state.cli._exit import (
+    BROKEN,
+    paint,
+    print_document,
+    print_error,
+    print_line,
+    print_table,
+    print_text,
+)
 from conversation_state.cli._options import (
     find_state,
     format_notes,
@@ -181,20 +189,20 @@ def _print_transcript(
         return
 
     if markdown:
-        click.echo(text)
+        print_text(text)
         return
 
     number = start or 0
     for line in text.split("\n"):
         # In a transcript only the line that names the role is not indented.
         if not line or line.startswith(" "):
-            click.echo(line)
+            print_line(line)
             continue
 
         number += 1
         role = line.partition(" ")[0]
         prefix = "" if start is None else paint(f"[{number}] ", dim=True)
-        click.echo(prefix + paint(line, bold=True, fg=_ROLE_COLOURS.get(role)))
+        print_line(prefix + paint(line, bold=True, fg=_ROLE_COLOURS.get(role)))
 
 
 _ROLE_COLOURS = {
@@ -253,12 +261,12 @@ def diff(
     if as_json:
         print_json(_diff_data(found, one.head, other.head))
     elif html:
-        click.echo(found.html(names=titles, limit=limit))
+        print_document(found.html(names=titles, limit=limit))
     elif markdown:
-        click.echo(found.markdown(names=titles, limit=limit))
+        print_document(found.markdown(names=titles, limit=limit))
     else:
         for line in found.text(names=titles, limit=limit).split("\n"):
-            click.echo(paint(line, **_SIGN_STYLES.get(line[:1], {})))
+            print_line(paint(line, **_SIGN_STYLES.get(line[:1], {})))
 
     return BROKEN if exit_code and found else 0
 
@@ -337,12 +345,12 @@ def trim(store: Store, *, name: str, limit: int, as_json: bool) -> None:
         return
 
     messages = format_count(len(view.original), "message")
-    click.echo(f"{messages}, {format_count(whole, 'token')}; limit {limit:,}")
-    click.echo(f"kept {len(view):,}, {format_count(view.total_tokens, 'token')}")
+    print_line(f"{messages}, {format_count(whole, 'token')}; limit {limit:,}")
+    print_line(f"kept {len(view):,}, {format_count(view.total_tokens, 'token')}")
     words = ", ".join(map(describe_drop, group_drops(view.dropped)))
-    click.echo(f"dropped {len(view.dropped):,}{f': {words}' if words else ''}")
+    print_line(f"dropped {len(view.dropped):,}{f': {words}' if words else ''}")
     for failure in view.failures:
-        click.echo(f"{failure.error}")
+        print_line(f"{failure.error}")
 
-    click.echo()
+    print_line("")
     _print_transcript(view.messages, None)

@@ -232,10 +232,10 @@ def verify(store: Store, *, as_json: bool) -> int:
             print_line(str(damage))
 
     if not as_json and damages:
-        click.echo(f"{format_count(len(damages), 'damage')} found.")
+        print_line(f"{format_count(len(damages), 'damage')} found.")
     elif not as_json:
         names = format_count(len(store.names()), "name")
-        click.echo(f"Verified: everything under {names} is as it was saved.")
+        print_line(f"Verified: everything under {names} is as it was saved.")
 
     return BROKEN if damages else 0
 
@@ -297,13 +297,13 @@ def gc(store: Store, *, as_json: bool) -> None:
         print_json(attrs.asdict(garbage))
     else:
         ledger = format_count(garbage.ledger_entries, "ledger entry", "ledger entries")
-        click.echo(
+        print_line(
             f"Collected {format_count(garbage.entries, 'message')}, {ledger}, "
             f"{format_count(garbage.blobs, 'blob')}: "
             f"{format_count(garbage.size, 'byte')}."
         )
         if garbage.remains:
-            click.echo(f"{garbage.remains[0].upper()}{garbage.remains[1:]}")
+            print_line(f"{garbage.remains[0].upper()}{garbage.remains[1:]}")
 
 
 @store_command()

@@ -402,7 +402,7 @@ def print_result(data: object, *lines: str, as_json: bool) -> None:
 
 
 def print_json(data: object) -> None:
-    click.echo(json.dumps(data))
+    print_line(json.dumps(data))
 
 
 def message_data(entries: Iterable[Entry], start: int = 0) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,10 @@ from conversation_state._wording import escape_line
 from conversation_state.cli._exit import (
     RefusedError,
     paint,
+    print_document,
     print_error,
+    print_line,
+    print_text,
 )
 from conversation_state.cli._inspect import head_data
 from conversation_state.cli._options import (
@@ -74,7 +77,7 @@ def tree(store: Store, *, name: str, limit: int, as_json: bool) -> None:
     def paint_piece(text: str, kind: str) -> str:
         return paint(escape_line(text), **_STYLES.get(kind, {}))
 
-    click.echo(draw_outline(history, paint=paint_piece))
+    print_text(draw_outline(history, paint=paint_piece))
 
 
 @store_command(has_json=False)
@@ -121,7 +124,7 @@ def page(
         redact=redact,
     )
     if output is None:
-        click.echo(text, nl=False)
+        print_document(text, has_line_end=True)
         return
 
     replace_file(output, text)
@@ -158,7 +161,7 @@ def serve(store: Store, *, port: int, write: bool) -> None:
         raise MissingExtraError("serve", "page") from None
 
     def print_address(address: str) -> None:
-        click.echo(f"Serving {store.url} at {address} (Ctrl-C ends it)")
+        print_line(f"Serving {store.url} at {address} (Ctrl-C ends it)")
 
     try:
         run_server(store, port=port, write=write, on_start=print_address)

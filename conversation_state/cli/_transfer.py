@@ -25,7 +25,9 @@ from conversation_state.cli._exit import (
     FAILED,
     RefusedError,
     is_stdout_terminal,
+    print_document,
     print_error,
+    print_line,
 )
 from conversation_state.cli._options import (
     find_state,
@@ -133,7 +135,7 @@ def import_(
                     break
 
             if not as_json:
-                click.echo(_format_summary(tally))
+                print_line(_format_summary(tally))
     except KeyboardInterrupt:
         print_error(
             f"Interrupted. {_format_summary(tally)} What was saved stays; "
@@ -411,7 +413,7 @@ def export(
             if is_stdout_terminal():
                 print_json(json.loads(line))
             else:
-                click.echo(line.encode(), nl=False)
+                print_document(line, has_line_end=True)
     else:
         replace_file(Path(output), "".join(written))
 

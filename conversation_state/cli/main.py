@@ -8,6 +8,7 @@ commands are in `_commands`.
 from __future__ import annotations
 
 import importlib.util
+import io
 import sys
 
 from conversation_state.errors import MissingExtraError
@@ -48,8 +49,10 @@ def _run_command() -> int:
     from conversation_state.cli._commands import cli
     from conversation_state.cli._exit import (
         BROKEN_PIPE,
+        RefusedError,
         exit_on_output_error,
         open_closed_streams,
+        print_text,
     )
 
     open_closed_streams()
@@ -57,7 +60,14 @@ def _run_command() -> int:
         # Standalone, click would turn an interruption into status 1.
         status = cli.main(prog_name="conversation-state", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        if isinstance(error, RefusedError):
+            error.show()
+        else:
+            # click prints options and arguments as they were given.
+            shown = io.StringIO()
+            error.show(shown)
+            print_text(shown.getvalue().rstrip("\n"), err=True)
+
         return error.exit_code
     except click.Abort:
         return _INTERRUPTED

@@ -26,7 +26,8 @@ class StoreError(ConversationStateError, RuntimeError):
     problem: str
 
     def __str__(self) -> str:
-        return f"{self.store}: {self.problem}"
+        # The URL memory: has a colon already.
+        return f"{self.store.removesuffix(':')}: {self.problem}"
 
 
 @attrs.define(slots=False, repr=False, eq=False)

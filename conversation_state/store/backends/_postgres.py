@@ -181,7 +181,7 @@ class PostgresBackend:
                 # Not while psycopg waits for an answer: a new connection may get the
                 # file descriptor that it waits for. The block's end closes it.
                 if not link.is_awaiting:
-                    link.connection.close()
+                    link.connection.abandon()
 
                 self.release(link)
 
@@ -195,7 +195,7 @@ class PostgresBackend:
             if _is_connected(link):
                 return link
 
-            link.connection.close()
+            link.connection.abandon()
 
     def release(self, link: Link) -> None:
         """
@@ -204,7 +204,7 @@ class PostgresBackend:
         """
         permit, link.permit = link.permit, None
         if permit is None:  # by the thread's next block, already
-            link.connection.close()
+            link.connection.abandon()
             return
 
         try:
@@ -212,7 +212,7 @@ class PostgresBackend:
             if link.is_awaiting:
                 pass  # only where it is abandoned, see there
             elif self._is_closed or not link.is_reusable:
-                link.connection.close()
+                link.connection.abandon()
             else:
                 self._idle.append(link)
         finally:
@@ -363,7 +363,7 @@ _inherited_links: list[deque[Link]] = []
 
 def _close_all(idle: deque[Link], process: int) -> None:
     while idle and process == os.getpid():
-        idle.pop().connection.close()
+        idle.pop().connection.abandon()
 
 
 # Tables

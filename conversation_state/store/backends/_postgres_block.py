@@ -166,7 +166,7 @@ class Link:
     def __del__(self) -> None:
         # Its holder was interrupted. A parent's connection stays the parent's.
         if self.process == os.getpid():
-            self.connection.close()
+            self.connection.abandon()
 
     @property
     def is_awaiting(self) -> bool:
