@@ -372,7 +372,8 @@ class TestRepair:
         results = [one.text for one in context.messages if one.role == "tool"]
         kept = [one for one in view if one.role == "tool" and not _is_synthetic(one)]
         dropped = [one for one in view.dropped if one.reason.startswith("invalid")]
-        assert len(dropped) == len(view.failures)
+        # Where nothing else is left, a made message stands for one that is.
+        assert len(dropped) <= len(view.failures) <= len(dropped) + 1
         assert len(results) == len(kept) + len(dropped) - len(empty & {*_seqs(dropped)})
         if at_end:
             more = TrimContext.of([*view.messages, UserMessage("go on")])

@@ -221,7 +221,25 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in eac
         if senders is not None and message.name and not senders.is_valid(message.name):
             return False
 
-    return True
+    return not (waiting and has_stopped_calls(messages))
+
+
+def has_stopped_calls(messages: Sequence[Message]) -> bool:
+    """
+    Whether *messages* end in results of an answer that was interrupted: no one runs
+    the calls of it that have none.
+    """
+    for at in range(len(messages) - 1, -1, -1):
+        message = messages[at]
+        if not isinstance(message, ToolMessage):
+            return at < len(messages) - 1 and _is_interrupted(message)
+
+    return False
+
+
+def _is_interrupted(message: Message) -> bool:
+    response = getattr(message, "response", None)
+    return response is not None and response.finish_reason == "interrupted"
 
 
 _LATE: dict[str, frozenset[Any]] = {
@@ -309,6 +327,7 @@ class _Preparation:
         self.calls_by_id: dict[str, list[_Call]] = {}
         # Results that were loaded without their calls, which the provider stores.
         self.orphans: set[int] = set()
+        self.are_stopped = has_stopped_calls(self.messages)
         # The positions of all but results.
         self.others = [
             at
@@ -550,7 +569,7 @@ class _Preparation:
 
             rows.append((place, self._with_valid_result(place, each)))
 
-        if at < self.others[-1]:
+        if at < self.others[-1] or self.are_stopped:
             for number, each in enumerate(calls):
                 if each.result_at is None:
                     why = "has no result although the conversation went on; an error "

@@ -25,7 +25,7 @@ from conversation_state.chunks import Accumulator, concat
 from conversation_state.errors import ConcatError
 from conversation_state.messages import Message
 from conversation_state.parallel import fan_out
-from conversation_state.requests import is_made
+from conversation_state.requests import Rules, is_made
 from conversation_state.testing._comparison import is_same
 from conversation_state.testing._state_laws import (
     checkpoints_restore,
@@ -42,6 +42,7 @@ from conversation_state.testing._state_laws import (
     turns_bring_what_was_added,
     unchanged,
 )
+from conversation_state.testing.provider import judge
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 from conversation_state.trimming import COMPACTED, TrimContext
@@ -73,6 +74,7 @@ __all__ = [
     "paths_lead_to_states",
     "redo_then_undo_is_the_identity",
     "replacing_nothing_changes_nothing",
+    "requests_are_accepted",
     "states_add_up",
     "timelines_add_up",
     "turns_bring_what_was_added",
@@ -263,6 +265,40 @@ def views_add_up(view: TrimContext) -> None:
     assert {*shown, *gone} == {*range(len(view.original))}, "not all accounted for"
     both = {one.seq for one in dropped if one.reason == COMPACTED}
     assert {*shown} & {*gone} <= both, "shown and dropped"
+
+
+# Requests
+
+
+def requests_are_accepted(
+    adapter: Any,
+    wire: str,
+    messages: Iterable[Message],
+    *,
+    rules: Rules | None = None,
+    level: str = "strictest",
+) -> None:
+    """
+    A provider accepts what *adapter* dumps of *messages*, by a judge that shares no
+    code with it: `testing.provider.judge`.
+
+    Args:
+        adapter: What dumps them.
+
+        wire: The wire, as `judge` calls it.
+
+        messages: The messages of a request: the newest is a user's or a result, and no
+            call waits.
+
+        rules: As ``dump`` takes them. Without, those that are right for all known hosts
+            but Mistral's, whose ids have nine characters.
+
+        level: As `judge` takes it.
+    """
+    payload = adapter.dump(messages, rules=rules).payload
+    without = () if rules is not None and rules.host else ("id_not_nine",)
+    refusals = judge(wire, payload, level=level, without=without)
+    assert not refusals, f"{refusals[0].rule.name}: {refusals[0]}"
 
 
 _ORDER = {"orphaned result", "repeated result", "dangling call", "start"}

@@ -28,7 +28,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
-from conversation_state.requests import make_prompt
+from conversation_state.requests import has_stopped_calls, make_prompt
 from conversation_state.trimming._elements import (
     NO_REWRITES,
     OVER_BUDGET,
@@ -193,8 +193,8 @@ def _find_no_task() -> None:
 
 def _starts_with_user(context: TrimContext, seq: int) -> bool:
     """
-    Whether a run that starts at position *seq* begins with a user's message, or there
-    is nothing but system messages in it.
+    Whether a run that starts at position *seq* begins with a user's message, behind
+    system messages.
     """
     messages = context._selection.messages_at(seq)
     if not isinstance(messages[0], SystemMessage):
@@ -205,7 +205,7 @@ def _starts_with_user(context: TrimContext, seq: int) -> bool:
         if at >= seq and not isinstance(message, SystemMessage):
             return not isinstance(message, _NOT_FIRST)
 
-    return True
+    return False
 
 
 _NOT_FIRST = (AssistantMessage, ToolMessage)
@@ -475,7 +475,10 @@ def fit_from_end(
             continue
 
         find_task = partial(_find_task, entries, counter, since)
-        if survey.is_right and survey.cuts:
+        is_right = survey.is_right and not (
+            survey.open_calls.pending and has_stopped_calls(context.messages)
+        )
+        if is_right and survey.cuts:
             excess = lead.tokens + total - limit
             start = step.choose(context, survey, excess, limit, earlier=find_task)
             return _show(context, lead, start, total)

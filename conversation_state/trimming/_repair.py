@@ -25,6 +25,7 @@ from conversation_state.messages import (
 )
 from conversation_state.requests import (
     Prepared,
+    has_stopped_calls,
     is_made,
     make_prompt,
     make_result,
@@ -65,7 +66,9 @@ class Repair:
         selection = context._selection
         survey = selection.whole
         if survey is not None and survey.is_right:
-            is_open = self.at_end and survey.open_calls.pending
+            is_open = survey.open_calls.pending and (
+                self.at_end or has_stopped_calls(context.messages)
+            )
             if not is_open and _begins_right(context):
                 return context
 
@@ -172,7 +175,7 @@ def _with_made_first(rows: Iterable[_Row]) -> Iterator[_Row]:
 def _place_prompts(rows: Iterable[_Row]) -> Iterator[_Row]:
     """
     *rows*, where a made message of a user that stands for one that was left out is at
-    the position of the message before it; without it if there is none.
+    the position of the message before it, if there is one.
     """
     every = list(rows)
     own = {row.number for row in every if not is_made(row.message)}
@@ -181,8 +184,8 @@ def _place_prompts(rows: Iterable[_Row]) -> Iterator[_Row]:
         if row.number in own or isinstance(row.message, ToolMessage):
             before = row.number
             yield row
-        elif before is not None:
-            yield _Row(before, row.message)
+        else:
+            yield row if before is None else _Row(before, row.message)
 
 
 def _is_received(row: _Row) -> bool:
@@ -249,6 +252,11 @@ def _find_changes(
     for seq, old in before.items():
         stands_for = selection.summarised(seq)
         if there := shown.get(seq):
+            if all(is_made(row.message) for row in there) and not any(
+                map(is_made, old)
+            ):
+                flaws.append(_find_reason(pairs, seq, old[0]))
+
             seqs = tuple([pairs[row.number][0] for row in there])
             changes[seq] = Edit(
                 tuple([row.message for row in there]),

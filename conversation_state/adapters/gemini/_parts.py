@@ -236,6 +236,19 @@ def write_part(write: PayloadWriter, part: Part, path: str) -> dict[str, Any] | 
     return raw
 
 
+def _lacks_type(
+    write: PayloadWriter, part: MediaPart, path: str, notes: Mapping[str, Any]
+) -> bool:
+    """
+    Whether *part* is bytes of no known media type, which the provider refuses.
+    """
+    if part.data is None or part.media_type or notes.get("untyped") is True:
+        return False
+
+    write.lose(path, part.kind, "data without a media type is refused")
+    return True
+
+
 def write_media(
     write: PayloadWriter, part: MediaPart, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any] | None:
@@ -243,7 +256,7 @@ def write_media(
     What *part* is in a content, or in what a function returned; None if it is lost.
     """
     typed = write.with_type(part, path, notes)
-    if typed is None:
+    if typed is None or _lacks_type(write, typed, path, notes):
         return None
 
     # By URL, without a media type, it is its kind with any subtype.
