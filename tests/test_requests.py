@@ -17,7 +17,7 @@ from conversation_state import (
     UserMessage,
     requests,
 )
-from conversation_state.requests import EVERYWHERE, TextRule, prepare
+from conversation_state.requests import EVERYWHERE, MADE_ANSWER, TextRule, prepare
 
 ASK = UserMessage("q")
 ALL = (
@@ -161,10 +161,17 @@ class TestPrepare:
         messages += [UserMessage("and?"), result("2", "call12346")]
         prepared = prepare(messages, rules)
 
-        assert ["q", ["call12345", "call12346"], "1", "2", "and?"] == summarise(
-            prepared
-        )
-        assert [("messages[4]", "position")] == listed(prepared)
+        answer = [MADE_ANSWER] * rules.answers_results
+        assert [
+            "q",
+            ["call12345", "call12346"],
+            "1",
+            "2",
+            *answer,
+            "and?",
+        ] == summarise(prepared)
+        made = [("messages[3]", "assistant")] * rules.answers_results
+        assert [*made, ("messages[4]", "position")] == listed(prepared)
         assert "messages[4]" == prepared.paths[3]
 
     def test_calls_without_a_result_get_an_error(self):

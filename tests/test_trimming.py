@@ -99,8 +99,8 @@ def with_task(history, lead, start):
     made message where there is none, unless the run begins with a user, and the run.
     """
     run = history[start:]
-    speaker = next((one.role for one in run if one.role != "system"), "user")
-    if speaker == "user":
+    speaker = next((one.role for one in run if one.role != "system"), "")
+    if speaker == "user" or lead == len(history):
         return (*history[:lead], *run)
 
     users = [one for one in history[lead:start] if one.role == "user"]

@@ -19,6 +19,7 @@ markers).
 """
 
 from conversation_state.requests._prepare import (
+    MADE_ANSWER,
     MADE_PROMPT,
     NO_RESULT,
     Change,
@@ -56,6 +57,7 @@ __all__ = [
     "AS_LOADED",
     "EVERYWHERE",
     "GEMINI",
+    "MADE_ANSWER",
     "MADE_PROMPT",
     "NO_RESULT",
     "OPENAI_CHAT",

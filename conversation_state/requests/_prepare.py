@@ -33,6 +33,8 @@ NO_RESULT = (
     "There is no result: this call was not answered before the conversation went on."
 )
 MADE_PROMPT = "(no message)"
+MADE_ANSWER = "(no answer)"
+_MADE = {MARK: {"synthetic": True}}
 
 
 @final
@@ -170,6 +172,9 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in eac
             if before in late:
                 return False
         else:
+            if before is ToolMessage and kind is UserMessage and rules.answers_results:
+                return False
+
             before = kind
 
         if kind is ToolMessage:
@@ -344,6 +349,9 @@ class _Preparation:
         stays = self._find_left_out()
         rows = [row for at in stays for row in self._rows_of(at)]
         rows = self._with_prompts(self._with_system_placed(rows))
+        if self.rules.answers_results:
+            rows = list(self._with_answers(rows))
+
         # Sorting is stable: changes of one message stay in their order.
         self.changes.sort(key=lambda each: each[0])
         return Prepared(
@@ -651,6 +659,22 @@ class _Preparation:
 
         placed[lead:lead] = held
         return placed
+
+    def _with_answers(
+        self, rows: list[tuple[int, Message]]
+    ) -> Iterator[tuple[int, Message]]:
+        """
+        *rows* with a made answer between results and what a user says behind them.
+        """
+        before: Message | None = None
+        for at, message in rows:
+            if isinstance(before, ToolMessage) and isinstance(message, UserMessage):
+                why = "an answer must follow results; a made-up one goes before this"
+                self.change(at, "assistant", why)
+                yield at, AssistantMessage(MADE_ANSWER, metadata=_MADE)
+
+            yield at, message
+            before = message
 
     def _with_prompts(
         self, rows: list[tuple[int, Message]]

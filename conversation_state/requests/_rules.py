@@ -59,6 +59,9 @@ class Rules:
         max_markers: How many cache markers a request may have; None if it has none,
             or any number.
 
+        answers_results: Whether an answer has to stand between results and what a user
+            says next.
+
         is_request: Whether the messages are a request; if not, none is changed.
     """
 
@@ -73,6 +76,7 @@ class Rules:
     takes_blank: bool = True
     takes_thinking_only: bool = False
     max_markers: int | None = None
+    answers_results: bool = False
     is_request: bool = True
 
     @property
@@ -166,6 +170,7 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
         "deepseek": _ANYWHERE,
         "groq": _ANYWHERE,
         "mistral": {
+            "answers_results": True,
             "call_ids": TextRule(9, "a-zA-Z0-9", length=9),
             "starts_with_user": True,
         },

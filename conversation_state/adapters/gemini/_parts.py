@@ -13,11 +13,7 @@ from typing import Any
 import attrs
 
 from conversation_state._persistent import EMPTY_MAP
-from conversation_state.adapters._export import (
-    PayloadWriter,
-    merge_kept_keys,
-    needs_untyped,
-)
+from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
 from conversation_state.adapters._notes import map_of, signer_of
 from conversation_state.adapters._reading import ObjectReader
 from conversation_state.adapters._wire import (
@@ -179,7 +175,7 @@ def _read_media(node: GeminiObject, kind: str) -> Part | None:
     # What `write_media` writes without a media type.
     is_made_up = made is not FilePart and media_type == f"{made.kind}/*"
     fields["media_type"] = "" if is_made_up else media_type
-    if needs_untyped(made, fields.get("data"), fields["media_type"]):
+    if fields.get("data") is not None and not fields["media_type"]:
         node.notes["untyped"] = True
 
     known = {slot, "mimeType"}
