@@ -25,7 +25,6 @@ from conversation_state.cli._options import (
     SavedState,
     check_label,
     confirm,
-    find_path,
     find_state,
     format_notes,
     parse_notes,
@@ -273,6 +272,7 @@ def restore(
     --replace it is kept, with its log, under another name, which is printed.
     """
     from conversation_state.store import restore as restore_file
+    from conversation_state.store.backends import find_path
 
     with exit_on_error(context):
         path = find_path(url)

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote
 
 import click
 
@@ -143,6 +142,7 @@ def _open_url(
     does not leave an empty store behind.
     """
     from conversation_state.store import open_store
+    from conversation_state.store.backends import find_path
 
     with exit_on_error(context):
         path = find_path(url)
@@ -158,19 +158,6 @@ def _open_url(
 
         with store:
             yield store
-
-
-def find_path(url: str) -> str:
-    """
-    The path of the file that `open_store` opens for *url*; "" for another kind of URL.
-    """
-    scheme, colon, rest = url.partition(":")
-    if not colon:
-        # A word without either may be half a URL, which `open_store` refuses.
-        return url if "." in url or "/" in url else ""
-
-    path = unquote(rest.partition("?")[0].removeprefix("///"))
-    return path if scheme == "sqlite" else ""
 
 
 def _may_exist(path: str) -> bool:

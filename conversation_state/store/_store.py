@@ -318,9 +318,10 @@ class Store(RevisionVerbs):
         `conversation_state.save_progress` until then is in the ledger. Other
         usage before the process is killed is in no ledger: let a step be one request.
 
-        An interrupt (Ctrl-C) after *function* has returned is raised when what it
-        made is saved. One that comes with its last instruction is an interrupt of
-        *function*.
+        An interrupt (Ctrl-C) while what *function* made is saved is raised when that
+        is saved. One that comes at the moment when *function* returns, some 50
+        microseconds, loses what it made: the next run makes that request, and pays
+        for it, again.
 
         Args:
             name: What the states are saved under. Nothing needs to be there.
@@ -486,14 +487,16 @@ def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
     """
     The store at *url*; made if it is not there yet.
 
-    - ``chats.db``, or any other path with a dot or a slash in it, is that file;
-      so is a `pathlib.Path`.
+    - ``chats.db``, or any other text that does not begin as a URL, is the path of a
+      file; so is a `pathlib.Path`.
     - ``memory:`` is new each time, and gone with the program.
     - ``sqlite:///chats.db`` is a file in the current folder, and
       ``sqlite:////srv/chats.db`` one by its full path; ``%`` and two digits
       stand for what URLs can't hold. After a ``?`` it takes *synchronous*
       (``normal`` or ``full``: see `docs/store.md`), *timeout_s* (how long to
-      wait for other processes, 30 by default) and *mode* (``ro`` only reads).
+      wait for other processes, 30 by default), *mode* (``ro`` only reads) and
+      *access* (whose a new file is: ``private``, its user's alone, or ``shared``, as
+      the umask says).
     - ``postgresql+psycopg://user:password@host/database`` is a schema in a
       PostgreSQL server (extra ``postgres``). After a ``?`` it takes *schema*,
       *pool_size*, *timeout_s*, *synchronous_commit*, *mode*, *prepared* (see

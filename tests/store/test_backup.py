@@ -8,7 +8,9 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -366,3 +368,129 @@ class TestRestore:
 
         assert before == path.read_bytes()
         assert not (tmp_path / "missing.db").exists()
+
+
+def rights(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+class TestAccess:
+    def test_new_files(self, path, tmp_path):
+        """
+        New files, and those beside them, are their user's alone; shared ones are as
+        the umask says.
+        """
+        shared = tmp_path / "shared.db"
+        before = os.umask(0o022)
+        try:
+            with (
+                open_store(path) as store,
+                open_store(f"sqlite:///{shared}?access=shared") as other,
+            ):
+                store.save("keep", CHAT)
+                other.save("keep", CHAT)
+                for each, expected in ((path, 0o600), (shared, 0o644)):
+                    for suffix in ("", "-wal", "-shm"):
+                        assert expected == rights(each.with_name(each.name + suffix))
+
+                store.backup(tmp_path / "backup.db")
+        finally:
+            os.umask(before)
+
+        assert 0o600 == rights(tmp_path / "backup.db")
+
+        restore(tmp_path / "backup.db", shared, replace=True)
+
+        assert 0o644 == rights(shared)
+
+    def test_file_that_is_there(self, path):
+        """
+        The rights of a file that is there stay.
+        """
+        save(path, "keep", "precious")
+        path.chmod(0o640)
+        save(path, "other", "x")
+
+        assert 0o640 == rights(path)
+
+    @pytest.mark.skipif(not hasattr(os, "setuid"), reason="needs another user")
+    @pytest.mark.parametrize("log", [False, True])
+    def test_read_only_folder(self, log):
+        """
+        A file in a folder that can't be written is read, with ?mode=ro; one with a log
+        says what to do.
+        """
+        # Where another user gets to.
+        folder = Path(tempfile.mkdtemp())
+        path = folder / "chats.db"
+        save(path, "keep", "precious")
+        if log:
+            run_killed(path, ADDED)
+            path.with_name("chats.db-shm").unlink()
+
+        for each in folder.iterdir():
+            each.chmod(0o444)
+
+        folder.chmod(0o555)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", _READER, path],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+        finally:
+            folder.chmod(0o755)
+            shutil.rmtree(folder)
+
+        assert ("copy the file" if log else "('keep',) ()") in done.stdout
+
+
+# Other users can't import what is root's, so it is imported before.
+_READER = """
+import os, sys, tempfile
+from conversation_state import Aggregator, open_store
+
+with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/x") as store:
+    store.save("x", Aggregator.new().add_user_prompt("x"))
+    store.verify()
+if not os.getuid():
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    with open_store(f"sqlite:///{sys.argv[1]}?mode=ro") as store:
+        print(store.names(), store.verify())
+except Exception as error:
+    print(error)
+"""
+
+
+class TestPaths:
+    @pytest.mark.parametrize(
+        "name", ["10:30.db", "a:b", "chats", "C:x.db", ":x", "a?b#%20"]
+    )
+    def test_text(self, name, tmp_path, monkeypatch):
+        """
+        Text that is no URL is a path, with whatever characters.
+        """
+        monkeypatch.chdir(tmp_path)
+        save(name, "keep", "precious")
+        save(tmp_path / name, "more", "x")
+        with open_store(f"{tmp_path}/{name}") as store:
+            assert ("keep", "more") == store.names()
+
+        assert [name] == [each.name for each in tmp_path.iterdir()]
+
+    @pytest.mark.parametrize(
+        "url",
+        ["", "memory", "postgres", "sqlite", ":memory:", "mysql://h/d", "file:x.db"],
+    )
+    def test_no_path(self, url, tmp_path, monkeypatch):
+        """
+        What begins as a URL, or is a scheme alone, is none.
+        """
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(StoreError):
+            open_store(url)
+
+        assert [] == [*tmp_path.iterdir()]

@@ -10,9 +10,10 @@ tables (`conversation_state.store.backend`).
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from conversation_state._wording import describe_type
 from conversation_state.errors import MissingExtraError, StoreError
@@ -24,7 +25,13 @@ from conversation_state.store.backends._blocks import (
 )
 from conversation_state.store.backends.memory import MemoryBackend
 
-__all__ = ["OneAtATime", "check_process", "open_backend", "renew_in_children"]
+__all__ = [
+    "OneAtATime",
+    "check_process",
+    "find_path",
+    "open_backend",
+    "renew_in_children",
+]
 
 
 def open_backend(url: str | os.PathLike[str]) -> Backend:
@@ -37,9 +44,7 @@ def open_backend(url: str | os.PathLike[str]) -> Backend:
             f"url: expected a str like sqlite:///chats.db, got {describe_type(url)}"
         )
 
-    # Without either it is more likely a scheme: memory, postgres.
-    looks_like_path = ":" not in address and ("." in address or "/" in address)
-    if isinstance(url, os.PathLike) or looks_like_path:
+    if isinstance(url, os.PathLike) or (address and find_path(address) == address):
         # A path that is not UTF-8 is refused below, as one in a URL is.
         address = f"sqlite:///{quote(address, errors='surrogatepass')}"
 
@@ -56,6 +61,24 @@ def open_backend(url: str | os.PathLike[str]) -> Backend:
         )
 
     return make(address)
+
+
+# What begins a URL, of whatever scheme; one letter is a drive of Windows.
+_URL_START = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:")
+
+
+def find_path(url: str) -> str:
+    """
+    The path of the file that `open_store` opens for *url*; "" for what is no file.
+
+    Text is a path unless it begins as a URL, or is a scheme alone.
+    """
+    scheme, colon, rest = url.partition(":")
+    if scheme == "sqlite" and colon:
+        return unquote(rest.partition("?")[0].removeprefix("///"))
+
+    is_scheme = scheme in _SCHEMES or url in {"", ":memory:"}
+    return "" if is_scheme or _URL_START.match(url) else url
 
 
 def restore_file(

@@ -80,12 +80,14 @@ class SqliteOptions(NamedTuple):
     synchronous: str = "normal"
     timeout_s: float = 30.0
     mode: str = "rw"
+    access: str = "private"
 
 
 _OPTIONS: Options = {
     "synchronous": ({"normal", "full"}.__contains__, "normal or full"),
     "timeout_s": (is_seconds, "seconds"),
     "mode": ({"ro", "rw"}.__contains__, "ro or rw"),
+    "access": ({"private", "shared"}.__contains__, "private or shared"),
 }
 
 
@@ -101,6 +103,11 @@ _FOREIGN_LOG = (
     "here while the log of what it replaced was left; nothing was changed. Move "
     "{name}-wal and {name}-shm away to open the file without them, or put the file "
     "back that they belong to; `conversation-state restore` does this right"
+)
+_UNREADABLE_LOG = (
+    "a log is beside the file, and it can't be read where nothing can be written; copy "
+    "the file and the log (-wal) to a folder that this user can write, and open "
+    "the copy"
 )
 _MAGIC = b"SQLite format 3\0"
 # The size of the smallest database, of one page.
@@ -138,6 +145,10 @@ class SqliteBackend:
         if not is_log_of(self._path):
             raise StoreError(self.url, _FOREIGN_LOG.format(name=self._path.name))
 
+        self._look_at_medium()
+        if self.may_write and options.access == "private":
+            self._create_private_file()
+
         try:
             connection = self.acquire()
             try:
@@ -146,6 +157,9 @@ class SqliteBackend:
                 connection.close()
                 raise
         except sqlite3.Error as error:
+            if not self.may_write and self._log_size() and self._is_read_only_folder():
+                raise StoreError(self.url, f"{_UNREADABLE_LOG} ({error})") from error
+
             raise explain_error(self.url, error) from error
         except UnicodeDecodeError as error:
             # In SQLite's own message, which cites the schema.
@@ -231,6 +245,33 @@ class SqliteBackend:
             is_ours = start.startswith(_MAGIC)
             raise StoreError(self.url, DAMAGED if is_ours else NO_DATABASE)
 
+    def _create_private_file(self) -> None:
+        # SQLite gives the two files beside it the same rights.
+        with suppress(OSError):  # it is there, or SQLite says what is wrong
+            flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
+            os.close(os.open(self._file, flags, 0o600))
+
+    def _is_read_only_folder(self) -> bool:
+        return not os.access(self._path.parent, os.W_OK)
+
+    def _look_at_medium(self) -> None:
+        """
+        Note whether the file stands where SQLite can't make the files beside it, which
+        it then has to be told: it would refuse to read. While nobody has it open, it
+        doesn't change.
+        """
+        self._medium: tuple[int, int] | None = None
+        if not self.may_write and not self._log_size() and self._is_read_only_folder():
+            with suppress(OSError):
+                there = self._path.stat()
+                self._medium = there.st_mtime_ns, there.st_size
+
+    def _check_medium(self, there: os.stat_result) -> None:
+        # Somebody who may write the file does.
+        if self._log_size() or self._medium != (there.st_mtime_ns, there.st_size):
+            _close_all(self._idle)
+            self._look_at_medium()
+
     def _check_links(self, there: os.stat_result) -> None:
         # SQLite finds the log of a file by the file's name: what is saved
         # under one name is not seen under another, and may overwrite it later.
@@ -247,6 +288,9 @@ class SqliteBackend:
         # Where all others were closed meanwhile, there is no log any more.
         self.is_log_begun = False
         mode = "rwc" if self.may_write else "ro"
+        if self._medium is not None:
+            mode += "&immutable=1"
+
         connection = sqlite3.connect(
             f"{self._path.as_uri()}?mode={mode}",
             uri=True,
@@ -358,6 +402,8 @@ class SqliteBackend:
 
         if is_writing:
             self._check_links(there)
+        elif self._medium is not None:
+            self._check_medium(there)
 
     def acquire(self) -> Connection:
         if self._is_closed:

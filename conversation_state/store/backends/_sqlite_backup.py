@@ -131,6 +131,9 @@ def restore_from(source: _Source, path: Path, *, replace: bool) -> Path | None:
     copy = path.with_name(f"{path.name}.restored")
     source.backup(copy)
     try:
+        if path.exists():
+            copy.chmod(path.stat().st_mode & 0o777)
+
         kept = set_aside(url, path)
         copy.rename(path)
     except OSError as error:
