@@ -17,7 +17,9 @@ from conversation_state import (
     UserMessage,
     requests,
 )
+from conversation_state.adapters import openai_responses
 from conversation_state.requests import EVERYWHERE, MADE_ANSWER, TextRule, prepare
+from conversation_state.testing.provider import judge
 
 ASK = UserMessage("q")
 ALL = (
@@ -230,6 +232,19 @@ class TestPrepare:
             ("messages[5].tool_calls[0]", "id"),
             ("messages[6]", "tool_call_id"),
         ] == listed(prepared)
+
+    def test_an_id_is_not_twice_in_one_answer(self):
+        """
+        Though it was loaded so: each call that nothing answered gets its own error.
+        """
+        call = {"type": "function_call", "call_id": "c1", "name": "f"}
+        call["arguments"] = "{}"
+        loaded = openai_responses.load({"input": [call, call]})
+        sent = openai_responses.dump([*loaded, UserMessage("b")])
+        ids = [item.get("call_id") for item in sent.payload["input"]]
+
+        assert ["c1", "c1-2", "c1", "c1-2", None] == ids
+        assert () == judge("openai_responses", sent.payload)
 
     def test_a_new_id_is_nobody_elses(self):
         """An id that is made is not one that another call has, before or after."""

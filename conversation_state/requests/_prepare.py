@@ -426,11 +426,16 @@ class _Preparation:
         reserved = {each.call.id for each in every}
         taken: set[str] = set()
         uses: dict[str, int] = {}
+        last_use: dict[str, int] = {}
         for each in every:
             own = each.call.id
             uses[own] = uses.get(own, 0) + 1
-            # What a provider took twice in one request may be twice in it.
-            if own and rules.format and came_as_is(rules, each.call.metadata, "again"):
+            is_of_one_answer = last_use.get(own) == each.at
+            last_use[own] = each.at
+            # What a provider took twice in one request may be twice in it, but not in
+            # one answer: both results would be of the same call.
+            is_again = rules.format and came_as_is(rules, each.call.metadata, "again")
+            if own and is_again and not is_of_one_answer:
                 each.id = own
                 continue
 
