@@ -881,7 +881,7 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         "trailing_space",
         find_trailing_space,
         "messages: final assistant content cannot end with trailing whitespace",
-        _REFERENCE,
+        _ISSUES + "tailcallhq/forgecode/issues/1872",
     ),
     # Who speaks.
     _rule(
@@ -970,7 +970,7 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         find_odd_images,
         "{path}: Input should be 'image/jpeg', 'image/png', 'image/gif' or "
         "'image/webp'",
-        _REFERENCE,
+        _ISSUES + "NousResearch/hermes-agent/issues/55432",
     ),
     _rule(
         "document_format",
@@ -982,7 +982,7 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         "image_size",
         find_large_images,
         "{path}: image exceeds 5 MB maximum: {size} bytes > {limit} bytes",
-        _REFERENCE,
+        _ISSUES + "anthropics/claude-code/issues/19631",
     ),
     # Markers.
     _rule(

@@ -43,12 +43,7 @@ _FOREIGN_PARTS = frozenset(
         "function_call",
     ]
 )
-_ROLE_PARTS = {
-    "system": {"text"},
-    "developer": {"text"},
-    "tool": {"text"},
-    "assistant": {"text", "refusal"},
-}
+_MOST = 128
 
 
 class ChatRequest:
@@ -229,16 +224,49 @@ def find_thinking_parts(request: ChatRequest) -> Iterator[Finding]:
             yield path, {"path": path, "found": kind}
 
 
-def find_parts_of_other_roles(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Images, sound and files where the role holds texts only.
-    """
+def _media(request: ChatRequest) -> Iterator[tuple[str, int, str]]:
     for path, kind in request.keys:
-        at = int(path[9 : path.index("]")])
-        role = request.messages[at]["role"]
-        held = _ROLE_PARTS.get(role)
-        if held is not None and kind in ("image_url", "input_audio", "file"):
+        if kind in ("image_url", "input_audio", "file"):
+            at = int(path[9 : path.index("]")])
+            yield path, at, request.messages[at]["role"]
+
+
+def find_media_of_other_roles(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Images, sound and files in instructions and answers.
+    """
+    for path, at, role in _media(request):
+        if role in ("system", "developer", "assistant"):
             yield path, {"at": at, "role": role}
+
+
+def find_media_of_tools(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Images, sound and files in results.
+    """
+    for path, at, role in _media(request):
+        if role == "tool":
+            yield path, {"at": at, "role": role}
+
+
+def find_too_many_calls(request: ChatRequest) -> Iterator[Finding]:
+    """
+    More than 128 calls in an answer.
+    """
+    for at, message in enumerate(request.messages):
+        count = len(message.get("tool_calls") or ())
+        if count > _MOST:
+            path = f"messages[{at}].tool_calls"
+            yield path, {"path": path, "limit": _MOST, "length": count}
+
+
+def find_too_many_tools(request: ChatRequest) -> Iterator[Finding]:
+    """
+    More than 128 tools.
+    """
+    tools = request.body.get("tools")
+    if isinstance(tools, list | tuple) and len(tools) > _MOST:
+        yield "tools", {"path": "tools", "limit": _MOST, "length": len(tools)}
 
 
 def find_null_answers(request: ChatRequest) -> Iterator[Finding]:
@@ -552,8 +580,7 @@ def find_odd_urls(request: ChatRequest) -> Iterator[Finding]:
 
 def find_missing_reasoning(request: ChatRequest) -> Iterator[Finding]:
     """
-    Answers with calls, since the newest message of a user, without the reasoning that
-    was answered with them, where the model thinks.
+    Answers with calls without their reasoning, where the model thinks.
     """
     body = request.body
     thinking = body.get("thinking")
@@ -673,12 +700,40 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "part_of_other_role",
-        find_parts_of_other_roles,
+        find_media_of_other_roles,
         "Invalid 'messages[{at}]'. Image URLs are only allowed for messages with role "
         "'user', but this message with role '{role}' contains an image URL.",
-        _OPENAI,
+        _ISSUES + "openai/openai-node/issues/1030",
         param="messages[{at}]",
         code="invalid_value",
+    ),
+    _rule(
+        "part_of_tool",
+        find_media_of_tools,
+        "Invalid 'messages[{at}]'. Image URLs are only allowed for messages with role "
+        "'user', but this message with role '{role}' contains an image URL.",
+        _ISSUES + "dreadnode/rigging/issues/41",
+        by=("azure", "deepseek", REFERENCE),  # newer models of OpenAI take it
+        param="messages[{at}]",
+        code="invalid_value",
+    ),
+    _rule(
+        "too_many_calls",
+        find_too_many_calls,
+        "Invalid '{path}': array too long. Expected an array with maximum length "
+        "{limit}, but got an array with length {length} instead.",
+        _ISSUES + "github/copilot-cli/issues/669",
+        param="{path}",
+        code="array_above_max_length",
+    ),
+    _rule(
+        "too_many_tools",
+        find_too_many_tools,
+        "Invalid '{path}': array too long. Expected an array with maximum length "
+        "{limit}, but got an array with length {length} instead.",
+        _ISSUES + "0x4m4/hexstrike-ai/issues/29",
+        param="{path}",
+        code="array_above_max_length",
     ),
     # Empty content.
     _rule(

@@ -26,6 +26,8 @@ class Memory:
 
         unstored: Responses: the ids of items that are not.
 
+        calls_of: Responses: of each stored response, the ids of its calls.
+
         reasoning_of: Responses: of each item's id, the id of the reasoning before it.
 
         reasoned_calls: Chat: the ids of calls that came with ``reasoning_content``.
@@ -38,6 +40,7 @@ class Memory:
         self.encrypted: set[str] = set()
         self.stored: set[str] = set()
         self.unstored: set[str] = set()
+        self.calls_of: dict[str, frozenset[str]] = {}
         self.reasoning_of: dict[str, str] = {}
         self.reasoned_calls: set[str] = set()
         self.signatures: set[str] = set()
@@ -91,6 +94,13 @@ class Memory:
                     self.signatures.add(part["thoughtSignature"])
 
     def _remember_items(self, response: Mapping[str, Any], *, store: bool) -> None:
+        if store and isinstance(response.get("id"), str):
+            self.calls_of[response["id"]] = frozenset(
+                item["call_id"]
+                for item in response.get("output") or ()
+                if item.get("type") == "function_call"
+            )
+
         reasoning = None
         for item in response.get("output") or ():
             id_ = item.get("id")

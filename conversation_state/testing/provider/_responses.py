@@ -212,9 +212,14 @@ class ResponsesRequest:
 
 def find_unanswered_calls(request: ResponsesRequest) -> Iterator[Finding]:
     """
-    Calls without an output after them.
+    Calls without an output after them; also those of the response that is continued.
     """
     waiting: dict[tuple[str, str], int] = {}
+    previous = request.body.get("previous_response_id")
+    if request.memory is not None and isinstance(previous, str):
+        for id_ in request.memory.calls_of.get(previous, ()):
+            waiting["function_call_output", id_] = 0
+
     for at, (kind, item) in enumerate(request.items):
         if kind in _CALLS:
             waiting[_CALLS[kind], item.get("call_id", "")] = at
@@ -223,6 +228,16 @@ def find_unanswered_calls(request: ResponsesRequest) -> Iterator[Finding]:
 
     for (_, id_), at in waiting.items():
         yield f"input[{at}]", {"id": id_}
+
+
+def find_unknown_previous(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    A response to continue that is not stored.
+    """
+    previous = request.body.get("previous_response_id")
+    known = request.memory and request.memory.calls_of
+    if known is not None and isinstance(previous, str) and previous not in known:
+        yield "previous_response_id", {"id": previous}
 
 
 def find_outputs_without_calls(request: ResponsesRequest) -> Iterator[Finding]:
@@ -312,10 +327,10 @@ def find_items_twice(request: ResponsesRequest) -> Iterator[Finding]:
 
 def find_reasoning_without_item(request: ResponsesRequest) -> Iterator[Finding]:
     """
-    Reasoning that no item of the model follows.
+    Reasoning, with its id, that no item of the model follows.
     """
     for at, (kind, item) in enumerate(request.items):
-        if kind != "reasoning":
+        if kind != "reasoning" or not item.get("id"):
             continue
 
         after = at + 1
@@ -660,6 +675,14 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
     ),
     # Items.
     _rule(
+        "previous_not_found",
+        find_unknown_previous,
+        "Previous response with id '{id}' not found.",
+        _ISSUES + "smg-project/smg/pull/916",
+        param="previous_response_id",
+        code="previous_response_not_found",
+    ),
+    _rule(
         "item_twice",
         find_items_twice,
         "Duplicate item found with id {id}. Remove duplicate items from your input "
@@ -708,7 +731,7 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
         find_changed_encryption,
         "The encrypted content {content}... could not be verified. Reason: Encrypted "
         "content could not be decrypted or parsed.",
-        _REFERENCE,
+        _ISSUES + "edison7009/EchoBird/issues/255",
         code="invalid_encrypted_content",
     ),
     _rule(
@@ -716,7 +739,7 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
         find_reasoning_content,
         "Invalid '{path}': array too long. Expected an array with maximum length 0, "
         "but got an array with length {length} instead.",
-        _REFERENCE,
+        _ISSUES + "musistudio/claude-code-router/issues/1783",
         param="{path}",
         code="array_above_max_length",
     ),
