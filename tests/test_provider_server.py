@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from contextlib import contextmanager
+from typing import Any
 
 import anthropic
 import google.genai
@@ -24,7 +25,7 @@ from conversation_state.testing.provider import (
     Silence,
     StrictProvider,
 )
-from conversation_state.testing.provider.fixture import strict_provider  # noqa: F401
+from conversation_state.testing.pytest_plugin import strict_provider  # noqa: F401
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
@@ -222,6 +223,7 @@ class TestStreamed:
         """
         Anthropic's client gathers the whole answer from its events.
         """
+        content: list[Any]
         with (
             StrictProvider([ANSWER]) as provider,
             anthropic.Anthropic(base_url=provider.url("anthropic"), api_key="k") as one,
@@ -231,7 +233,8 @@ class TestStreamed:
         ):
             answer = stream.get_final_message()
 
-        thinking, text, call = answer.content
+        content = [*answer.content]
+        thinking, text, call = content
         assert "c2lnbmF0dXJl" == thinking.signature
         assert "Wait." == text.text
         assert {"city": "Paris"} == call.input
@@ -319,7 +322,7 @@ class TestRefusals:
                 )
 
         assert "INVALID_ARGUMENT" == whole.value.status == streamed.value.status
-        assert "function call turn comes immediately after" in whole.value.message
+        assert "function call turn comes immediately after" in str(whole.value)
 
     def test_model(self):
         """

@@ -3,7 +3,18 @@ Each rule of the strict provider: the smallest request that breaks it, and its n
 neighbour that is accepted.
 """
 
+import itertools
+import json
+from collections import deque
+from typing import Any
+
 import pytest
+from mistral_common.exceptions import MistralCommonException
+from mistral_common.protocol.instruct.request import ChatCompletionRequest
+from mistral_common.protocol.instruct.validator import (
+    MistralRequestValidatorV13,
+    ValidationMode,
+)
 
 from conversation_state.testing.provider import RULES, Memory, judge
 
@@ -671,7 +682,7 @@ CASES = {
 
 # Rules that need to know what was answered, with the answer.
 _ITEMS = [{**REASONING, "encrypted_content": "gAAA"}, whole()]
-REMEMBERED = {
+REMEMBERED: dict[tuple[str, str], Any] = {
     ("openai_chat", "reasoning_forgotten"): {
         "choices": [{"message": called(reasoning_content="Hm.")}]
     },
@@ -772,6 +783,103 @@ class TestRules:
         refusals = judge(case[0], body, memory=memory_of(case))
 
         assert RULE[case].dialect == (case[1] not in names(refusals))
+
+
+# Further requests that break a rule, at another of its edges.
+FURTHER = [
+    ("openai_chat", "call_without_result", around(two(ID, "x"), result(), said())),
+    ("openai_chat", "call_without_result", chat(said(), called())),
+    ("openai_chat", "id_not_nine", around(called("call0001"), result("call0001"))),
+    ("openai_chat", "id_not_nine", around(called("call000001"), result("call000001"))),
+    ("openai_chat", "alternation", chat(said("assistant"), said())),
+    ("openai_responses", "call_without_result", asked(CALL, CALL | OTHER, OUTPUT)),
+    ("openai_responses", "call_without_result", asked(OUTPUT, CALL)),
+    ("openai_responses", "result_without_call", asked(OUTPUT, CALL)),
+    ("openai_responses", "reasoning_without_item", asked(said(), REASONING)),
+    ("openai_responses", "reasoning_without_item", asked(CALL, REASONING, OUTPUT)),
+    ("anthropic", "call_without_result", talk([text()], [USE])),
+    (
+        "anthropic",
+        "call_without_result",
+        talk([text()], [USE, USE | {"id": "b"}], [RESULT]),
+    ),
+    ("anthropic", "result_without_call", talk([RESULT])),
+    ("anthropic", "id_characters", used(id="")),
+    ("anthropic", "name_characters", used(name="x" * 129)),
+    ("anthropic", "thinking_at_end", talk([text()], [text(), THOUGHT], [text()])),
+    (
+        "gemini",
+        "call_out_of_turn",
+        {"contents": [{"role": "model", "parts": [invoked()]}]},
+    ),
+    ("gemini", "call_out_of_turn", contents([invoked()])),
+    ("gemini", "call_without_result", contents([WORDS], [invoked()], [answered()] * 2)),
+    ("gemini", "call_without_result", contents([WORDS], [invoked()])),
+    ("gemini", "name_characters", declared(name="x" * 65)),
+    ("gemini", "media_format", blob("image/jpg")),
+]
+
+
+class TestFurther:
+    @pytest.mark.parametrize(("wire", "name", "body"), FURTHER)
+    def test_broken(self, wire, name, body):
+        """
+        A rule is broken at each of its edges.
+        """
+        level = level_of((wire, name))
+
+        assert name in names(judge(wire, body, level=level))
+
+
+class TestMistral:
+    def test_agrees_with_mistral_common(self):
+        """
+        Whoever speaks in whatever order: Mistral's own validator says the same.
+
+        But for a call or a result that is the first message, which it does not count,
+        and for a user's words after a result, which it takes and servers refuse.
+        """
+        roles = {"s": "system", "u": "user", "a": "assistant"}
+
+        def messages_of(order):
+            written = []
+            waiting: deque[str] = deque()
+            for at, kind in enumerate(order):
+                id_ = f"call{at:05d}"
+                if kind == "c":
+                    waiting.append(id_)
+                    written.append(called(id_, content=""))
+                elif kind == "t":
+                    id_ = waiting.popleft() if waiting else id_
+                    written.append(result(id_))
+                else:
+                    written.append(said(roles[kind]))
+
+            return written
+
+        def takes(messages):
+            copies = json.loads(json.dumps(messages))
+            request = ChatCompletionRequest.from_openai(messages=copies, model="m")
+            validator = MistralRequestValidatorV13(ValidationMode.serving)
+            try:
+                validator.validate_request(request)
+            except MistralCommonException:
+                return False
+
+            return True
+
+        for length in (1, 2, 3, 4):
+            for order in itertools.product("suact", repeat=length):
+                if order[0] in "sua":
+                    messages = messages_of(order)
+                    refusals = judge(
+                        "openai_chat",
+                        chat(*messages),
+                        level="mistral",
+                        without=["user_after_tool"],
+                    )
+
+                    assert takes(messages) == (not refusals), order
 
 
 class TestErrors:

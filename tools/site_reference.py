@@ -81,7 +81,6 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "testing.stores",
         "testing.contracts",
         "testing.provider",
-        "testing.provider.fixture",
         "testing.pytest_plugin",
     ],
     "The command line": ["cli.main", "cli.replay"],

@@ -4,7 +4,7 @@ A provider that refuses what providers refuse.
 What lives here: `StrictProvider`, a server that speaks four wires and answers from a
 script; `judge`, which says why a request is refused, as a pure function; and the
 tables of rules (`RULES`), each with its source and with who refuses what breaks it. The
-fixture for pytest is in `fixture`.
+fixture for pytest, `strict_provider`, is in `testing.pytest_plugin`.
 
 It is an independent judge: nothing here imports an adapter or another module that
 knows what providers ask for, so that both are not wrong together.

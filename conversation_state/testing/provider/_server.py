@@ -121,7 +121,7 @@ class StrictProvider:
 
     def __init__(
         self,
-        script: Iterable[Answer] = (),
+        script: Iterable[Any] = (),  # answers: of a mixed list, only object is known
         *,
         level: Level = STRICTEST,
         without: Iterable[str] = (),
