@@ -754,16 +754,16 @@ class TestAddress:
             "&prepared=off&synchronous_commit=off&options=-c%20geqo%3Doff"
         )
 
-        assert ("a_1", 20, 2.5, "ro", False) == address[2:]
+        assert ("a_1", 20, 2.5, "ro", False) == address[2:7]
         assert "pool_size" not in address.server
-        for setting in (
-            "search_path=a_1",
-            "lock_timeout=2250",
-            "synchronous_commit=off",
-            "default_transaction_read_only=on",
-            "geqo=off",
-        ):
-            assert f"-c {setting}" in address.server["options"]
+        assert "-c geqo=off" == address.server["options"]
+        assert {
+            "search_path": "a_1",
+            "lock_timeout": "2250",
+            "idle_in_transaction_session_timeout": "3000",
+            "synchronous_commit": "off",
+            "transaction_read_only": "on",
+        } == address.settings
 
     @pytest.mark.parametrize(
         ("url", "why"),

@@ -74,6 +74,10 @@ class PostgresBackend:
     def __init__(self, address: Address) -> None:
         self.url = address.url
         self.is_prepared = address.is_prepared
+        # What a transaction begins with, where a session keeps nothing.
+        self.local_settings = (
+            None if address.is_prepared else address.set_settings(is_local=True)
+        )
         self._address = address
         self._is_closed = False
         self._open_pool()
@@ -120,8 +124,19 @@ class PostgresBackend:
         # as many statements as there are.
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.prepared_max = 1000
+        if not self.is_prepared:
+            connection.prepare_threshold = None
+
         connection.timeout_s = self._address.timeout_s
-        return Link(connection)
+        link = Link(connection)
+        if self.is_prepared:
+            execute: Callable[..., Any] = connection.execute
+            try:
+                execute(*self._address.set_settings(is_local=False))
+            except psycopg.Error as error:
+                raise explain_unreachable(self.url, error) from error
+
+        return link
 
     def acquire(self, *, is_writing: bool = False) -> Link:
         """
@@ -265,7 +280,9 @@ class PostgresBackend:
         execute: Callable[..., Any] = link.connection.execute
         link.connection.add_notice_handler(record_warning)
         try:
-            execute(f"VACUUM ({how}) {', '.join(TABLES)}")
+            schema = self._address.schema
+            tables = ", ".join([f"{schema}.{table}" for table in TABLES])
+            execute(f"VACUUM ({how}) {tables}")
             link.is_reusable = True
         except (errors.SyntaxError, errors.FeatureNotSupported):
             pass  # a compatible server that needs no VACUUM
@@ -301,9 +318,14 @@ class PostgresBackend:
         link = self.acquire()
         execute: Callable[..., Any] = link.connection.execute
         try:
-            pages = execute(_CHECKSUM_FAILURES).fetchone()
-            indexes = execute(_INVALID_INDEXES, (self._address.schema,)).fetchall()
-            numbers = execute(NUMBERS).fetchone()
+            with link.connection.transaction():
+                if self.local_settings:
+                    execute(*self.local_settings)
+
+                pages = execute(_CHECKSUM_FAILURES).fetchone()
+                indexes = execute(_INVALID_INDEXES, (self._address.schema,)).fetchall()
+                numbers = execute(NUMBERS).fetchone()
+
             link.is_reusable = True
         except psycopg.Error as error:
             explained = self._explain_error(link, error)
@@ -385,6 +407,10 @@ def _prepare_tables(connection: psycopg.Connection[Any], address: Address) -> No
 
         try:
             with connection.transaction():
+                if not address.is_prepared:
+                    execute: Callable[..., Any] = connection.execute
+                    execute(*address.set_settings(is_local=True))
+
                 _migrate_schema(connection, address.schema, version)
         except _CREATED_MEANWHILE:
             # Another process was first, and may not have finished.
@@ -459,6 +485,29 @@ def _may_use_schema(connection: psycopg.Connection[Any], address: Address) -> bo
     return row is not None and bool(row[0])
 
 
+def _read_versions(
+    connection: psycopg.Connection[Any], address: Address
+) -> list[Any] | None:
+    """
+    What is in the table of the version; None if it is not there.
+    """
+    execute: Callable[..., Any] = connection.execute
+    # By its whole name: a pooler may have dropped the setting of the session.
+    table = f"{address.schema}.{_VERSION_TABLE}"
+    try:
+        sql = f"SELECT version FROM {table}"  # noqa: S608 - our own name
+        return [version for (version,) in execute(sql)]
+    except (errors.UndefinedTable, errors.InvalidSchemaName):
+        return None
+    except errors.UndefinedColumn:
+        return []
+    except errors.InsufficientPrivilege as error:
+        if _may_use_schema(connection, address):
+            raise
+
+        raise StoreError(address.url, LACKS_USAGE) from error
+
+
 def _read_version(connection: psycopg.Connection[Any], address: Address) -> int | None:
     execute: Callable[..., Any] = connection.execute
     (encoding,) = execute("SHOW server_encoding").fetchone()
@@ -470,14 +519,7 @@ def _read_version(connection: psycopg.Connection[Any], address: Address) -> int 
         )
 
     # The version before the tables: all tables of that version exist by then.
-    try:
-        sql = f"SELECT version FROM {_VERSION_TABLE}"  # noqa: S608 - our own name
-        versions = [version for (version,) in execute(sql)]
-    except errors.UndefinedTable:
-        versions = None
-    except errors.UndefinedColumn:
-        versions = []
-
+    versions = _read_versions(connection, address)
     sql = (
         "SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r','p','v','m','f')"
         " AND relnamespace = (SELECT oid FROM pg_catalog.pg_namespace"

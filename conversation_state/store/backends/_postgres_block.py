@@ -247,11 +247,14 @@ class PostgresBlock(SqlBlock):
             return
 
         self._is_begun = True
+        begin = _BEGIN_WRITING if self._is_writing else _BEGIN_READING
+        self._queue.append((begin, ()))
+        if self._backend.local_settings:
+            self._queue.append(self._backend.local_settings)
+
         if not self._is_writing:
-            self._queue.append((_BEGIN_READING, ()))
             return
 
-        self._queue.append((_BEGIN_WRITING, ()))
         if is_exclusive:
             self._queue.append((_LOCK_ALL_STRIPES, ()))
         else:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
@@ -63,7 +65,10 @@ class Address(NamedTuple):
 
         mode: ``rw``, or ``ro`` for reading only.
 
-        is_prepared: Whether statements stay prepared.
+        is_prepared: Whether statements stay prepared, and settings with the session;
+            else each transaction has its own.
+
+        settings: What is set, beside what libpq is given.
     """
 
     url: str
@@ -73,6 +78,15 @@ class Address(NamedTuple):
     timeout_s: float = 30.0
     mode: str = "rw"
     is_prepared: bool = True
+    settings: Mapping[str, str] = MappingProxyType({})
+
+    def set_settings(self, *, is_local: bool) -> tuple[str, list[str]]:
+        """
+        The statement that sets them, for a session or a transaction, and its values.
+        """
+        each = ", ".join([f"set_config(%s, %s, {is_local})"] * len(self.settings))
+        values = [text for setting in self.settings.items() for text in setting]
+        return f"SELECT {each}", values
 
     @classmethod
     def of(cls, url: str) -> Self:
@@ -125,29 +139,42 @@ class Address(NamedTuple):
             own.get("prepared", "on") == "on",
         )
         return made._replace(
-            server=made._make_conninfo(given, own.get("synchronous_commit"))
+            server=made._make_conninfo(given),
+            settings={
+                name: value
+                for name, value in made._make_settings(
+                    own.get("synchronous_commit")
+                ).items()
+                # What the URL itself sets counts.
+                if f"{name}=" not in given.get("options", "")
+            },
         )
 
-    def _make_conninfo(
-        self, given: dict[str, str], synchronous_commit: str | None
-    ) -> dict[str, Any]:
-        whole_s = max(2, math.ceil(self.timeout_s))  # libpq's shortest
+    @property
+    def _whole_s(self) -> int:
+        return max(2, math.ceil(self.timeout_s))  # libpq's shortest
+
+    def _make_settings(self, synchronous_commit: str | None) -> dict[str, str]:
+        # Not in libpq's options: a pooler refuses them, or drops them.
         # Less than the client's own limit, so that the server says what is in the way.
         milliseconds = max(1, round(self.timeout_s * 900))
         settings = {
             "search_path": self.schema,
-            "lock_timeout": milliseconds,
+            "lock_timeout": f"{milliseconds}",
             # An idle writer would block all other writers.
-            "idle_in_transaction_session_timeout": whole_s * 1000,
+            "idle_in_transaction_session_timeout": f"{self._whole_s * 1000}",
         }
         if synchronous_commit is not None:
             settings["synchronous_commit"] = synchronous_commit
 
         if self.mode == "ro":
-            settings["default_transaction_read_only"] = "on"
+            each = "default_transaction_read_only" if self.is_prepared else ""
+            settings[each or "transaction_read_only"] = "on"
 
-        options = [f"-c {name}={value}" for name, value in settings.items()]
-        # Where a setting occurs twice the last one counts: that of the URL.
+        return settings
+
+    def _make_conninfo(self, given: dict[str, str]) -> dict[str, Any]:
+        whole_s = self._whole_s
         return {
             "application_name": "conversation_state",
             "connect_timeout": whole_s,
@@ -158,7 +185,6 @@ class Address(NamedTuple):
             "keepalives_count": 3,
             **given,
             "client_encoding": "utf8",
-            "options": " ".join([*options, given.get("options", "")]).strip(),
         }
 
 
@@ -209,6 +235,10 @@ LACKS_USAGE = (
     "this user lacks a right on the schema of its tables (USAGE); let their owner "
     "grant it"
 )
+_POOLER = (
+    "a prepared statement is another session's: a pooler stands in between; add "
+    "?prepared=off to the URL"
+)
 # By the code that SQL gives an error, or its first two characters.
 _EXPLANATIONS = {
     "55P03": (
@@ -243,10 +273,8 @@ _EXPLANATIONS = {
     "XX002": (
         "an index of the server's is damaged; let its administrator REINDEX the tables"
     ),
-    "26": (
-        "a prepared statement is missing: a pooler stands in between; add "
-        "?prepared=off to the URL"
-    ),
+    "26": _POOLER,
+    "42P05": _POOLER,
 }
 
 _CONNECTION_LOST = "the connection to the server was lost"
@@ -259,7 +287,7 @@ _UNKNOWN = {"40003", "08007"}
 # Files and indexes, and values and tables that are not those that a store wrote; but
 # not that a right is missing, or that a table is out of reach.
 _DAMAGED = ("XX", "22", "42")
-_NO_DAMAGE = {"42501", "42P01"}
+_NO_DAMAGE = {"42501", "42P01", "42P05"}
 
 # The server ended the session: by an administrator, a crash, or a shutdown.
 _SESSION_ENDED = "57P"
