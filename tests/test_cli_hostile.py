@@ -165,3 +165,29 @@ class TestHostile:
             open_store("memory:") as store,
         ):
             store.load("none")
+
+
+class TestVerbs:
+    def test_did_you_mean(self, tmp_path):
+        """
+        A mistyped command names the one that is like it; ls lists the names, of a
+        store that is a plain word.
+        """
+        with open_store(tmp_path / "chats") as store:
+            store.save("travel", Aggregator.new().add_user_prompt("Hi!"))
+
+        def run(*command):
+            return subprocess.run(
+                [*MAIN, *command],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+
+        typo, listed = run("verifi", "--store", "chats"), run("ls", "--store", "chats")
+
+        assert 2 == typo.returncode
+        assert "No such command 'verifi'; did you mean 'verify'?" in typo.stderr
+        assert 0 == listed.returncode
+        assert "travel" in listed.stdout

@@ -10,9 +10,11 @@ replay does (`replay`), reading conversations from files
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 import click
 
+from conversation_state._wording import shorten_repr
 from conversation_state.cli._cost import cost
 from conversation_state.cli._exit import (
     BROKEN,
@@ -42,6 +44,21 @@ from conversation_state.cli._transfer import export, import_
 class _SectionedGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         return [each.name or "" for each in _list_commands()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        # What a shell calls listing.
+        return super().get_command(ctx, "names" if cmd_name == "ls" else cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = get_close_matches(name, self.list_commands(ctx), 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {shorten_repr(name)}{hint}")
+
+        return super().resolve_command(ctx, args)
 
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
