@@ -602,10 +602,10 @@ class TestTrim:
 
         summary, kept, dropped, blank, *shown = result.stdout.splitlines()
         assert "4 messages, 12 tokens; limit 7" == summary
-        assert "kept 3, 6 tokens" == kept
-        assert "dropped 1: 1 (over budget)" == dropped
+        assert "kept 2, 4 tokens" == kept
+        assert "dropped 2: 1 to 2 (over budget)" == dropped
         assert "" == blank
-        assert render_transcript(STATES[2][1:]).splitlines() == shown
+        assert render_transcript(STATES[2][2:]).splitlines() == shown
         assert 3 == store.latest("travel").revision
 
     def test_a_stopped_call_hides_nothing(self, run, store):
@@ -634,13 +634,15 @@ class TestTrim:
         """
         (record,) = run.json("trim", "travel@3", "--limit", 7)
 
-        assert (12, 7, 6) == (
+        assert (12, 7, 4) == (
             record["tokens"],
             record["limit_tokens"],
             record["kept_tokens"],
         )
-        assert [2, 3, 4] == record["kept"]
-        assert [{"number": 1, "reason": "over budget"}] == record["dropped"]
+        assert [3, 4] == record["kept"]
+        assert [{"number": number, "reason": "over budget"} for number in (1, 2)] == (
+            record["dropped"]
+        )
         assert "travel" == record["name"]
 
     def test_too_little(self, run, store):
@@ -649,7 +651,7 @@ class TestTrim:
         """
         result = run("trim", "travel", "--limit", 1, status=1)
 
-        assert "the smallest needs 2 tokens, and --limit is 1" in result.stderr
+        assert "the smallest needs 4 tokens, and --limit is 1" in result.stderr
         assert "" == result.stdout
 
 

@@ -34,7 +34,7 @@ from conversation_state.parts import (
 from conversation_state.rendering import escape_invisible, render_transcript
 from conversation_state.testing import strategies as our
 from conversation_state.tools import ToolCall
-from conversation_state.trimming import trim
+from conversation_state.trimming import fit, trim
 from tests.hostile import FORGERIES, hostile_texts, messages_from
 
 FORMATS = ["text", "markdown"]
@@ -293,7 +293,8 @@ class TestRenderTranscript:
 
         assert expected == render_transcript(state, format=style)
         assert expected == render_transcript(state.messages, format=style)
-        assert expected == render_transcript(trim(state, None).messages, format=style)
+        view = trim(state, None, fit())
+        assert expected == render_transcript(view.messages, format=style)
         assert expected == render_transcript(iter(CHAT[:4]), format=style)
         assert "" == render_transcript([], format=style)
 

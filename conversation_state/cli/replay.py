@@ -24,7 +24,8 @@ from conversation_state.errors import (
     InvalidTranscriptError,
 )
 from conversation_state.messages import AssistantMessage, Message
-from conversation_state.trimming import Dropped, TrimContext, fit, trim
+from conversation_state.requests import is_made
+from conversation_state.trimming import INVALID, Dropped, TrimContext, trim
 from conversation_state.usage import Usage
 
 __all__ = ["Drop", "Replay", "bytes_per_state", "group_drops", "replay"]
@@ -168,7 +169,7 @@ def replay(messages: Sequence[Message], budget: TokenBudget) -> Replay:
     tokens = TrimContext.of(final).total_tokens
     view, no_view = None, ""
     try:
-        view = trim(final, budget, fit())
+        view = trim(final, budget)
     except (BudgetExceededError, InvalidTranscriptError) as error:
         no_view = str(error)
 
@@ -295,7 +296,11 @@ def _broken_by_join(made: _ReplayStates) -> Iterator[str]:
 def _broken_by_view(
     view: TrimContext, messages: Sequence[Message], budget: TokenBudget
 ) -> Iterator[str]:
-    shown = [element.seq for element in view.elements]
+    # A made message stands at the position of another one, and a late result behind
+    # its call.
+    own = [one for one in view.elements if not is_made(one.message)]
+    shown = [element.seq for element in own]
+    order = [element.seq for element in own if element.role != "tool"]
     hidden = [dropped.seq for dropped in view.dropped]
     if view.total_tokens > budget.effective_input_limit:
         yield "the trimmed view is over the budget"
@@ -303,13 +308,15 @@ def _broken_by_view(
     if view.problems():
         yield f"the trimmed view is invalid: {view.problems()[0]}"
 
-    if sorted([*shown, *hidden]) != [*range(len(messages))] or shown != sorted(shown):
+    if sorted([*shown, *hidden]) != [*range(len(messages))] or order != sorted(order):
         yield "the trimmed view does not account for every message, in order"
 
-    if any(messages[at] is not message for at, message, *_ in view.elements):
+    # Ids and names that a provider refuses are others in the view.
+    if any(messages[one.seq].text != one.message.text for one in own):
         yield "the trimmed view has a message that is not in the conversation"
 
-    if messages and shown[-1:] != [len(messages) - 1]:
+    refused = [one.seq for one in view.dropped if one.reason.startswith(INVALID)]
+    if messages and len(messages) - 1 not in (*shown, *refused):
         yield "the trimmed view lacks the newest message"
 
 

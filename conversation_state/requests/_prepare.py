@@ -38,7 +38,7 @@ _MADE = {MARK: {"synthetic": True}}
 
 
 @final
-class Change(NamedTuple):
+class RequestChange(NamedTuple):
     """
     Something that a request has otherwise than the messages it is made of.
 
@@ -72,11 +72,11 @@ class Prepared(NamedTuple):
 
     messages: Sequence[Message]
     paths: Sequence[str]
-    changes: tuple[Change, ...] = ()
+    changes: tuple[RequestChange, ...] = ()
 
 
 # What a format can't represent of the message at a path, if nothing of it is left.
-LostFinder: TypeAlias = Callable[[Message, str], Sequence[Change] | None]
+LostFinder: TypeAlias = Callable[[Message, str], Sequence[RequestChange] | None]
 
 
 def is_made(message: Message) -> bool:
@@ -327,7 +327,7 @@ class _Preparation:
         self.find_lost = find_lost
         # With the position of the message that was changed, because they are found in
         # another order than that of the messages.
-        self.changes: list[tuple[int, Change]] = []
+        self.changes: list[tuple[int, RequestChange]] = []
         self.calls: dict[int, list[_Call]] = {}
         self.calls_by_id: dict[str, list[_Call]] = {}
         # Results that were loaded without their calls, which the provider stores.
@@ -341,7 +341,7 @@ class _Preparation:
         ]
 
     def change(self, at: int, what: str, why: str, *, inside: str = "") -> None:
-        self.changes.append((at, Change(f"messages[{at}]{inside}", what, why)))
+        self.changes.append((at, RequestChange(f"messages[{at}]{inside}", what, why)))
 
     def prepared(self) -> Prepared:
         self._match_results()

@@ -84,6 +84,8 @@ class Edit(NamedTuple):
     # The position of each message in the log, where that is another one: a late result
     # stands at the position of its call.
     seqs: tuple[int, ...] = ()
+    # Why its own message is dropped, where only made messages are shown instead of it.
+    left_out: str = ""
 
     @property
     def shown(self) -> tuple[Message, ...]:

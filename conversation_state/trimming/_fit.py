@@ -56,7 +56,7 @@ _tokens, _seq = itemgetter(0), itemgetter(1)
 _shown_tokens = attrgetter("shown_tokens")
 
 
-class _Start(NamedTuple):
+class RunStart(NamedTuple):
     """
     Where the newest run of a view starts, and what goes before it.
 
@@ -106,7 +106,7 @@ class _KeepNewest:
         self,
         context: TrimContext,
         survey: Survey,
-        start: _Start,
+        start: RunStart,
         *,
         end: int,
         tokens: int,
@@ -160,23 +160,23 @@ class _KeepNewest:
 
     def _find_start(
         self, context: TrimContext, survey: Survey, cut: CutPoint, earlier: TaskFinder
-    ) -> _Start:
+    ) -> RunStart:
         """
         The start at *cut*, with the task that has to go before it.
         """
         if not context.rules.starts_with_user or _starts_with_user(context, cut.seq):
-            return _Start(cut)
+            return RunStart(cut)
 
         at = bisect_left(survey.users, cut.seq, key=_seq)
         if at and survey.users[at - 1].seq >= survey.lead:
             task = survey.users[at - 1]
-            return _Start(cut, task.seq, task.own)
+            return RunStart(cut, task.seq, task.own)
 
         found = earlier()
         if found is not None:
-            return _Start(cut, found.seq, found.tokens)
+            return RunStart(cut, found.seq, found.tokens)
 
-        return _Start(cut, _MADE, count(make_prompt(), context.counter))
+        return RunStart(cut, _MADE, count(make_prompt(), context.counter))
 
 
 class Task(NamedTuple):
@@ -337,7 +337,7 @@ class Fit(_KeepNewest):
         *,
         earlier: TaskFinder = _find_no_task,
         rewrites: Log[Rewrite] = NO_REWRITES,
-    ) -> _Start:
+    ) -> RunStart:
         """
         Where the longest run of newest messages starts that fits.
 
@@ -382,7 +382,7 @@ class Fit(_KeepNewest):
             later = _find_cut(cuts, excess + start.tokens, rewrites)
             user = _find_user_start(context, survey, cut.seq)
             if user is not None and (later is None or user.seq <= later.seq):
-                return _Start(user)
+                return RunStart(user)
 
             if later is not None:
                 return start._replace(cut=later)
@@ -406,7 +406,7 @@ class Fit(_KeepNewest):
         *,
         earlier: TaskFinder,
         rewrites: Log[Rewrite],
-    ) -> _Start | None:
+    ) -> RunStart | None:
         """
         As `choose`, of the cuts that are *slack* tokens apart; None if none of these
         leaves out enough.
@@ -583,7 +583,9 @@ def _find_task(entries: Log[Entry], counter: TokenCounter, since: int) -> Task |
 _NONE, _NOT_READ = -1, -2
 
 
-def _show(context: TrimContext, lead: _Lead, start: _Start, total: int) -> TrimContext:
+def _show(
+    context: TrimContext, lead: _Lead, start: RunStart, total: int
+) -> TrimContext:
     """
     The *lead*, the task and the run from *start* on, of *total* tokens from where the
     survey begins.
@@ -707,7 +709,7 @@ class _KeepCount(_KeepNewest):
         # A newest group of more than *last* messages is kept whole.
         cut = cuts[min(at, len(cuts) - 1)]
         end = max(self._find_first_end(context, lead_size), lead)
-        start = _Start(cut)
+        start = RunStart(cut)
         # Where first messages are kept, the view begins with them.
         if end <= lead:
             start = self._find_start(context, survey, cut, _find_no_task)

@@ -252,10 +252,11 @@ def _find_changes(
     for seq, old in before.items():
         stands_for = selection.summarised(seq)
         if there := shown.get(seq):
-            if all(is_made(row.message) for row in there) and not any(
-                map(is_made, old)
-            ):
+            left_out = ""
+            only_made = all(is_made(row.message) for row in there)
+            if only_made and not any(map(is_made, old)):
                 flaws.append(_find_reason(pairs, seq, old[0]))
+                left_out = flaws[-1].reason
 
             seqs = tuple([pairs[row.number][0] for row in there])
             changes[seq] = Edit(
@@ -263,6 +264,7 @@ def _find_changes(
                 "",
                 stands_for,
                 seqs if set(seqs) != {seq} else (),
+                left_out,
             )
         elif seq in moved:
             changes[seq] = Edit(tuple(old), MOVED, stands_for)

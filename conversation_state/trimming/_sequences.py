@@ -113,7 +113,8 @@ class DroppedView(_SelectionView[Dropped]):
         selection = self._selection
         changes = selection.changes.items()
         summaries = [seq for seq, edit in changes if edit.stands_for]
-        found = {**dict.fromkeys(summaries, COMPACTED), **removed}
+        replaced = {seq: edit.left_out for seq, edit in changes if edit.left_out}
+        found = {**dict.fromkeys(summaries, COMPACTED), **replaced, **removed}
         return [
             Dropped(seq, reason)
             for seq, reason in sorted(found.items())
