@@ -153,7 +153,7 @@ class TestRun:
         run(runs(desk, "Add.", session))
         run(runs(desk, "Bye!", session))
 
-        assert ["3 and 7.", "Bye!"] == [
+        assert ["Add.", "3 and 7.", "Bye!"] == [
             message.text for message in openai_responses.load(model.asked[-1])
         ]
         assert 7 == len(run(session.state()))

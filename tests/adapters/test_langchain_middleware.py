@@ -138,6 +138,44 @@ class TestTrimmingMiddleware:
         assert (answer.tool_call_id, answer.status) == ("c1", "error")
         assert len(state) == 4
 
+    def test_a_refusal_is_sent_as_a_text(self, is_async):
+        """
+        LangChain sends no refusal to Chat Completions, but an empty message, which is
+        refused.
+        """
+        why = "I can't help with that."
+        left = AIMessage("", additional_kwargs={"refusal": why})
+        model = Scripted(answers=[left, AIMessage("Yes.")])
+        agent = agent_of(model, Trimmer(None))
+        run_turn(agent, "Book it.", is_async=is_async)
+        state = run_turn(agent, "And a tea?", is_async=is_async)
+
+        assert [message.text for message in model._requests[-1]] == [
+            *("Book it.", why, "And a tea?"),
+        ]
+        assert state[1].text == ""
+
+    def test_an_id_that_comes_again_is_another_in_the_request(self, is_async):
+        """
+        Servers that number the calls of each answer give one id in every turn.
+        """
+        model = Scripted(
+            answers=[asks("call_0"), asks("call_0", 8), AIMessage("Done.")]
+        )
+        agent = agent_of(model, Trimmer(None))
+        state = run_turn(agent, "Book 7 and 8.", is_async=is_async)
+
+        request = model._requests[-1]
+        calls = [call["id"] for message in request[1::2] for call in message.tool_calls]
+        results = [message.tool_call_id for message in request[2::2]]
+        assert calls == results
+        assert len(set(calls)) == 2
+        texts = [message.text for message in request[2::2]]
+        assert texts == ["Booked on 7.", "Booked on 8."]
+        assert {call["id"] for call in state[1].tool_calls + state[3].tool_calls} == {
+            "call_0"
+        }
+
     def test_one_view_starts_from_the_one_before(self, is_async):
         """
         A summary that was billed is not made again, and the last view says its cost.

@@ -18,6 +18,7 @@ from pydantic_ai.messages import (
     ModelResponse,
     SystemPromptPart,
     TextPart,
+    ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
 )
@@ -135,7 +136,7 @@ class TestHistoryProcessor:
         """
         history = chat(0)
         for at, size in enumerate(turns):
-            ids = [f"c{at}.{one}" for one in range(size)]
+            ids = [f"c{at}_{one}" for one in range(size)]
             history += [calls(*ids), answers(*ids)] if size else [says("x" * 40)]
             if not size:
                 history.append(asks("next"))
@@ -329,6 +330,42 @@ class TestAgents:
         assert all(len(request) <= 12 for request in seen.requests)
         assert all("SYSTEM" == one[0].parts[0].content for one in seen.requests)
         assert "11" == seen.requests[-1][-1].parts[-1].content
+
+    def test_what_is_said_of_an_empty_response_is_said_by_the_user(self):
+        """
+        The empty response is in no view, so a system message would directly follow a
+        tool's result, which Mistral refuses. The history keeps what it was.
+        """
+        requests = []
+        script = [
+            ModelResponse(parts=[ToolCallPart("book", {"train": 7}, "c1")]),
+            ModelResponse(parts=[]),
+            ModelResponse(parts=[TextPart("Booked.")]),
+        ]
+
+        def answer(messages, _info):
+            requests.append(messages)
+            return script[len(requests) - 1]
+
+        agent: Any = Agent(
+            FunctionModel(answer), capabilities=[TrimmedRequests(Trimmer(None))]
+        )
+
+        @agent.tool_plain
+        def book(train: int) -> str:
+            return f"{train} is booked."
+
+        result = asyncio.run(agent.run("Book it."))
+
+        kinds = [[part.part_kind for part in each.parts] for each in requests[-1]]
+        assert [*kinds[:2], [kind for each in kinds[2:] for kind in each]] == [
+            ["user-prompt"],
+            ["tool-call"],
+            ["tool-return", "user-prompt"],
+        ]
+        assert "retry-feedback" in {
+            part.part_kind for each in result.all_messages() for part in each.parts
+        }
 
     def test_trimmed_requests(self):
         """

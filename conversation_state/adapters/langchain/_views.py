@@ -14,7 +14,7 @@ from conversation_state.adapters._langchain import (
     make_message,
 )
 from conversation_state.errors import DecodeError
-from conversation_state.messages import Message
+from conversation_state.messages import AssistantMessage, Message
 from conversation_state.trimming import TrimContext
 
 if TYPE_CHECKING:
@@ -63,7 +63,29 @@ def shown_messages(
     """
     return [
         messages[element.seq]
-        if element.message is ours[element.seq]
-        else dump_message(element.message)
+        if element.message is ours[element.seq] and not is_only_refusal(element.message)
+        else _dump_shown(element.message)
         for element in view.elements
     ]
+
+
+def _dump_shown(message: Message) -> BaseMessage:
+    # LangChain does not send a refusal to Chat Completions, and so an empty message,
+    # which is refused.
+    if is_only_refusal(message):
+        message = message.replace(content=message.refusal)
+
+    dumped: BaseMessage = dump_message(message)
+    return dumped
+
+
+def is_only_refusal(message: Message) -> bool:
+    """
+    Whether *message* is a refusal, with no text and no call.
+    """
+    return (
+        isinstance(message, AssistantMessage)
+        and bool(message.refusal)
+        and not message.text.strip()
+        and not message.tool_calls
+    )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import UserPromptPart
 
 from conversation_state._waiting import run_in_anyio_thread
 from conversation_state._wording import describe_type
@@ -277,6 +278,7 @@ class _HistoryView:
                 kept += dump([element.message]).payload
 
         kept += self._rebuild_message(last, run)
+        kept = [_speak_as_user(message) for message in kept]
         if not self._given:
             return kept
 
@@ -327,3 +329,29 @@ class _HistoryView:
         parts.sort(key=lambda placed: placed[0])
         kept = [part for _, part in parts]
         return [dataclasses.replace(original, parts=kept)]
+
+
+def _speak_as_user(message: Any) -> Any:
+    """
+    *message* with the user's voice for what the framework says of an empty response:
+    that response is in no view, so its system message would follow a tool's result.
+
+    Source:
+        Pydantic AI sends a `RetryFeedbackPart` whose cause is ``no_output`` as a system
+        message; Mistral refuses "role 'system' after role 'tool'".
+    """
+    if message.kind != "request" or not any(map(_is_about_no_output, message.parts)):
+        return message
+
+    parts = [
+        UserPromptPart(part.content, timestamp=part.timestamp)
+        if _is_about_no_output(part)
+        else part
+        for part in message.parts
+    ]
+    return dataclasses.replace(message, parts=parts)
+
+
+def _is_about_no_output(part: Any) -> bool:
+    kind: str = part.part_kind
+    return kind == "retry-feedback" and bool(part.retry.cause == "no_output")
