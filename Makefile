@@ -92,7 +92,7 @@ with c.open_store("chat.db") as store:
 endef
 export TRY
 
-.PHONY: help demo test test-versions test-oldest dist fuzz stress mutants proof codec docs architecture docs-test lint bench peers clean
+.PHONY: help demo test test-versions test-oldest dist fuzz stress mutants proof codec docs architecture docs-test lint bench peers refused clean
 .NOTPARALLEL: # targets share environments
 
 help: ## this list
@@ -199,6 +199,9 @@ bench: .venv/bench/.bench ## ours beside the peers' (one of them: ARGS=join)
 peers: .venv/$(version)/.test .venv/peers/.peers ## laws checked on other libraries; writes docs/peers.md
 	@.venv/$(version)/bin/python -m peers --also .venv/peers/bin/python \
 		--page docs/peers.md $(ARGS)
+
+refused: .venv/bench/.bench ## conversations of agents that a strict provider refuses for good
+	@.venv/bench/bin/python -m peers.refused $(ARGS)
 
 clean: ## remove what the others made
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist

@@ -84,7 +84,9 @@ class Memory:
             message = choice.get("message") or {}
             if message.get("reasoning_content") is not None:
                 self.reasoned_calls.update(
-                    call["id"] for call in message.get("tool_calls") or ()
+                    call["id"]
+                    for call in message.get("tool_calls") or ()
+                    if call.get("id")
                 )
 
     def _remember_candidates(self, response: Mapping[str, Any]) -> None:
