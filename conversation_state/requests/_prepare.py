@@ -76,7 +76,7 @@ class Prepared(NamedTuple):
 
 
 # What a format can't represent of the message at a path, if nothing of it is left.
-LostFinder: TypeAlias = Callable[[Message, str], Sequence[RequestChange] | None]
+LostFinder: TypeAlias = Callable[[Message, str], Sequence[Any] | None]
 
 
 def is_made(message: Message) -> bool:

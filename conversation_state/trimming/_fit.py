@@ -152,7 +152,7 @@ class _KeepNewest:
         if start.task == _MADE:
             view = _with_made_prompt(view, stop)
 
-        if not count:
+        if flaw is None or not count:
             return view
 
         advice = "; put repair() before this step to keep them"

@@ -281,7 +281,7 @@ class Survey(NamedTuple):
 
         # Most messages are a text, which is asked for no more than this.
         kind = message.__class__
-        content: Any = None if kind is UnknownMessage else message.content
+        content: Any = getattr(message, "content", None)  # unknown ones have none
         is_text = content.__class__ is str
         if calls or is_tool or not is_text or not content or message.name:
             is_odd = is_odd or not is_well_formed(message, rules)
