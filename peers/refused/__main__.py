@@ -26,7 +26,7 @@ from peers.refused.server import serve
 CHAT, RESPONSES = "openai_chat", "openai_responses"
 # The name of an agent, its distribution, its driver, and the wires it is driven on.
 AGENTS: dict[str, tuple[str, Any, tuple[str, ...]]] = {
-    "LangChain": ("langchain", LangChainAgent, (CHAT,)),
+    "LangChain": ("langchain", LangChainAgent, (CHAT, RESPONSES)),
     "Pydantic AI": ("pydantic-ai-slim", PydanticAIAgent, (CHAT, RESPONSES)),
     "Agents SDK": ("openai-agents", AgentsSDKAgent, (CHAT, RESPONSES)),
     "README": ("", ReadmeLoop, (CHAT,)),

@@ -19,6 +19,9 @@ class LangChainAgent:
     wire = "openai_chat"
     has_view = False
     has_our_saver = False
+    # It leaves out the status of answers in Responses, which vLLM asks for: there, each
+    # second turn is refused, whatever happened.
+    without = ("answer_of_no_type",)
 
     def __init__(self, server: ScriptedServer, tool: Tool) -> None:
         from langgraph.checkpoint.memory import InMemorySaver

@@ -52,7 +52,8 @@ async def run_script(
     What becomes of the conversation of *script* with the agent that *make* makes.
     """
     tool = Tool()
-    server.conversation = conversation = ServedConversation(level)
+    without = getattr(make, "without", ())
+    server.conversation = conversation = ServedConversation(level, without)
     run = _Run(make(server, tool), tool, conversation, streamed=script.streamed)
     try:
         for turn in script.turns:

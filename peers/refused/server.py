@@ -52,8 +52,9 @@ class ServedConversation:
         held: Set when an answer stopped in the middle, until it is `released`.
     """
 
-    def __init__(self, level: str) -> None:
+    def __init__(self, level: str, without: Iterable[str] = ()) -> None:
         self.level = level
+        self._without = (*WITHOUT, *without)
         self.memory = Memory()
         self.refusals: list[tuple[Refusal, ...]] = []
         self.requests: list[Mapping[str, Any]] = []
@@ -69,7 +70,7 @@ class ServedConversation:
         Why the provider refuses the request *body*.
         """
         found = judge(
-            *(wire, body), level=self.level, memory=self.memory, without=WITHOUT
+            *(wire, body), level=self.level, memory=self.memory, without=self._without
         )
         return tuple(
             refusal

@@ -470,6 +470,75 @@ class TestLoad:
         """
         assert same(message, back(message))
 
+    @pytest.mark.parametrize("arguments", ['{"x": 1}', "[7]", '{"x": ', ""])
+    @pytest.mark.parametrize("ids", [("a", "b"), ("a", "a"), ("", "")])
+    def test_a_call_that_is_changed_is_changed_in_its_block(self, ids, arguments):
+        """
+        Blocks are those of their calls where ids are shared or missing, and where
+        LangChain could not parse the arguments; so a call that a view gives another id
+        and name has these in its block, too, which is what is sent.
+        """
+        parsed: Any = {'{"x": 1}': {"x": 1}, "": {}}.get(arguments)
+        blocks = [
+            {
+                "type": "function_call",
+                "name": "f f",
+                "arguments": arguments,
+                "call_id": id,
+            }
+            for id in ids
+        ]
+        calls: list[Any] = [
+            {"name": "f f", "args": arguments if parsed is None else parsed, "id": id}
+            for id in ids
+        ]
+        kinds: dict[str, Any] = {"tool_calls": calls}
+        if parsed is None:
+            kinds = {"invalid_tool_calls": [{**one, "error": None} for one in calls]}
+
+        message = AIMessage([{"type": "text", "text": "So."}, *blocks], **kinds)
+        (ours,) = load([message])
+        renamed = [
+            attrs.evolve(call, id=f"new-{at}", name="g")
+            for at, call in enumerate(ours.tool_calls)
+        ]
+
+        (same,) = dump([ours]).payload
+        (other,) = dump([ours.replace(tool_calls=renamed)]).payload
+
+        assert message == same
+        assert [("new-0", "g", arguments), ("new-1", "g", arguments)] == [
+            (block["call_id"], block["name"], block["arguments"])
+            for block in other.content[1:]
+        ]
+        assert ["new-0", "new-1"] == [
+            call["id"] for call in [*other.tool_calls, *other.invalid_tool_calls]
+        ]
+
+    def test_a_block_whose_text_langchain_completed(self):
+        """
+        In a stream LangChain makes arguments of a text that breaks off; the block keeps
+        the text.
+        """
+        block = {
+            "type": "function_call",
+            "name": "f",
+            "arguments": '{"x": ',
+            "call_id": "a",
+        }
+        call: Any = {"name": "f", "args": {}, "id": "a"}
+        message = AIMessage([block], tool_calls=[call])
+        (ours,) = load([message])
+        (made,) = ours.tool_calls
+
+        (same,) = dump([ours]).payload
+        changed = ours.replace(tool_calls=[attrs.evolve(made, id="b")])
+        (other,) = dump([changed]).payload
+
+        assert message == same
+        assert [{**block, "call_id": "b"}] == other.content
+        assert ["b"] == [call["id"] for call in other.tool_calls]
+
     def test_arguments_as_the_model_wrote_them(self):
         """
         Where a block has the text of the arguments, it is kept to the byte.

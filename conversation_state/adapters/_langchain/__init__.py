@@ -37,7 +37,8 @@ shape, keys, raw, aside
     ``additional_kwargs``.
 
 block
-    The block that repeats a call, and its position.
+    The block that repeats a call, and its position; the text of its arguments, if it
+    is not that of the call.
 
 signed
     A mark that LangChain had the signature. The signer is the provider of the

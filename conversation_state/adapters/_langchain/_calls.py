@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import product
 from json import JSONDecoder, JSONEncoder, dumps, loads
 from typing import Any
 
@@ -54,7 +55,10 @@ class MessageCalls:
         self._read = read
         self._path = path
         self._raws: list[dict[str, Any]] = []
-        self._open: dict[str, int] = {}
+        self._invalid: list[Any] = []
+        # The calls that no block has repeated yet, by their ids: calls of one message
+        # may share one, or have none.
+        self._open: dict[str, list[int]] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
         self._texts: dict[int, str] = {}
         self.is_between = False
@@ -66,11 +70,22 @@ class MessageCalls:
                 self._read.problem(at, "expected a call with a dict of args")
                 return
 
-            call_id = raw.get("id")
-            if isinstance(call_id, str) and call_id:
-                self._open.setdefault(call_id, len(self._raws))
-
+            self._add_open(raw, len(self._raws))
             self._raws.append(raw)
+
+    def add_invalid(self, calls: Any) -> None:
+        """
+        Add the calls that LangChain could not parse, behind all others. They are calls
+        of ours, too: the model made them, and its next request has to contain them.
+        """
+        for at, raw in enumerate(calls, len(self._raws)):
+            self._invalid.append(raw)
+            if isinstance(raw, dict):
+                self._add_open(raw, at)
+
+    def _add_open(self, raw: Mapping[str, Any], at: int) -> None:
+        if isinstance(raw.get("id"), str):
+            self._open.setdefault(raw["id"], []).append(at)
 
     def take_block(self, block: Any, place: int) -> bool:
         """
@@ -85,40 +100,55 @@ class MessageCalls:
             kind = "tool_use_pieces"
 
         shape = CALL_BLOCKS.get(kind) if isinstance(kind, str) else None
-        at = self._open.get(text_or_empty(block.get(shape.id))) if shape else None
-        if shape is None or at is None:
+        if shape is None or not isinstance(block.get(shape.id), str):
             return False
 
-        text = None
-        if shape.is_text:
-            text = block.get(shape.arguments)
-            args = self._raws[at]["args"]
-            if not isinstance(text, str) or _parse_arguments(text) != args:
-                return False
+        among = self._open.get(block[shape.id], [])
+        for is_exact, at in product((True, False), tuple(among)):
+            found = self._compare_block(block, shape, at, is_exact=is_exact)
+            if found is not None:
+                among.remove(at)
+                self._blocks[at] = {"block": kind, "at": place, **found}
+                return True
 
+        return False
+
+    # The notes that restore a block from the call *at* a place; None if it is not the
+    # block of this call. Keeps the text of the arguments, which only the block has.
+    def _compare_block(
+        self, block: Mapping[str, Any], shape: CallBlock, at: int, *, is_exact: bool
+    ) -> dict[str, Any] | None:
+        is_valid = at < len(self._raws)
+        raw = self._raws[at] if is_valid else self._invalid[at - len(self._raws)]
+        text = block.get(shape.arguments) if shape.is_text else None
+        if "name" not in raw or isinstance(text, str) is not shape.is_text:
+            return None
+
+        if is_valid:
+            is_same = text is None or _parse_arguments(text) == raw["args"]
+        else:
+            is_same = text is not None and text == raw.get("args")
+
+        # In a stream LangChain makes valid arguments of a text that is not.
+        if not is_same and (is_exact or text is None):
+            return None
+
+        rest = extra_keys(block, _call_block(shape, raw, text))
+        if rest is None:
+            return None
+
+        if is_same and is_valid and text is not None:
             self._texts[at] = text
 
-        base = _call_block(shape, self._raws[at], text)
-        rest = extra_keys(block, base)
-        if rest is None:
-            return False
+        notes: dict[str, Any] = {"keys": rest} if rest else {}
+        return notes if is_same else {**notes, "text": text}
 
-        notes: dict[str, Any] = {"block": kind, "at": place}
-        if rest:
-            notes["keys"] = rest
-
-        del self._open[block[shape.id]]
-        self._blocks[at] = notes
-        return True
-
-    def make_calls(self, invalid: Any) -> list[ToolCall]:
+    def make_calls(self) -> list[ToolCall]:
         """
-        The calls, then the *invalid* ones, which LangChain could not parse. They are
-        calls of ours, too: the model made them, and its next request has to contain
-        them.
+        The calls, then those that LangChain could not parse.
         """
         made = [self._make_call(at, raw) for at, raw in enumerate(self._raws)]
-        for at, raw in enumerate(invalid):
+        for at, raw in enumerate(self._invalid):
             path = f"{self._path}.invalid_tool_calls[{at}]"
             if not isinstance(raw, dict):
                 self._read.wrong(path, raw, "a dict")
@@ -127,7 +157,9 @@ class MessageCalls:
             arguments = text_or_empty(raw.get("args"))
             is_valid = isinstance(_parse_arguments(arguments), dict)
             base = {"type": "tool_call"} if is_valid else _INVALID
-            made.append(self._build_call(raw, arguments, base, path))
+            block = self._blocks.get(len(self._raws) + at)
+            call = self._build_call(raw, arguments, base, path, block)
+            made.append(self._with_index(call, block))
 
         return made
 
@@ -139,6 +171,9 @@ class MessageCalls:
 
         block = self._blocks.get(at)
         call = self._build_call(raw, arguments, {"type": "tool_call"}, path, block)
+        return self._with_index(call, block)
+
+    def _with_index(self, call: ToolCall, block: dict[str, Any] | None) -> ToolCall:
         # A call without an index is behind all parts. Only a call that has parts
         # behind it needs an index.
         if block is None or not self.is_between:
@@ -271,15 +306,19 @@ def dump_call_block(
     content, or None.
     """
     noted = notes.get("block")
-    if not isinstance(noted, dict) or raw.get("type") == _INVALID["type"]:
+    if not isinstance(noted, dict):
         return None
 
     shape, at = CALL_BLOCKS.get(str(noted.get("block"))), noted.get("at")
     if shape is None or not isinstance(at, int):
         return None
 
+    if raw.get("type") == _INVALID["type"] and not shape.is_text:
+        return None
+
     # The arguments are parsed again, so that the block and the call share no dict that
     # a caller may change.
     fresh = {**raw, "args": _parse_arguments(call.arguments)}
-    block = _call_block(shape, fresh, call.arguments if shape.is_text else None)
+    text = noted.get("text", call.arguments) if shape.is_text else None
+    block = _call_block(shape, fresh, text)
     return at, merge_keys(block, map_of(noted, "keys"))

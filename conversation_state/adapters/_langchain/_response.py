@@ -59,6 +59,9 @@ def load_response(
     if raw.get("tool_calls"):
         calls.add(raw["tool_calls"])
 
+    if raw.get("invalid_tool_calls"):
+        calls.add_invalid(raw["invalid_tool_calls"])
+
     # The blocks are read before the calls are made, because some have the original text
     # of the arguments.
     content: Any = raw["content"]
@@ -70,7 +73,7 @@ def load_response(
         if not content:
             notes["empty"] = True
 
-    made = calls.make_calls(raw.get("invalid_tool_calls") or ())
+    made = calls.make_calls()
     if made:
         fields["tool_calls"] = made
 
