@@ -19,12 +19,12 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.tools import tool
 
-from conversation_state import TokenBudget, Trimmer, fit
+from conversation_state import TokenBudget, Trimmer
 from conversation_state.adapters import anthropic
 from conversation_state.adapters.langchain import StoreChatMessageHistory
 
 # What a model with a small window gets to see: never a result without its call.
-VIEW = Trimmer(TokenBudget(context_window=40), fit())
+VIEW = Trimmer(TokenBudget(context_window=40))
 
 
 @tool

@@ -301,7 +301,7 @@ class TestLangChainHistory:
         assert "    tool  08:10, 12:30" == printed[4]
         assert "   human  Take the first one." == printed[6]
         assert ["     227  tokens", "     455  tokens"] == [printed[8], printed[19]]
-        assert "The model saw 5 of 9 messages." == printed[20]
+        assert "The model saw 7 of 9 messages." == printed[20]
         assert printed[21].endswith("user, assistant, user, assistant; 0 lost.")
 
 
