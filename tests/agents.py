@@ -173,7 +173,7 @@ class StreamingAgent(ListAgent):
 
     def collect(self, stream, thread):
         answer = {"content": "", "refusal": ""}
-        calls, reason, usage = {}, None, None
+        calls, reason, usage = {}, None, None  # type: ignore[var-annotated]
         for event in stream:
             usage = event.get("usage") or usage
             for choice in event["choices"]:
@@ -192,7 +192,7 @@ class StreamingAgent(ListAgent):
                         call["function"][key] += text
 
         self.check_end(reason)
-        answer["tool_calls"] = list(calls.values())
+        answer["tool_calls"] = list(calls.values())  # type: ignore[assignment]
         body = {"choices": [{"message": answer}], "usage": usage or {"total_tokens": 0}}
         return self.take(body, thread)
 
@@ -206,7 +206,7 @@ class StoppableAgent(ListAgent):
     The same as an async function, which may be cancelled anywhere.
     """
 
-    async def __call__(self, base_url, prompt, thread):  # type: ignore[override]
+    async def __call__(self, base_url, prompt, thread):
         messages = self.threads.setdefault(thread, [])
         self.close(messages)
         messages.append({"role": "user", "content": prompt})

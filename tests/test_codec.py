@@ -291,7 +291,7 @@ class TestEncode:
         one = b'{"token":"a","logprob":-0.5'
         raw = (one + b',"top":[') * levels + one + b"}" + b"]}" * levels
         start = LogProb("a", -0.5)
-        whole = encode(AssistantMessage("", response=ResponseMeta(logprobs=[start])))
+        whole = encode(AssistantMessage("", response=ResponseMeta(logprobs=[start])))  # type: ignore[arg-type]
         assert one + b"}" in whole
 
         with pytest.raises(DecodeError):

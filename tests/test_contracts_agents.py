@@ -270,7 +270,7 @@ class TestFaults:
         """
         A script that breaks no law raises nothing.
         """
-        replay_agent(ListAgent(), [AgentTurn("Where to?", ["To Bern."])])
+        replay_agent(ListAgent(), [AgentTurn("Where to?", ["To Bern."])])  # type: ignore[list-item]
 
 
 class TestCommands:

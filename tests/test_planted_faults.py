@@ -154,7 +154,7 @@ def deduplicated(state):
 
 
 def cached_by_length():
-    known = {}
+    known = {}  # type: ignore[var-annotated]
 
     def reducer(state):
         return known.setdefault(len(state), state.add_user_prompt("Be brief."))
@@ -312,7 +312,7 @@ def less(*kinds):
 
 
 def cached(key):
-    known = {}
+    known = {}  # type: ignore[var-annotated]
 
     def counter(message):
         return known.setdefault(key(message), words(message))
@@ -321,7 +321,7 @@ def cached(key):
 
 
 def by_address():
-    known = {}
+    known = {}  # type: ignore[var-annotated]
 
     def counter(message):
         return known.setdefault(id(message), words(message) + len(known) % 2)
@@ -438,7 +438,7 @@ def half(view):
     return view.remove(gone)
 
 
-STEPS = {
+STEPS = {  # type: ignore[var-annotated]
     "removes results": (step_removing(lambda _a, e, _v: e.role == "tool"), {}),
     "removes calls": (
         step_removing(lambda _a, e, v: bool(e.message.tool_calls) and len(v) > 1),
@@ -510,7 +510,7 @@ def listing(messages):
 
 
 def remembering():
-    known = {}
+    known = {}  # type: ignore[var-annotated]
     return lambda messages: known.setdefault(len(messages), messages[0].text + "...")
 
 
@@ -520,7 +520,7 @@ def counting():
 
 
 def by_identity():
-    known = {}
+    known = {}  # type: ignore[var-annotated]
     return lambda messages: known.setdefault(id(messages[0]), f"Summary {len(known)}")
 
 
@@ -738,7 +738,7 @@ KINDS = {
     "summariser": (check_summariser, SUMMARISERS),
     "adapter": (check_adapter, {name: (a, {}) for name, a in ADAPTERS.items()}),
 }
-PLANTED = [(kind, name) for kind, (_, faults) in KINDS.items() for name in faults]
+PLANTED = [(kind, name) for kind, (_, faults) in KINDS.items() for name in faults]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("kind", "name"), PLANTED, ids=[": ".join(p) for p in PLANTED])
@@ -747,7 +747,7 @@ def test_is_found(kind, name):
     One call finds the fault, also with fewer examples than the default.
     """
     check, faults = KINDS[kind]
-    subject, options = faults[name]
+    subject, options = faults[name]  # type: ignore[index]
 
     assert is_found(check, subject, **options)
 
@@ -782,7 +782,7 @@ def test_whatever_the_seed(kind, name):
     It is found with any seed.
     """
     check, faults = KINDS[kind]
-    subject, options = faults[name]
+    subject, options = faults[name]  # type: ignore[index]
     for _ in range(3):
         with pytest.raises(BrokenLawsError):
-            check(subject, settings=SEEDED, **options)
+            check(subject, settings=SEEDED, **options)  # type: ignore[operator]

@@ -180,7 +180,7 @@ class TestPrepare:
         """Where the conversation went on without a result, an error stands for it."""
         prepared = prepare([ASK, calling("c1", "c2"), ASK], EVERYWHERE)
 
-        assert [True, True] == [message.is_error for message in prepared.messages[2:4]]
+        assert [True, True] == [message.is_error for message in prepared.messages[2:4]]  # type: ignore[attr-defined]
         assert all(map(requests.is_made, prepared.messages[2:4]))
         assert [
             ("messages[1].tool_calls[0]", "result"),
@@ -227,7 +227,7 @@ class TestPrepare:
         ids = [each[0] for each in summarise(prepared) if isinstance(each, list)]
 
         assert ["call_0", "call_0-2"] == ids
-        assert "call_0-2" == prepared.messages[6].tool_call_id
+        assert "call_0-2" == prepared.messages[6].tool_call_id  # type: ignore[attr-defined]
         assert [
             ("messages[5].tool_calls[0]", "id"),
             ("messages[6]", "tool_call_id"),
@@ -288,7 +288,7 @@ class TestPrepare:
         prepared = prepare([ASK, calling("call12345", name=name), answer], rules)
 
         assert "find_trains_" == prepared.messages[1].tool_calls[0].name
-        assert "find_trains_" == prepared.messages[2].tool_name
+        assert "find_trains_" == prepared.messages[2].tool_name  # type: ignore[attr-defined]
         assert [
             ("messages[1].tool_calls[0]", "name"),
             ("messages[2]", "tool_name"),

@@ -123,7 +123,7 @@ class TestShares:
         """
         In one state of twenty, at least, two branches that both added something meet.
         """
-        join, met, seen = Aggregator.join, [], Counter()
+        join, met, seen = Aggregator.join, [], Counter()  # type: ignore[var-annotated]
 
         def note_join(self: Aggregator, *others: Aggregator) -> Aggregator:
             joined = join(self, *others)
@@ -222,8 +222,8 @@ class TestShapes:
         met: set[str] = set()
         written = {
             name: ConversationShape(
-                lambda turn, shape=shape: (
-                    met.add(names[id(shape)]) or list(shape.write(turn))
+                lambda turn, shape=shape: (  # type: ignore[misc]
+                    met.add(names[id(shape)]) or list(shape.write(turn))  # type: ignore[func-returns-value]
                 ),
                 shape.needs,
                 shape.share,

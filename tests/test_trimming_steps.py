@@ -74,7 +74,7 @@ def find_last_run(history, n):
         if is_valid((*history[:lead], *history[start:]))
     ]
     small_enough = [start for start in starts if len(history) - start <= n]
-    return (small_enough or starts[-1:] or [None])[0]
+    return (small_enough or starts[-1:] or [None])[0]  # type: ignore[list-item]
 
 
 def find_lead(history):
@@ -437,7 +437,7 @@ class TestRepair:
         assert call.id
         assert call.id == view.messages[2].tool_call_id  # type: ignore[attr-defined]
         assert _is_synthetic(view.messages[2])
-        assert () == view.problems() == view.dropped == view.failures
+        assert () == view.problems() == view.dropped == view.failures  # type: ignore[comparison-overlap]
         views_add_up(view)
 
     def test_a_late_result_moves_to_its_call(self):
@@ -456,7 +456,7 @@ class TestRepair:
         assert [one.message for one in view.elements] == [
             view.messages[at] for at in range(7)
         ]
-        assert () == view.problems() == view.dropped == view.failures
+        assert () == view.problems() == view.dropped == view.failures  # type: ignore[comparison-overlap]
         # What goes with its call is dropped with it.
         gone = fit()(trim(history, TokenBudget(context_window=3), repair()))
         assert {1, 2, 5} <= {one.seq for one in gone.dropped}

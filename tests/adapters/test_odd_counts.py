@@ -306,7 +306,7 @@ def test_eino(count):
     (message,) = eino.load([raw])
 
     assert "paid" == message.text
-    assert message.response.usage is None
+    assert message.response.usage is None  # type: ignore[attr-defined]
 
 
 def test_eino_floats():
@@ -318,7 +318,7 @@ def test_eino_floats():
 
     (message,) = eino.load([raw])
 
-    assert Usage(12, 3) == message.response.usage
+    assert Usage(12, 3) == message.response.usage  # type: ignore[attr-defined]
 
 
 @formats

@@ -305,7 +305,7 @@ class TestRestore:
         with open_store(path) as store:
             assert ("keep",) == store.names()
             assert () == store.verify()
-        with open_store(kept) as store:
+        with open_store(kept) as store:  # type: ignore[arg-type]
             assert ("other",) == store.names()
         with open_store(backup) as store:
             assert ("keep",) == store.names()
@@ -323,7 +323,7 @@ class TestRestore:
 
         kept = restore(backup, tmp_path / "log.db", replace=True)
 
-        assert "left" == kept.with_name(f"{kept.name}-wal").read_text()
+        assert "left" == kept.with_name(f"{kept.name}-wal").read_text()  # type: ignore[union-attr]
 
     def test_open_file(self, path, backup):
         """
@@ -342,11 +342,11 @@ class TestRestore:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as other:
-            assert b"open\n" == other.stdout.readline()
+            assert b"open\n" == other.stdout.readline()  # type: ignore[union-attr]
             with pytest.raises(StoreError, match="is open"):
                 restore(backup, path, replace=True)
 
-            other.stdin.close()
+            other.stdin.close()  # type: ignore[union-attr]
 
         assert restore(backup, path, replace=True) is not None
 

@@ -51,7 +51,7 @@ default_pool_size = {size}
     )
     user = ["-u", "nobody"]
     process = subprocess.Popen(
-        [PGBOUNCER, "-q", *user, folder / "pgbouncer.ini"],
+        [PGBOUNCER, "-q", *user, folder / "pgbouncer.ini"],  # type: ignore[list-item]
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -627,7 +627,7 @@ class TestVerifying:
         backend: Any = store._core.backend
         reads = backend.reading
         for at in range(1, 13):
-            opened = []
+            opened = []  # type: ignore[var-annotated]
 
             def end_then_read(opened=opened, at=at):
                 block = reads()
@@ -667,7 +667,7 @@ class TestVerifying:
                 open_store(f"{pg_url}&timeout_s=1") as other,
                 psycopg.connect(server.dsn()) as locking,
             ):
-                locking.execute(f"LOCK TABLE {schema}.{table}")  # type: ignore[arg-type]  # a name of ours
+                locking.execute(f"LOCK TABLE {schema}.{table}")  # a name of ours
                 with pytest.raises(StoreError, match="timeout_s"):
                     other.verify()
 
