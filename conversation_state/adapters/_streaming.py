@@ -163,10 +163,10 @@ def number_of_choice(index: Any, position: int) -> int:
 
     if isinstance(index, str) and index.isascii() and index.isdigit():
         index = int(index) if len(index) < _MAX_DIGITS else -1
-    elif index.__class__ is float and index.is_integer():
+    elif index.__class__ is float and index.is_integer():  # pyright: ignore[reportAttributeAccessIssue]
         index = int(index)
 
-    return index if index.__class__ is int and 0 <= index < _MAX_CHOICE else position
+    return index if index.__class__ is int and 0 <= index < _MAX_CHOICE else position  # pyright: ignore[reportOperatorIssue, reportReturnType]
 
 
 # No provider gives more answers at once.

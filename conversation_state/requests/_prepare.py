@@ -257,7 +257,7 @@ _LATE: dict[str, frozenset[Any]] = {
 def _has_text(parts: tuple[Part, ...]) -> bool:
     for part in parts:
         if part.__class__ is TextPart:
-            text: str = part.text
+            text: str = part.text  # pyright: ignore[reportAttributeAccessIssue]
             if text and not text.isspace():
                 return True
 

@@ -125,7 +125,7 @@ def pytest_runtest_call(item: Any) -> Generator[None, Any, None]:
             texts.append(describe_statistics(named))
 
     collect: Callable[[Any], Any] = collector.with_value
-    with collect(note):
+    with collect(note):  # pyright: ignore[reportArgumentType]
         yield
 
     if texts:

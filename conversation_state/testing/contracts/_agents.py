@@ -576,7 +576,7 @@ class _Search:
             print_blob=False,
             report_multiple_bugs=False,
             verbosity=Verbosity.quiet,
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=list(HealthCheck),  # pyright: ignore[reportArgumentType]
             phases=[each for each in settings.phases if each is not Phase.explain],
         )
         adapted(given(script=scripts)(agent))()

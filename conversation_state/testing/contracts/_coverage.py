@@ -55,7 +55,7 @@ _ONCE = Settings(
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=list(HealthCheck),  # pyright: ignore[reportArgumentType]
 )
 
 
@@ -152,7 +152,7 @@ def _shrink(
                 candidate = {**chosen, name: attrs.evolve(example, items=smaller)}
                 found = _find_error(candidate, hold)
                 if type(found) is type(error):
-                    chosen, error, is_smaller = candidate, found, True
+                    chosen, error, is_smaller = candidate, found, True  # pyright: ignore[reportAssignmentType]
                     break
 
             if is_smaller:

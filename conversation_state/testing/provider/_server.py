@@ -338,7 +338,7 @@ class _Gone(Exception):  # noqa: N818 - no error, but an end
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: _Server
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
         """

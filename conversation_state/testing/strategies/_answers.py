@@ -163,7 +163,7 @@ def _draw_answer(
     if fault == "empty":
         parts, calls, reason = [], [], "stop"
     elif fault == "refused":
-        parts, calls = [RefusalPart("I can't help with that.")], []
+        parts, calls = [RefusalPart("I can't help with that.")], []  # pyright: ignore[reportAssignmentType]
         reason = draw(_choose(("stop", "content_filter")))
     elif fault == "truncated":
         reason = "length"
