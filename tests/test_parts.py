@@ -216,7 +216,7 @@ class TestToolCall:
     @pytest.mark.parametrize(
         ("value", "problem"),
         [
-            ({"q": 1}, "is {'q': 1}; expected a str"),
+            ({"q": 1}, "is {'q': 1}; expected "),
             ("\ud83d", "holds '\\ud83d' at position 0, half of a surrogate pair"),
         ],
     )

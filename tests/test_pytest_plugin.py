@@ -13,7 +13,6 @@ from conversation_state import Aggregator, AssistantMessage, UserMessage
 from conversation_state.testing.pytest_plugin import ScriptedModel
 
 ROOT = Path(__file__).resolve().parent.parent
-PLUGIN = "conversation_state.testing.pytest_plugin"
 
 
 @pytest.fixture
@@ -31,8 +30,6 @@ def run(tmp_path):
                     sys.executable,
                     "-m",
                     "pytest",
-                    "-p",
-                    PLUGIN,
                     "-p",
                     "no:cacheprovider",
                 ),

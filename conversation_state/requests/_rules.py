@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from conversation_state._persistent import EMPTY_MAP, final
+from conversation_state._persistent import EMPTY_MAP, check_text, final
 from conversation_state._wording import shorten_repr
 from conversation_state.requests._sources import SOURCES, Rule
 from conversation_state.requests._text import TextRule
@@ -203,6 +203,9 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
     >>> rules("openai_chat", host="mistral").call_ids.length
     9
     """
+    for value, name in ((format, "format"), (host, "host"), (model, "model")):
+        check_text(value, name)
+
     found = _FORMATS.get(format)
     if found is None:
         known = ", ".join(sorted(_FORMATS))

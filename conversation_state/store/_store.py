@@ -480,7 +480,10 @@ def restore(
             process or another one; or if *backup* is damaged, or no store. Nothing
             was changed then.
     """
-    return restore_file(backup, path, replace=replace)
+    try:
+        return restore_file(backup, path, replace=replace)
+    except OSError as error:
+        raise StoreError(shorten_repr(str(path)), str(error)[:200]) from error
 
 
 def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:

@@ -5,14 +5,12 @@ nothing that another thread waits for.
 
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from conversation_state import Aggregator
 from conversation_state.store import open_store
-from conversation_state.store._transaction import Transaction
 from tests.interrupts import interrupt_at_each_opcode, interrupt_by_signals
 
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
@@ -148,51 +146,6 @@ def test_each_instruction(prepare, verb, is_kept):
     )
 
     assert 30 < moments
-
-
-@pytest.mark.parametrize("is_kept", [False, True], ids=["dropped", "kept"])
-@pytest.mark.parametrize("is_writing", [False, True], ids=["read", "write"])
-def test_each_instruction_of_a_server(pg_url, is_writing, is_kept):
-    """
-    The same for a transaction where a store has a single connection to a server:
-    each interrupt leaves it to the next block, or replaces it.
-    """
-    store = open_store(f"{pg_url}&pool_size=1&timeout_s=20")
-    backend: Any = store._core.backend
-
-    def run_transaction(_):
-        block = backend.writing() if is_writing else backend.reading()
-        with Transaction(store._core, block) as transaction:
-            if is_writing:
-                transaction.tables.new_number()
-            else:
-                transaction.tables.get("names", "chat")
-
-    def check(_, completed):
-        del completed
-        if is_kept:  # others may wait until the thread itself goes on
-            run_transaction(None)
-
-        with ThreadPoolExecutor(1) as threads:
-            threads.submit(run_transaction, None).result()
-
-    moments = interrupt_at_each_opcode(
-        keep_error(run_transaction) if is_kept else run_transaction,
-        check,
-        prepare=lambda: None,
-        modules=[
-            "conversation_state.store._transaction",
-            "conversation_state.store.backends._blocks",
-            "conversation_state.store.backends._postgres",
-            "conversation_state.store.backends._postgres_block",
-        ],
-        only_where_signals_arrive=True,
-    )
-
-    assert 30 < moments
-    assert 1 == backend._permits.free.qsize()
-    assert () == store.verify()
-    store.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no alarm signal")

@@ -91,7 +91,7 @@ def trimmed(messages: Iterable[BaseMessage], trimmer: Trimmer) -> list[BaseMessa
     >>> chat = [HumanMessage("Hello there, my friend!"), AIMessage("Hi.")]
     >>> [m.text for m in trimmed([*chat, HumanMessage("Bye.")], Trimmer(
     ...     TokenBudget(context_window=3)))]
-    ['Hi.', 'Bye.']
+    ['Bye.']
     """
     original = list(messages)
     ours = [load_for_view(message) for message in original]
