@@ -95,7 +95,8 @@ def project(tmp_path):
         "def test_negative():\n    assert clamp(-3) == 0\n"
     )
     (tmp_path / "project" / "pyproject.toml").write_text(
-        "[pytest]\naddopts = ['--import-mode=importlib', '-p', 'no:conversation_state']\npythonpath = ['.']\n"
+        "[pytest]\naddopts = ['--import-mode=importlib', '-p', "
+        "'no:conversation_state']\npythonpath = ['.']\n"
     )
     return tmp_path / "project"
 
