@@ -85,7 +85,9 @@ def project(tmp_path):
     tests = tmp_path / "project" / "tests"
     tests.mkdir()
     (package / "__init__.py").write_text("")
-    (package / "testing.py").write_text("def register():\n    pass\n")
+    (package / "testing").mkdir()
+    (package / "testing" / "__init__.py").write_text("def register():\n    pass\n")
+    (package / "testing" / "pytest_plugin.py").write_text("")
     (package / "clamps.py").write_text(
         "def clamp(value):\n    if value < 0:\n        return 0\n    return value\n"
     )
@@ -95,8 +97,7 @@ def project(tmp_path):
         "def test_negative():\n    assert clamp(-3) == 0\n"
     )
     (tmp_path / "project" / "pyproject.toml").write_text(
-        "[pytest]\naddopts = ['--import-mode=importlib', '-p', "
-        "'no:conversation_state']\npythonpath = ['.']\n"
+        "[pytest]\naddopts = ['--import-mode=importlib']\npythonpath = ['.']\n"
     )
     return tmp_path / "project"
 
