@@ -228,7 +228,13 @@ class PayloadWriter:
         """
         rules = default if rules is None else _check_rules(rules, default.format)
         self.rules = rules
-        listed = [message for message, _ in self.each(messages)]
+        check_iterable(messages, "messages", "a list of Messages")
+        listed = list(messages)
+        for message in listed:
+            if not isinstance(message, Message):
+                # Raises the error, with the path of the message.
+                [*self.each(listed)]
+
         ready = prepare(listed, rules, find_lost=partial(find_lost, rules))
         self.lost += [Lost(*change) for change in ready.changes]
         return zip(ready.messages, ready.paths, strict=True)

@@ -161,6 +161,8 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in eac
     is_id = rules.call_ids.pattern.match
     is_name = rules.call_names.pattern.match
     senders = rules.sender_names
+    # Names that were found valid: a conversation has few tools and many calls.
+    names: set[str] = {""}
     is_first = rules.starts_with_user
     # The kinds of message behind which a system message may not stand.
     late, before = _LATE[rules.late_system], None
@@ -168,6 +170,20 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in eac
     message: Any
     for message in messages:
         kind = message.__class__
+        if kind is ToolMessage:
+            before, call_id, name = kind, message.tool_call_id, message.tool_name
+            if call_id not in waiting:
+                return False
+
+            waiting.remove(call_id)
+            if name not in names:
+                if not is_name(name):
+                    return False
+
+                names.add(name)
+
+            continue
+
         if kind is SystemMessage:
             if before in late:
                 return False
@@ -176,17 +192,6 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in eac
                 return False
 
             before = kind
-
-        if kind is ToolMessage:
-            call_id = message.tool_call_id
-            if call_id not in waiting:
-                return False
-
-            waiting.remove(call_id)
-            if message.tool_name and not is_name(message.tool_name):
-                return False
-
-            continue
 
         if waiting:
             return False
@@ -206,8 +211,15 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in eac
         if kind is AssistantMessage and message.tool_calls:
             for call in message.tool_calls:
                 call_id = call.id
-                if call_id in ids or not (is_id(call_id) and is_name(call.name)):
+                if call_id in ids or not is_id(call_id):
                     return False
+
+                name = call.name
+                if name not in names or not name:
+                    if not is_name(name):
+                        return False
+
+                    names.add(name)
 
                 ids.add(call_id)
                 waiting.add(call_id)

@@ -173,7 +173,7 @@ def _write_thoughts(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any
 def _check(
     write: PayloadWriter, raw: dict[str, Any], path: str
 ) -> list[dict[str, Any]]:
-    if not isinstance(write, RequestWriter):
+    if "id" not in raw or not isinstance(write, RequestWriter):
         return [raw]
 
     checked = write.check_item(raw, path)

@@ -129,7 +129,8 @@ def _write_message(write: PayloadWriter, message: Any, path: str) -> dict[str, A
     if notes:
         raw = merge_kept_keys(map_of(notes, "keys"), raw)
 
-    if not (raw.get("content") or raw.keys() & _WITH_NULL) and raw.get("refusal"):
+    is_refusal = "refusal" in raw and raw["refusal"] and not raw.get("content")
+    if is_refusal and not raw.keys() & _WITH_NULL:
         _write_refusal_as_content(write, message, raw)
 
     return raw
