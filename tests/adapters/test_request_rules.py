@@ -1,0 +1,234 @@
+"""
+Rules of a request that only its wire has: items, blocks and markers.
+
+What all wires share is in ``tests/test_requests.py``.
+"""
+
+import pytest
+
+from conversation_state.adapters import (
+    anthropic,
+    gemini,
+    openai_chat,
+    openai_responses,
+)
+from conversation_state.chunks import concat
+from conversation_state.messages import AssistantMessage, SystemMessage, UserMessage
+from conversation_state.parts import AudioPart, ReasoningPart, TextPart
+from conversation_state.testing.provider import Memory, judge
+
+ASK = UserMessage("q")
+SIGNED = {"type": "thinking", "thinking": "hm", "signature": "s"}
+MARK = {"cache_control": {"type": "ephemeral"}}
+THOUGHT = {"id": "rs_1", "type": "reasoning", "summary": []}
+SPOKEN = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "a", "annotations": []}],
+}
+
+
+def response(*output, **fields):
+    return {"id": "resp_1", "object": "response", "output": [*output], **fields}
+
+
+def listed(export):
+    return [(lost.path, lost.what) for lost in export.lost]
+
+
+class TestStoredItems:
+    """
+    Responses: items are sent by their ids where the provider has them, once.
+    """
+
+    def test_reasoning_that_was_not_stored(self):
+        """Reasoning without a signature goes if it was not stored, and ids with it."""
+        raw = response(THOUGHT, SPOKEN, store=False)
+        memory = Memory()
+        memory.remember("openai_responses", raw, store=False)
+        export = openai_responses.dump([ASK, *openai_responses.load(raw), ASK])
+
+        assert {"role": "assistant", "content": "a"} == export.payload["input"][1]
+        assert [
+            ("messages[1].parts[0]", "reasoning"),
+            ("messages[1].parts[1]", "id"),
+        ] == listed(export)
+        assert judge("openai_responses", export.payload, memory=memory) == ()
+
+    def test_an_item_that_was_not_stored(self):
+        """An item that was not stored is sent by its content, without its id."""
+        loaded = openai_responses.load(response(SPOKEN, store=False))
+        export = openai_responses.dump([ASK, *loaded, ASK])
+
+        assert {"role": "assistant", "content": "a"} == export.payload["input"][1]
+        assert [("messages[1].parts[0]", "id")] == listed(export)
+
+    def test_a_stream_says_so_too(self):
+        """A stream whose response was not stored sends the same items as the whole."""
+        raw = response(THOUGHT, SPOKEN, store=False, status="completed")
+        events = [
+            {"type": "response.output_item.added", "output_index": at, "item": item}
+            for at, item in enumerate(raw["output"])
+        ]
+        events.append({"type": "response.completed", "response": raw})
+        message = concat(openai_responses.load_chunks(events))
+
+        assert (
+            openai_responses.dump([ASK, *openai_responses.load(raw), ASK]).payload
+            == openai_responses.dump([ASK, message, ASK]).payload
+        )
+
+    def test_stored_items_keep_their_ids(self):
+        """What was stored goes back key for key."""
+        raw = response(THOUGHT, SPOKEN)
+        export = openai_responses.dump([ASK, *openai_responses.load(raw), ASK])
+
+        assert [THOUGHT, SPOKEN] == export.payload["input"][1:3]
+        assert export.lost == ()
+
+    def test_an_item_twice(self):
+        """Of two items with one id the second is sent without, and reasoning once."""
+        message = openai_responses.load(response(THOUGHT, SPOKEN))
+        export = openai_responses.dump([ASK, *message, ASK, *message, ASK])
+        ids = [item["id"] for item in export.payload["input"] if "id" in item]
+
+        assert ["rs_1", "msg_1"] == ids
+        assert {"role": "assistant", "content": "a"} == export.payload["input"][4]
+        assert [
+            ("messages[3].parts[0]", "reasoning"),
+            ("messages[3].parts[1]", "id"),
+        ] == listed(export)
+        assert judge("openai_responses", export.payload) == ()
+
+    def test_an_item_without_its_reasoning(self):
+        """An item whose reasoning was taken away is sent without its id."""
+        raw = response(THOUGHT, SPOKEN)
+        memory = Memory()
+        memory.remember("openai_responses", raw)
+        (message,) = openai_responses.load(raw)
+        bare = message.replace(content=message.content[1:])
+        export = openai_responses.dump([ASK, bare, ASK])
+
+        assert [("messages[1].parts[0]", "id")] == listed(export)
+        assert judge("openai_responses", export.payload, memory=memory) == ()
+
+    def test_an_answer_of_several_texts(self):
+        """Texts that were made elsewhere are items of a type that the SDK has."""
+        answer = AssistantMessage([TextPart("a"), TextPart("b")])
+        export = openai_responses.dump([ASK, answer, ASK])
+
+        assert [
+            {"role": "assistant", "content": "a"},
+            {"role": "assistant", "content": "b"},
+        ] == export.payload["input"][1:3]
+
+
+class TestThinking:
+    """
+    Anthropic: no answer ends with thinking.
+    """
+
+    def test_thinking_at_the_end_goes(self):
+        """Thinking that nothing follows in its answer is left out and listed."""
+        (message,) = anthropic.load(
+            [{"role": "assistant", "content": [{"type": "text", "text": "a"}, SIGNED]}]
+        )
+        export = anthropic.dump([ASK, message, ASK])
+
+        assert [{"type": "text", "text": "a"}] == export.payload["messages"][1][
+            "content"
+        ]
+        assert [("messages[1].parts[1]", "reasoning")] == listed(export)
+
+    def test_turns_join_where_an_answer_was(self):
+        """Users around an answer of which only thinking is left are one turn."""
+        (thought,) = anthropic.load([{"role": "assistant", "content": [SIGNED]}])
+        audio = AudioPart(data=b"a", media_type="audio/wav")
+        message = thought.replace(content=[*thought.content, audio])
+        export = anthropic.dump([ASK, message, UserMessage("again")])
+
+        assert ["user"] == [each["role"] for each in export.payload["messages"]]
+        assert ("messages[1].parts[0]", "reasoning") in listed(export)
+        assert judge("anthropic", export.payload) == ()
+
+    def test_thinking_before_a_text_stays(self):
+        """Thinking stays, byte for byte, where the text it led to follows."""
+        content = [SIGNED, {"type": "text", "text": "a"}]
+        loaded = anthropic.load([{"role": "assistant", "content": content}])
+        export = anthropic.dump([ASK, *loaded, ASK])
+
+        assert content == export.payload["messages"][1]["content"]
+        assert export.lost == ()
+
+
+class TestMarkers:
+    """
+    Anthropic: four cache markers in a request.
+    """
+
+    def marked(self, role, count):
+        content = {"type": "text", "text": "t", **MARK}
+        return [
+            each
+            for _ in range(count)
+            for each in anthropic.load([{"role": role, "content": [content]}])
+        ]
+
+    @pytest.mark.parametrize(("system", "kept"), [(0, 4), (1, 3), (3, 1), (6, 1)])
+    def test_the_newest_stay(self, system, kept):
+        """The newest markers stay, those of the system counted; others are listed."""
+        mark = {"type": "text", "text": "s", **MARK}
+        loaded = anthropic.load({"system": [mark] * (system or 1), "messages": []})
+        top = loaded if system else ()
+        export = anthropic.dump([*top, *self.marked("user", 6)])
+        blocks = [
+            block
+            for message in export.payload["messages"]
+            for block in message["content"]
+        ]
+
+        assert [False] * (6 - kept) + [True] * kept == [
+            "cache_control" in block for block in blocks
+        ]
+        assert system + 6 - 4 == len(export.lost)
+        assert judge("anthropic", export.payload) == ()
+
+    def test_four_are_not_touched(self):
+        """Four markers are sent as they came."""
+        export = anthropic.dump(self.marked("user", 4))
+
+        assert export.lost == ()
+        assert 4 == str(export.payload).count("cache_control")
+
+
+class TestNothingLeft:
+    """
+    A message of which nothing can be sent is left out and listed, on each wire.
+    """
+
+    @pytest.mark.parametrize(
+        ("name", "adapter"),
+        [
+            ("anthropic", anthropic),
+            ("gemini", gemini),
+            ("openai_chat", openai_chat),
+            ("openai_responses", openai_responses),
+        ],
+    )
+    def test_each_wire(self, name, adapter):
+        """Answers of thinking, and texts of nothing, never are an empty message."""
+        messages = [
+            SystemMessage(""),
+            ASK,
+            AssistantMessage([ReasoningPart("hm", "foreign")]),
+            AssistantMessage([TextPart("")]),
+            UserMessage(""),
+        ]
+        export = adapter.dump(messages)
+
+        assert judge(name, export.payload, without=("id_not_nine",)) == ()
+        assert {"messages[0]", "messages[3]", "messages[4]"} <= {
+            lost.path for lost in export.lost
+        }
