@@ -20,7 +20,13 @@ from openai.types.responses.response_usage import (
     OutputTokensDetails,
 )
 from pydantic_ai.conversation import Conversation
-from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    UserPromptPart,
+)
 from pydantic_ai.usage import RequestUsage
 
 from conversation_state import (
@@ -30,6 +36,8 @@ from conversation_state import (
     UserMessage,
     open_store,
 )
+from conversation_state.adapters import agents as agents_adapter
+from conversation_state.adapters import langchain as langchain_adapter
 from conversation_state.adapters import openai_chat
 from conversation_state.adapters import pydantic_ai as pydantic_ai_adapter
 from conversation_state.adapters.agents import StoreSession
@@ -189,3 +197,49 @@ def test_same_everywhere(run):
     assert state is state.record_responses()
     assert () == cost(state).unbilled
     assert "$0.00" != str(cost(state)).split(maxsplit=1)[0].rstrip(".,:;")
+
+
+def test_answers_with_calls():
+    """
+    The key of an answer with a text and two calls is one key, however a host hands
+    over the arguments: as the model's text, or parsed.
+    """
+    texts = ['{"a": 1,"b":"x"}', "{}"]
+    parsed: list[Any] = [{"a": 1, "b": "x"}, {}]
+    ids = ["c1", "c2"]
+    message = {
+        "role": "assistant",
+        "content": "I'll look.",
+        "tool_calls": [
+            {"id": id, "type": "function", "function": {"name": "f", "arguments": text}}
+            for id, text in zip(ids, texts, strict=True)
+        ],
+    }
+    chat = {"id": ID, "choices": [{"index": 0, "message": message}]}
+    langchain = AIMessage(
+        "I'll look.",
+        tool_calls=[
+            {"id": id, "name": "f", "args": args}
+            for id, args in zip(ids, parsed, strict=True)
+        ],
+    )
+    block = {"type": "output_text", "text": "I'll look.", "annotations": []}
+    items: list[Any] = [
+        {"type": "message", "id": "m", "role": "assistant", "content": [block]},
+        *(
+            {"type": "function_call", "call_id": id, "name": "f", "arguments": text}
+            for id, text in zip(ids, texts, strict=True)
+        ),
+    ]
+    hosts = {
+        "chat": openai_chat.load(chat),
+        "langchain": langchain_adapter.load([langchain]),
+        "agents": agents_adapter.load(items),
+    }
+    for name, each in {"as text": texts, "parsed": parsed}.items():
+        parts = [ToolCallPart("f", one, id) for one, id in zip(each, ids, strict=True)]
+        answer = ModelResponse([TextPart("I'll look."), *parts])
+        hosts[f"pydantic_ai, {name}"] = pydantic_ai_adapter.load([answer])
+
+    keys = {name: response_key(*ours, id=ID) for name, ours in hosts.items()}
+    assert len(set(keys.values())) == 1, keys
