@@ -351,9 +351,9 @@ class TestAgents:
         def book(train: int) -> str:
             return f"{train} is booked."
 
-        history = asyncio.run(agent.run("Book it.")).all_messages()[:-1]
+        history: Any = asyncio.run(agent.run("Book it.")).all_messages()[:-1]
 
-        kept = history_processor(Trimmer(None))(history)
+        kept: Any = history_processor(Trimmer(None))(history)
 
         def kinds_of(messages):
             return [part.part_kind for message in messages for part in message.parts]
