@@ -55,6 +55,7 @@ from conversation_state.store.backends._sqlite_log import (
     VERSION_MASK,
     is_log_of,
     make_mark,
+    repeat_mark,
 )
 from conversation_state.store.schema import SCHEMA_VERSION
 
@@ -533,14 +534,28 @@ class SqliteBackend:
         allow; the next look tries again.
         """
         with suppress(sqlite3.Error):  # what was saved is saved
-            mark = f"PRAGMA user_version = {make_mark(SCHEMA_VERSION)}"
-            connection.execute(mark)
+            self._write_mark(connection, is_new=True)
             sql = "PRAGMA wal_checkpoint(PASSIVE)"
             ((is_busy, pages, copied),) = connection.execute(sql).fetchall()
             if not is_busy and pages == copied:
                 # The first page of the log that the next save begins.
-                connection.execute(mark)
+                self._write_mark(connection, is_new=False)
                 self.is_log_begun = True
+
+    @staticmethod
+    def _write_mark(connection: Connection, *, is_new: bool) -> None:
+        """
+        Write the first page of the file, with a new generation or the same one.
+        """
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            (mark,) = connection.execute("PRAGMA user_version").fetchone()
+            mark = make_mark(SCHEMA_VERSION, mark) if is_new else repeat_mark(mark)
+            connection.execute(f"PRAGMA user_version = {mark}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.rollback()
+            raise
 
     def begin_first_log(self, connection: Connection) -> None:
         """
