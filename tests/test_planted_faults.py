@@ -675,6 +675,7 @@ def load_anything(payload):
 
 ADAPTERS = {
     "drops images": Adapter(drop_kind("image")),
+    "drops refusals": Adapter(drop_kind("refusal")),
     "drops names": Adapter(on(UserMessage, name=lambda m: "")),
     "drops arguments": Adapter(on(AssistantMessage, tool_calls=no_arguments)),
     "drops the second call": Adapter(
@@ -698,6 +699,9 @@ ADAPTERS = {
                 else m.content
             ),
         )
+    ),
+    "cuts ids": Adapter(
+        read=on(ToolMessage, tool_call_id=lambda m: m.tool_call_id[:20] or "x")
     ),
     "cuts long texts": Adapter(on(UserMessage, content=lambda m: m.text[:4_000])),
     "lists all, keeps half": Adapter(

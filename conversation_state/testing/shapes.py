@@ -423,7 +423,8 @@ def _(turn: TurnWriter) -> Iterator[Message]:
 @_shape("refusal")
 def _(turn: TurnWriter) -> Iterator[Message]:
     yield turn.ask()
-    yield turn.say([RefusalPart("I can't help with that.")])
+    refusal = RefusalPart("I can't help with that.")
+    yield turn.say(turn.pick([TextPart("Well."), refusal], [refusal]))
 
 
 @_shape("empty answer")
@@ -460,6 +461,15 @@ def _(turn: TurnWriter) -> Iterator[Message]:
 @_shape("long ids")
 def _(turn: TurnWriter) -> Iterator[Message]:
     call = turn.call(id=f"call_{turn.number}_" + "0" * turn.pick(60, 200))
+    yield turn.ask()
+    yield turn.say("", call)
+    yield turn.result(call)
+
+
+@_shape("ids of a server")
+def _(turn: TurnWriter) -> Iterator[Message]:
+    # As long as OpenAI's, which every host takes as they are.
+    call = turn.call(id=f"call_{turn.number:024}")
     yield turn.ask()
     yield turn.say("", call)
     yield turn.result(call)
