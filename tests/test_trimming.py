@@ -25,6 +25,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
+from conversation_state.parts import TextPart
 from conversation_state.requests import is_made, make_prompt
 from conversation_state.testing import strategies as our
 from conversation_state.tools import ToolCall
@@ -93,6 +94,13 @@ def order_problems(view):
     return [flaw for flaw in view.problems() if flaw.kind in order]
 
 
+def is_text(message):
+    """
+    Whether *message* has texts alone.
+    """
+    return all(isinstance(part, TextPart) for part in message.parts)
+
+
 def with_task(history, lead, start):
     """
     What a view shows that starts its run there: the leading messages, the task, or a
@@ -103,7 +111,9 @@ def with_task(history, lead, start):
     if speaker == "user" or lead == len(history):
         return (*history[:lead], *run)
 
-    users = [one for one in history[lead:start] if one.role == "user"]
+    # An empty message is no task: providers refuse it.
+    users = [one for one in history[lead:start] if one.role == "user" and one.parts]
+    users = [one for one in users if one.text.strip() or not is_text(one)]
     return (*history[:lead], *(users[-1:] or [make_prompt()]), *run)
 
 

@@ -46,6 +46,7 @@ from conversation_state.requests._rules import (
 )
 from conversation_state.requests._single import (
     find_form_flaws,
+    is_empty,
     is_well_formed,
 )
 from conversation_state.requests._sources import SOURCES, Rule
@@ -72,6 +73,7 @@ __all__ = [
     "find_form_flaws",
     "has_stopped_calls",
     "home_rules",
+    "is_empty",
     "is_made",
     "is_thinking_only",
     "is_well_formed",

@@ -437,11 +437,13 @@ class _Preparation:
         every = [call for calls in self.calls.values() for call in calls]
         reserved = {each.call.id for each in every}
         taken: set[str] = set()
-        uses: dict[str, int] = {}
+        uses: dict[Any, int] = {}
         last_use: dict[str, int] = {}
         for each in every:
             own = each.call.id
-            uses[own] = uses.get(own, 0) + 1
+            # With a seed, an id depends on its message alone, not on what is before it.
+            use = own if self.seeds is None else (each.at, own)
+            uses[use] = uses.get(use, 0) + 1
             is_of_one_answer = last_use.get(own) == each.at
             last_use[own] = each.at
             # What a provider took twice in one request may be twice in it, but not in
@@ -453,7 +455,7 @@ class _Preparation:
 
             each.id = next(
                 name
-                for name in self._find_names(each, uses[own])
+                for name in self._find_names(each, uses[use])
                 if name not in taken and (name == own or name not in reserved)
             )
             taken.add(each.id)

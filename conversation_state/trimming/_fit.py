@@ -26,9 +26,12 @@ from conversation_state.messages import (
     Message,
     SystemMessage,
     ToolMessage,
-    UserMessage,
 )
-from conversation_state.requests import has_stopped_calls, make_prompt
+from conversation_state.requests import (
+    has_stopped_calls,
+    is_well_formed,
+    make_prompt,
+)
 from conversation_state.trimming._elements import (
     NO_REWRITES,
     OVER_BUDGET,
@@ -47,6 +50,7 @@ from conversation_state.trimming._validity import (
     check_pairing,
     dropped_failure,
     find_surveyed,
+    is_task,
     survey_log,
 )
 from conversation_state.trimming._view import Step, TrimContext
@@ -450,7 +454,7 @@ def fit_from_end(
         repairs: Whether `repair` runs before it.
     """
     selection = context._selection
-    entries, counter, rules = selection.entries, context.counter, context.rules
+    entries, counter = selection.entries, context.counter
     limit = step.limit(context)
     # Cuts that move in steps depend on all that comes before them.
     if len(entries) <= 2 * _WIDTH or limit is None or step.slack:
@@ -460,32 +464,19 @@ def fit_from_end(
     if lead is None:
         return _fit_whole(context, step, repairs=repairs)
 
-    since = find_surveyed(entries, counter, rules)
-    if since is None:
-        since = _find_since(entries, counter, limit - lead.tokens, len(entries))
+    found, since = _fit_surveyed(context, step, lead, limit)
+    if found is not None:
+        return found
 
     while since > lead.size:
-        survey = survey_log(entries, counter, rules, since)
-        survey = survey._replace(lead=lead.size)
-        total = survey.tokens
-        # All of these fit, so there may be room for more.
-        if lead.tokens + total <= limit:
-            room = limit - lead.tokens - total
-            since = _find_since(entries, counter, room, since)
-            continue
-
-        find_task = partial(_find_task, entries, counter, since)
-        is_right = survey.is_right and not (
-            survey.open_calls.pending and has_stopped_calls(context.messages)
-        )
-        if is_right and survey.cuts:
-            excess = lead.tokens + total - limit
-            start = step.choose(context, survey, excess, limit, earlier=find_task)
-            return _show(context, lead, start, total)
+        found = _fit_valid(context, step, lead, since, limit)
+        if found is not None:
+            return found
 
         if not repairs:
             break
 
+        find_task = partial(_find_task, entries, counter, since)
         repaired = _repair_newest(context, lead, since, find_task)
         if repaired.total_tokens > limit:
             return step.fit_shown(repaired)
@@ -493,6 +484,69 @@ def fit_from_end(
         since = _find_since(entries, counter, limit, min(since, len(entries) // 2))
 
     return _fit_whole(context, step, repairs=repairs)
+
+
+def _fit_surveyed(
+    context: TrimContext, step: Fit, lead: _Lead, limit: int
+) -> tuple[TrimContext | None, int]:
+    """
+    What *step* shows by a survey that is remembered; else where one has to begin, 0 if
+    it is the whole that is asked for.
+
+    What is shown must not depend on what was asked before, so such a survey is used
+    only where it gives what one of the newest messages gives.
+    """
+    selection = context._selection
+    entries, counter, rules = selection.entries, selection.counter, selection.rules
+    since, room = len(entries), limit - lead.tokens
+    known = find_surveyed(entries, counter, rules)
+    if known is not None:
+        found = _fit_valid(context, step, lead, known, limit)
+        if found is not None:
+            return found, known
+
+        survey = survey_log(entries, counter, rules, known)
+        if survey.is_right and not known:
+            return None, 0
+
+        if survey.is_right and survey.tokens <= room:
+            since, room = known, room - survey.tokens
+
+    return None, _find_since(entries, counter, room, since)
+
+
+def _fit_valid(
+    context: TrimContext, step: Fit, lead: _Lead, since: int, limit: int
+) -> TrimContext | None:
+    """
+    What *step* shows within *limit* tokens, if that is behind the last place from
+    position *since* on that has to be repaired; None if it is not, or if there may be
+    room for more.
+    """
+    selection = context._selection
+    entries, counter, rules = selection.entries, selection.counter, selection.rules
+    survey = survey_log(entries, counter, rules, since)
+    pending = survey.open_calls.pending
+    if survey.is_thinking or (pending and has_stopped_calls(context.messages)):
+        return None
+
+    cuts, total = survey.cuts, survey.tokens
+    excess = lead.tokens + total - limit
+    # What is before the first of these cuts has to be repaired, or is not known.
+    first = bisect_left(cuts, survey.odd_end, key=_seq)
+    if first == len(cuts) or excess <= cuts[first].tokens:
+        return None
+
+    lead_tokens = 0 if since else lead.tokens
+    survey = survey._replace(
+        lead_size=lead.size, lead=lead.size, lead_tokens=lead_tokens
+    )
+    find_task = partial(_find_task, entries, counter, since)
+    start = step.choose(context, survey, excess, limit, earlier=find_task)
+    if start.task >= 0 and not is_well_formed(entries[start.task].message, rules):
+        return None
+
+    return _show(context, lead, start, total)
 
 
 def _fit_whole(context: TrimContext, step: Fit, *, repairs: bool) -> TrimContext | None:
@@ -561,9 +615,12 @@ def _find_task(entries: Log[Entry], counter: TokenCounter, since: int) -> Task |
 
     def read(block: tuple[Entry, ...]) -> int | None:
         for place in range(_WIDTH - 1, -1, -1):
-            if block[place].message.__class__ is UserMessage:
+            if is_task(block[place].message):
                 return place
 
+        return None
+
+    if not since:
         return None
 
     seq: int = entries.derive(read_before, key="task", stop=since)

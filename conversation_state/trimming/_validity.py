@@ -24,8 +24,10 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.requests import (
+    EVERYWHERE,
     Rules,
     find_form_flaws,
+    is_empty,
     is_made,
     is_thinking_only,
     is_well_formed,
@@ -191,6 +193,21 @@ class CutPoint(NamedTuple):
     seq: int
 
 
+def is_task(message: Any) -> bool:
+    """
+    Whether *message* may stay before a run as its task: a user's, with a content that
+    no provider refuses, and not made up.
+    """
+    if message.__class__ is not UserMessage:
+        return False
+
+    content = message.content
+    if content.__class__ is str:
+        return bool(content) and not content.isspace() and not is_made(message)
+
+    return not (is_empty(message, EVERYWHERE) or is_made(message))
+
+
 class UserPoint(NamedTuple):
     """
     Where a user's message stands, which a view may keep as the task.
@@ -240,8 +257,8 @@ class Survey(NamedTuple):
     cuts: Log[CutPoint] = _NO_CUTS  # where a valid run to the end may start
     users: Log[UserPoint] = _NO_USERS  # the messages of users
     ids: IdSets = ()  # the ids of its calls
-    # Whether something in it has an id, a name or a content that has to be changed.
-    is_odd: bool = False
+    # The position behind the last message whose id, name or content has to be changed.
+    odd_end: int = 0
     is_thinking: bool = False  # whether the last message is thinking alone
 
     @property
@@ -249,7 +266,7 @@ class Survey(NamedTuple):
         """
         Whether a view of the run needs no repair.
         """
-        return not (self.flaw or self.is_odd or self.is_thinking)
+        return not (self.flaw or self.odd_end or self.is_thinking)
 
     def with_message(  # noqa: C901, PLR0912 - each message that is trimmed passes here
         self, seq: int, message: Message, tokens: int, rules: Rules
@@ -257,7 +274,8 @@ class Survey(NamedTuple):
         size, before, lead_size, lead, lead_tokens, open_calls, flaw, cuts, users = (
             self[:9]
         )
-        ids, is_odd, was_thinking = self[9:]
+        ids, odd_end, was_thinking = self[9:]
+        is_odd = False
         role = message.role
         is_tool = role == "tool"
         may_start = not is_tool
@@ -274,7 +292,7 @@ class Survey(NamedTuple):
 
             if calls:
                 called = open_calls.called
-                is_odd = is_odd or not all(map(called.isdisjoint, ids))
+                is_odd = not all(map(called.isdisjoint, ids))
                 ids = _with_ids(ids, called)
         else:
             open_calls = NO_OPEN_CALLS
@@ -311,7 +329,7 @@ class Survey(NamedTuple):
             if role == "system" and lead_size == size:
                 lead_size, lead, lead_tokens = size + 1, seq + 1, before + tokens
 
-        if role == "user" and kind is UserMessage and not is_made(message):
+        if role == "user" and is_task(message):
             users = users.append(_make(UserPoint, (before, seq, tokens)))
 
         if not (size + 1) % 32:
@@ -323,7 +341,8 @@ class Survey(NamedTuple):
         # for every message that is trimmed for the first time.
         lead_fields = lead_size, lead, lead_tokens
         fields = size + 1, before + tokens, *lead_fields, open_calls, flaw, cuts, users
-        return _make(Survey, (*fields, ids, is_odd, is_thinking))
+        odd_end = seq + 1 if is_odd else odd_end
+        return _make(Survey, (*fields, ids, odd_end, is_thinking))
 
 
 START = Survey()
