@@ -4,16 +4,17 @@ Fitting a conversation into a budget, beside LangChain's `trim_messages`.
 A state whose messages have been counted is fitted in 20 µs, whether it has a
 hundred messages or a million, and whatever part of it fits. Without steps it
 is repaired, too, which costs at most 1.3 times as much where there is nothing
-to repair. Every step alone takes at most 40 µs on a state that was trimmed one
-message ago; what trimming and listing leave behind in a kept state is at most
-300 bytes.
+to repair among the messages that are kept. The first view of a state counts
+what it keeps, however long the state is. Every step alone takes at most 40 µs
+on a state that was trimmed one message ago; what trimming and listing leave
+behind in a kept state is at most 300 bytes.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from functools import partial
-from itertools import cycle, islice
 from time import process_time
 from typing import Any
 
@@ -21,6 +22,7 @@ from benchmarks.measure import Row, bytes_kept, seconds, seconds_each
 from conversation_state import (
     Aggregator,
     AssistantMessage,
+    Message,
     SystemMessage,
     TokenBudget,
     ToolCall,
@@ -153,14 +155,72 @@ def _last_and_clear(context: TrimContext) -> TrimContext:
     return clear_tool_results()(keep_last(20)(context))
 
 
+def _make_turns(n: int) -> list[Message]:
+    """
+    *n* messages, each turn with a call that has an id of its own.
+    """
+    made: list[Message] = [SystemMessage("Be brief.")]
+    for turn in range(n // len(MESSAGES)):
+        call = ToolCall(f"a{turn}", "trains", '{"to": "Bern"}')
+        question, _, result, answer = MESSAGES
+        asked = AssistantMessage(tool_calls=[call])
+        made += [question, asked, result.replace(tool_call_id=call.id), answer]
+
+    return made
+
+
+def _measure_first(n: int) -> Iterator[Row]:
+    """
+    The first view of a state of *n* messages that were never counted, in which about 20
+    and about 300 fit; and that of a task far back: one prompt, and calls and results
+    since.
+    """
+    for claim, limit, is_task in (
+        ("first view, 20 messages fit", 260, False),
+        ("first view, 300 messages fit", 4_700, False),
+        ("first view, the task is first", 260, True),
+    ):
+        messages = _make_turns(n)
+        if is_task:
+            later = [each for each in messages[2:] if not isinstance(each, UserMessage)]
+            messages[2:] = later
+
+        state = Aggregator.new(messages=messages)
+        gc.collect()  # what building the state left is no cost of the view
+        started = process_time()
+        view = trim(state, TokenBudget(context_window=limit))
+        took = process_time() - started
+        assert () == view.problems()
+        assert view.total_tokens <= limit
+        yield Row(claim, len(messages), took * 1e6, unit="µs")
+        del state, view  # or that would be timed with the next one
+
+
+def _measure_stopped(messages: list[Message]) -> Iterator[Row]:
+    """
+    A turn long after a call was stopped, once all of it was read.
+    """
+    stopped = [*messages[:1], MESSAGES[0], MESSAGES[1], *messages[1:]]
+    state, budget = Aggregator.new(messages=stopped), TokenBudget(context_window=260)
+    trim(state, None)
+    trim(state, budget)
+    took = seconds_each(partial(_default_turn, state, budget)) * 1e6
+    yield Row("add, then trim, a call was stopped", len(stopped), took, unit="µs")
+
+
 def rows() -> Iterator[Row]:
     """
     The same state, and the next state of a conversation, at several budgets.
     """
     step = fit()
+    for n in (1_000, 100_000, 1_000_000):
+        yield from _measure_first(n)
+
+    for n in (1_000, 10_000):
+        yield from _measure_stopped(_make_turns(n))
+
     for n in (100, 10_000, 1_000_000):
-        messages = islice(cycle(MESSAGES), n - 1)
-        state = Aggregator.new(messages=[SystemMessage("Be brief."), *messages])
+        state = Aggregator.new(messages=_make_turns(n))
         view = trim(state, None)
         newest = sum(element.tokens for element in view.elements[-20:])
         limits = {
