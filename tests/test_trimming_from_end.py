@@ -49,10 +49,10 @@ def long_states(draw, damage=tuple(DAMAGE), *, ids=("unique",)):
     size = draw(st.integers(70, 250))
     places = draw(st.lists(st.integers(0, 80), max_size=4)) if damage else []
     is_reused = draw(st.sampled_from(ids)) == "reused"
-    late = []
+    late = []  # type: ignore[var-annotated]
     for turn in count_from():
         if random.random() < rate:
-            messages.append(UserMessage("go on " * random.randint(1, 9)))
+            messages.append(UserMessage("go on " * random.randint(1, 9)))  # type: ignore[arg-type]
 
         if late and random.random() < 0.3:
             messages.append(result(late.pop()))
@@ -183,7 +183,7 @@ def show_of(view, limit):
     positions = [each.seq for each in view.elements]
     fitted = TrimContext.of(messages, TokenBudget(context_window=limit))
     try:
-        fitted = fit().fit_shown(fitted)
+        fitted = fit().fit_shown(fitted)  # type: ignore[attr-defined]
     except BudgetExceededError as error:
         return type(error)
 

@@ -465,15 +465,9 @@ def fit_from_end(
         return _fit_whole(context, step, repairs=repairs)
 
     found, since = _fit_surveyed(context, step, lead, limit)
-    if found is not None:
-        return found
-
-    while since > lead.size:
+    while found is None and since > lead.size:
         found = _fit_valid(context, step, lead, since, limit)
-        if found is not None:
-            return found
-
-        if not repairs:
+        if found is not None or not repairs:
             break
 
         find_task = partial(_find_task, entries, counter, since)
@@ -483,7 +477,10 @@ def fit_from_end(
 
         since = _find_since(entries, counter, limit, min(since, len(entries) // 2))
 
-    return _fit_whole(context, step, repairs=repairs)
+    if found is None and repairs:
+        found = _fit_valid(context, step, lead, 0, limit)
+
+    return _fit_whole(context, step, repairs=repairs) if found is None else found
 
 
 def _fit_surveyed(
