@@ -7,6 +7,7 @@ when they load (`_reading`), and where they keep a provider's own values (`_note
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -233,7 +234,7 @@ class PayloadWriter:
         for message in listed:
             if not isinstance(message, Message):
                 # Raises the error, with the path of the message.
-                [*self.each(listed)]
+                deque(self.each(listed), maxlen=0)
 
         ready = prepare(listed, rules, find_lost=partial(find_lost, rules))
         self.lost += [Lost(*change) for change in ready.changes]

@@ -424,7 +424,8 @@ def _(turn: TurnWriter) -> Iterator[Message]:
 def _(turn: TurnWriter) -> Iterator[Message]:
     yield turn.ask()
     refusal = RefusalPart("I can't help with that.")
-    yield turn.say(turn.pick([TextPart("Well."), refusal], [refusal]))
+    words: list[Part] = turn.pick([TextPart("Well.")], [])
+    yield turn.say([*words, refusal])
 
 
 @_shape("empty answer")

@@ -108,7 +108,7 @@ class TestStoredItems:
         memory = Memory()
         memory.remember("openai_responses", raw)
         (message,) = openai_responses.load(raw)
-        bare = message.replace(content=message.content[1:])
+        bare = message.replace(content=message.content[1:])  # type: ignore[attr-defined]
         export = openai_responses.dump([ASK, bare, ASK])
 
         assert [("messages[1].parts[0]", "id")] == listed(export)
@@ -146,7 +146,7 @@ class TestThinking:
         """Users around an answer of which only thinking is left are one turn."""
         (thought,) = anthropic.load([{"role": "assistant", "content": [SIGNED]}])
         audio = AudioPart(data=b"a", media_type="audio/wav")
-        message = thought.replace(content=[*thought.content, audio])
+        message = thought.replace(content=[*thought.content, audio])  # type: ignore[attr-defined]
         export = anthropic.dump([ASK, message, UserMessage("again")])
 
         assert ["user"] == [each["role"] for each in export.payload["messages"]]
