@@ -26,7 +26,6 @@ from conversation_state.requests._prepare import (
     RequestChange,
     has_stopped_calls,
     is_made,
-    is_thinking_only,
     make_prompt,
     make_result,
     prepare,
@@ -47,6 +46,7 @@ from conversation_state.requests._rules import (
 from conversation_state.requests._single import (
     find_form_flaws,
     is_empty,
+    is_thinking_only,
     is_well_formed,
 )
 from conversation_state.requests._sources import SOURCES, Rule

@@ -25,8 +25,9 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import Part, ReasoningPart, TextPart
+from conversation_state.parts import Part, TextPart
 from conversation_state.requests._rules import MARK, Rules, came_as_is
+from conversation_state.requests._single import has_no_content, is_thinking_only
 from conversation_state.tools import ToolCall
 
 NO_RESULT = (
@@ -227,7 +228,7 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in eac
             content = message.content
             if content.__class__ is not str:
                 if not _has_text(content) and (
-                    _is_empty(message, rules)
+                    has_no_content(message, rules)
                     or is_thinking_only(message)
                     or (find_lost is not None and find_lost(message, "") is not None)
                 ):
@@ -274,39 +275,6 @@ def _has_text(parts: tuple[Part, ...]) -> bool:
                 return True
 
     return False
-
-
-def _is_empty(message: Message, rules: Rules) -> bool:
-    """
-    Whether *message* has nothing but empty texts.
-    """
-    for part in message.parts:
-        if not isinstance(part, TextPart):
-            return False
-
-        text = part.text if rules.takes_blank else part.text.strip()
-        # What a format noted on an empty text is sent with it, a signature for one.
-        if text or part.metadata is not EMPTY_MAP:
-            return False
-
-    return True
-
-
-def is_thinking_only(message: Message) -> bool:
-    """
-    Whether *message* is an answer that has thinking, and nothing that it led to.
-    """
-    if not isinstance(message, AssistantMessage) or message.tool_calls:
-        return False
-
-    has_thinking = False
-    for part in message.parts:
-        if isinstance(part, ReasoningPart):
-            has_thinking = True
-        elif not (isinstance(part, TextPart) and not part.text.strip()):
-            return False
-
-    return has_thinking
 
 
 @attrs.define(eq=False)
@@ -506,7 +474,7 @@ class _Preparation:
         if not is_unknown and came_as_is(self.rules, message.metadata, "content"):
             return False
 
-        if not is_unknown and _is_empty(message, self.rules):
+        if not is_unknown and has_no_content(message, self.rules):
             if self.rules.takes_empty:
                 return False
 

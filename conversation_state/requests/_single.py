@@ -16,7 +16,7 @@ from conversation_state.messages import (
     ToolMessage,
     UnknownMessage,
 )
-from conversation_state.parts import TextPart
+from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.requests._rules import Rules, came_as_is
 
 
@@ -109,6 +109,13 @@ def is_empty(message: Message, rules: Rules) -> bool:
     if isinstance(message, (ToolMessage, UnknownMessage)):
         return False
 
+    return has_no_content(message, rules)
+
+
+def has_no_content(message: Message, rules: Rules) -> bool:
+    """
+    Whether the parts of *message* are empty texts, or there are none.
+    """
     for part in message.parts:
         if not isinstance(part, TextPart):
             return False
@@ -119,3 +126,20 @@ def is_empty(message: Message, rules: Rules) -> bool:
             return False
 
     return True
+
+
+def is_thinking_only(message: Message) -> bool:
+    """
+    Whether *message* is an answer that has thinking, and nothing that it led to.
+    """
+    if not isinstance(message, AssistantMessage) or message.tool_calls:
+        return False
+
+    has_thinking = False
+    for part in message.parts:
+        if isinstance(part, ReasoningPart):
+            has_thinking = True
+        elif not (isinstance(part, TextPart) and not part.text.strip()):
+            return False
+
+    return has_thinking
