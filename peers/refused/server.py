@@ -28,10 +28,9 @@ from peers.refused.wires import (
 # time-outs take no time.
 TIME_OUT_HEADER = "x-scripted-time-out"
 
-# Not asked for. Mistral takes ids of nine characters only, and what answers with other
-# ids is not Mistral. DeepSeek asks for its reasoning, which clients send to models of
-# its name.
-WITHOUT = ("id_not_nine", "reasoning_forgotten")
+# Not asked for: DeepSeek wants its reasoning back, which clients send to models of its
+# name.
+WITHOUT = ("reasoning_forgotten",)
 # Not asked of an id that the server itself gave: who makes long ones takes them back.
 _OF_OTHERS = ("id_too_long",)
 

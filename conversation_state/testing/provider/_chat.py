@@ -828,6 +828,7 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
         by=("mistral",),
         type="invalid_function_call",
         code="3280",
+        dialect=True,
     ),
     _rule(
         "name_characters",

@@ -63,7 +63,7 @@ def is_spoken(text: str) -> bool:
     return bool(text) and not text.isspace()
 
 
-# What is wrong in the form, and hinders nobody from reading the rest.
+# What is wrong in the form, and does not keep the rest from being read.
 _READABLE = frozenset({"calls_empty", "extra", "unknown", "foreign_block"})
 
 

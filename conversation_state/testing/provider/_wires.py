@@ -36,7 +36,7 @@ class WireFormat(NamedTuple):
 
     write: Callable[[AssistantMessage, Mapping[str, Any], Numbers], dict[str, Any]]
     stream: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[dict[str, Any]]]
-    base: str  # what its official client is told, after the server's address
+    base: str  # what its official client gets, after the server's address
 
 
 WIRE_FORMATS: Mapping[str, WireFormat] = {
