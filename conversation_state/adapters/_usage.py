@@ -77,7 +77,7 @@ def is_count(value: Any) -> TypeGuard[int]:
 
 def as_count(value: Any) -> int | None:
     """
-    The count that *value* is, None if it is none: 12.0 is 12.
+    The count that *value* is, None if it isn't a count: 12.0 is 12.
 
     >>> as_count(12.0), as_count(12.5), as_count("12"), as_count(True)
     (12, None, None, None)

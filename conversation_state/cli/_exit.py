@@ -67,7 +67,7 @@ _STYLES_OF_RICH = re.compile(r"\x1b(?=\[[0-9;]*m)")
 def print_text(text: str, *, err: bool = False) -> None:
     """
     Print lines. All that a command prints goes through here, except documents in a
-    file or a pipe: what a terminal would interpret is escaped, whoever wrote it.
+    file or a pipe: what a terminal would interpret is escaped, from any source.
     """
     # A style is whole, so its parts have no line ends of their own.
     parts = [escape_invisible(part) for part in text.split(_STYLE)]

@@ -79,8 +79,8 @@ class TextRule:
         Args:
             text: The text.
 
-            seed: What tells this use of *text* from another one, such as an ordinal;
-                the result ends in it. "" for the first use.
+            seed: What distinguishes this use of *text* from another one, such as an
+                ordinal; the result ends in it. "" for the first use.
         """
         if not seed and self.is_valid(text):
             return text

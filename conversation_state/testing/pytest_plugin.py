@@ -50,7 +50,7 @@ def strict_provider() -> Iterator[StrictProvider]:
 
 class ScriptedModel:
     """
-    A model that says what it is told to: a function from messages to an answer.
+    A model that returns what a script says: a function from messages to an answer.
 
     Attributes:
         requests: What it was called with, in order.

@@ -352,7 +352,7 @@ def repair(*, at_end: bool = False) -> Step:
     """
     A step after which a provider takes the view.
 
-    A result that came late, behind what somebody wrote meanwhile, moves up to directly
+    A result that came late, behind what was written meanwhile, moves up to directly
     behind its call. A call without any result, which something else follows, is
     answered by an error that says so, with a mark in its metadata
     (``{"conversation_state": {"synthetic": True}}``), at the call's position. Results

@@ -54,7 +54,7 @@ def _wrong_result(step: object, result: Any) -> TypeError:
 def _name_step(step: object) -> str:
     """
     The repr of *step*; of a function that has a long one, its name, because what is
-    cut off would be the end of its qualified name, which tells it from others.
+    cut off would be the end of its qualified name, which distinguishes it from others.
     """
     shown = shorten_repr(step)
     name = getattr(step, "__qualname__", None)

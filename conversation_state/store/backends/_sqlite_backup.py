@@ -76,7 +76,7 @@ def _check_absent(url: str, path: Path) -> None:
 
 def check_unused(url: str, path: Path) -> None:
     """
-    Check that nobody has a file open; nothing of it is read.
+    Check that no program has a file open; nothing of it is read.
 
     Raises:
         StoreError:

@@ -4,7 +4,7 @@ Whether a write-ahead log belongs to the file that it stands beside.
 SQLite knows a log by its name alone: it applies the log of a killed program to
 whatever file has been copied there since. So the header of the file has a generation,
 a number made at random whenever a log begins, and the generation before it. What the
-log has as the first page of the file tells which generation it was written on: the
+log has as the first page of the file says which generation it was written on: the
 file has that one, or one that the log brought. A file that was copied at another time
 has another one. It does not matter how many programs begin a log at one moment, or
 where one of them is killed, since each reads the generation that it replaces in the

@@ -100,7 +100,7 @@ Script: TypeAlias = tuple[AgentTurn, ...]
 
 def is_fault(answer: object) -> bool:
     """
-    Whether *answer* is none, or does not arrive as a whole.
+    Whether *answer* isn't one, or does not arrive as a whole.
     """
     return not isinstance(answer, AssistantMessage)
 

@@ -184,7 +184,7 @@ def model_answers(
     or several at once whose arguments fit; and what models get wrong.
 
     Args:
-        tools: The tools it has been told of.
+        tools: The tools it knows of.
 
         broken: Which faults there may be, of `BROKEN_ANSWERS`: unknown tools, arguments
             that are no JSON, repeated, missing and long ids, answers that are empty,
