@@ -25,14 +25,10 @@ def _event_loop() -> asyncio.Runner:
 
 
 class AwaitingEvaluator(PythonEvaluator):
-    """
-    Runs examples that may await, as a notebook does.
-    """
+    """Runs examples that may await, as a notebook does."""
 
     def __call__(self, example: Example) -> None:
-        """
-        Run *example*; in the event loop, if it awaits.
-        """
+        """Run *example*; in the event loop, if it awaits."""
         __tracebackhide__ = True
         flags = self.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         source = pad(example.parsed, example.line + example.parsed.line_offset)
@@ -45,9 +41,7 @@ class AwaitingEvaluator(PythonEvaluator):
 
 
 class AwaitingCodeBlockParser(PythonCodeBlockParser):
-    """
-    Reads Python's code blocks, for `AwaitingEvaluator`.
-    """
+    """Reads Python's code blocks, for `AwaitingEvaluator`."""
 
     def __init__(self) -> None:
         super().__init__(doctest_optionflags=doctest.ELLIPSIS)
@@ -86,17 +80,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """
-    All of these processes number the tests alike.
-    """
+    """All of these processes number the tests alike."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.path)
 
 
 def pytest_collection_finish() -> None:
-    """
-    The garbage collector begins, and leaves alone what is there already.
-    """
+    """The garbage collector begins, and leaves alone what is there already."""
     # It looks for trio's random numbers among what is not frozen, and warns.
     import hypothesis  # noqa: F401, PLC0415
 

@@ -1,6 +1,4 @@
-"""
-The command: all benchmarks, or those named.
-"""
+"""The command: all benchmarks, or those named."""
 
 from __future__ import annotations
 
@@ -38,18 +36,14 @@ WITH_RECORDINGS = ("codec", "diff", "trim_peers")
 
 
 def shown(row: Row) -> str:
-    """
-    A line of the table.
-    """
+    """A line of the table."""
     peer = f"{row.peer:14,.4g} {row.unit:5} {row.beside}" if row.peer else ""
     ratio = f"{row.ratio:10.2g}" if row.ratio is not None else " " * 10
     return f"{row.claim:44} {row.n:>9,} {row.ours:12,.4g} {row.unit:5} {ratio} {peer}"
 
 
 def main(arguments: list[str]) -> int:
-    """
-    Run what was asked for; print a table, or JSON lines.
-    """
+    """Run what was asked for; print a table, or JSON lines."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--json", action="store_true", help="one JSON object a line")

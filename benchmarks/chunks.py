@@ -61,9 +61,7 @@ def _make_event(delta: Event) -> Event:
 
 
 def _events_of(provider: Any, texts: Sequence[str]) -> list[Event]:
-    """
-    What the *provider* sends for *texts*.
-    """
+    """What the *provider* sends for *texts*."""
     if provider is anthropic:
         block = {"type": "text", "text": ""}
         start = {"type": "content_block_start", "index": 0, "content_block": block}
@@ -325,9 +323,7 @@ def _of_calls(n: int, *, valid: bool) -> Iterator[Row]:
 
 
 def rows() -> Iterator[Row]:
-    """
-    Text and tool calls in 100, 1,000 and 10,000 pieces.
-    """
+    """Text and tool calls in 100, 1,000 and 10,000 pieces."""
     for n in (100, 1_000, 10_000):
         yield from _of_text(n)
         yield from _of_providers(n)

@@ -83,9 +83,7 @@ def _pydantic_ai(n: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
 
 
 def _measure_recordings() -> Iterator[Row]:
-    """
-    All recorded exchanges of a provider as one state, and all transcripts.
-    """
+    """All recorded exchanges of a provider as one state, and all transcripts."""
     from pydantic_ai.messages import ModelMessagesTypeAdapter
 
     from conversation_state.adapters import pydantic_ai

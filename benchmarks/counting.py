@@ -69,9 +69,7 @@ def _make_langchain_counter() -> Callable[[], Any]:
 
 
 def rows() -> Iterator[Row | LeftOut]:
-    """
-    Each counter twice; times are for one message.
-    """
+    """Each counter twice; times are for one message."""
     sample = [(_make_messages()[:10], 2_000)]
     approximate = seconds(_make_langchain_counter())
     estimates: dict[str, Callable[[], TokenCounter]] = {

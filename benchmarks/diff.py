@@ -33,9 +33,7 @@ MESSAGES = (
 
 
 def _make_branch(state: Aggregator, count: int, word: str) -> Aggregator:
-    """
-    A fork with *count* more messages, every second one of its own.
-    """
+    """A fork with *count* more messages, every second one of its own."""
     fork = state.fork()
     for at in range(count):
         fork = fork.add(MESSAGES[1] if at % 2 else UserMessage(f"{word} {at}?"))
@@ -45,9 +43,7 @@ def _make_branch(state: Aggregator, count: int, word: str) -> Aggregator:
 
 
 def _compare_lists(a: list[Entry], b: list[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """
-    The same of plain lists: how far they agree, and what only one has.
-    """
+    """The same of plain lists: how far they agree, and what only one has."""
     common = 0
     for ours, theirs in zip(a, b, strict=False):
         if ours is not theirs and ours != theirs:
@@ -68,9 +64,7 @@ def _format_diffs(found: list[Diff], name: str) -> list[str]:
 
 
 def rows() -> Iterator[Row]:
-    """
-    By what both remember, by what differs, shown, and of recorded runs.
-    """
+    """By what both remember, by what differs, shown, and of recorded runs."""
     for n in (100, 10_000, 1_000_000):
         state = Aggregator.new(messages=islice(cycle(MESSAGES), n))
         a, b = _make_branch(state, 5, "Why"), _make_branch(state, 5, "How")
@@ -113,9 +107,7 @@ def rows() -> Iterator[Row]:
 
 
 def _compare_recordings(conversations: list[tuple[Message, ...]]) -> Iterator[Row]:
-    """
-    The two runs of every task, compared and shown.
-    """
+    """The two runs of every task, compared and shown."""
     pairs = [
         (Aggregator.new(messages=one), Aggregator.new(messages=other))
         for one, other in zip(conversations[::2], conversations[1::2], strict=True)

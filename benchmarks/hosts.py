@@ -58,9 +58,7 @@ _OPTIONS = "?synchronous=full"
 
 
 def saver_in(path: Path, synchronous: str) -> tuple[Closes, Any]:
-    """
-    Our checkpointer, and its store.
-    """
+    """Our checkpointer, and its store."""
     store = open_store(f"sqlite:///{path}?synchronous={synchronous}")
     return store, ConversationStateSaver(store)
 
@@ -109,9 +107,7 @@ def _agents_rows() -> Iterator[Row]:
 
 
 def _add_turns(history: Any) -> float:
-    """
-    The milliseconds of a turn.
-    """
+    """The milliseconds of a turn."""
 
     def run() -> None:
         for at in range(TURNS):
@@ -141,9 +137,7 @@ def _langchain_rows() -> Iterator[Row]:
 
 
 async def _save_runs(store: Any) -> tuple[float, float]:
-    """
-    The milliseconds of a save, and of a load of the conversation at the end.
-    """
+    """The milliseconds of a save, and of a load of the conversation at the end."""
     from pydantic_ai import Agent, UsageLimits
     from pydantic_ai.models.test import TestModel
 
@@ -185,9 +179,7 @@ def _pydantic_ai_rows() -> Iterator[Row | LeftOut]:
 
 
 def rows() -> Iterator[Row | LeftOut]:
-    """
-    Each host beside its own.
-    """
+    """Each host beside its own."""
     yield from _langgraph_rows()
     yield from _agents_rows()
     yield from _langchain_rows()

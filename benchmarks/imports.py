@@ -27,9 +27,7 @@ def _import_ms(statement: str) -> float:
 
 
 def rows() -> Iterator[Row]:
-    """
-    The shortest of thirty imports, each in a process of its own, in turn.
-    """
+    """The shortest of thirty imports, each in a process of its own, in turn."""
     statements = ("import conversation_state", "import pyrsistent, attrs")
     ours, theirs = zip(*[map(_import_ms, statements) for _ in range(30)], strict=True)
     yield Row("import", 1, min(ours), "pyrsistent and attrs", min(theirs), "ms")

@@ -34,9 +34,7 @@ def _make_checkpoints(n: int) -> list[Any]:
 
 
 class State(TypedDict):
-    """
-    LangGraph's state of a conversation.
-    """
+    """LangGraph's state of a conversation."""
 
     messages: Annotated[list[AnyMessage], add_messages]
 
@@ -61,9 +59,7 @@ def _run_langgraph(n: int) -> Any:
 
 
 def rows() -> Iterator[Row]:
-    """
-    Time and memory of 100 and of 400 steps beside the peer, and of 1,000 of ours.
-    """
+    """Time and memory of 100 and of 400 steps beside the peer, and of 1,000 of ours."""
     beside = "LangGraph InMemorySaver"
     for n in (100, 400):
         took, kept = _measure_ours(n)
@@ -78,8 +74,6 @@ def rows() -> Iterator[Row]:
 
 
 def _measure_ours(n: int) -> tuple[float, float]:
-    """
-    The milliseconds that *n* steps take, and the megabytes that they keep.
-    """
+    """The milliseconds that *n* steps take, and the megabytes that they keep."""
     took = seconds(partial(_make_checkpoints, n)) * 1e3
     return took, bytes_kept(partial(_make_checkpoints, n)) / 1e6

@@ -49,9 +49,7 @@ def _index_all(of: Any, at: list[int]) -> None:
 
 
 def rows() -> Iterator[Row]:
-    """
-    A row for each line of the table in DESIGN, at sizes up to a million.
-    """
+    """A row for each line of the table in DESIGN, at sizes up to a million."""
     for n in SIZES:
         yield from _measure_writing(n)
 

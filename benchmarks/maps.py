@@ -30,9 +30,7 @@ PEER = "pyrsistent's PMap"
 
 
 def rows() -> Iterator[Row]:
-    """
-    Maps of texts, with three and with thirty keys.
-    """
+    """Maps of texts, with three and with thirty keys."""
     for n in (3, 30):
         items = {f"key {number:02}": f"value {number}" for number in range(n)}
         backwards = dict(reversed(items.items()))

@@ -1,6 +1,4 @@
-"""
-Measuring: time and memory, with the garbage collector on.
-"""
+"""Measuring: time and memory, with the garbage collector on."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ class Row(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """
-        Ours by the peer's.
-        """
+        """Ours by the peer's."""
         return self.ours / self.peer if self.peer else None
 
 
@@ -85,9 +81,7 @@ def seconds(
 
 
 def seconds_each(function: Callable[[], Any], *, for_s: float = 0.2) -> float:
-    """
-    What one call takes, for calls too short to be timed alone.
-    """
+    """What one call takes, for calls too short to be timed alone."""
     times = 1
     while True:
         start = time.perf_counter()
@@ -107,9 +101,7 @@ def seconds_each(function: Callable[[], Any], *, for_s: float = 0.2) -> float:
 
 
 def bytes_kept(make: Callable[[], Any]) -> int:
-    """
-    How much memory what *make* gives keeps alive, in bytes.
-    """
+    """How much memory what *make* gives keeps alive, in bytes."""
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     kept = make()

@@ -38,16 +38,12 @@ def _make_state(n: int) -> Aggregator:
 
 
 def assign(number: int, past: Past) -> Assignment:
-    """
-    What an executor is given of a step.
-    """
+    """What an executor is given of a step."""
     return Assignment(StepBranch(number, say_ten, past, None))
 
 
 def say_ten(state: Aggregator) -> Aggregator:
-    """
-    Ten messages of two hundred characters.
-    """
+    """Ten messages of two hundred characters."""
     prompts = (
         UserMessage(f"{state.id}{number:04}" + "x" * 160) for number in range(10)
     )
@@ -196,9 +192,7 @@ def _fanning_out() -> Iterator[Row]:
 
 
 def rows() -> Iterator[Row]:
-    """
-    Rows for joining, bytes, cells and fan-outs.
-    """
+    """Rows for joining, bytes, cells and fan-outs."""
     yield from _measure_joins()
     yield from _measure_bytes()
     yield from _measure_swaps()

@@ -28,9 +28,7 @@ _BODY = encode_message(UserMessage(TEXT))
 
 
 class _Bare:
-    """
-    A table of bodies, and a row for each insert.
-    """
+    """A table of bodies, and a row for each insert."""
 
     def __init__(self, server: Server, synchronous: str) -> None:
         self._connection = psycopg.connect(
@@ -45,17 +43,13 @@ class _Bare:
         execute(sql, given or None)
 
     def insert(self) -> None:
-        """
-        One body, in a transaction.
-        """
+        """One body, in a transaction."""
         self._run_sql("BEGIN")
         self._run_sql("INSERT INTO bare (body) VALUES (%s)", _BODY)
         self._run_sql("COMMIT")
 
     def close(self) -> None:
-        """
-        Close it.
-        """
+        """Close it."""
         self._connection.close()
 
 
@@ -147,9 +141,7 @@ def _measure_writers(server: Server) -> Row:
 
 
 def rows() -> Iterator[Row]:
-    """
-    Saves at four lengths, with both kinds of durability; sixteen writers; loads.
-    """
+    """Saves at four lengths, with both kinds of durability; sixteen writers; loads."""
     server = Server()
     try:
         for n in (10, 1_000, 10_000, 100_000):

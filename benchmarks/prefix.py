@@ -22,9 +22,7 @@ SLACKS = (0, 250, 500, 1_000)
 
 
 def played(messages: tuple[Message, ...], limit: int, slack: int) -> list[TrimContext]:
-    """
-    The views of all requests, one before each message of the assistant.
-    """
+    """The views of all requests, one before each message of the assistant."""
     budget = TokenBudget(context_window=limit)
     state, views = Aggregator.new(), []
     for message in messages:

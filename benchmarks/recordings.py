@@ -35,9 +35,7 @@ def payloads() -> list[list[dict[str, Any]]]:
 
 
 def airline() -> list[tuple[Message, ...]]:
-    """
-    The same conversations as messages.
-    """
+    """The same conversations as messages."""
     return [openai_chat.load(messages) for messages in payloads()]
 
 

@@ -73,9 +73,7 @@ def _repeat_making(times: int, make: Callable[[int], Any], n: int) -> None:
 
 
 def rows() -> Iterator[Row]:
-    """
-    Rows for adding, forking and joining.
-    """
+    """Rows for adding, forking and joining."""
     for n in SIZES:
         yield from _measure_adding(n)
 

@@ -150,9 +150,7 @@ def _measure_loads(n: int) -> Iterator[Row]:
 
 
 def rows() -> Iterator[Row]:
-    """
-    Saves at four lengths, with both kinds of durability; a file's size; loads.
-    """
+    """Saves at four lengths, with both kinds of durability; a file's size; loads."""
     yield _measure_size()
     for n in (10, 1_000, 10_000, 100_000):
         yield _measure_saves(n, "normal", 100, 15)

@@ -43,14 +43,10 @@ TEXT = "x" * 500
 
 
 class Closes(Protocol):
-    """
-    **Protocol:** what is closed after use.
-    """
+    """**Protocol:** what is closed after use."""
 
     def close(self) -> object:
-        """
-        Close it.
-        """
+        """Close it."""
         ...
 
 
@@ -77,9 +73,7 @@ class Kept(NamedTuple):
 def kept_of(
     path: Path, turns: Callable[[], float | None], load: Callable[[], int]
 ) -> Kept:
-    """
-    What came of *turns*, which say what of their time was saving, if not all.
-    """
+    """What came of *turns*, which say what of their time was saving, if not all."""
     start = time.process_time()
     saving = turns()
     took = time.process_time() - start
@@ -126,25 +120,19 @@ def extend(
 
 
 class Whole(TypedDict):
-    """
-    The usual state of a graph.
-    """
+    """The usual state of a graph."""
 
     messages: Annotated[list[AnyMessage], add_messages]
 
 
 class Delta(TypedDict):
-    """
-    The same with the channel that writes what is new.
-    """
+    """The same with the channel that writes what is new."""
 
     messages: Annotated[list[AnyMessage], DeltaChannel(extend)]
 
 
 def saver_in(path: Path, synchronous: str) -> tuple[Closes, Any]:
-    """
-    LangGraph's own checkpointer, and what is to be closed after it.
-    """
+    """LangGraph's own checkpointer, and what is to be closed after it."""
     connection = sqlite3.connect(path, check_same_thread=False)
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     return connection, SqliteSaver(connection)
@@ -157,9 +145,7 @@ def langgraph(
     delta: bool,
     saver_in: Callable[[Path, str], tuple[Closes, Any]] = saver_in,
 ) -> Kept:
-    """
-    A graph of one node on a checkpointer.
-    """
+    """A graph of one node on a checkpointer."""
     total = [0.0]
 
     def timed(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -202,9 +188,7 @@ def langgraph(
 
 
 def session(folder: str) -> Kept:
-    """
-    A session of OpenAI's Agents, which has one list.
-    """
+    """A session of OpenAI's Agents, which has one list."""
     from agents import SQLiteSession
 
     path = Path(folder, "session.db")
@@ -244,9 +228,7 @@ def in_turn(*runs: Callable[[str], Kept], times: int = 5) -> list[Kept]:
 
 
 def rows() -> Iterator[Row]:
-    """
-    Each peer, with both kinds of durability where it can be set.
-    """
+    """Each peer, with both kinds of durability where it can be set."""
     sizes: list[Row] = []
     for synchronous in ("normal", "full"):
         # A full sync is SQLite's default, and the session offers no other.

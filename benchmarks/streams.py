@@ -35,9 +35,7 @@ WORDS = [f"word{number} " for number in range(100)]
 
 
 def loud(chunk: Message) -> Message:
-    """
-    What is done with every chunk.
-    """
+    """What is done with every chunk."""
     return AssistantMessage(chunk.text.upper())
 
 
@@ -51,9 +49,7 @@ def _run_threads(*functions: Callable[[], object]) -> None:
 
 
 def ours(n: int) -> list[Message]:
-    """
-    Threads around a pipe.
-    """
+    """Threads around a pipe."""
     sender, stream = pipe(CAPACITY, of=Message)
     readers = [iter(stream.convert(loud))]
     readers.append(iter(readers[0].rest))
@@ -73,9 +69,7 @@ def ours(n: int) -> list[Message]:
 
 
 def queues(n: int) -> list[Message]:
-    """
-    Threads around three queues.
-    """
+    """Threads around three queues."""
     end = None
     first: Queue[Message | None] = Queue(CAPACITY)
     others: list[Queue[Message | None]] = [Queue(CAPACITY), Queue(CAPACITY)]
@@ -109,9 +103,7 @@ def queues(n: int) -> list[Message]:
 
 
 async def aours(n: int) -> list[Message]:
-    """
-    Tasks around a pipe.
-    """
+    """Tasks around a pipe."""
     import anyio
 
     sender, stream = pipe(CAPACITY, of=Message)
@@ -137,9 +129,7 @@ async def aours(n: int) -> list[Message]:
 
 
 async def memory_streams(n: int) -> list[Message]:
-    """
-    Tasks around three memory object streams.
-    """
+    """Tasks around three memory object streams."""
     import anyio
 
     into, first = anyio.create_memory_object_stream[Message](CAPACITY)
@@ -232,9 +222,7 @@ def _of_text(n: int) -> Iterator[Row]:
 
 
 def rows() -> Iterator[Row]:
-    """
-    What an element takes, from the producer to both consumers.
-    """
+    """What an element takes, from the producer to both consumers."""
     for n in (100, 10_000, 1_000_000):
         yield from _of_text(n)
 

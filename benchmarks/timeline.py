@@ -57,9 +57,7 @@ def _commit_with_limit(states: list[Any]) -> Timeline[Any]:
 
 
 def rows() -> Iterator[Row]:
-    """
-    Rows for steps, and for a conversation with every state kept.
-    """
+    """Rows for steps, and for a conversation with every state kept."""
     for n in SIZES:
         yield from _measure_steps(n)
 

@@ -93,9 +93,7 @@ def _default_turn(state: Aggregator, budget: TokenBudget) -> None:
 
 
 def _measure_other_steps(state: Aggregator, n: int) -> Iterator[Row]:
-    """
-    The other steps, each alone on the whole state.
-    """
+    """The other steps, each alone on the whole state."""
     whole = TrimContext.of(state)
     for claim, step in (
         ("keep_last(20)", keep_last(20)),
@@ -112,9 +110,7 @@ def _measure_other_steps(state: Aggregator, n: int) -> Iterator[Row]:
 
 
 def _next_state(state: Aggregator, n: int) -> Iterator[Row]:
-    """
-    Steps on a state of which the one before, a message ago, was trimmed.
-    """
+    """Steps on a state of which the one before, a message ago, was trimmed."""
     stopped = state.add(MESSAGES[1])
     view = trim(state, None)
     budget = TokenBudget(context_window=view.total_tokens // 2)
@@ -137,9 +133,7 @@ def _next_state(state: Aggregator, n: int) -> Iterator[Row]:
 
 
 def _kept_states(n: int, steps: tuple[Step, ...] | None) -> list[Aggregator]:
-    """
-    A state for each of *n* messages, trimmed by *steps* and listed.
-    """
+    """A state for each of *n* messages, trimmed by *steps* and listed."""
     state, kept = Aggregator.new(), []
     budget = TokenBudget(context_window=500)
     for at in range(n):
@@ -156,9 +150,7 @@ def _last_and_clear(context: TrimContext) -> TrimContext:
 
 
 def _make_turns(n: int) -> list[Message]:
-    """
-    *n* messages, each turn with a call that has an id of its own.
-    """
+    """*n* messages, each turn with a call that has an id of its own."""
     made: list[Message] = [SystemMessage("Be brief.")]
     for turn in range(n // len(MESSAGES)):
         call = ToolCall(f"a{turn}", "trains", '{"to": "Bern"}')
@@ -197,9 +189,7 @@ def _measure_first(n: int) -> Iterator[Row]:
 
 
 def _measure_stopped(messages: list[Message]) -> Iterator[Row]:
-    """
-    A turn long after a call was stopped, once all of it was read.
-    """
+    """A turn long after a call was stopped, once all of it was read."""
     stopped = [*messages[:1], MESSAGES[0], MESSAGES[1], *messages[1:]]
     state, budget = Aggregator.new(messages=stopped), TokenBudget(context_window=260)
     trim(state, None)
@@ -209,9 +199,7 @@ def _measure_stopped(messages: list[Message]) -> Iterator[Row]:
 
 
 def rows() -> Iterator[Row]:
-    """
-    The same state, and the next state of a conversation, at several budgets.
-    """
+    """The same state, and the next state of a conversation, at several budgets."""
     step = fit()
     for n in (1_000, 100_000, 1_000_000):
         yield from _measure_first(n)

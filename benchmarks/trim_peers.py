@@ -61,9 +61,7 @@ def _judge_result(
 
 
 def ours(payload: list[dict[str, Any]]) -> Iterator[str]:
-    """
-    How each view of ours does, at every budget.
-    """
+    """How each view of ours does, at every budget."""
     state = Aggregator.new(messages=openai_chat.load(payload))
     whole = TrimContext.of(state)
     messages = [
@@ -90,9 +88,7 @@ def _get_call_id(message: Any) -> str:
 
 
 def langchain(payload: list[dict[str, Any]], **options: Any) -> Iterator[str]:
-    """
-    The same for `trim_messages`.
-    """
+    """The same for `trim_messages`."""
     from langchain_core.messages import convert_to_messages, trim_messages
     from langchain_core.messages.utils import count_tokens_approximately
 
@@ -122,9 +118,7 @@ def langchain(payload: list[dict[str, Any]], **options: Any) -> Iterator[str]:
 
 
 def litellm(payload: list[dict[str, Any]]) -> Iterator[str]:
-    """
-    The same for LiteLLM's, whose limit is *max_tokens* when asked so.
-    """
+    """The same for LiteLLM's, whose limit is *max_tokens* when asked so."""
     import copy
     import importlib
     import logging
@@ -167,9 +161,7 @@ KINDS = ("invalid", "empty", "over budget", "raised", "good")
 
 
 def rows() -> Iterator[Row]:
-    """
-    Counts of each kind, of so many views.
-    """
+    """Counts of each kind, of so many views."""
     conversations = payloads()
     recommended = {
         "strategy": "last",

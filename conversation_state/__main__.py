@@ -1,6 +1,4 @@
-"""
-``python -m conversation_state``: the command `conversation-state`.
-"""
+"""``python -m conversation_state``: the command `conversation-state`."""
 
 from conversation_state.cli.main import main
 

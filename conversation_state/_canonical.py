@@ -180,9 +180,7 @@ def describe_json(value: Any) -> str:
 
 
 def render_path(path: JsonPath) -> str:
-    """
-    A place as text, as in ``$.messages[3].parts[0].url``.
-    """
+    """A place as text, as in ``$.messages[3].parts[0].url``."""
     steps: list[str] = []
     while path is not None:
         path, step = path

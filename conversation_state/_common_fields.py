@@ -1,6 +1,4 @@
-"""
-The fields that all messages have: checked here, and kept in one object.
-"""
+"""The fields that all messages have: checked here, and kept in one object."""
 
 from __future__ import annotations
 

@@ -41,27 +41,21 @@ def open_later(
 
 
 def draw_fragment(value: object) -> str:
-    """
-    *value* as HTML for a notebook.
-    """
+    """*value* as HTML for a notebook."""
     from conversation_state.pages import draw_fragment as draw  # noqa: PLC0415
 
     return draw(value)
 
 
 def draw_outline(value: object) -> str:
-    """
-    The states of *value* as a tree of lines, for a terminal.
-    """
+    """The states of *value* as a tree of lines, for a terminal."""
     from conversation_state.pages import draw_outline as draw  # noqa: PLC0415
 
     return draw(value)
 
 
 def draw_difference(found: object, names: tuple[str, str], limit: int) -> str:
-    """
-    The difference *found* as HTML for a notebook.
-    """
+    """The difference *found* as HTML for a notebook."""
     from conversation_state.pages import draw_difference as draw  # noqa: PLC0415
 
     return draw(found, names=names, limit=limit)  # type: ignore[arg-type]

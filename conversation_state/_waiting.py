@@ -110,9 +110,7 @@ def spawn(loop: Any, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 class Waiter:
-    """
-    A waiting thread or task, and the queues it is in.
-    """
+    """A waiting thread or task, and the queues it is in."""
 
     __slots__ = ("queues",)
 
@@ -137,9 +135,7 @@ class Waiter:
 
     @abstractmethod
     def wake(self) -> None:
-        """
-        End the wait; may be called from anywhere, and more than once.
-        """
+        """End the wait; may be called from anywhere, and more than once."""
 
 
 class ThreadWaiter(Waiter):
@@ -206,9 +202,7 @@ if hasattr(os, "register_at_fork"):  # threads don't come along; not on Windows
 
 
 class _Worker:
-    """
-    A thread that runs one job after another, and ends after some idle time.
-    """
+    """A thread that runs one job after another, and ends after some idle time."""
 
     __slots__ = ("_job", "_lock")
 

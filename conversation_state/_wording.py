@@ -1,6 +1,4 @@
-"""
-Wording that messages, errors and reprs of all layers share.
-"""
+"""Wording that messages, errors and reprs of all layers share."""
 
 from __future__ import annotations
 
@@ -32,17 +30,13 @@ _VOWEL_SOUND = r"_*(?:[aeio]|u(?!ni|s|u))"
 
 
 def with_article(noun: str) -> str:
-    """
-    *noun* after its article: ``an int``, ``a str``, ``a Usage``.
-    """
+    """*noun* after its article: ``an int``, ``a str``, ``a Usage``."""
     is_vowel = re.match(_VOWEL_SOUND, noun, re.IGNORECASE)
     return f"an {noun}" if is_vowel else f"a {noun}"
 
 
 def describe_type(value: object) -> str:
-    """
-    The class of *value*, for an error: ``an int``, ``a UserMessage``.
-    """
+    """The class of *value*, for an error: ``an int``, ``a UserMessage``."""
     return with_article(type(value).__name__)
 
 
@@ -108,9 +102,7 @@ def name_load(given: object) -> str:
 
 
 def is_of_other_format(given: Mapping[Any, Any]) -> bool:
-    """
-    Whether *given* has a key of a provider's request, response or message.
-    """
+    """Whether *given* has a key of a provider's request, response or message."""
     return bool(given.keys() & {*_ADAPTERS, "messages", "role"})
 
 
@@ -140,9 +132,7 @@ _LONGEST_START = 100
 
 
 def format_media_size(data: bytes | None, url: str | None) -> str:
-    """
-    The size of a file's *data*, or its *url*, without data in it.
-    """
+    """The size of a file's *data*, or its *url*, without data in it."""
     if url is None:
         return format_count(len(data or b""), "byte")
 
@@ -171,9 +161,7 @@ def shorten_repr(value: object, limit: int = 60) -> str:
 
 
 def _repr_start(value: object, limit: int) -> str:
-    """
-    The repr of *value*, of which what is behind *limit* may be missing.
-    """
+    """The repr of *value*, of which what is behind *limit* may be missing."""
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         # Python refuses to write one of more than 4,300 digits.
         return f"an integer of {value.bit_length()} bits"
@@ -193,9 +181,7 @@ _SEQUENCES = frozenset({bytearray, bytes, list, str, tuple})
 
 
 def shorten_text(text: str, limit: int) -> str:
-    """
-    *text*, or its beginning and three dots: at most *limit* characters.
-    """
+    """*text*, or its beginning and three dots: at most *limit* characters."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 

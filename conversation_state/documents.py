@@ -147,9 +147,7 @@ class Document:
 
     @property
     def sub_indexes(self) -> tuple[str, ...] | None:
-        """
-        The parts of an index that it is in; None if unknown.
-        """
+        """The parts of an index that it is in; None if unknown."""
         names: Any = self.metadata.get(_SUB_INDEXES)
         if names.__class__ is tuple and {*map(type, names)} <= {str}:
             return names
@@ -180,9 +178,7 @@ class Document:
 
     @property
     def dense_vector(self) -> tuple[float, ...] | None:
-        """
-        Its vector in an embedding space, or None. O(dimensions).
-        """
+        """Its vector in an embedding space, or None. O(dimensions)."""
         vector: Any = self.metadata.get(_DENSE_VECTOR)
         if vector.__class__ is not tuple:
             return None
@@ -286,9 +282,7 @@ class Document:
 
     @property
     def extra_info(self) -> str | None:
-        """
-        Further text about it, or None.
-        """
+        """Further text about it, or None."""
         info = self.metadata.get(_EXTRA_INFO)
         return info if info.__class__ is str else None
 
@@ -350,9 +344,7 @@ def _convert_floats(given: Iterable[Any], what: str) -> tuple[float, ...]:
 
 
 def _parse_dimension(key: str) -> int | None:
-    """
-    The integer that *key* is the text of, if it is one as `str` writes it.
-    """
+    """The integer that *key* is the text of, if it is one as `str` writes it."""
     # Neither "01" nor "+1": one dimension could stand there under several keys.
     is_plain = _DIMENSION.fullmatch(key) is not None
     return int(key) if is_plain and _MIN_INT <= int(key) <= _MAX_INT else None

@@ -234,9 +234,7 @@ def _parse_json(
 
 
 def _explain_absence(message: Message, at: JsonPath) -> str:
-    """
-    Why there may be no JSON, if the message knows.
-    """
+    """Why there may be no JSON, if the message knows."""
     response = getattr(message, "response", None)
     if response is not None and response.finish_reason in _CUT_OFF:
         return f" (it was cut off: finish_reason is {response.finish_reason!r})"
@@ -252,9 +250,7 @@ def _explain_absence(message: Message, at: JsonPath) -> str:
 
 
 def _trim_span(text: str) -> tuple[int, int]:
-    """
-    Where *text* starts and ends but for white space and a byte order mark.
-    """
+    """Where *text* starts and ends but for white space and a byte order mark."""
     bare = text.lstrip().removeprefix("\ufeff").lstrip()
     return len(text) - len(bare), len(text) - len(bare) + len(bare.rstrip())
 

@@ -234,9 +234,7 @@ class ImagePart(MediaPart):
 
 @final
 class AudioPart(MediaPart):
-    """
-    Audio.
-    """
+    """Audio."""
 
     __slots__ = ()
 
@@ -245,9 +243,7 @@ class AudioPart(MediaPart):
 
 @final
 class VideoPart(MediaPart):
-    """
-    A video.
-    """
+    """A video."""
 
     __slots__ = ()
 
@@ -290,9 +286,7 @@ class ReasoningPart(Part):
 @final
 @attrs.frozen(repr=False, eq=False)
 class RefusalPart(Part):
-    """
-    A refusal of the model.
-    """
+    """A refusal of the model."""
 
     kind: ClassVar[str] = "refusal"
 

@@ -347,9 +347,7 @@ _NEEDS_QUOTES = re.compile(f"[{INVISIBLE_CHARACTERS}\\s\"'(),:;`\\\\]")
 
 
 def quote_word(word: str) -> str:
-    """
-    *word* as one word of a line: in quotes, if it could be read as several.
-    """
+    """*word* as one word of a line: in quotes, if it could be read as several."""
     if word and not _NEEDS_QUOTES.search(word):
         return word
 
@@ -390,9 +388,7 @@ def _make_fence(text: str, least: int) -> str:
 
 
 def format_code_span(word: str) -> str:
-    """
-    *word* as code in a line of Markdown.
-    """
+    """*word* as code in a line of Markdown."""
     word = escape_line(word) or '""'
     fence = _make_fence(word, 1)
     # CommonMark removes one space from both ends, and ticks must not touch the fence.
@@ -401,18 +397,14 @@ def format_code_span(word: str) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """
-    *text* as Markdown without effect outside of the quote it is in.
-    """
+    """*text* as Markdown without effect outside of the quote it is in."""
     # A viewer loads an image as soon as it is shown: its url may carry data away.
     text = _TAG.sub("&lt;", _CHARACTER.sub("&amp;", text)).replace("![", "!\\[")
     return _DEFINITION.sub(r"\1\\[", text) if "]:" in text else text
 
 
 def format_markdown_turn(heading: str, blocks: Iterable[ContentBlock]) -> str:
-    """
-    One message: *heading*, which must be quoted already, and its content.
-    """
+    """One message: *heading*, which must be quoted already, and its content."""
     pieces = [f"### {heading}"]
     for label, body, is_code in blocks:
         if label:

@@ -238,9 +238,7 @@ class MessageTree:
 
     @property
     def total_usage(self) -> Usage:
-        """
-        What the whole tree cost: every usage in its states' ledgers once.
-        """
+        """What the whole tree cost: every usage in its states' ledgers once."""
         return self.present.total_usage
 
     def node(self, entry_id: str) -> Node:

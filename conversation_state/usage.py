@@ -54,9 +54,7 @@ def _combine_values(ours: Any, theirs: Any, combine: Callable[[int, int], int]) 
 
 
 class _Counts(ByContent):
-    """
-    Counts by name, which combine name by name.
-    """
+    """Counts by name, which combine name by name."""
 
     __slots__ = ()
 

@@ -58,30 +58,22 @@ class Module(NamedTuple):
 
     @property
     def child(self) -> str:
-        """
-        The child of the package that it is, or is in.
-        """
+        """The child of the package that it is, or is in."""
         return self.name.partition(".")[0]
 
     @property
     def file(self) -> str:
-        """
-        Its path below the package.
-        """
+        """Its path below the package."""
         return self.path.relative_to(ROOT / PACKAGE).as_posix()
 
     @property
     def purpose(self) -> str:
-        """
-        The first sentence of its docstring.
-        """
+        """The first sentence of its docstring."""
         return first_sentence(ast.get_docstring(self.tree) or "")
 
 
 def read_modules() -> list[Module]:
-    """
-    All files of the package, folder by folder.
-    """
+    """All files of the package, folder by folder."""
     found = []
     paths = (ROOT / PACKAGE).rglob("*.py")
     for path in sorted(paths, key=lambda path: (path.parent, path.name)):
@@ -105,9 +97,7 @@ def first_sentence(text: str) -> str:
 
 
 def read_layers() -> Layers:
-    """
-    The layers of pyproject.toml, the highest first.
-    """
+    """The layers of pyproject.toml, the highest first."""
     config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (layers,) = (
         contract["layers"]
@@ -118,9 +108,7 @@ def read_layers() -> Layers:
 
 
 def read_edges(modules: Sequence[Module]) -> Edges:
-    """
-    Which children of the package each child imports.
-    """
+    """Which children of the package each child imports."""
     edges: dict[str, set[str]] = {module.child: set() for module in modules}
     for module in modules:
         for node in ast.walk(module.tree):
@@ -141,9 +129,7 @@ def read_edges(modules: Sequence[Module]) -> Edges:
 
 
 def find_reachable(edges: Edges, start: str) -> set[str]:
-    """
-    Everything that *start* imports, directly or through others.
-    """
+    """Everything that *start* imports, directly or through others."""
     found: set[str] = set()
     todo = list(edges[start])
     while todo:
@@ -216,9 +202,7 @@ WAIST = {"messages", "codec"}
 
 
 def place_boxes(layers: Layers) -> dict[str, tuple[float, float, float]]:
-    """
-    The middle, the top and the width of each module's box.
-    """
+    """The middle, the top and the width of each module's box."""
     places: dict[str, tuple[float, float, float]] = {}
     for row, names in enumerate(layers):
         widths = [len(name) * CHARACTER + 24 for name in names]
@@ -231,9 +215,7 @@ def place_boxes(layers: Layers) -> dict[str, tuple[float, float, float]]:
 
 
 def draw(layers: Layers, edges: Edges) -> str:
-    """
-    The layers as an SVG, with an arrow for each import that others don't imply.
-    """
+    """The layers as an SVG, with an arrow for each import that others don't imply."""
     places = place_boxes(layers)
     height = 2 * MARGIN + (len(layers) - 1) * ROW + BOX
     lines = [
@@ -279,9 +261,7 @@ def draw(layers: Layers, edges: Edges) -> str:
 
 
 def describe_layers(modules: Sequence[Module], layers: Layers) -> str:
-    """
-    A table of the layers: their modules, and what each is for.
-    """
+    """A table of the layers: their modules, and what each is for."""
     by_name = {module.name: module for module in modules}
     lines = ["| layer | module | what it is for |", "|---|---|---|"]
     for number, names in zip(range(len(layers), 0, -1), layers, strict=True):
@@ -293,9 +273,7 @@ def describe_layers(modules: Sequence[Module], layers: Layers) -> str:
 
 
 def describe_files(modules: Sequence[Module]) -> str:
-    """
-    A list of the files of each package, and what each is for.
-    """
+    """A list of the files of each package, and what each is for."""
     lines = []
     package = ""
     for module in modules:
@@ -337,9 +315,7 @@ CHANGES = {"add", "append", "clear", "extend", "pop", "popitem", "remove", "setd
 
 
 def name_of(node: ast.expr) -> str:
-    """
-    The last part of a dotted name or of the function of a call; "" of others.
-    """
+    """The last part of a dotted name or of the function of a call; "" of others."""
     if isinstance(node, ast.Call):
         node = node.func
     if isinstance(node, ast.Subscript):
@@ -350,9 +326,7 @@ def name_of(node: ast.expr) -> str:
 
 
 def comment_above(module: Module, line: int) -> str:
-    """
-    The first sentence of the comment directly above a line.
-    """
+    """The first sentence of the comment directly above a line."""
     found: list[str] = []
     for text in reversed(module.source.splitlines()[: line - 1]):
         if not text.lstrip().startswith("#"):
@@ -453,9 +427,7 @@ def walk_scopes(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def find_fork_hooks(module: Module) -> list[str]:
-    """
-    What a module registers to run before or after `os.fork`.
-    """
+    """What a module registers to run before or after `os.fork`."""
     return [
         f"{keyword.arg}: `{ast.unparse(keyword.value)}`"
         for node in ast.walk(module.tree)
@@ -465,9 +437,7 @@ def find_fork_hooks(module: Module) -> list[str]:
 
 
 def describe_variables(modules: Sequence[Module]) -> str:
-    """
-    A table of all process-wide variables, and a list of what runs at a fork.
-    """
+    """A table of all process-wide variables, and a list of what runs at a fork."""
     lines = ["| file | variable | kind | what it holds |", "|---|---|---|---|"]
     hooks = []
     for module in modules:
@@ -488,16 +458,12 @@ STEP = re.compile(
 
 
 def run(code: str, names: dict[str, Any]) -> None:
-    """
-    Run one code block of the page.
-    """
+    """Run one code block of the page."""
     exec(compile(code, PAGE.name, "exec"), names)  # noqa: S102 - our own page
 
 
 def trace(action: Callable[[], object]) -> list[str]:
-    """
-    The files of the package whose functions *action* runs, in order.
-    """
+    """The files of the package whose functions *action* runs, in order."""
     folder = f"{ROOT / PACKAGE}/"
     found: dict[str, None] = {}
 
@@ -544,9 +510,7 @@ def describe_steps(page: str) -> Iterator[str]:
 
 
 def replace_part(page: str, name: str, content: str) -> str:
-    """
-    *page* with *content* between the markers *name*, which it must have.
-    """
+    """*page* with *content* between the markers *name*, which it must have."""
     start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
     before, found, rest = page.partition(start)
     _, closed, after = rest.partition(end)
@@ -558,9 +522,7 @@ def replace_part(page: str, name: str, content: str) -> str:
 
 
 def make_page(page: str, modules: Sequence[Module], layers: Layers) -> str:
-    """
-    *page* with its generated parts as the code has them now.
-    """
+    """*page* with its generated parts as the code has them now."""
     page = replace_part(page, "layers", describe_layers(modules, layers))
     steps = describe_steps(page)
 
@@ -572,9 +534,7 @@ def make_page(page: str, modules: Sequence[Module], layers: Layers) -> str:
 
 
 def make_lists(page: str, modules: Sequence[Module]) -> str:
-    """
-    *page*, of files and variables, as the code has them now.
-    """
+    """*page*, of files and variables, as the code has them now."""
     page = replace_part(page, "modules", describe_files(modules))
     return replace_part(page, "variables", describe_variables(modules))
 
@@ -597,9 +557,7 @@ def find_missing(page: str) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """
-    Write the page and the picture, or check that they are current.
-    """
+    """Write the page and the picture, or check that they are current."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing")
     check: bool = parser.parse_args(arguments).check

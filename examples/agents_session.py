@@ -32,9 +32,7 @@ class Scripted(Model):
     """
 
     async def get_response(self, *_: Any, **request: Any) -> ModelResponse:
-        """
-        One response to the items it is sent.
-        """
+        """One response to the items it is sent."""
         items = request["input"]
         output: ResponseOutputMessage | ResponseFunctionToolCall
         if items[-1].get("type") == "function_call_output":
@@ -60,24 +58,18 @@ class Scripted(Model):
         return ModelResponse([output], usage, response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> Any:
-        """
-        Nothing streams here.
-        """
+        """Nothing streams here."""
         raise NotImplementedError
 
 
 @function_tool
 def next_train(to: str) -> str:
-    """
-    When the next train leaves.
-    """
+    """When the next train leaves."""
     return f"To {to} at {'12:30' if to == 'Bern' else '12:04'}."
 
 
 async def ask(desk: Agent[Any], session: StoreSession, question: str) -> str:
-    """
-    A run, billed in the session's ledger.
-    """
+    """A run, billed in the session's ledger."""
     result = await Runner.run(desk, question, session=session, run_config=QUIET)
     usage = await session.record(result)
     answer = f"{result.final_output} ({usage.total_tokens} tokens so far)"
@@ -85,9 +77,7 @@ async def ask(desk: Agent[Any], session: StoreSession, question: str) -> str:
 
 
 async def run() -> list[str]:
-    """
-    A conversation, another way on, the way back, and a way out.
-    """
+    """A conversation, another way on, the way back, and a way out."""
     desk = Agent("desk", "You find trains.", model=Scripted(), tools=[next_train])
     with open_store("memory:") as store:
         session = StoreSession(store, "alice")

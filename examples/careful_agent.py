@@ -45,25 +45,19 @@ class RollBack(BaseException):
 
 
 class Desk:
-    """
-    What the tools change, outside of the conversation.
-    """
+    """What the tools change, outside of the conversation."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.booked: list[tuple[str, int]] = []
 
     def book(self, what: str, price: int) -> str:
-        """
-        Book something at a price.
-        """
+        """Book something at a price."""
         self.booked.append((what, price))
         return f"Booked {what} for {price}."
 
     def check(self) -> str:
-        """
-        Whether all bookings together are within the limit.
-        """
+        """Whether all bookings together are within the limit."""
         total = sum(price for _, price in self.booked)
         if total > self.limit:
             names = " and ".join(what for what, _ in self.booked)
@@ -99,9 +93,7 @@ def run(model: Model, desk: Desk, task: str) -> tuple[Aggregator, list[Aggregato
 
 
 def use_tool(desk: Desk, made: ToolCall) -> ToolMessage:
-    """
-    The result of a call; an error for the model if there is no such tool.
-    """
+    """The result of a call; an error for the model if there is no such tool."""
     tools: dict[str, Callable[..., str]] = {"book": desk.book, "check": desk.check}
     if made.name in tools:
         return call(tools[made.name], made)
@@ -115,9 +107,7 @@ def use_tool(desk: Desk, made: ToolCall) -> ToolMessage:
 
 
 def scripted(messages: Sequence[Message]) -> AssistantMessage:
-    """
-    A model that books the good hotel first, and the other one when asked to.
-    """
+    """A model that books the good hotel first, and the other one when asked to."""
     newest = messages[-1]
     meta = ResponseMeta(usage=Usage(100, 10), model="script")
     if newest.role == "user":

@@ -29,16 +29,12 @@ VIEW = Trimmer(TokenBudget(context_window=40))
 
 @tool
 def departures(to: str) -> str:
-    """
-    When trains leave.
-    """
+    """When trains leave."""
     return {"Lyon": "08:10, 12:30", "Nice": "09:00"}.get(to, "none")
 
 
 def make_answer(text: str, tokens: int, to: str = "") -> AIMessage:
-    """
-    An answer of the script, which calls the tool if there is somewhere *to* go.
-    """
+    """An answer of the script, which calls the tool if there is somewhere *to* go."""
     calls: list[Any] = []
     if to:
         calls = [{"id": f"call_{to}", "name": "departures", "args": {"to": to}}]
@@ -52,9 +48,7 @@ def make_answer(text: str, tokens: int, to: str = "") -> AIMessage:
 
 
 def ask(history: StoreChatMessageHistory, model: Any, question: str) -> BaseMessage:
-    """
-    The last answer of *model*. All messages are in *history*.
-    """
+    """The last answer of *model*. All messages are in *history*."""
     history.add_user_message(question)
     while True:
         answer: AIMessage = model.invoke(history.trimmed(VIEW))
@@ -67,16 +61,12 @@ def ask(history: StoreChatMessageHistory, model: Any, question: str) -> BaseMess
 
 
 def called(message: Any) -> str:
-    """
-    The calls that *message* makes.
-    """
+    """The calls that *message* makes."""
     return ", ".join(f"departures({call['args']['to']})" for call in message.tool_calls)
 
 
 def shown(history: StoreChatMessageHistory) -> Iterator[str]:
-    """
-    A line for each message, and one for what all of them cost.
-    """
+    """A line for each message, and one for what all of them cost."""
     yield f"{history.session_id}:"
     for message in history.messages:
         yield f"  {message.type:>6}  {message.text or called(message)}"
@@ -85,9 +75,7 @@ def shown(history: StoreChatMessageHistory) -> Iterator[str]:
 
 
 def main() -> None:
-    """
-    Two questions, and another one instead of the second in a fork.
-    """
+    """Two questions, and another one instead of the second in a fork."""
     script = [
         make_answer("", 40, to="Lyon"),
         make_answer("At 08:10 and at 12:30.", 70),

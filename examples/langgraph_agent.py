@@ -28,17 +28,13 @@ TRAINS = {"Bern": "9:02", "Basel": "9:31"}
 
 
 class State(TypedDict):
-    """
-    The usual state of a graph.
-    """
+    """The usual state of a graph."""
 
     messages: Annotated[list[AnyMessage], add_messages]
 
 
 def model(state: State) -> dict[str, Any]:
-    """
-    Asks for the timetable when a town is named, and answers with what it says.
-    """
+    """Asks for the timetable when a town is named, and answers with what it says."""
     last = state["messages"][-1]
     if isinstance(last, ToolMessage):
         return {"messages": [AIMessage(f"The next train goes at {last.content}.")]}
@@ -52,18 +48,14 @@ def model(state: State) -> dict[str, Any]:
 
 
 def tools(state: State) -> dict[str, Any]:
-    """
-    Looks into the timetable.
-    """
+    """Looks into the timetable."""
     (call,) = state["messages"][-1].tool_calls  # type: ignore[union-attr]  # a call is last
     found = TRAINS[call["args"]["to"]]
     return {"messages": [ToolMessage(found, tool_call_id=call["id"])]}
 
 
 def agent(saver: ConversationStateSaver) -> Any:
-    """
-    The graph: the model, and tools until it asks for none.
-    """
+    """The graph: the model, and tools until it asks for none."""
     builder: Any = StateGraph(State)
     builder.add_node("model", model)
     builder.add_node("tools", tools)
@@ -77,9 +69,7 @@ def agent(saver: ConversationStateSaver) -> Any:
 
 
 def print_line(what: str, text: str) -> None:
-    """
-    A line of what is to be seen.
-    """
+    """A line of what is to be seen."""
     sys.stdout.write(f"{what + ':':<14} {text}\n")
 
 

@@ -27,9 +27,7 @@ from conversation_state.adapters.pydantic_ai import StoreBackend, TrimmedRequest
 
 
 def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
-    """
-    The responses of the scripted model: a call for each question, then an answer.
-    """
+    """The responses of the scripted model: a call for each question, then an answer."""
     newest = messages[-1].parts[-1]
     if isinstance(newest, ToolReturnPart):
         return ModelResponse(parts=[TextPart(f"There is one {newest.content}.")])
@@ -39,16 +37,12 @@ def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
 
 
 def print_line(line: str) -> None:
-    """
-    Show a line.
-    """
+    """Show a line."""
     sys.stdout.write(f"{line}\n")
 
 
 async def main(url: str) -> None:
-    """
-    Chat, fork, go back, and leave.
-    """
+    """Chat, fork, go back, and leave."""
     # What is sent is trimmed; what is kept is whole.
     trimmer = Trimmer(TokenBudget(context_window=60), fit(slack=20))
     agent = Agent(
@@ -59,17 +53,13 @@ async def main(url: str) -> None:
 
     @agent.tool_plain
     def next_train(to: str) -> str:
-        """
-        When the next train goes.
-        """
+        """When the next train goes."""
         return f"to {to} at noon"
 
     async with StoreBackend.from_url(url) as backend:
 
         async def ask(prompt: str, key: str) -> Conversation:
-            """
-            One turn: loaded, run, saved.
-            """
+            """One turn: loaded, run, saved."""
             chat = await backend.load(key) or Conversation(conversation_id=key)
             result = await agent.run(prompt, conversation=chat)
             await backend.save(result)

@@ -37,9 +37,7 @@ BUDGET = TokenBudget(context_window=8_000, max_output_tokens=1_000)
 
 
 def ask(complete: Complete, key: str, prompt: str, state: Aggregator) -> Aggregator:
-    """
-    The state with a question, its answer and what that cost.
-    """
+    """The state with a question, its answer and what that cost."""
     state = state.add_user_prompt(prompt)
     request = openai_chat.dump(trim(state, BUDGET).messages)
     response = complete(key, {"model": MODEL, **request.payload})
@@ -47,9 +45,7 @@ def ask(complete: Complete, key: str, prompt: str, state: Aggregator) -> Aggrega
 
 
 def research(store: Store, question: str, complete: Complete) -> Aggregator:
-    """
-    The conversation that ends with the report; each request of it is billed once.
-    """
+    """The conversation that ends with the report; each request of it is billed once."""
     name = f"research: {question}"
 
     def step(label: str, prompt: str) -> Aggregator:
@@ -64,9 +60,7 @@ def research(store: Store, question: str, complete: Complete) -> Aggregator:
 
 
 def complete_over_http(key: str, body: dict[str, Any]) -> dict[str, Any]:
-    """
-    What a provider responds.
-    """
+    """What a provider responds."""
     request = urllib.request.Request(  # noqa: S310 - the caller's own address
         f"{os.environ['OPENAI_BASE_URL']}/chat/completions",
         json.dumps(body).encode(),
@@ -83,9 +77,7 @@ def complete_over_http(key: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def scripted(key: str, body: dict[str, Any]) -> dict[str, Any]:
-    """
-    What the script responds: two questions first, then a sentence each.
-    """
+    """What the script responds: two questions first, then a sentence each."""
     asked = body["messages"][-1]["content"]
     text = f"On this we know: {asked}"
     if "One question a line" in asked:
@@ -109,9 +101,7 @@ def scripted(key: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(path: str, question: str) -> None:
-    """
-    Run the pipeline, or what is left of it, and print the report and the bill.
-    """
+    """Run the pipeline, or what is left of it, and print the report and the bill."""
     complete = complete_over_http if "OPENAI_BASE_URL" in os.environ else scripted
     with open_store(path) as store:
         state = research(store, question, complete)

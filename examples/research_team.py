@@ -51,9 +51,7 @@ MAX_CALLS, MAX_DRAFTS = 6, 3
 
 
 def timetable(to: str) -> str:
-    """
-    All trains of a day.
-    """
+    """All trains of a day."""
     trains = [
         f"{hour:02}:{minute} to {to}"
         for hour in range(5, 24)
@@ -63,16 +61,12 @@ def timetable(to: str) -> str:
 
 
 def rooms(city: str) -> str:
-    """
-    Where to stay, and what it costs.
-    """
+    """Where to stay, and what it costs."""
     return f"In {city}: Goldener Adler, 180 a night; Kreuz, 145 a night."
 
 
 def forecast(city: str) -> str:
-    """
-    What the weather is going to be; the service is down.
-    """
+    """What the weather is going to be; the service is down."""
     raise ConnectionError(f"no forecast for {city}: the service is down")
 
 
@@ -84,9 +78,7 @@ TOOLS: dict[str, Callable[..., str]] = {
 
 
 def used(call: ToolCall) -> ToolMessage:
-    """
-    What a tool answers.
-    """
+    """What a tool answers."""
     answer = TOOLS[call.name](**json.loads(call.arguments))
     return ToolMessage(answer, tool_call_id=call.id, tool_name=call.name)
 
@@ -95,9 +87,7 @@ def used(call: ToolCall) -> ToolMessage:
 
 
 def scripted(seen: Sequence[Message]) -> AssistantMessage:
-    """
-    What a model would answer, with the usage a provider would report.
-    """
+    """What a model would answer, with the usage a provider would report."""
     task = next(m.text for m in reversed(seen) if isinstance(m, UserMessage))
     results = [m for m in seen if isinstance(m, ToolMessage)]
     calls: list[ToolCall] = []
@@ -147,9 +137,7 @@ def seen_by_model(state: Aggregator) -> TrimContext:
 
 
 def asked(model: Model, state: Aggregator) -> Aggregator:
-    """
-    A state with the model's next answer, and what it cost.
-    """
+    """A state with the model's next answer, and what it cost."""
     answer = model(seen_by_model(state).messages)
     usage = answer.response.usage if answer.response else None
     # If anything fails from here on, no usage is lost.
@@ -157,9 +145,7 @@ def asked(model: Model, state: Aggregator) -> Aggregator:
 
 
 def plan(model: Model, state: Aggregator) -> Aggregator:
-    """
-    A state with the topics to look into.
-    """
+    """A state with the topics to look into."""
     return asked(model, state.add_user_prompt("Plan: which topics do we need?"))
 
 
@@ -203,16 +189,12 @@ def research_all(model: Model, state: Aggregator) -> Aggregator:
 
 
 def write(model: Model, wish: str, state: Aggregator) -> Aggregator:
-    """
-    A state with a draft.
-    """
+    """A state with a draft."""
     return asked(model, state.add_user_prompt(f"Write the answer. {wish}".strip()))
 
 
 def review(model: Model, state: Aggregator) -> Aggregator:
-    """
-    A state with what the critic thinks of it.
-    """
+    """A state with what the critic thinks of it."""
     return asked(model, state.add_user_prompt("Review that. Say good, or no and why."))
 
 
@@ -238,9 +220,7 @@ def write_until_good(model: Model, state: Aggregator) -> Aggregator:
 
 
 def run(model: Model, question: str = QUESTION) -> Aggregator:
-    """
-    The whole pipeline, on a fork: a question in, a state with the answer out.
-    """
+    """The whole pipeline, on a fork: a question in, a state with the answer out."""
     start = Aggregator.new(messages=[SystemMessage("You plan trips. Be brief.")])
     stages: list[Stage] = [
         partial(plan, model),
@@ -254,9 +234,7 @@ def run(model: Model, question: str = QUESTION) -> Aggregator:
 
 
 def line(message: Message) -> str:
-    """
-    A message in one line: its calls, or the beginning of its text.
-    """
+    """A message in one line: its calls, or the beginning of its text."""
     text = message.text.partition("\n")[0]
     if isinstance(message, AssistantMessage) and message.tool_calls:
         text = ", ".join(
@@ -267,9 +245,7 @@ def line(message: Message) -> str:
 
 
 def main() -> None:
-    """
-    Run it, and show all messages, what the model saw last, and the bill.
-    """
+    """Run it, and show all messages, what the model saw last, and the bill."""
     state = run(scripted)
     view = seen_by_model(state)
     whole = view.original.total_tokens

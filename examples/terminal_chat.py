@@ -54,9 +54,7 @@ BUDGET = TokenBudget(context_window=4_000, max_output_tokens=500)
 
 
 async def echo(seen: Sequence[Message]) -> AsyncIterator[AssistantMessage]:
-    """
-    An answer in pieces, as a model streams it; in the end, what it cost.
-    """
+    """An answer in pieces, as a model streams it; in the end, what it cost."""
     words = f"You said {seen[-1].text!r}; I have seen {len(seen)} messages.".split(" ")
     for at, word in enumerate(words):
         await asyncio.sleep(0.02)
@@ -67,26 +65,20 @@ async def echo(seen: Sequence[Message]) -> AsyncIterator[AssistantMessage]:
 
 
 def first_moment() -> ChatTimeline:
-    """
-    A chat without a message of the user's.
-    """
+    """A chat without a message of the user's."""
     system = SystemMessage("You are talking to a user at a terminal.")
     return Timeline.begin(Aggregator.new(messages=[system]), "the beginning")
 
 
 def draw(tree: MessageTree, entry_id: str) -> str:
-    """
-    A message, and where it stands among its siblings if it has some.
-    """
+    """A message, and where it stands among its siblings if it has some."""
     text = render_transcript([tree.node(entry_id).message])
     position, ids = tree.siblings(entry_id)
     return f"‹ {position + 1}/{len(ids)} › {text}" if len(ids) > 1 else text
 
 
 class Branches(ModalScreen[Moment[Aggregator] | None]):
-    """
-    The ends of all branches, to choose one from.
-    """
+    """The ends of all branches, to choose one from."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Close")]
 
@@ -96,9 +88,7 @@ class Branches(ModalScreen[Moment[Aggregator] | None]):
         self.here = timeline.moment
 
     def compose(self) -> ComposeResult:
-        """
-        A line for each; the one that is shown is marked.
-        """
+        """A line for each; the one that is shown is marked."""
         lines = []
         for tip in self.tips:
             mark = "*" if tip == self.here else " "
@@ -107,16 +97,12 @@ class Branches(ModalScreen[Moment[Aggregator] | None]):
         yield OptionList(*[Option(line) for line in lines], markup=False)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """
-        Return what was chosen to the caller.
-        """
+        """Return what was chosen to the caller."""
         self.dismiss(self.tips[event.option_index])
 
 
 class Difference(ModalScreen[None]):
-    """
-    What one branch has and the other lacks.
-    """
+    """What one branch has and the other lacks."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Close")]
 
@@ -125,17 +111,13 @@ class Difference(ModalScreen[None]):
         self.text = text
 
     def compose(self) -> ComposeResult:
-        """
-        As a terminal shows it.
-        """
+        """As a terminal shows it."""
         with VerticalScroll():
             yield Static(self.text, markup=False, id="difference")
 
 
 class Chat(App[None]):
-    """
-    A chat whose whole past can be gone back to.
-    """
+    """A chat whose whole past can be gone back to."""
 
     CSS = """
     #messages { height: 1fr; padding: 0 1; }
@@ -171,25 +153,19 @@ class Chat(App[None]):
         self.editing = ""
 
     def compose(self) -> ComposeResult:
-        """
-        The messages, their usage, and a line for the next prompt.
-        """
+        """The messages, their usage, and a line for the next prompt."""
         yield VerticalScroll(id="messages")
         yield Static(id="usage", markup=False)
         yield Input(placeholder="Say something", id="prompt")
         yield Footer()
 
     def on_mount(self) -> None:
-        """
-        Show the messages, and wait for a prompt.
-        """
+        """Show the messages, and wait for a prompt."""
         self.query_one("#prompt").focus()
         self.show(self.timeline)
 
     def show(self, timeline: ChatTimeline) -> None:
-        """
-        Go on with another timeline. Only what differs is drawn again.
-        """
+        """Go on with another timeline. Only what differs is drawn again."""
         tree = MessageTree.of(timeline)
         texts = [draw(tree, entry.id) for entry in timeline.present.entries]
         for line, was, text in zip(self.lines, self.texts, texts, strict=False):
@@ -212,9 +188,7 @@ class Chat(App[None]):
         )
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """
-        A prompt, or another in the place of the one that is edited.
-        """
+        """A prompt, or another in the place of the one that is edited."""
         text = event.value.strip()
         if text:
             event.input.clear()
@@ -241,29 +215,21 @@ class Chat(App[None]):
         self.save()
 
     def go(self, timeline: ChatTimeline) -> None:
-        """
-        Go to another moment; an answer that is still coming stops.
-        """
+        """Go to another moment; an answer that is still coming stops."""
         self.workers.cancel_group(self, "default")
         self.show(timeline)
         self.save()
 
     def action_undo(self) -> None:
-        """
-        The moment before.
-        """
+        """The moment before."""
         self.go(self.timeline.undo())
 
     def action_redo(self) -> None:
-        """
-        The moment after, on the branch that was visited last.
-        """
+        """The moment after, on the branch that was visited last."""
         self.go(self.timeline.redo())
 
     def action_edit(self) -> None:
-        """
-        Put the last prompt into the input line, to send another in its place.
-        """
+        """Put the last prompt into the input line, to send another in its place."""
         prompts = [e for e in self.timeline.present.entries if e.message.role == "user"]
         if prompts:
             self.editing = prompts[-1].id
@@ -283,9 +249,7 @@ class Chat(App[None]):
             )
 
     def action_sibling(self, step: int) -> None:
-        """
-        Show the sibling before or after the newest message that has siblings.
-        """
+        """Show the sibling before or after the newest message that has siblings."""
         tree = MessageTree.of(self.timeline)
         for entry in reversed(self.timeline.present.entries):
             position, ids = tree.siblings(entry.id)
@@ -296,9 +260,7 @@ class Chat(App[None]):
                 return
 
     def action_branches(self) -> None:
-        """
-        Go to the end of another branch.
-        """
+        """Go to the end of another branch."""
 
         def chosen(tip: Moment[Aggregator] | None) -> None:
             if tip is not None:
@@ -307,9 +269,7 @@ class Chat(App[None]):
         self.push_screen(Branches(self.timeline), chosen)
 
     def action_difference(self) -> None:
-        """
-        Compare this branch with another.
-        """
+        """Compare this branch with another."""
 
         def chosen(tip: Moment[Aggregator] | None) -> None:
             if tip is not None:
@@ -330,9 +290,7 @@ class Chat(App[None]):
 
 
 def main(path: str = "") -> None:
-    """
-    Run the chat until the user quits.
-    """
+    """Run the chat until the user quits."""
     try:
         chat = Chat(Path(path) if path else None)
     except DecodeError as error:

@@ -62,9 +62,7 @@ document.onclick = event => { const {act, id} = event.target.dataset
 
 
 def create_app(client: httpx.AsyncClient) -> Starlette:  # noqa: C901 - its routes
-    """
-    The chat, for a *client* of a provider that speaks OpenAI's Chat Completions.
-    """
+    """The chat, for a *client* of a provider that speaks OpenAI's Chat Completions."""
     start = Aggregator.new([SystemMessage("You are a helpful assistant.")])
     cell = Cell(Timeline.begin(start))
     answers: set[Stream[Any]] = set()  # those that are streaming in

@@ -17,9 +17,7 @@ from peers.page import update_page
 
 
 def main(arguments: Sequence[str]) -> int:
-    """
-    Run what was asked for; 1 if a peer changed.
-    """
+    """Run what was asked for; 1 if a peer changed."""
     parser = argparse.ArgumentParser(prog="python -m peers")
     parser.add_argument("names", nargs="*", metavar="PEER", help=", ".join(PEERS))
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
@@ -81,9 +79,7 @@ def run_examples(names: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]
 
 
 def run_elsewhere(python: str, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """
-    The rows that another interpreter makes of the named peers.
-    """
+    """The rows that another interpreter makes of the named peers."""
     if names:
         command = [python, "-m", "peers", "--json", *names]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - ours
@@ -91,9 +87,7 @@ def run_elsewhere(python: str, names: Sequence[str]) -> Iterator[dict[str, Any]]
 
 
 def format_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """
-    A line for each example.
-    """
+    """A line for each example."""
     for row in rows:
         peer = f"{row['peer']} {row['version']}"
         result = "kept" if row["kept"] else "broken"

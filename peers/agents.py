@@ -1,6 +1,4 @@
-"""
-The OpenAI Agents SDK: its sessions in SQLite, without and with branches.
-"""
+"""The OpenAI Agents SDK: its sessions in SQLite, without and with branches."""
 
 from peers.laws import Examples, Peer
 
@@ -41,9 +39,7 @@ async def runs_are_interleaved() -> None:
 
 @EXAMPLES.broken("going back keeps the bill")
 async def popping_takes_usage() -> None:
-    """
-    Taking back a turn also deletes the usage that was recorded for it.
-    """
+    """Taking back a turn also deletes the usage that was recorded for it."""
     from types import SimpleNamespace as Result
 
     from agents import Usage
@@ -78,9 +74,7 @@ async def second_run_replaces_usage() -> None:
 
 @EXAMPLES.kept("usage recorded twice counts once")
 async def usage_of_a_run_is_stored_once() -> None:
-    """
-    `store_run_usage` of the same run is stored once.
-    """
+    """`store_run_usage` of the same run is stored once."""
     from types import SimpleNamespace as Result
 
     from agents import Usage
@@ -115,9 +109,7 @@ async def branches_share_usage() -> None:
 
 @EXAMPLES.kept("what is kept does not change")
 async def sessions_hold_copies() -> None:
-    """
-    A session holds the JSON of an item, so a caller's later change is not in it.
-    """
+    """A session holds the JSON of an item, so a caller's later change is not in it."""
     from agents import SQLiteSession
 
     session, item = SQLiteSession("ann"), {"role": "user", "content": "May"}
@@ -128,9 +120,7 @@ async def sessions_hold_copies() -> None:
 
 @EXAMPLES.kept("what was undone can be redone")
 async def branches_can_be_left_and_entered() -> None:
-    """
-    `AdvancedSQLiteSession` goes back by a branch, and returns to the one it left.
-    """
+    """`AdvancedSQLiteSession` goes back by a branch, and returns to the one it left."""
     from agents.extensions.memory import AdvancedSQLiteSession
 
     session = AdvancedSQLiteSession(session_id="ann", create_tables=True)

@@ -1,6 +1,4 @@
-"""
-LangChain: message histories, `trim_messages`, and merging of chunks.
-"""
+"""LangChain: message histories, `trim_messages`, and merging of chunks."""
 
 from peers.laws import Examples, Peer
 
@@ -55,9 +53,7 @@ def chunks_depend_on_grouping() -> None:
 
 @EXAMPLES.broken("a fact that a stream repeats is one fact")
 def repeated_facts_are_joined() -> None:
-    """
-    A model's name that two chunks repeat is written twice into one text.
-    """
+    """A model's name that two chunks repeat is written twice into one text."""
     from langchain_core.messages import AIMessageChunk
 
     chunk = AIMessageChunk("…", response_metadata={"model_name": "gpt-5"})
@@ -100,9 +96,7 @@ def responses_are_billed_again() -> None:
 
 @EXAMPLES.broken("what is kept does not change")
 def histories_share_messages() -> None:
-    """
-    A history holds the caller's own message, and gives out its own list.
-    """
+    """A history holds the caller's own message, and gives out its own list."""
     from langchain_core.chat_history import InMemoryChatMessageHistory
     from langchain_core.messages import HumanMessage
 
@@ -116,9 +110,7 @@ def histories_share_messages() -> None:
 
 @EXAMPLES.kept("a view does not change the conversation")
 def trimming_changes_no_message() -> None:
-    """
-    `trim_messages` cuts copies of messages, and not the caller's own.
-    """
+    """`trim_messages` cuts copies of messages, and not the caller's own."""
     from langchain_core.messages import HumanMessage, trim_messages
 
     message, options = HumanMessage(["When?", "Soon?"]), {"allow_partial": True}

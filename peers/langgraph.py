@@ -1,6 +1,4 @@
-"""
-LangGraph: its in-memory checkpointer, its reducer of messages, its channels.
-"""
+"""LangGraph: its in-memory checkpointer, its reducer of messages, its channels."""
 
 from peers.laws import Examples, Peer
 
@@ -27,9 +25,7 @@ def checkpoints_hold_everything() -> None:
 
 @EXAMPLES.broken("merging is associative")
 def merges_depend_on_grouping() -> None:
-    """
-    `add_messages` gives another order if the two later updates are merged first.
-    """
+    """`add_messages` gives another order if the two later updates are merged first."""
     from langchain_core.messages import HumanMessage, RemoveMessage
     from langgraph.graph.message import add_messages
 
@@ -41,9 +37,7 @@ def merges_depend_on_grouping() -> None:
 
 @EXAMPLES.broken("arguments do not change")
 def merging_writes_ids() -> None:
-    """
-    `add_messages` writes an id into the caller's own message.
-    """
+    """`add_messages` writes an id into the caller's own message."""
     from langchain_core.messages import HumanMessage
     from langgraph.graph.message import add_messages
 
@@ -131,9 +125,7 @@ def delta_channel_writes_what_is_new() -> None:
 
 @EXAMPLES.kept("usage recorded twice counts once")
 def merging_again_changes_nothing() -> None:
-    """
-    `add_messages` of messages that have ids is idempotent, and so is their usage.
-    """
+    """`add_messages` of messages that have ids is idempotent, and so is their usage."""
     from langchain_core.messages import AIMessage
     from langgraph.graph.message import add_messages
 

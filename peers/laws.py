@@ -1,6 +1,4 @@
-"""
-Laws, peers, and the examples that show whether a peer keeps a law.
-"""
+"""Laws, peers, and the examples that show whether a peer keeps a law."""
 
 from __future__ import annotations
 
@@ -59,9 +57,7 @@ class Peer:
 
     @property
     def version(self) -> str | None:
-        """
-        The installed version, or None.
-        """
+        """The installed version, or None."""
         try:
             return version(self.distribution)
         except PackageNotFoundError:
@@ -69,16 +65,12 @@ class Peer:
 
 
 class ChangedPeerError(AssertionError):
-    """
-    A peer no longer does what an example of it shows.
-    """
+    """A peer no longer does what an example of it shows."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """
-    A few lines that show that a peer breaks a law, or keeps it.
-    """
+    """A few lines that show that a peer breaks a law, or keeps it."""
 
     peer: Peer
     law: str
@@ -87,16 +79,12 @@ class Example:
 
     @property
     def sentence(self) -> str:
-        """
-        What happens, for a reader.
-        """
+        """What happens, for a reader."""
         return " ".join((self.function.__doc__ or "").split())
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
-        """
-        The lines to run, without the decorator and the docstring.
-        """
+        """The lines to run, without the decorator and the docstring."""
         source = textwrap.dedent(inspect.getsource(self.function))
         body = source.split('"""', 2)[2].strip("\n")
         return tuple(textwrap.dedent(body).splitlines())
@@ -136,9 +124,7 @@ class Example:
         )
 
     def row(self) -> dict[str, Any]:
-        """
-        The example as plain JSON.
-        """
+        """The example as plain JSON."""
         return {
             "peer": self.peer.name,
             "version": self.peer.version,
@@ -151,24 +137,18 @@ class Example:
 
 
 class Examples:
-    """
-    The examples of one peer, in the order in which they are written.
-    """
+    """The examples of one peer, in the order in which they are written."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.all: list[Example] = []
 
     def broken(self, law: str) -> Callable[[Function], Function]:
-        """
-        A decorator of the lines that show that the peer breaks *law*.
-        """
+        """A decorator of the lines that show that the peer breaks *law*."""
         return self._make_decorator(law, kept=False)
 
     def kept(self, law: str) -> Callable[[Function], Function]:
-        """
-        A decorator of the lines that show that the peer keeps *law*.
-        """
+        """A decorator of the lines that show that the peer keeps *law*."""
         return self._make_decorator(law, kept=True)
 
     def _make_decorator(
@@ -182,16 +162,12 @@ class Examples:
 
 
 def examples_of(name: str) -> Examples:
-    """
-    The examples of a peer, which need not be installed.
-    """
+    """The examples of a peer, which need not be installed."""
     examples: Examples = importlib.import_module(f"peers.{name}").EXAMPLES
     return examples
 
 
 def all_examples() -> Iterator[Example]:
-    """
-    The examples of all peers.
-    """
+    """The examples of all peers."""
     for name in PEERS:
         yield from examples_of(name).all

@@ -1,6 +1,4 @@
-"""
-LiteLLM: `trim_messages`, merging of chunks, budgets, and conversion to Anthropic.
-"""
+"""LiteLLM: `trim_messages`, merging of chunks, budgets, and conversion to Anthropic."""
 
 import os
 
@@ -50,9 +48,7 @@ def responses_are_billed_again() -> None:
 
 @EXAMPLES.broken("what a format can't represent is listed")
 def names_vanish() -> None:
-    """
-    On the way to Anthropic a participant's name vanishes, and nothing lists it.
-    """
+    """On the way to Anthropic a participant's name vanishes, and nothing lists it."""
     from litellm.litellm_core_utils.prompt_templates import factory
 
     message = {"role": "user", "name": "ann", "content": "When is the train?"}
@@ -63,9 +59,7 @@ def names_vanish() -> None:
 
 @EXAMPLES.kept("running totals are not added")
 def running_totals_are_understood() -> None:
-    """
-    `stream_chunk_builder` takes the last of running totals.
-    """
+    """`stream_chunk_builder` takes the last of running totals."""
     from litellm import ModelResponseStream, Usage, stream_chunk_builder
 
     delta = {"role": "assistant", "content": "…"}
@@ -77,9 +71,7 @@ def running_totals_are_understood() -> None:
 
 @EXAMPLES.kept("arguments do not change")
 def trimming_changes_no_message() -> None:
-    """
-    `trim_messages` cuts copies of messages, and not the caller's own.
-    """
+    """`trim_messages` cuts copies of messages, and not the caller's own."""
     import copy
 
     from litellm.utils import trim_messages
@@ -92,9 +84,7 @@ def trimming_changes_no_message() -> None:
 
 @EXAMPLES.kept("a view stays within the budget")
 def trimming_stays_within() -> None:
-    """
-    The view's tokens are not more than the budget, by LiteLLM's own count.
-    """
+    """The view's tokens are not more than the budget, by LiteLLM's own count."""
     from litellm import token_counter
     from litellm.utils import trim_messages
 

@@ -1,6 +1,4 @@
-"""
-The generated part of `docs/peers.md`.
-"""
+"""The generated part of `docs/peers.md`."""
 
 from __future__ import annotations
 
@@ -17,24 +15,18 @@ START = "<!--- The rest of this page is made by `make peers`. -->"
 
 
 def update_page(page: str, rows: Sequence[dict[str, Any]]) -> str:
-    """
-    The page with its generated part made of *rows*.
-    """
+    """The page with its generated part made of *rows*."""
     written = page[: page.index(START)]
     return "\n".join([written + START, "", *make_table(rows), *make_sections(rows)])
 
 
 def without_versions(page: str) -> str:
-    """
-    The page without the versions of libraries, which differ between environments.
-    """
+    """The page without the versions of libraries, which differ between environments."""
     return re.sub(r"^Run with .*$", "", page, flags=re.MULTILINE)
 
 
 def make_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """
-    Laws and peers.
-    """
+    """Laws and peers."""
     peers = list(dict.fromkeys(row["peer"] for row in rows))
     results: dict[tuple[str, str], list[str]] = {}
     for row in rows:
@@ -49,9 +41,7 @@ def make_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def make_sections(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """
-    The examples of each peer, what is broken first.
-    """
+    """The examples of each peer, what is broken first."""
     for peer, found in groupby(rows, key=itemgetter("peer")):
         examples = sorted(found, key=itemgetter("kept"))
         yield f"\n## {peer}\n"

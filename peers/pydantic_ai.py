@@ -1,6 +1,4 @@
-"""
-Pydantic AI: message histories, usage, and conversation stores.
-"""
+"""Pydantic AI: message histories, usage, and conversation stores."""
 
 from peers.laws import Examples, Peer
 
@@ -81,9 +79,7 @@ async def requests_are_repaired() -> None:
 
 @EXAMPLES.kept("going back keeps the bill")
 async def branches_keep_usage() -> None:
-    """
-    A stored conversation that goes back keeps the usage of what it leaves.
-    """
+    """A stored conversation that goes back keeps the usage of what it leaves."""
     from pydantic_ai import Agent
     from pydantic_ai.conversation_store import InMemoryConversationStore
     from pydantic_ai.models.test import TestModel
@@ -99,9 +95,7 @@ async def branches_keep_usage() -> None:
 
 @EXAMPLES.kept("a save of an old state is refused")
 async def stale_saves_conflict() -> None:
-    """
-    Of two runs of one stored conversation, the second save raises a conflict.
-    """
+    """Of two runs of one stored conversation, the second save raises a conflict."""
     import asyncio
 
     from pydantic_ai import Agent, conversation_store
@@ -118,9 +112,7 @@ async def stale_saves_conflict() -> None:
 
 @EXAMPLES.kept("usage recorded twice counts once")
 async def second_save_changes_nothing() -> None:
-    """
-    A result that is saved twice is stored once, with its usage.
-    """
+    """A result that is saved twice is stored once, with its usage."""
     from pydantic_ai import Agent
     from pydantic_ai.conversation_store import InMemoryConversationStore
     from pydantic_ai.models.test import TestModel

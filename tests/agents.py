@@ -35,9 +35,7 @@ NOT_RUN = "It was stopped before it ran."
 
 
 class ProviderError(Exception):
-    """
-    The provider failed, or the connection did.
-    """
+    """The provider failed, or the connection did."""
 
     def __init__(self, message, status=0):
         super().__init__(message)
@@ -45,9 +43,7 @@ class ProviderError(Exception):
 
 
 def post(base_url, body):
-    """
-    The lines of the response to a request.
-    """
+    """The lines of the response to a request."""
     url = urlsplit(base_url)
     connection = http.client.HTTPConnection(url.hostname, url.port, timeout=5)
     try:
@@ -101,9 +97,7 @@ class ListAgent:
         return {"text": text, "usage": self.tokens.get(thread, 0)}
 
     def close(self, messages):
-        """
-        Answer the calls that a stop or an error left open.
-        """
+        """Answer the calls that a stop or an error left open."""
         answered = {each.get("tool_call_id") for each in messages}
         for at in range(len(messages) - 1, -1, -1):
             for call in messages[at].get("tool_calls", ()):
@@ -162,9 +156,7 @@ def tool_message(call, text):
 
 
 class StreamingAgent(ListAgent):
-    """
-    The same, with streams.
-    """
+    """The same, with streams."""
 
     def ask_once(self, base_url, thread, messages):
         asked = {"model": "m", "messages": messages, "stream": True}
@@ -202,9 +194,7 @@ class StreamingAgent(ListAgent):
 
 
 class StoppableAgent(ListAgent):
-    """
-    The same as an async function, which may be cancelled anywhere.
-    """
+    """The same as an async function, which may be cancelled anywhere."""
 
     async def __call__(self, base_url, prompt, thread):
         messages = self.threads.setdefault(thread, [])

@@ -1,6 +1,4 @@
-"""
-What the tests of the commands on a store have in common.
-"""
+"""What the tests of the commands on a store have in common."""
 
 import json
 import os
@@ -37,17 +35,13 @@ MESSAGES = [
 
 
 def line(id="chat", messages=MESSAGES):
-    """
-    A conversation as a line of a file.
-    """
+    """A conversation as a line of a file."""
     data = messages if id is None else {"id": id, "messages": messages}
     return f"{json.dumps(data)}\n"
 
 
 class Commands:
-    """
-    A store in a folder, and the commands on it.
-    """
+    """A store in a folder, and the commands on it."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -55,9 +49,7 @@ class Commands:
         self.url = f"sqlite:///{self.path}"
 
     def __call__(self, command, *args, status=0, data=None, url=None):
-        """
-        What a command printed, if it ended with that *status*.
-        """
+        """What a command printed, if it ended with that *status*."""
         asked = [command, *map(str, args), "--store", url or self.url]
         result = CliRunner().invoke(cli, asked, input=data)
 
@@ -67,25 +59,19 @@ class Commands:
         return result
 
     def json(self, command, *args, **options):
-        """
-        The JSON that it wrote for programs.
-        """
+        """The JSON that it wrote for programs."""
         result = self(command, *args, "--json", **options)
         return [json.loads(each) for each in result.stdout.splitlines()]
 
     def write(self, *lines, name="chats.jsonl"):
-        """
-        A file with those *lines*.
-        """
+        """A file with those *lines*."""
         path = self.folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(lines), encoding="utf-8")
         return path
 
     def process(self, *args, script=MAIN[-1]):
-        """
-        A command as a shell runs it, which finds the store by the variable.
-        """
+        """A command as a shell runs it, which finds the store by the variable."""
         return subprocess.run(
             [sys.executable, "-c", script, *map(str, args)],
             capture_output=True,

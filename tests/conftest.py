@@ -48,18 +48,14 @@ def interrupts() -> Iterator[None]:
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """
-    Every async test runs in both kinds of loop.
-    """
+    """Every async test runs in both kinds of loop."""
     kind: str = request.param
     return kind
 
 
 @pytest.fixture(scope="session", params=["own", "large"])
 def recordings(request: pytest.FixtureRequest) -> Path:
-    """
-    A folder of recorded conversations: our own few, and the large collection.
-    """
+    """A folder of recorded conversations: our own few, and the large collection."""
     if request.param == "own":
         return recorded.OWN
 

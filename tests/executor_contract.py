@@ -26,24 +26,18 @@ CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
 
 
 def texts(state: Any) -> list[str]:
-    """
-    The texts of the messages of *state*.
-    """
+    """The texts of the messages of *state*."""
     return [message.text for message in state]
 
 
 def tokens(state: Any) -> int:
-    """
-    The tokens of all that is in the ledger of *state*.
-    """
+    """The tokens of all that is in the ledger of *state*."""
     total: int = state.total_usage.total_tokens
     return total
 
 
 class ExecutorContract:
-    """
-    The promises.
-    """
+    """The promises."""
 
     def test_joins_in_the_order_of_the_steps(self, executor):
         """
@@ -62,9 +56,7 @@ class ExecutorContract:
         assert done.state.join(done.state.fork().turn) is done.state
 
     def test_is_a_fold(self, executor):
-        """
-        It equals running the steps one by one and joining them.
-        """
+        """It equals running the steps one by one and joining them."""
         steps = [partial(add_text, text) for text in "abc"]
         laws.fan_out_is_a_fold(CHAT.fork(), steps, executor=executor)
 

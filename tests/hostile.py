@@ -1,6 +1,4 @@
-"""
-Messages whose texts try to pass for something else.
-"""
+"""Messages whose texts try to pass for something else."""
 
 from typing import Any
 
@@ -87,9 +85,7 @@ hostile_texts = st.lists(st.sampled_from(FORGERIES) | our.texts(), max_size=4).m
 
 
 def messages_from(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Message]:
-    """
-    Messages of every role, all of whose texts are *texts*.
-    """
+    """Messages of every role, all of whose texts are *texts*."""
     some: Any = texts.filter(bool)
     raw: Any = st.builds(dict, x=texts)
     parts = st.one_of(

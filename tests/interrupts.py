@@ -212,9 +212,7 @@ class _OpcodeInterrupter:
         self.arm()
 
     def arm(self) -> None:
-        """
-        Raise at the next place of the next run.
-        """
+        """Raise at the next place of the next run."""
         self._visited.clear()
         self._previous.clear()
         self._calls.clear()
@@ -223,16 +221,12 @@ class _OpcodeInterrupter:
         self.place: tuple[CodeType, int, int] | None = None
 
     def trace_all_again(self) -> bool:
-        """
-        Whether calls were left out of the last run; they are not in the next one.
-        """
+        """Whether calls were left out of the last run; they are not in the next one."""
         self._finished.clear()
         return self._left_out
 
     def run(self, operation: Callable[[Any], object], subject: object) -> bool:
-        """
-        Whether *operation* returned, and was not ended by the interrupt.
-        """
+        """Whether *operation* returned, and was not ended by the interrupt."""
         # Python 3.12 reports opcodes only if a frame asked before it traces.
         sys._getframe().f_trace_opcodes = True
         sys.settrace(self._trace_call)
@@ -306,9 +300,7 @@ class _OpcodeInterrupter:
 
 
 def _identify_call(frame: FrameType) -> tuple[int, ...]:
-    """
-    Which function a frame is of, and which instruction called it.
-    """
+    """Which function a frame is of, and which instruction called it."""
     caller = frame.f_back
     if caller is None:
         return (id(frame.f_code),)
@@ -317,9 +309,7 @@ def _identify_call(frame: FrameType) -> tuple[int, ...]:
 
 
 def _is_finalizer(frame: FrameType | None) -> bool:
-    """
-    Whether a finalizer runs, in which Python 3.11 can't raise while it traces.
-    """
+    """Whether a finalizer runs, in which Python 3.11 can't raise while it traces."""
     while frame is not None:
         if frame.f_code.co_name == "__del__":
             return True
@@ -330,9 +320,7 @@ def _is_finalizer(frame: FrameType | None) -> bool:
 
 
 def _can_arrive(frame: FrameType, previous: int) -> bool:
-    """
-    Whether a signal can arrive between the instruction at *previous* and this.
-    """
+    """Whether a signal can arrive between the instruction at *previous* and this."""
     if previous < 0:  # a function begins or goes on, which is such a moment
         return True
 
@@ -379,9 +367,7 @@ def run_in_thread(
     *,
     count: Callable[[], int] = lambda: 1,
 ) -> None:
-    """
-    Run *function*; it hangs if *count* stays the same for *timeout_s* seconds.
-    """
+    """Run *function*; it hangs if *count* stays the same for *timeout_s* seconds."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -436,9 +422,7 @@ def _run_with_alarm(
 
 
 class _swallowed_interrupts:  # noqa: N801 - used like a function
-    """
-    No warning about interrupts that Python swallows in finalizers.
-    """
+    """No warning about interrupts that Python swallows in finalizers."""
 
     def __enter__(self) -> None:
         self._before = sys.unraisablehook

@@ -43,25 +43,19 @@ HIGHEST = 640
 
 
 def load_longest():
-    """
-    The conversation of the example file with the most messages, as a state.
-    """
+    """The conversation of the example file with the most messages, as a state."""
     lines = (ROOT / "examples" / "travel_desk.jsonl").read_text("utf-8").splitlines()
     chats = [json.loads(line)["messages"] for line in lines]
     return Aggregator.new(messages=openai_chat.load(max(chats, key=len)))
 
 
 def sum_up(messages):
-    """
-    What a model would write; its length is what matters here.
-    """
+    """What a model would write; its length is what matters here."""
     return SystemMessage(f"Summary of {len(messages)} messages. " + "So it went. " * 12)
 
 
 def sum_up_older_half(view):
-    """
-    A step that sums up the older messages, between two turns.
-    """
+    """A step that sums up the older messages, between two turns."""
     turns = [e.seq for e in view.elements if e.role == "user"]
     middle = next(seq for seq in turns if seq >= len(view.original) // 2)
     first = next(e.seq for e in view.elements if e.role != "system")
@@ -69,9 +63,7 @@ def sum_up_older_half(view):
 
 
 def draw_all_views():
-    """
-    What views of one conversation keep.
-    """
+    """What views of one conversation keep."""
     state = load_longest()
     whole = trim(state, None)
     fixed = sum(e.tokens for e in whole.elements if e.role == "system")
@@ -91,9 +83,7 @@ def draw_all_views():
 
 
 def make_trip():
-    """
-    A conversation that went two ways, with what each cost.
-    """
+    """A conversation that went two ways, with what each cost."""
     asked = (
         Aggregator.new()
         .add(SystemMessage("You are a travel agent. Answer briefly."))
@@ -112,9 +102,7 @@ def make_trip():
 
 
 def make_timeline():
-    """
-    The same, undone and asked again.
-    """
+    """The same, undone and asked again."""
     asked, sea, price, hills = make_trip()
     return (
         Timeline.begin(asked, "asked")
@@ -126,9 +114,7 @@ def make_timeline():
 
 
 def make_view():
-    """
-    A view that drops the oldest turn and shows a tool's result in other words.
-    """
+    """A view that drops the oldest turn and shows a tool's result in other words."""
     state = make_trip()[2]
     found = ToolMessage("Hotel Adria, 3 stars, 90 euros. " * 60, tool_call_id="1")
     state = (
@@ -143,9 +129,7 @@ def make_view():
 
 
 def make_history():
-    """
-    A name in a store that was rolled back.
-    """
+    """A name in a store that was rolled back."""
     asked, sea, price, hills = make_trip()
     with open_store("memory:") as store:
         store.save("trip", asked)
@@ -164,9 +148,7 @@ def make_history():
 
 
 def draw_all_pages():
-    """
-    The pages and fragments that are shown as pictures, by their names.
-    """
+    """The pages and fragments that are shown as pictures, by their names."""
     _, _, price, hills = make_trip()
     timeline, view = make_timeline(), make_view()
     view_of_trip = trim(hills, TokenBudget(context_window=50))
@@ -180,9 +162,7 @@ def draw_all_pages():
 
 
 def write_pictures():
-    """
-    Write all of them.
-    """
+    """Write all of them."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - slow
 
     VIEWS.write_text(draw_all_views(), encoding="utf-8")

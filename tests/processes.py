@@ -1,6 +1,4 @@
-"""
-Other processes, and what work costs in this one.
-"""
+"""Other processes, and what work costs in this one."""
 
 import gc
 import subprocess
@@ -15,9 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def run_script(script: str, *args: str, **environment: str) -> str:
-    """
-    What a process prints that runs *script*, in *environment* if there is one.
-    """
+    """What a process prints that runs *script*, in *environment* if there is one."""
     return subprocess.run(
         [sys.executable, "-c", script, *args],
         capture_output=True,

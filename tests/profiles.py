@@ -1,6 +1,4 @@
-"""
-How much the tests try: the profiles of Hypothesis, and what else depends on them.
-"""
+"""How much the tests try: the profiles of Hypothesis, and what else depends on them."""
 
 from hypothesis import HealthCheck, settings
 
@@ -26,7 +24,5 @@ settings.load_profile("default")
 
 
 def is_thorough() -> bool:
-    """
-    Whether tests leave nothing out, as in `make fuzz`.
-    """
+    """Whether tests leave nothing out, as in `make fuzz`."""
     return settings().max_examples >= settings.get_profile("thorough").max_examples

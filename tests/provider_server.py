@@ -31,9 +31,7 @@ class ProviderServer:
         self.requests = []
 
     def respond(self, path, body):
-        """
-        The type and the bytes of the next response.
-        """
+        """The type and the bytes of the next response."""
         self.requests.append((path, body))
         response = self.responses.pop(0)
         if isinstance(response, dict):
@@ -51,9 +49,7 @@ class ProviderServer:
 
 @contextmanager
 def serve(*responses):
-    """
-    A server that gives *responses*, in the background; it ends with the block.
-    """
+    """A server that gives *responses*, in the background; it ends with the block."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):

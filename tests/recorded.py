@@ -22,16 +22,12 @@ LARGE = Path(os.environ.get("CONVERSATION_STATE_DATA") or _BESIDE)
 
 
 def is_large(folder: Path) -> bool:
-    """
-    Whether *folder* is the large collection.
-    """
+    """Whether *folder* is the large collection."""
     return folder != OWN
 
 
 def streams(provider: str) -> list[Path]:
-    """
-    The recorded streams of a provider, our own first.
-    """
+    """The recorded streams of a provider, our own first."""
     return [
         path
         for folder in (OWN, LARGE)

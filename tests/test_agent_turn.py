@@ -39,9 +39,7 @@ TOOL = ToolInfo(
 
 
 def departures(city: str) -> list[str]:
-    """
-    The tool that the model calls.
-    """
+    """The tool that the model calls."""
     return [f"{city} 12:30", f"{city} 13:00"]
 
 
@@ -245,9 +243,7 @@ def post(server, path, **body):
 
 
 def over_http(path, with_model, server, adapter, payload, *, is_streamed):
-    """
-    What a provider answers to *payload*, as messages: by `urllib` alone.
-    """
+    """What a provider answers to *payload*, as messages: by `urllib` alone."""
     body = {**payload, **with_model, **({"stream": True} if is_streamed else {})}
     with post(server, path, **body) as response:
         if is_streamed:

@@ -63,31 +63,23 @@ MAX_COUNT = 2**63 - 1
 
 
 def chat(*texts: str) -> Aggregator:
-    """
-    A root with a user's messages, one for each of *texts*.
-    """
+    """A root with a user's messages, one for each of *texts*."""
     return Aggregator.new(messages=map(UserMessage, texts))
 
 
 def text_of(state: Aggregator | Turn) -> str:
-    """
-    The texts of all messages, in one text.
-    """
+    """The texts of all messages, in one text."""
     return " ".join(message.text for message in state)
 
 
 def copied(text: str) -> str:
-    """
-    An equal text that is another object.
-    """
+    """An equal text that is another object."""
     return "".join(list(text))
 
 
 class TestNew:
     def test_is_empty(self):
-        """
-        No messages, no usage, no past.
-        """
+        """No messages, no usage, no past."""
         state = Aggregator.new()
 
         assert 0 == len(state) == state.turn_len == state.init_len
@@ -98,9 +90,7 @@ class TestNew:
         assert state.id == state.root_id
 
     def test_ids(self):
-        """
-        Each has an id of its own, a UUID of version 7, or the one it is given.
-        """
+        """Each has an id of its own, a UUID of version 7, or the one it is given."""
         assert 7 == Aggregator.new().id.version
         assert Aggregator.new().id != Aggregator.new().id
         assert ONE == Aggregator.new(id=ONE).id
@@ -109,9 +99,7 @@ class TestNew:
 
 
 def test_typed_adds():
-    """
-    The verbs for messages of one role take a text, or calls, or such a message.
-    """
+    """The verbs for messages of one role take a text, or calls, or such a message."""
     calls = ToolCall("1", "a"), ToolCall("2", "b")
     made: Any = [
         UserMessage("b", name="ann"),
@@ -132,9 +120,7 @@ def test_typed_adds():
 
 class TestExtend:
     def test_by_nothing(self):
-        """
-        Extended by nothing, it is the same state.
-        """
+        """Extended by nothing, it is the same state."""
         state = chat("a")
 
         assert state is state.extend([])
@@ -146,9 +132,7 @@ DAY = timedelta(days=1)
 
 
 class SummerTime(tzinfo):
-    """
-    A zone that has no fixed offset.
-    """
+    """A zone that has no fixed offset."""
 
     def utcoffset(self, _time):
         return timedelta(hours=2)
@@ -177,9 +161,7 @@ class TestAddUsage:
         assert "request 1" == keyed.ledger[0].id
 
     def test_time(self):
-        """
-        A usage has the time that is given, or that of recording.
-        """
+        """A usage has the time that is given, or that of recording."""
         before = datetime.now(UTC)
         state = chat().add_usage(Usage(3)).add_usage(Usage(4), at=NOON)
 
@@ -189,9 +171,7 @@ class TestAddUsage:
         assert NOON == given
 
     def test_time_in_a_zone(self):
-        """
-        Of a zone by name the offset is kept, which is what is written.
-        """
+        """Of a zone by name the offset is kept, which is what is written."""
         zone = SummerTime()
         state = chat().add_usage(Usage(3), at=datetime(2025, 6, 1, 12, tzinfo=zone))
 
@@ -224,9 +204,7 @@ class TestAddUsage:
 
     @pytest.mark.parametrize("count", [1, 33, 200])
     def test_many_keys(self, count):
-        """
-        Every key is known, however many there are, in every later state.
-        """
+        """Every key is known, however many there are, in every later state."""
         state = chat()
         for n in range(count):
             state = state.add_usage(Usage(n), key=str(n)).add_usage(Usage(1))
@@ -272,9 +250,7 @@ class TestAddUsage:
         assert state == decode(encode(state))
 
     def test_too_much(self):
-        """
-        A total over 2**63 - 1 is refused, when adding and when joining.
-        """
+        """A total over 2**63 - 1 is refused, when adding and when joining."""
         state = chat()
         rich = state.fork().add_usage(Usage(MAX_COUNT))
         with pytest.raises(
@@ -292,9 +268,7 @@ class TestAddUsage:
 def answer(
     text: str, usage: Usage | None, id: str = "", model: str = ""
 ) -> AssistantMessage:
-    """
-    An assistant's message as an adapter loads it from a response.
-    """
+    """An assistant's message as an adapter loads it from a response."""
     return AssistantMessage(
         text, response=ResponseMeta(usage=usage, id=id, model=model)
     )
@@ -320,9 +294,7 @@ class TestAddResponse:
         assert key == response_key(message)
 
     def test_time(self):
-        """
-        It is recorded at the time of its message; without one, now.
-        """
+        """It is recorded at the time of its message; without one, now."""
         message = answer("Hi.", Usage(8, 2), "1")
         before = datetime.now(UTC)
         states = [
@@ -337,9 +309,7 @@ class TestAddResponse:
         assert before <= now <= datetime.now(UTC)
 
     def test_once(self):
-        """
-        A response that comes in twice, or from two branches, is billed once.
-        """
+        """A response that comes in twice, or from two branches, is billed once."""
         one = answer("Hi.", Usage(8, 2), "chatcmpl-1")
         two = answer("Hi.", Usage(8, 2), copied("chatcmpl-1"))
         state = chat().add_response(one).add_response(two)
@@ -349,9 +319,7 @@ class TestAddResponse:
         assert Usage(8, 2) == join(chat(), *branches).total_usage
 
     def test_without_an_id(self):
-        """
-        A response without an id is recorded under the identity of its entry.
-        """
+        """A response without an id is recorded under the identity of its entry."""
         state = chat().add_response(answer("Hi.", Usage(8, 2)))
 
         assert (
@@ -361,18 +329,14 @@ class TestAddResponse:
 
     @pytest.mark.parametrize("usage", [None, Usage()])
     def test_nothing_reported(self, usage):
-        """
-        A response without tokens leaves nothing in the ledger.
-        """
+        """A response without tokens leaves nothing in the ledger."""
         state = chat().add_response(answer("Hi.", usage, "chatcmpl-1"))
 
         assert 1 == len(state)
         assert () == tuple(state.ledger)
 
     def test_several_messages(self):
-        """
-        All messages of a response are appended, in order; none is not a change.
-        """
+        """All messages of a response are appended, in order; none is not a change."""
         state = chat()
         both = state.add_response(
             answer("a", Usage(1), "1"), UserMessage("b"), answer("c", Usage(2), "2")
@@ -383,9 +347,7 @@ class TestAddResponse:
         assert state is state.add_response()
 
     def test_one_id_for_every_response(self):
-        """
-        Where a server gives two responses one id, both are billed.
-        """
+        """Where a server gives two responses one id, both are billed."""
         for text, usage in [("b", Usage(2)), ("b", Usage(1)), ("a", Usage(2))]:
             state = chat().add_response(answer("a", Usage(1), "same"))
             state = state.add_response(answer(text, usage, "same"))
@@ -472,9 +434,7 @@ class TestAddResponse:
         assert Usage(1) == state.total_usage
 
     def test_key(self):
-        """
-        A *key* of the caller takes the place of the response's id.
-        """
+        """A *key* of the caller takes the place of the response's id."""
         state = chat().add_response(answer("a", Usage(1), "chatcmpl-1"), key="mine")
 
         assert ["mine"] == [entry.id for entry in state.ledger]
@@ -486,9 +446,7 @@ class TestAddResponse:
             )
 
     def test_as_loaded(self):
-        """
-        It takes what `load` returns, with or without the star, and any iterable.
-        """
+        """It takes what `load` returns, with or without the star, and any iterable."""
         messages = answer("a", Usage(1), "1"), answer("b", Usage(2), "2")
         expected = chat().add_response(*messages)
 
@@ -506,9 +464,7 @@ def result(id: str) -> ToolMessage:
 
 
 def calls(*ids: str, id: str = "r1", **meta: Any) -> AssistantMessage:
-    """
-    An answer that makes calls of these ids.
-    """
+    """An answer that makes calls of these ids."""
     made = [ToolCall(each, "book", "{}") for each in ids]
     return AssistantMessage(
         "Let me see.", tool_calls=made, response=ResponseMeta(id=id, **meta)
@@ -517,9 +473,7 @@ def calls(*ids: str, id: str = "r1", **meta: Any) -> AssistantMessage:
 
 class TestContent:
     def test_texts_and_parts(self):
-        """
-        A prompt and an answer are a text, a part, or several of both.
-        """
+        """A prompt and an answer are a text, a part, or several of both."""
         image = ImagePart(url="https://example.com/map.png")
         given: Any = ["Where is this?", image]
         parts = (TextPart("Where is this?"), image)
@@ -535,9 +489,7 @@ class TestContent:
             chat().add_user_prompt(ReasoningPart("hm"))
 
     def test_calls_in_a_list(self):
-        """
-        Several calls come with or without the star.
-        """
+        """Several calls come with or without the star."""
         made = [ToolCall(each, "book", "{}") for each in "ab"]
 
         assert tuple(made) == chat().add_tool_call(made)[-1].tool_calls
@@ -545,9 +497,7 @@ class TestContent:
 
 
 class TestPendingCalls:
-    """
-    `pending_calls`: what a loop runs next.
-    """
+    """`pending_calls`: what a loop runs next."""
 
     @pytest.mark.parametrize(
         ("expected", "messages"),
@@ -602,17 +552,13 @@ class TestPendingCalls:
             assert expected == " ".join([call.id for call in state.pending_calls])
 
     def test_erased(self):
-        """
-        A call whose arguments were erased is not run without them.
-        """
+        """A call whose arguments were erased is not run without them."""
         tombstone = make_tombstone(calls("a"), bytes(16), "asked to")
 
         assert () == Aggregator.new([tombstone]).pending_calls
 
     def test_looks_from_the_end(self):
-        """
-        Messages before the newest answer are not read.
-        """
+        """Messages before the newest answer are not read."""
         short = Aggregator.new([UserMessage("?"), calls("a")])
         long = Aggregator.new([UserMessage("?"), calls("b"), result("b")] * 10_000)
         long = long.extend(short)
@@ -640,9 +586,7 @@ class TestPendingCalls:
 
 
 class TestOtherHands:
-    """
-    What others' APIs take or have: the error says the line to write.
-    """
+    """What others' APIs take or have: the error says the line to write."""
 
     @pytest.mark.parametrize(
         ("call", "line"),
@@ -689,9 +633,7 @@ class TestOtherHands:
         ids=map(str, range(20)),
     )
     def test_arguments(self, call, line):
-        """
-        JSON and texts where messages are expected.
-        """
+        """JSON and texts where messages are expected."""
         with pytest.raises((ConversationStateError, LookupError)) as caught:
             call(chat("Hi"))
 
@@ -730,9 +672,7 @@ class TestOtherHands:
         ],
     )
     def test_names(self, name, advice):
-        """
-        Names that lists and other libraries' objects have.
-        """
+        """Names that lists and other libraries' objects have."""
         with pytest.raises(AttributeError) as caught:
             getattr(chat(), name)
 
@@ -744,18 +684,14 @@ class TestOtherHands:
 
     @pytest.mark.parametrize("name", ["append", "extend", "pop"])
     def test_names_of_lists(self, name):
-        """
-        The messages are a view, to which nothing can be appended.
-        """
+        """The messages are a view, to which nothing can be appended."""
         with pytest.raises(AttributeError, match="state = state"):
             getattr(chat().messages, name)
 
 
 class TestRecordResponses:
     def test_of_a_history(self):
-        """
-        The bill of a history that was loaded from elsewhere.
-        """
+        """The bill of a history that was loaded from elsewhere."""
         history = [UserMessage("q"), answer("a", Usage(1), "1"), answer("b", Usage(2))]
         state = Aggregator.new(history).record_responses()
 
@@ -764,9 +700,7 @@ class TestRecordResponses:
         assert history == list(state)
 
     def test_since(self):
-        """
-        Messages before *since* are not looked at.
-        """
+        """Messages before *since* are not looked at."""
         state = Aggregator.new([answer("a", Usage(1), "1"), answer("b", Usage(2), "2")])
 
         assert Usage(2) == state.record_responses(since=1).total_usage
@@ -776,9 +710,7 @@ class TestRecordResponses:
 class TestRollback:
     @pytest.mark.parametrize("keep", [lambda state: state, Aggregator.checkpoint])
     def test_keeps_the_ledger(self, keep):
-        """
-        Going back has the earlier messages, and the whole ledger.
-        """
+        """Going back has the earlier messages, and the whole ledger."""
         start = chat("a").add_usage(Usage(1), key="1")
         wrong = start.add_user_prompt("b").add_usage(Usage(1_500), key="2")
         again = wrong.rollback(keep(start))
@@ -793,9 +725,7 @@ class TestRollback:
         assert "a b" == text_of(wrong)
 
     def test_before_the_fork(self):
-        """
-        Back before its fork, a state has inherited no more than is left.
-        """
+        """Back before its fork, a state has inherited no more than is left."""
         fork = chat("a", "b").add_usage(Usage(1)).fork().add_user_prompt("c")
         back = fork.rollback(1)
 
@@ -804,9 +734,7 @@ class TestRollback:
         assert back == decode(encode(back))
 
     def test_nothing_to_do(self):
-        """
-        Going back to where it is, is the state itself.
-        """
+        """Going back to where it is, is the state itself."""
         state = chat("a", "b")
 
         assert state is state.rollback(state)
@@ -817,9 +745,7 @@ class TestRollback:
 
 class TestTotalUsage:
     def test_each_once(self):
-        """
-        What branches cost together: what they share counts once.
-        """
+        """What branches cost together: what they share counts once."""
         start = chat("a").add_usage(Usage(100), key="start")
         one = start.add_usage(Usage(5), key="one")
         two = start.fork().add_usage(Usage(7), key="two")
@@ -859,9 +785,7 @@ class TestTotalUsage:
 
 class TestFork:
     def test_inherits(self):
-        """
-        A fork has the past of its parent, under an id of its own.
-        """
+        """A fork has the past of its parent, under an id of its own."""
         parent = chat("a", "b").add_usage(Usage(5))
         with unchanged(parent):
             fork = parent.fork()
@@ -876,9 +800,7 @@ class TestFork:
         assert all([bool(fork), bool(fork.turn), bool(Aggregator.new())])
 
     def test_costs_one_small_object(self):
-        """
-        A fork weighs no more than a kilobyte, however long the conversation is.
-        """
+        """A fork weighs no more than a kilobyte, however long the conversation is."""
         parent = Aggregator.new(messages=[UserMessage("a")] * 10_000)
         tracemalloc.start()
         try:
@@ -927,18 +849,14 @@ class TestJoin:
         ],
     )
     def test_examples(self, joined, text, tokens):
-        """
-        Whatever joins: in the order of the call, each message and usage once.
-        """
+        """Whatever joins: in the order of the call, each message and usage once."""
         assert (text, tokens) == (text_of(joined), joined.total_usage.total_tokens)
         assert joined is joined.join(joined)
         states_add_up(joined)
 
     @pytest.mark.parametrize("size", [0, 32, 33, 1056])
     def test_over_borders(self, size):
-        """
-        Wherever two branches parted, and however long they are.
-        """
+        """Wherever two branches parted, and however long they are."""
         trunk = Aggregator.new(messages=[UserMessage("t")] * size)
         for count in (1, 32, 70):
             one = trunk.extend([UserMessage("1")] * count)
@@ -976,9 +894,7 @@ class TestJoin:
         assert Usage(3) == joined.total_usage
 
     def test_takes_a_longer_log_that_grew_from_it(self):
-        """
-        Joining what grew here copies nothing: the longer log is the result's.
-        """
+        """Joining what grew here copies nothing: the longer log is the result's."""
         base = chat(*map(str, range(100)))
         grown = base.fork().add_user_prompt("new")
 
@@ -1001,9 +917,7 @@ class TestJoin:
         assert Usage(1) == joined.usage
 
     def test_frees_what_is_unreachable(self):
-        """
-        A joined branch keeps alive what it brought, and nothing else.
-        """
+        """A joined branch keeps alive what it brought, and nothing else."""
         root = chat("a")
         messages = [UserMessage(text, metadata={"n": 1}) for text in "bc"]
         watches = [weakref.ref(message.metadata) for message in messages]
@@ -1038,9 +952,7 @@ class TestIsRelatedTo:
 
 class TestTurn:
     def test_what_was_added(self):
-        """
-        What came since the fork; all of it, for a root.
-        """
+        """What came since the fork; all of it, for a root."""
         root = chat("a", "b").add_usage(Usage(1))
         fork = root.fork().add_user_prompt("c").add_usage(Usage(2))
 
@@ -1051,9 +963,7 @@ class TestTurn:
         assert root.turn.parent_id is None
 
     def test_is_small(self):
-        """
-        Pickled, it holds no more than what was added, and is equal.
-        """
+        """Pickled, it holds no more than what was added, and is equal."""
         root = Aggregator.new(messages=[UserMessage("long ago " * 9)] * 1_000)
         fork = root.fork().add_user_prompt("c")
         shipped = pickle.dumps(fork.turn)
@@ -1073,9 +983,7 @@ class TestTurn:
 
 class TestCheckpoint:
     def test_value(self):
-        """
-        Frozen, hashable, equal by state and label, picklable.
-        """
+        """Frozen, hashable, equal by state and label, picklable."""
         state = chat("a")
         kept = state.checkpoint("one")
 
@@ -1090,16 +998,12 @@ class TestCheckpoint:
 
 
 def entry(text: str) -> Entry:
-    """
-    A message under its own text as identity.
-    """
+    """A message under its own text as identity."""
     return Entry(text, UserMessage(text))
 
 
 def rebuilt(**fields: Any) -> Aggregator:
-    """
-    A state from *fields*, a root without anything but for them.
-    """
+    """A state from *fields*, a root without anything but for them."""
     return Aggregator.rebuild(
         **{
             "id": ONE,
@@ -1116,9 +1020,7 @@ def rebuilt(**fields: Any) -> Aggregator:
 
 class TestRebuild:
     def test_root(self):
-        """
-        Left out, the root is the parent, or the state itself if it has none.
-        """
+        """Left out, the root is the parent, or the state itself if it has none."""
         assert ONE == rebuilt().root_id
         assert NIL == rebuilt(parent_id=NIL).root_id
         assert UUID(int=7) == rebuilt(parent_id=NIL, root_id=UUID(int=7)).root_id
@@ -1218,9 +1120,7 @@ def test_refuses(error, shown, call):
 
 class TestMessages:
     def test_view(self):
-        """
-        The messages, as a sequence; slices are views, too.
-        """
+        """The messages, as a sequence; slices are views, too."""
         state = chat(*"abcd")
         view = state.messages
 
@@ -1238,9 +1138,7 @@ class TestMessages:
             view[4]
 
     def test_equal(self):
-        """
-        Equal to any view, tuple or list of equal messages, and to nothing else.
-        """
+        """Equal to any view, tuple or list of equal messages, and to nothing else."""
         view = chat("a", "b").messages
         same = [UserMessage("a"), UserMessage("b")]
 
@@ -1269,9 +1167,7 @@ class TestHash:
 
 class TestEqual:
     def test_by_fork_point(self):
-        """
-        States that differ in nothing but their fork point are not equal.
-        """
+        """States that differ in nothing but their fork point are not equal."""
         entries = [entry("a"), entry("b")]
 
         assert rebuilt(entries=entries) == rebuilt(entries=entries)
@@ -1280,9 +1176,7 @@ class TestEqual:
 
     @pytest.mark.parametrize("size", [0, 32, 1057])
     def test_copies(self, size):
-        """
-        A copy is the state itself; a pickled one is equal and grows on.
-        """
+        """A copy is the state itself; a pickled one is equal and grows on."""
         state = Aggregator.new(messages=[UserMessage("a")] * size).fork()
         back = pickle.loads(pickle.dumps(state))
 
@@ -1295,9 +1189,7 @@ class TestEqual:
 
 class TestFace:
     def test_nothing_can_be_set(self):
-        """
-        Nothing a state shows can be set or deleted, and nothing added.
-        """
+        """Nothing a state shows can be set or deleted, and nothing added."""
         state = chat("a")
         for name in ("id", "messages", "ledger", "add", "other"):
             with pytest.raises(AttributeError):
@@ -1306,9 +1198,7 @@ class TestFace:
                 delattr(state, name)
 
     def test_can_be_watched(self):
-        """
-        States are freed with the last reference, without a collector.
-        """
+        """States are freed with the last reference, without a collector."""
         state = chat("a")
         watch = weakref.ref(state)
         fork = state.fork()
@@ -1319,9 +1209,7 @@ class TestFace:
 
 
 class TestShown:
-    """
-    What people see of a state.
-    """
+    """What people see of a state."""
 
     def test_repr(self):
         """
@@ -1342,9 +1230,7 @@ class TestShown:
         ) == repr(fork)
 
     def test_str(self):
-        """
-        The conversation, one line a message, whatever a message has.
-        """
+        """The conversation, one line a message, whatever a message has."""
         state = (
             Aggregator.new(messages=[SystemMessage("Be brief.")])
             .add_user_prompt("When?\n\n  And where?")
@@ -1391,9 +1277,7 @@ class TestShown:
         ] == shown[shown.index("[") + 1 : -2].split(", ")
 
     def test_of_long_messages(self):
-        """
-        Of a long message, the beginning.
-        """
+        """Of a long message, the beginning."""
         state = Aggregator.new(messages=[UserMessage("a " * 100_000)] * 1_000)
         lines = str(state).split("\n")
 
@@ -1426,9 +1310,7 @@ class TestShown:
 class TestWeight:
     @pytest.mark.parametrize("size", [10, 10_000])
     def test_of_a_kept_state(self, size):
-        """
-        At most 450 bytes for each state that is kept, however long it is.
-        """
+        """At most 450 bytes for each state that is kept, however long it is."""
         state = Aggregator.new(messages=[UserMessage("a")] * size)
         message = UserMessage("b")
         tracemalloc.start()
@@ -1466,9 +1348,7 @@ class TestWeight:
 
 
 def grown(state: Aggregator, name: str) -> Aggregator:
-    """
-    A branch of *state* with messages of *name*, for another process.
-    """
+    """A branch of *state* with messages of *name*, for another process."""
     fork = state.fork()
     for n in range(40):
         fork = fork.add_user_prompt(f"{name}{n}").add_usage(Usage(1))

@@ -1,6 +1,4 @@
-"""
-All verbs of states, in any order and direction, beside plain lists.
-"""
+"""All verbs of states, in any order and direction, beside plain lists."""
 
 from datetime import UTC
 
@@ -14,9 +12,7 @@ from tests.states import rebuild_state
 
 
 class DecodedMachine(AggregatorMachine):
-    """
-    The same, where what comes from far away was encoded and decoded.
-    """
+    """The same, where what comes from far away was encoded and decoded."""
 
     def carried(self, value):
         return decode(encode(value))
@@ -48,9 +44,7 @@ class UtcMachine(AggregatorMachine):
 
 
 def test_finds_other_bytes():
-    """
-    A machine whose copies are equal, but are encoded as other bytes, fails.
-    """
+    """A machine whose copies are equal, but are encoded as other bytes, fails."""
     few = settings(
         max_examples=500,
         stateful_step_count=60,

@@ -28,9 +28,7 @@ SCRIPTS = st.tuples(
 
 
 class Failed(Exception):  # noqa: N818 - a word to look for
-    """
-    What a branch fails with.
-    """
+    """What a branch fails with."""
 
 
 class Bills(RuleBasedStateMachine):
@@ -72,9 +70,7 @@ class Bills(RuleBasedStateMachine):
 
     @rule(target=states, one=states)
     def retry(self, one):
-        """
-        The same request once more: every key that was recorded is recorded again.
-        """
+        """The same request once more: every key that was recorded is recorded again."""
         state, owed = one
         for key in set(owed) & set(self.prices):
             state = state.add_usage(self.prices[key], key=key)
@@ -100,9 +96,7 @@ class Bills(RuleBasedStateMachine):
 
     @rule(target=states, one=states, other=states)
     def merge_twice(self, one, other):
-        """
-        A checkpoint merged into its own state, and twice into another one.
-        """
+        """A checkpoint merged into its own state, and twice into another one."""
         (state, owed), (theirs, other_owed) = one, other
         state = state.checkpoint().merge_into(state)
         kept = theirs.checkpoint()
@@ -193,9 +187,7 @@ class Bills(RuleBasedStateMachine):
         assert len(owed) == len(state.ledger)
 
     def teardown(self):
-        """
-        Nothing that came later changed a bill, and all bills together are one.
-        """
+        """Nothing that came later changed a bill, and all bills together are one."""
         for state, owed in self.owed:
             assert sum(owed.values(), Usage()) == state.total_usage
 

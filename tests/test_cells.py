@@ -1,6 +1,4 @@
-"""
-Cells in threads: no update is lost, and every watcher sees one history.
-"""
+"""Cells in threads: no update is lost, and every watcher sees one history."""
 
 import copy
 import gc
@@ -26,9 +24,7 @@ Cell: Any = cells.Cell
 
 
 class Value:
-    """
-    Something that can be weakly referred to, and is equal to all its like.
-    """
+    """Something that can be weakly referred to, and is equal to all its like."""
 
     def __eq__(self, other):
         return isinstance(other, Value)
@@ -42,9 +38,7 @@ def one_more(n):
 
 
 class TestSwap:
-    """
-    `Cell.swap`.
-    """
+    """`Cell.swap`."""
 
     def test_loses_nothing(self):
         """
@@ -70,9 +64,7 @@ class TestSwap:
             assert [str(n) for n in range(1_000)] == texts
 
     def test_calls_again_with_what_was_quicker(self):
-        """
-        A function that was overtaken is called again with the newer value.
-        """
+        """A function that was overtaken is called again with the newer value."""
         cell, given = Cell(1), []
 
         def overtaken(n):
@@ -113,9 +105,7 @@ class TestSwap:
         assert [(1_000, 2_000), (2_000, 3_000)] == changes
 
     def test_an_equal_value_is_a_change(self):
-        """
-        Only the very same value is none.
-        """
+        """Only the very same value is none."""
         cell, changes = Cell(Value()), []
         cell.watch(lambda *both: changes.append(both))
         new = cell.swap(lambda _: Value())
@@ -124,9 +114,7 @@ class TestSwap:
         assert cell.value is new
 
     def test_an_error_changes_nothing(self):
-        """
-        What the function raises comes out, and the cell works on.
-        """
+        """What the function raises comes out, and the cell works on."""
         cell = Cell(0)
 
         with pytest.raises(ZeroDivisionError):
@@ -135,9 +123,7 @@ class TestSwap:
         assert 1 == cell.swap(one_more)
 
     def test_inside_of_a_swap(self):
-        """
-        A function may swap another cell, and even this one if it stops doing so.
-        """
+        """A function may swap another cell, and even this one if it stops doing so."""
         cell, other = Cell(0), Cell(0)
 
         def function(n):
@@ -212,9 +198,7 @@ class TestSwap:
         assert list(range(1, 9)) == seen
 
     def test_a_signal_in_a_function(self):
-        """
-        A signal's handler may swap the cell whose swap it interrupts.
-        """
+        """A signal's handler may swap the cell whose swap it interrupts."""
         cell = Cell(0)
 
         def interrupted(n):
@@ -248,9 +232,7 @@ class TestSwap:
         assert 6 == cell.swap(one_more)
 
     def test_keeps_its_turn(self):
-        """
-        A function that is let through is let through until it got through.
-        """
+        """A function that is let through is let through until it got through."""
         cell: Any = Cell(0)
         turns = []
 
@@ -269,9 +251,7 @@ class TestSwap:
 
 
 class TestCompareAndSet:
-    """
-    `Cell.compare_and_set`.
-    """
+    """`Cell.compare_and_set`."""
 
     def test_sets(self):
         """
@@ -290,9 +270,7 @@ class TestCompareAndSet:
         assert [(old, new)] == changes
 
     def test_one_wins(self):
-        """
-        Of many threads that expect the same value, one exchanges it.
-        """
+        """Of many threads that expect the same value, one exchanges it."""
         for _ in range(50):
             first: Any = Value()
             won: list[Any] = []
@@ -309,9 +287,7 @@ class TestCompareAndSet:
             assert cell.value is winner
 
     def test_tries_again_when_the_value_came_back(self, monkeypatch):
-        """
-        A swap that is overtaken by changes which end where they began succeeds.
-        """
+        """A swap that is overtaken by changes which end where they began succeeds."""
         a, b, c = Value(), Value(), Value()
         cell = Cell(a)
         follow = cells.Cell._try_append
@@ -329,15 +305,11 @@ class TestCompareAndSet:
 
 
 class TestWatch:
-    """
-    `Cell.watch`.
-    """
+    """`Cell.watch`."""
 
     @given(st.lists(st.integers(-2, 2)))
     def test_reports_every_change(self, steps):
-        """
-        Every change is reported once, in order, and nothing else is.
-        """
+        """Every change is reported once, in order, and nothing else is."""
         cell, changes = Cell(0), []
         with cell.watch(lambda *both: changes.append(both)):
             for step in steps:
@@ -426,9 +398,7 @@ class TestWatch:
         assert [(n, n + 1, thread.ident) for n in range(3)] == changes
 
     def test_a_slow_watcher_keeps_none_waiting(self):
-        """
-        While one callback runs, others are called by who makes changes.
-        """
+        """While one callback runs, others are called by who makes changes."""
         cell, changes, inside, go = Cell(0), [], threading.Event(), threading.Event()
 
         def slowly(*_):
@@ -467,9 +437,7 @@ class TestWatch:
         assert [(0, 1), (1, 2), (2, 3), (3, 4)] == changes
 
     def test_a_change_while_it_begins(self):
-        """
-        A change whose maker did not see this watcher yet is reported as well.
-        """
+        """A change whose maker did not see this watcher yet is reported as well."""
         cell, changes = Cell(0), []
 
         class Watches(dict[Any, None]):
@@ -483,9 +451,7 @@ class TestWatch:
         assert [(0, 1)] == changes
 
     def test_begins_with_the_next_change(self):
-        """
-        Changes before it began are not reported.
-        """
+        """Changes before it began are not reported."""
         cell, changes = Cell(0), []
         cell.swap(one_more)
         cell.watch(lambda *both: changes.append(both))
@@ -558,9 +524,7 @@ class TestWatch:
         assert "broken" in caplog.text
 
     def test_on_error(self, caplog):
-        """
-        Errors go to *on_error* instead; what that raises is logged.
-        """
+        """Errors go to *on_error* instead; what that raises is logged."""
         cell = Cell(0)
         errors: list[Exception] = []
 
@@ -599,9 +563,7 @@ class TestWatch:
         assert [1, 2, 3] == changes == tried
 
     def test_several_interrupts(self):
-        """
-        The first of several is raised, after all watchers were called.
-        """
+        """The first of several is raised, after all watchers were called."""
         cell, changes = Cell(0), []
         for number in range(4):
 
@@ -621,23 +583,17 @@ class TestWatch:
         ("name", "wrong"), [("callback", None), ("callback", 3), ("on_error", 3)]
     )
     def test_takes_functions(self, name, wrong):
-        """
-        Something else is refused at once.
-        """
+        """Something else is refused at once."""
         problem = f"^{name} is {wrong}; expected a function$"
         with pytest.raises(TypeError, match=problem):
             Cell(0).watch(**{"callback": print, name: wrong})
 
 
 class TestMemory:
-    """
-    What a cell keeps alive.
-    """
+    """What a cell keeps alive."""
 
     def test_keeps_the_current_value_only(self):
-        """
-        Values of before are freed, and so is what a closed watcher held.
-        """
+        """Values of before are freed, and so is what a closed watcher held."""
         value: Any = Value()
         gone = weakref.ref(value)
         cell = Cell(value)
@@ -653,9 +609,7 @@ class TestMemory:
         assert watcher() is None
 
     def test_a_closed_watch_keeps_no_values(self):
-        """
-        Also one that was closed while it was called.
-        """
+        """Also one that was closed while it was called."""
         cell = Cell(Value())
         watches: list[Any] = []
         watches.append(cell.watch(lambda *_: watches[0].close()))
@@ -668,9 +622,7 @@ class TestMemory:
         assert watches[0].is_closed
 
     def test_goes_with_its_watches(self):
-        """
-        A cell without references is freed, though it was never unwatched.
-        """
+        """A cell without references is freed, though it was never unwatched."""
         cell = Cell(Value())
         cell.watch(print)
         gone = weakref.ref(cell)
@@ -680,9 +632,7 @@ class TestMemory:
         assert gone() is None
 
     def test_a_long_history_is_let_go(self):
-        """
-        A watcher that is behind by 100,000 changes can be dropped.
-        """
+        """A watcher that is behind by 100,000 changes can be dropped."""
         cell, inside, go = Cell(0), threading.Event(), threading.Event()
 
         def late(_, new):
@@ -704,21 +654,15 @@ class TestMemory:
 
 
 class TestIdentity:
-    """
-    A cell is a place, not a value.
-    """
+    """A cell is a place, not a value."""
 
     @pytest.mark.parametrize("verb", [copy.copy, copy.deepcopy, pickle.dumps])
     def test_stays_where_it_is(self, verb):
-        """
-        A cell is neither copied nor pickled; the error says what to do instead.
-        """
+        """A cell is neither copied nor pickled; the error says what to do instead."""
         with pytest.raises(TypeError, match=r"can't copy or pickle a Cell.* value"):
             verb(Cell(1))
 
     def test_shows_its_value(self):
-        """
-        Its representation shows the value, shortened.
-        """
+        """Its representation shows the value, shortened."""
         assert "<Cell: 'abc'>" == repr(Cell("abc"))
         assert 100 > len(repr(Cell("abc" * 100)))

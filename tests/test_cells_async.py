@@ -1,6 +1,4 @@
-"""
-Cells in tasks, under asyncio and trio, and between tasks and threads.
-"""
+"""Cells in tasks, under asyncio and trio, and between tasks and threads."""
 
 import gc
 import sys
@@ -23,9 +21,7 @@ Cell: Any = cells.Cell
 
 
 class Value:
-    """
-    Something that can be weakly referred to.
-    """
+    """Something that can be weakly referred to."""
 
 
 def one_more(n):
@@ -33,18 +29,14 @@ def one_more(n):
 
 
 def a_turn(lasts_s):
-    """
-    The turn of a thread that does not get done.
-    """
+    """The turn of a thread that does not get done."""
     turn = _cell._Attempts()
     turn._thread, turn.lasts_s = 0, lasts_s
     return turn
 
 
 class TestSwap:
-    """
-    `Cell.aswap`.
-    """
+    """`Cell.aswap`."""
 
     async def test_loses_nothing(self):
         """
@@ -74,9 +66,7 @@ class TestSwap:
         assert 5_200 == len(cell.value) == cell.value.total_usage.prompt_tokens
 
     async def test_the_same_value_changes_nothing(self):
-        """
-        A function that gives back what it got makes no change.
-        """
+        """A function that gives back what it got makes no change."""
         cell, changes = Cell(1_000), []
         cell.watch(lambda *both: changes.append(both))
 
@@ -211,14 +201,10 @@ class TestSwap:
 
 
 class TestWatch:
-    """
-    `Cell.awatch`.
-    """
+    """`Cell.awatch`."""
 
     async def test_gives_an_equal_value(self):
-        """
-        A change to an equal value that is another object is a change.
-        """
+        """A change to an equal value that is another object is a change."""
 
         class Alike:
             def __eq__(self, other):
@@ -237,9 +223,7 @@ class TestWatch:
             assert await anext(values) is second
 
     async def test_is_woken_by_threads(self):
-        """
-        Changes made in other threads wake who waits; the last one is seen.
-        """
+        """Changes made in other threads wake who waits; the last one is seen."""
         cell, seen = Cell(0), []
 
         async def read():
@@ -261,9 +245,7 @@ class TestWatch:
         assert 2 == seen.count(4_000)
 
     async def test_is_woken_by_an_interrupted_change(self):
-        """
-        A change is seen though a callback's interrupt came out of it.
-        """
+        """A change is seen though a callback's interrupt came out of it."""
         cell, seen = Cell(0), []
 
         def interrupted(*_):
@@ -287,9 +269,7 @@ class TestWatch:
         assert [0, 1] == seen
 
     async def test_a_change_before_it_waits(self, monkeypatch):
-        """
-        A change whose maker did not see who waits is not missed.
-        """
+        """A change whose maker did not see who waits is not missed."""
         cell = Cell(0)
 
         class Late(_waiting.TaskWaiter):
@@ -304,9 +284,7 @@ class TestWatch:
             assert 1 == await anext(values)
 
     async def test_who_is_slow_gets_the_newest(self):
-        """
-        Values in between are left out.
-        """
+        """Values in between are left out."""
         cell = Cell(0)
         values = cell.awatch()
         await anext(values)
@@ -355,9 +333,7 @@ class TestWatch:
         assert scope.cancelled_caught
 
     def test_wakes_no_waiter_whose_loop_has_ended(self, anyio_backend):
-        """
-        A reader whose loop is gone disturbs no change.
-        """
+        """A reader whose loop is gone disturbs no change."""
         cell = Cell(0)
 
         async def read():
@@ -372,9 +348,7 @@ class TestWatch:
 
 
 async def test_needs_anyio(monkeypatch):
-    """
-    Without anyio, async use names the extra; the rest works.
-    """
+    """Without anyio, async use names the extra; the rest works."""
     cell = Cell(0)
     monkeypatch.setitem(sys.modules, "anyio", None)
     _waiting.require_anyio.cache_clear()
@@ -389,9 +363,7 @@ async def test_needs_anyio(monkeypatch):
 
 
 def test_sync_code_takes_no_anyio():
-    """
-    Swapping and watching import neither anyio nor asyncio.
-    """
+    """Swapping and watching import neither anyio nor asyncio."""
     script = (
         "import sys\n"
         "from conversation_state.cells import Cell\n"

@@ -1,6 +1,4 @@
-"""
-Cells after a Ctrl-C: no update is lost, and watchers go on.
-"""
+"""Cells after a Ctrl-C: no update is lost, and watchers go on."""
 
 import itertools
 import threading
@@ -27,9 +25,7 @@ def one_more(n):
 
 
 class TestWatch:
-    """
-    Watches of a cell whose change is interrupted.
-    """
+    """Watches of a cell whose change is interrupted."""
 
     def prepare(self):
         cell = Cell(0)
@@ -60,9 +56,7 @@ class TestWatch:
         )
 
     def test_goes_on_wherever_it_is_interrupted(self):
-        """
-        The next change is seen, whatever instruction the interrupt came at.
-        """
+        """The next change is seen, whatever instruction the interrupt came at."""
 
         def check(subject, completed):
             cell, _, seen = subject
@@ -75,9 +69,7 @@ class TestWatch:
         )
 
     def test_goes_on_after_signals(self):
-        """
-        The same for real interrupts at random moments.
-        """
+        """The same for real interrupts at random moments."""
 
         def swap(subject):
             for _ in itertools.repeat(None):
@@ -104,9 +96,7 @@ class TestWatch:
         )
 
     def test_closes_wherever_its_block_is_interrupted(self):
-        """
-        The end of a `with` block closes the watch, or closing again does.
-        """
+        """The end of a `with` block closes the watch, or closing again does."""
 
         def leave(subject):
             with subject[1]:
@@ -124,9 +114,7 @@ class TestWatch:
 
 
 class TestSwap:
-    """
-    Changes that are interrupted, and those of others.
-    """
+    """Changes that are interrupted, and those of others."""
 
     def test_gives_back_its_turn(self):
         """
@@ -154,9 +142,7 @@ class TestSwap:
         interrupt_anywhere(slowly, check, prepare=lambda: Cell(0))
 
     def test_is_made_or_not(self):
-        """
-        An interrupted change was made once at most; the cell works on.
-        """
+        """An interrupted change was made once at most; the cell works on."""
 
         def check(cell, completed):
             assert cell.value == 1 if completed else cell.value in {0, 1}

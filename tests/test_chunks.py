@@ -1,6 +1,4 @@
-"""
-Chunks become one message: nothing is lost, and no grouping matters.
-"""
+"""Chunks become one message: nothing is lost, and no grouping matters."""
 
 from datetime import UTC, datetime
 from functools import reduce
@@ -72,9 +70,7 @@ META = ResponseMeta("stop", Usage(3, 4), model="m", id="r")
 
 
 def piece_of_call(arguments="x", *, name="", response=None, **fields):
-    """
-    A chunk with a piece of a call's arguments.
-    """
+    """A chunk with a piece of a call's arguments."""
     content: Any = fields.pop("content", "")
     call = ToolCall(
         fields.pop("id", ""),
@@ -87,9 +83,7 @@ def piece_of_call(arguments="x", *, name="", response=None, **fields):
 
 
 def piece_of(*parts, **fields):
-    """
-    A chunk with *parts*.
-    """
+    """A chunk with *parts*."""
     return AssistantMessage([*parts], **fields)
 
 
@@ -148,30 +142,22 @@ any_role = st.sampled_from(ROLES).flatmap(lambda role: chunks(role=role))
 
 
 def merged_parts(*parts):
-    """
-    The concatenation of one chunk for each of *parts*.
-    """
+    """The concatenation of one chunk for each of *parts*."""
     return concat([AssistantMessage([part]) for part in parts]).content
 
 
 def called(*calls):
-    """
-    The calls after one chunk for each of *calls*.
-    """
+    """The calls after one chunk for each of *calls*."""
     return concat([AssistantMessage(tool_calls=[call]) for call in calls]).tool_calls
 
 
 def merged_meta(*metas, **options):
-    """
-    The response after one chunk for each of *metas*.
-    """
+    """The response after one chunk for each of *metas*."""
     return concat([AssistantMessage(response=meta) for meta in metas], **options)
 
 
 def outcome(function, *arguments):
-    """
-    What *function* gives, or why it refuses.
-    """
+    """What *function* gives, or why it refuses."""
     try:
         return function(*arguments)
     except ConcatError as error:
@@ -187,9 +173,7 @@ def concat_one_by_one(pieces):
 
 
 def check_against_one_by_one(pieces, sizes):
-    """
-    Check `concat`, which reads as many chunks at once as *sizes* has.
-    """
+    """Check `concat`, which reads as many chunks at once as *sizes* has."""
     one_by_one = outcome(concat_one_by_one, pieces)
     accumulator = outcome(reduce, Accumulator.add, pieces, Accumulator())
     expected = getattr(accumulator, "message", accumulator)
@@ -207,16 +191,12 @@ def check_against_one_by_one(pieces, sizes):
 
 
 def copied(text):
-    """
-    An equal text that is another object.
-    """
+    """An equal text that is another object."""
     return "".join([text[:1], text[1:]])
 
 
 def watched(read):
-    """
-    The method `ChunkMerger.read`, which lists how many chunks it reads.
-    """
+    """The method `ChunkMerger.read`, which lists how many chunks it reads."""
     method = ChunkMerger.read
 
     def watch(self, chunks):
@@ -229,9 +209,7 @@ def watched(read):
 class TestLaws:
     @given(messages())
     def test_of_one(self, message):
-        """
-        A message that is in no pieces is its own concatenation.
-        """
+        """A message that is in no pieces is its own concatenation."""
         laws.concat_of_one_is_itself(message)
 
     def test_of_one_that_contradicts_itself(self):
@@ -248,9 +226,7 @@ class TestLaws:
 
     @given(any_role, st.data())
     def test_associative(self, pieces, data):
-        """
-        Which chunks are joined first does not matter.
-        """
+        """Which chunks are joined first does not matter."""
         at = data.draw(st.integers(0, len(pieces)))
 
         laws.concat_is_associative(pieces, at)
@@ -265,9 +241,7 @@ class TestLaws:
 
     @pytest.mark.parametrize("number", range(len(UNIFORM)))
     def test_an_odd_one_among_many(self, number):
-        """
-        So is any chunk among others that it could be taken for.
-        """
+        """So is any chunk among others that it could be taken for."""
         many = [UNIFORM[number]] * 9
         for odd in ODD:
             for sizes in SIZES:
@@ -276,9 +250,7 @@ class TestLaws:
 
     @given(any_role)
     def test_accumulator(self, pieces):
-        """
-        Every moment of an accumulator is the concatenation until then.
-        """
+        """Every moment of an accumulator is the concatenation until then."""
         laws.accumulators_concat(pieces)
 
     @given(st.lists(messages() | few, min_size=2, max_size=4), st.data())
@@ -307,9 +279,7 @@ class TestLaws:
 
     @given(any_role, st.sampled_from(["cumulative", "delta"]), st.booleans())
     def test_options(self, pieces, usage, regroup):
-        """
-        Options hold for accumulators as for `concat`, and for every grouping.
-        """
+        """Options hold for accumulators as for `concat`, and for every grouping."""
         options = {"usage": usage, "regroup_by_index": regroup}
         accumulator = Accumulator(**options)
         for piece in pieces:
@@ -324,9 +294,7 @@ class TestLaws:
 
     @given(any_role)
     def test_text(self, pieces):
-        """
-        All pieces of text are there.
-        """
+        """All pieces of text are there."""
         whole = concat(pieces)
 
         assert "".join([piece.text for piece in pieces]) == whole.text
@@ -336,9 +304,7 @@ class TestLaws:
 
 class TestContent:
     def test_many(self):
-        """
-        However many there are, and whatever stands among them.
-        """
+        """However many there are, and whatever stands among them."""
         texts = [f"{at} " for at in range(3000)]
         pieces = [AssistantMessage(text) for text in texts]
         last = AssistantMessage("end", response=ResponseMeta("stop"))
@@ -353,9 +319,7 @@ class TestContent:
         ) == concat([*pieces, thought, *pieces]).content
 
     def test_a_stranger_among_many(self):
-        """
-        A value of another type is found, and the error has its position.
-        """
+        """A value of another type is found, and the error has its position."""
         pieces: list[Message] = [AssistantMessage("a")] * 3000
         pieces[2500] = UserMessage("b")
 
@@ -365,9 +329,7 @@ class TestContent:
         assert 2500 == caught.value.chunk
 
     def test_text_and_parts(self):
-        """
-        Beside parts, a plain text is a part; no text is none.
-        """
+        """Beside parts, a plain text is a part; no text is none."""
         pieces = [AssistantMessage("a"), AssistantMessage([TextPart("b")])]
 
         assert (TextPart("ab"),) == concat(pieces).content
@@ -375,9 +337,7 @@ class TestContent:
         assert () == concat([AssistantMessage(""), AssistantMessage(())]).content
 
     def test_adjacent_only(self):
-        """
-        A part between others keeps them apart, and an index does.
-        """
+        """A part between others keeps them apart, and an index does."""
         a, b, image = TextPart("a"), TextPart("b"), ImagePart(url="https://x")
 
         assert (a, image, b) == merged_parts(a, image, b)
@@ -387,9 +347,7 @@ class TestContent:
         )
 
     def test_kinds_stay_apart(self):
-        """
-        Text, reasoning and refusals do not mix.
-        """
+        """Text, reasoning and refusals do not mix."""
         parts = (TextPart("a"), ReasoningPart("b"), RefusalPart("c"))
 
         assert parts == merged_parts(*parts)
@@ -398,9 +356,7 @@ class TestContent:
         )
 
     def test_reasoning(self):
-        """
-        Of signatures, the last one stands.
-        """
+        """Of signatures, the last one stands."""
         pieces = [
             ReasoningPart("a", "one"),
             ReasoningPart("b", "two"),
@@ -410,9 +366,7 @@ class TestContent:
         assert (ReasoningPart("abc", "two"),) == merged_parts(*pieces)
 
     def test_audio(self):
-        """
-        Data is joined while it is of one media type.
-        """
+        """Data is joined while it is of one media type."""
         wav = AudioPart(data=b"RIFF", media_type="audio/wav")
         more = AudioPart(data=b"data")
         mp3 = AudioPart(data=b"ID3", media_type="audio/mpeg")
@@ -422,25 +376,19 @@ class TestContent:
         assert (both, mp3) == merged_parts(wav, more, mp3)
 
     def test_urls_stay(self):
-        """
-        What has a url is whole, before data and after it.
-        """
+        """What has a url is whole, before data and after it."""
         url, data = AudioPart(url="https://x"), AudioPart(data=b"x")
 
         assert (url, url) == merged_parts(url, url)
         assert (data, url, data) == merged_parts(data, url, data)
 
     def test_other_parts(self):
-        """
-        Other media and unknown parts are whole.
-        """
+        """Other media and unknown parts are whole."""
         for part in (ImagePart(data=b"x"), UnknownPart({"type": "hologram"})):
             assert (part, part) == merged_parts(part, part)
 
     def test_regroup(self):
-        """
-        On demand, what has one index is joined across others.
-        """
+        """On demand, what has one index is joined across others."""
         pieces = [
             AssistantMessage([TextPart(text, index=at)])
             for text, at in [("a", 0), ("x", 1), ("b", 0), ("y", 1)]
@@ -489,9 +437,7 @@ WHOLE = [
 
 
 class TestEveryField:
-    """
-    What a chunk has in any field is in the whole.
-    """
+    """What a chunk has in any field is in the whole."""
 
     @pytest.mark.parametrize(("whole", "rest"), WHOLE)
     def test_has_a_value(self, whole, rest):
@@ -506,9 +452,7 @@ class TestEveryField:
 
     @pytest.mark.parametrize(("whole", "rest"), WHOLE)
     def test_is_kept(self, whole, rest):
-        """
-        Whichever piece brings it.
-        """
+        """Whichever piece brings it."""
 
         def wrap(value):
             if isinstance(value, ToolCall):
@@ -524,9 +468,7 @@ class TestEveryField:
 
 class TestToolCalls:
     def test_pieces(self):
-        """
-        Pieces with one index are one call, also when they are interleaved.
-        """
+        """Pieces with one index are one call, also when they are interleaved."""
         calls = called(
             ToolCall("a", "search", '{"q": ', index=0),
             ToolCall("b", "clock", "", index=1),
@@ -541,9 +483,7 @@ class TestToolCalls:
         ) == calls
 
     def test_without_index(self):
-        """
-        Calls without an index are whole, and come first; others by index.
-        """
+        """Calls without an index are whole, and come first; others by index."""
         one, two = ToolCall("a", "f"), ToolCall("a", "f")
         last, first = ToolCall("c", "f", index=2), ToolCall("d", "f", index=1)
 
@@ -584,9 +524,7 @@ class TestToolCalls:
         )
 
     def test_a_name_that_comes_late(self):
-        """
-        Names may come with any piece, and again.
-        """
+        """Names may come with any piece, and again."""
         pieces = [
             ToolCall("a", "", index=0),
             ToolCall("", "f", index=0),
@@ -608,9 +546,7 @@ class TestToolCalls:
         ],
     )
     def test_conflicts(self, piece, field, ours, theirs):
-        """
-        Names and types of one call don't change.
-        """
+        """Names and types of one call don't change."""
         first = AssistantMessage(tool_calls=[ToolCall("a", "f", index=0)])
         second = AssistantMessage(tool_calls=[piece])
         accumulator = Accumulator().add(first)
@@ -661,9 +597,7 @@ class TestToolCalls:
         assert ToolCall("call_1", "clock", "111", index=0, type="custom_tool") == call
 
     def test_equal_facts(self):
-        """
-        The same for what messages repeat.
-        """
+        """The same for what messages repeat."""
 
         def piece(text):
             return ToolMessage(
@@ -680,25 +614,19 @@ class TestToolCalls:
 
 class TestResponse:
     def test_words(self):
-        """
-        The last reason to finish stands, and the last model.
-        """
+        """The last reason to finish stands, and the last model."""
         metas = ResponseMeta("stop", model="a"), ResponseMeta("length"), ResponseMeta()
 
         assert ResponseMeta("length", model="a") == merged_meta(*metas).response
 
     def test_first_id(self):
-        """
-        The first id stands, though no chunk before it has one.
-        """
+        """The first id stands, though no chunk before it has one."""
         metas = [ResponseMeta(id=id) for id in ("", "r1", "r2", "")]
 
         assert "r1" == merged_meta(*metas).response.id
 
     def test_every_count(self):
-        """
-        Breakdowns and further categories, too.
-        """
+        """Breakdowns and further categories, too."""
         details = [CompletionTokensDetails(reasoning_tokens=n) for n in (2, 5)]
         cached = PromptTokensDetails(cached_tokens=3)
         usages = [
@@ -713,18 +641,14 @@ class TestResponse:
         assert sum(usages, Usage()) == merged_meta(*metas, usage="delta").response.usage
 
     def test_too_much(self):
-        """
-        Counts that no longer fit are refused, as any such count.
-        """
+        """Counts that no longer fit are refused, as any such count."""
         meta = ResponseMeta(usage=Usage(2**63 - 1))
 
         with pytest.raises(InvalidUsageError):
             merged_meta(meta, meta, usage="delta")
 
     def test_logprobs(self):
-        """
-        Are appended; an empty list is not the same as none.
-        """
+        """Are appended; an empty list is not the same as none."""
         a, b = LogProb("a", -1.0), LogProb("b", -2.0)
         metas = [
             ResponseMeta(logprobs=(a,)),
@@ -740,9 +664,7 @@ class TestResponse:
         )
 
     def test_mode(self):
-        """
-        There are two ways to read usage.
-        """
+        """There are two ways to read usage."""
         with pytest.raises(ValueError, match="'cumulative' or 'delta'"):
             concat([AssistantMessage("")], usage="sum")  # type: ignore[arg-type]
 
@@ -778,9 +700,7 @@ class TestMetadata:
         assert expected == concat(pieces).metadata["k"]
 
     def test_who_and_when(self):
-        """
-        The name, the run and the turn of a message, and its time.
-        """
+        """The name, the run and the turn of a message, and its time."""
         run, turn = UUID(int=1), UUID(int=2)
         first, second = (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))
         pieces = [
@@ -798,9 +718,7 @@ class TestMetadata:
 
 class TestToolResults:
     def test_media(self):
-        """
-        One chunk may bring several images, and others none.
-        """
+        """One chunk may bring several images, and others none."""
         image = ImagePart(url="https://x")
         pieces = [
             ToolMessage("a", tool_call_id="c"),
@@ -811,9 +729,7 @@ class TestToolResults:
         assert (TextPart("a"), image, image, TextPart("b")) == concat(pieces).content
 
     def test_media_in_two_chunks(self):
-        """
-        Is refused: a second image can't be distinguished from a second version.
-        """
+        """Is refused: a second image can't be distinguished from a second version."""
         images = [ImagePart(url=url) for url in ("https://x", "https://y")]
         pieces = [ToolMessage([image], tool_call_id="c") for image in images]
 
@@ -871,9 +787,7 @@ class TestConflicts:
         assert accumulator.add(ours).message == concat([ours] * 3)
 
     def test_nothing(self):
-        """
-        No chunks are not a message.
-        """
+        """No chunks are not a message."""
         with pytest.raises(ConcatError, match="no chunks at all"):
             concat([])
 
@@ -882,9 +796,7 @@ class TestConflicts:
 
     @pytest.mark.parametrize("stranger", [None, "text", {"role": "user"}])
     def test_no_message(self, stranger):
-        """
-        The error of a chunk that is not a message has its number.
-        """
+        """The error of a chunk that is not a message has its number."""
         for give in (
             lambda: concat([AssistantMessage("a"), stranger]),
             lambda: Accumulator().add(AssistantMessage("a")).add(stranger),
@@ -895,16 +807,12 @@ class TestConflicts:
             assert ("chunk", None, stranger, 1) == caught.value.args
 
     def test_one_message(self):
-        """
-        A lone message is not a list of chunks.
-        """
+        """A lone message is not a list of chunks."""
         with pytest.raises(TypeError, match="takes chunks"):
             concat(AssistantMessage("a"))  # type: ignore[arg-type]
 
     def test_lowest_first(self):
-        """
-        Of several conflicts, that of the first chunk is reported.
-        """
+        """Of several conflicts, that of the first chunk is reported."""
         pieces = [UserMessage("", name=name) for name in ("ann", "", "bob", "cy")]
 
         with pytest.raises(ConcatError) as caught:
@@ -915,9 +823,7 @@ class TestConflicts:
 
 class TestUnknownMessages:
     def test_source(self):
-        """
-        Any of the chunks may have the source.
-        """
+        """Any of the chunks may have the source."""
         a, b = (UnknownMessage({"role": "oracle"}, source=word) for word in ("", "s"))
         other = UnknownMessage({"role": "oracle"}, source="t")
 
@@ -928,9 +834,7 @@ class TestUnknownMessages:
 
 class TestConcatRows:
     def test_columns(self):
-        """
-        One message a column; None is not a chunk.
-        """
+        """One message a column; None is not a chunk."""
         rows: Any = [
             [UserMessage("a"), None, None],
             [UserMessage("b"), AssistantMessage("c"), None],
@@ -939,9 +843,7 @@ class TestConcatRows:
         assert (UserMessage("ab"), AssistantMessage("c"), None) == concat_rows(rows)
 
     def test_lengths(self):
-        """
-        Rows are equally long.
-        """
+        """Rows are equally long."""
         row = [AssistantMessage("a")]
 
         with pytest.raises(ConcatError, match="length of a row is 1") as caught:
@@ -950,9 +852,7 @@ class TestConcatRows:
         assert ("the length of a row", 1, 3, 2) == caught.value.args
 
     def test_conflict(self):
-        """
-        The error has the column and the row.
-        """
+        """The error has the column and the row."""
         rows: Any = [
             [None, UserMessage("")],
             [None, None],
@@ -965,9 +865,7 @@ class TestConcatRows:
         assert ("role in column 1", "user", "assistant", 2) == caught.value.args
 
     def test_usage(self):
-        """
-        The mode is for every column.
-        """
+        """The mode is for every column."""
         meta = ResponseMeta(usage=Usage(1, 1))
         rows: Any = [[AssistantMessage("", response=meta)]] * 3
 
@@ -1004,9 +902,7 @@ class TestAccumulator:
         assert 2 * 50 >= sum(read)
 
     def test_chunks(self):
-        """
-        They can be read.
-        """
+        """They can be read."""
         pieces = [AssistantMessage("a"), AssistantMessage("b")]
         accumulator = Accumulator().add(pieces[0]).add(pieces[1])
 
@@ -1016,9 +912,7 @@ class TestAccumulator:
 
     @given(chunks())
     def test_equality(self, pieces):
-        """
-        By chunks and options, also after shipping.
-        """
+        """By chunks and options, also after shipping."""
         one, two = Accumulator(), Accumulator()
         for piece in pieces:
             one, two = one.add(piece), two.add(piece)

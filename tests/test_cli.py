@@ -73,16 +73,12 @@ def run(*args, data=None):
 
 
 def outcomes(result):
-    """
-    What ``--json`` printed.
-    """
+    """What ``--json`` printed."""
     return [json.loads(each) for each in result.stdout.splitlines()]
 
 
 def unwrapped(result):
-    """
-    What was printed, on one line.
-    """
+    """What was printed, on one line."""
     return " ".join(result.stdout.split())
 
 
@@ -92,9 +88,7 @@ def names(result):
 
 @pytest.fixture(autouse=True)
 def _usual_terminal(monkeypatch):
-    """
-    The developer's own terminal settings don't reach the tests.
-    """
+    """The developer's own terminal settings don't reach the tests."""
     for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
 
@@ -103,9 +97,7 @@ def _usual_terminal(monkeypatch):
 
 @pytest.fixture
 def write(tmp_path):
-    """
-    Writes lines into a file and gives its path.
-    """
+    """Writes lines into a file and gives its path."""
 
     def written(*lines, name="chats.jsonl", end=b"\n"):
         path = tmp_path / name
@@ -289,9 +281,7 @@ class TestTrim:
         ],
     )
     def test_impossible_options(self, write, options):
-        """
-        A budget of nothing is refused before anything is read.
-        """
+        """A budget of nothing is refused before anything is read."""
         result = run(*options, write(line()))
 
         assert 2 == result.exit_code
@@ -300,17 +290,13 @@ class TestTrim:
 
 
 class TestChecks:
-    """
-    The checks see what they should see.
-    """
+    """The checks see what they should see."""
 
     def broken(self):
         return " / ".join(replaying.replay(MESSAGES, BUDGET).broken)
 
     def test_changed_content(self, monkeypatch):
-        """
-        A message that changes under a state is seen in every state it is in.
-        """
+        """A message that changes under a state is seen in every state it is in."""
         first_message = UserMessage("Before.")
 
         def meddling(data):
@@ -324,9 +310,7 @@ class TestChecks:
         assert any("15 kept states have changed" in each for each in broken)
 
     def test_changed_state(self, monkeypatch):
-        """
-        A state that grows in place is seen.
-        """
+        """A state that grows in place is seen."""
         add = Aggregator.add
 
         def in_place(state, message):
@@ -377,9 +361,7 @@ class TestChecks:
         [([4], "lacks the newest message"), ([3], "the trimmed view is invalid")],
     )
     def test_bad_view(self, monkeypatch, seqs, promise):
-        """
-        A view without the newest message, or that no provider takes, is seen.
-        """
+        """A view without the newest message, or that no provider takes, is seen."""
         monkeypatch.setattr(
             replaying,
             "trim",
@@ -389,9 +371,7 @@ class TestChecks:
         assert promise in self.broken()
 
     def test_view_over_budget(self, monkeypatch):
-        """
-        A view that does not fit is seen.
-        """
+        """A view that does not fit is seen."""
         monkeypatch.setattr(
             replaying,
             "trim",
@@ -404,9 +384,7 @@ class TestChecks:
         assert "the trimmed view is over the budget" == broken
 
     def test_unreadable(self, monkeypatch):
-        """
-        What can't be read back at all is a broken promise, too, no crash.
-        """
+        """What can't be read back at all is a broken promise, too, no crash."""
         monkeypatch.setattr(replaying, "decode", lambda _data: decode(b"{}"))
 
         assert "can't be encoded and decoded: can't decode" in self.broken()
@@ -465,9 +443,7 @@ class TestInput:
         assert ["oslo", "lima"] == names(result)
 
     def test_standard_input(self):
-        """
-        A dash is standard input, and complaints call it that.
-        """
+        """A dash is standard input, and complaints call it that."""
         result = run("--json", "-", data=line("oslo") + b"\nnonsense\n")
 
         assert 2 == result.exit_code
@@ -477,9 +453,7 @@ class TestInput:
 
 class TestOtherFormats:
     def test_sharegpt(self, write):
-        """
-        What people share is replayed, too, beside OpenAI's.
-        """
+        """What people share is replayed, too, beside OpenAI's."""
         turns = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "hello"}]
         shared = {"id": "shared", "conversations": turns}
         path = write(
@@ -694,9 +668,7 @@ class TestShowing:
             )
 
     def test_colour_on_terminals(self, write, monkeypatch):
-        """
-        If the user wants color, it is used.
-        """
+        """If the user wants color, it is used."""
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("TERM", "xterm")
 
@@ -730,9 +702,7 @@ class TestShowing:
         assert [name, "fine"] == names(as_json)
 
     def test_few_letters(self, write):
-        """
-        Where stdout has few letters, names are written out.
-        """
+        """Where stdout has few letters, names are written out."""
         result = subprocess.run(
             [*MAIN, "replay", write(line("käse 芝士"))],
             capture_output=True,
@@ -747,9 +717,7 @@ class TestShowing:
 
 class TestHelp:
     def test_version(self):
-        """
-        The version is one line.
-        """
+        """The version is one line."""
         result = CliRunner().invoke(cli, ["--version"])
 
         assert 0 == result.exit_code
@@ -757,9 +725,7 @@ class TestHelp:
 
     @pytest.mark.parametrize("args", [["replay"], ["replay", "--bogus"], ["bogus"]])
     def test_wrong_usage(self, args):
-        """
-        Wrong usage is reported on stderr, with status 2.
-        """
+        """Wrong usage is reported on stderr, with status 2."""
         result = CliRunner().invoke(cli, args)
 
         assert 2 == result.exit_code
@@ -767,15 +733,11 @@ class TestHelp:
 
 
 class TestProcess:
-    """
-    The command as a shell sees it.
-    """
+    """The command as a shell sees it."""
 
     @pytest.mark.parametrize("missing", ["click", "rich"])
     def test_without_the_extra(self, missing):
-        """
-        Without click or rich it says what to install, with status 2.
-        """
+        """Without click or rich it says what to install, with status 2."""
         script = f"import sys; sys.modules['{missing}'] = None; {MAIN[-1]}"
         result = subprocess.run(
             [sys.executable, "-c", script, "--help"],
@@ -793,9 +755,7 @@ class TestProcess:
     @pytest.mark.skipif(sys.platform == "win32", reason="pipes break differently")
     @pytest.mark.parametrize("arguments", [["replay"], ["replay", "--json"], ["-h"]])
     def test_broken_pipe(self, write, arguments):
-        """
-        If the reader stops, it ends quietly, as if by the signal.
-        """
+        """If the reader stops, it ends quietly, as if by the signal."""
         path = write(*[line(f"chat{number}") for number in range(50)])
         unread, stdout = os.pipe()
         os.close(unread)
@@ -816,9 +776,7 @@ class TestProcess:
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
     @pytest.mark.parametrize("arguments", [["replay"], ["replay", "--json"], ["-h"]])
     def test_full_disk(self, write, arguments):
-        """
-        If stdout takes nothing more, that is reported, with status 2.
-        """
+        """If stdout takes nothing more, that is reported, with status 2."""
         with Path("/dev/full").open("wb") as full:
             result = subprocess.run(
                 [*MAIN, *arguments, write(line())],
@@ -834,9 +792,7 @@ class TestProcess:
     @pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
     @pytest.mark.parametrize("command", ["replay", "export", "names", "-h"])
     def test_no_stdout(self, write, tmp_path, command):
-        """
-        If it is started without a stdout, what it prints is not lost in silence.
-        """
+        """If it is started without a stdout, what it prints is not lost in silence."""
         path, store = write(line()), str(tmp_path / "chats.db")
         subprocess.run([*MAIN, "--store", store, "import", path], check=True, cwd=ROOT)
         arguments = {"replay": [path], "export": ["chat"]}.get(command, [])
@@ -861,9 +817,7 @@ class TestProcess:
         ],
     )
     def test_no_other_stream(self, write, tmp_path, stream, args, status):
-        """
-        Nor does it fail without a stdin, which is empty, or a stderr.
-        """
+        """Nor does it fail without a stdin, which is empty, or a stderr."""
         path, store = write(line()), str(tmp_path / "chats.db")
         if stream == "<":
             subprocess.run(
@@ -903,9 +857,7 @@ class TestExample:
 
 class TestRecorded:
     def test_airline(self, recordings):
-        """
-        A hundred real conversations come through.
-        """
+        """A hundred real conversations come through."""
         result = run("--json", recordings / "transcripts" / "airline.jsonl")
 
         chats = outcomes(result)

@@ -1,6 +1,4 @@
-"""
-The command `cost`: the bill of a saved state.
-"""
+"""The command `cost`: the bill of a saved state."""
 
 import re
 import sys
@@ -28,16 +26,12 @@ PRICED = BILLED.add_usage(Usage(7, 3), model="gpt-4o-mini")
 
 @pytest.fixture
 def run(tmp_path):
-    """
-    The commands on a store in a folder.
-    """
+    """The commands on a store in a folder."""
     return Commands(tmp_path)
 
 
 def save(run, state):
-    """
-    Save *state* as "trip".
-    """
+    """Save *state* as "trip"."""
     with open_store(run.path) as store:
         store.save("trip", state)
 
@@ -60,9 +54,7 @@ class TestCost:
         assert f"Total: {cost(PRICED)}" == total
 
     def test_lines(self, run):
-        """
-        With --lines there is one for each ledger entry, with its time, in order.
-        """
+        """With --lines there is one for each ledger entry, with its time, in order."""
         noon = datetime(2026, 6, 1, 12, tzinfo=UTC)
         state = (
             ASKED.add_usage(USED, model="gpt-4o", at=noon)
@@ -83,9 +75,7 @@ class TestCost:
         assert noon.isoformat() == record["lines"][0]["at"]
 
     def test_of_an_unknown_time(self, run):
-        """
-        An entry of an unknown time is marked, and has the price of now.
-        """
+        """An entry of an unknown time is marked, and has the price of now."""
         state = rebuild_state(ASKED, ledger=[LedgerEntry("1", USED, "gpt-4o")])
         save(run, state)
 
@@ -97,9 +87,7 @@ class TestCost:
         assert record["lines"][0]["at"] is None
 
     def test_of_a_revision(self, run):
-        """
-        An earlier revision costs what had been recorded then.
-        """
+        """An earlier revision costs what had been recorded then."""
         with open_store(run.path) as store:
             store.save("trip", BILLED)
             store.save("trip", PRICED)
@@ -107,9 +95,7 @@ class TestCost:
         assert "gpt-4o-mini" not in run("cost", "trip@1").stdout
 
     def test_json(self, run):
-        """
-        Programs get exact amounts as text, and the head.
-        """
+        """Programs get exact amounts as text, and the head."""
         save(run, PRICED)
 
         (record,) = run.json("cost", "trip")
@@ -179,9 +165,7 @@ class TestCost:
         ],
     )
     def test_never_nothing(self, run, state, reason):
-        """
-        A conversation whose cost is unknown is never printed as free.
-        """
+        """A conversation whose cost is unknown is never printed as free."""
         save(run, state)
 
         printed = run("cost", "trip").stdout
@@ -242,18 +226,14 @@ class TestCost:
 
     @pytest.mark.parametrize("state", [Aggregator.new(), ASKED])
     def test_nothing(self, run, state):
-        """
-        What no model has answered costs nothing.
-        """
+        """What no model has answered costs nothing."""
         save(run, state)
 
         assert "Total: $0.00\n" == run("cost", "trip").stdout
         assert "0" == run.json("cost", "trip")[0]["amount_usd"]
 
     def test_without_prices(self, run, monkeypatch):
-        """
-        Without the extra it says what to install.
-        """
+        """Without the extra it says what to install."""
         monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
         save(run, PRICED)
 

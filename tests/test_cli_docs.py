@@ -29,9 +29,7 @@ COMMANDS = (
 
 class TestDocs:
     def test_transcript(self, tmp_path, monkeypatch):
-        """
-        What the page shows is what the commands print, but for times.
-        """
+        """What the page shows is what the commands print, but for times."""
         page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
         blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
         monkeypatch.chdir(tmp_path)
@@ -60,9 +58,7 @@ class TestDocs:
 
     @pytest.mark.parametrize("command", COMMANDS)
     def test_keys(self, tmp_path, monkeypatch, command):
-        """
-        The table for programs has every key that a command prints as JSON.
-        """
+        """The table for programs has every key that a command prints as JSON."""
         page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
         rows = dict(re.findall(r"^\| `(\w+)` \| \w+ \| (.*) \|$", page, re.MULTILINE))
         monkeypatch.chdir(tmp_path)

@@ -128,9 +128,7 @@ class TestHostile:
             assert ACTS.search(printed) is None, (command, ACTS.search(printed))
 
     def test_one_place(self):
-        """
-        There is one function that prints, and one that writes documents.
-        """
+        """There is one function that prints, and one that writes documents."""
         folder = Path(conversation_state.cli.__file__).parent
         places = [
             path.name
@@ -157,9 +155,7 @@ class TestHostile:
         assert ACTS.search(re.sub("\x1b\\[[0-9;]*m", "", printed)) is None
 
     def test_url_in_errors(self):
-        """
-        An error of a store in memory has one colon after its URL.
-        """
+        """An error of a store in memory has one colon after its URL."""
         with (
             pytest.raises(ConversationStateError, match=r"^memory: there is"),
             open_store("memory:") as store,

@@ -27,39 +27,29 @@ OTHER = [*MESSAGES[:2], {"role": "assistant", "content": "I can't tell."}]
 
 @pytest.fixture(autouse=True)
 def _no_store_by_default(monkeypatch):
-    """
-    The developer's own shell settings don't reach the tests.
-    """
+    """The developer's own shell settings don't reach the tests."""
     monkeypatch.delenv("CONVERSATION_STATE_STORE", raising=False)
 
 
 @pytest.fixture
 def run(tmp_path):
-    """
-    The commands on a store that is not there yet.
-    """
+    """The commands on a store that is not there yet."""
     return Commands(tmp_path)
 
 
 def outcomes(records):
-    """
-    What came of each conversation.
-    """
+    """What came of each conversation."""
     return [each["outcome"] for each in records]
 
 
 def saved(run, name, *, at=None):
-    """
-    The messages under a name in the store.
-    """
+    """The messages under a name in the store."""
     with open_store(run.url) as store:
         return store.load(name, at=at)
 
 
 def heads(run):
-    """
-    All names, and their newest revisions.
-    """
+    """All names, and their newest revisions."""
     with open_store(run.url) as store:
         return {name: store.latest(name).revision for name in store.names()}
 
@@ -80,9 +70,7 @@ class TestImport:
         assert openai_chat.load(LONGER) == tuple(saved(run, "lima"))
 
     def test_json(self, run):
-        """
-        The JSON has for each conversation its source, the outcome, and its name.
-        """
+        """The JSON has for each conversation its source, the outcome, and its name."""
         path = run.write(line("oslo"), "\n", line("oslo", LONGER))
 
         first, second = run.json("import", path)
@@ -162,17 +150,13 @@ class TestImport:
         assert "$.system: is a list; expected a text" in result.stderr
 
     def test_standard_input(self, run):
-        """
-        What comes from standard input has its name from there.
-        """
+        """What comes from standard input has its name from there."""
         (records,) = run.json("import", "-", data=line(None))
 
         assert "stdin-1" == records["name"]
 
     def test_again(self, run):
-        """
-        Importing again changes nothing, not even a byte of the revisions.
-        """
+        """Importing again changes nothing, not even a byte of the revisions."""
         path = run.write(line("oslo"), line(None), line("empty", []))
         run("import", path)
         before = run.json("log", "oslo")
@@ -221,9 +205,7 @@ class TestImport:
         assert "And in Lima?" == state[5].text
 
     def test_erased_is_not_anything(self, run):
-        """
-        A message of another role does not match an erased one.
-        """
+        """A message of another role does not match an erased one."""
         run("import", run.write(line("oslo")))
         run("erase", "oslo", "2", "--reason", "private", "--yes")
 
@@ -244,9 +226,7 @@ class TestConflict:
         return run.write(line("a"), line("oslo"), line("b"))
 
     def test_skip(self, run, path):
-        """
-        It is skipped and reported, the others are saved, and the status is 1.
-        """
+        """It is skipped and reported, the others are saved, and the status is 1."""
         result = run("import", path, status=1)
 
         assert "3 conversations: 2 imported, 1 skipped.\n" == result.stdout
@@ -259,9 +239,7 @@ class TestConflict:
         assert {"a": 1, "b": 1, "oslo": 1} == heads(run)
 
     def test_stop(self, run, path):
-        """
-        Or it is the last that was looked at.
-        """
+        """Or it is the last that was looked at."""
         records = run.json("import", path, "--on-conflict", "stop", status=1)
 
         assert ["imported", "skipped"] == outcomes(records)
@@ -285,9 +263,7 @@ class TestConflict:
         assert old.id == new.parent_id
 
     def test_rename(self, run, path):
-        """
-        Or it gets the next name that is free; again, it is found there.
-        """
+        """Or it gets the next name that is free; again, it is found there."""
         third = run.write(line("oslo", MESSAGES[:1] * 2), name="third.jsonl")
         records = [
             each
@@ -326,9 +302,7 @@ class TestConflict:
         assert "oslo-3" == again[2]["name"] == again[3]["name"]
 
     def test_hostile(self, run):
-        """
-        A name may be anything, and is reported without harm.
-        """
+        """A name may be anything, and is reported without harm."""
         path = run.write(line(HOSTILE), line(HOSTILE, OTHER))
 
         result = run("import", path, status=1)
@@ -354,9 +328,7 @@ class TestUnreadable:
         assert {"a": 1, "b": 1} == heads(run)
 
     def test_strict(self, run):
-        """
-        Or it ends there; what was saved before stays.
-        """
+        """Or it ends there; what was saved before stays."""
         path = run.write(line("a"), "nonsense\n", line("b"))
 
         result = run("import", path, "--strict", status=2)
@@ -367,9 +339,7 @@ class TestUnreadable:
 
     @pytest.mark.parametrize("id", ["x" * 501, "a\0b"])
     def test_no_name(self, run, id):
-        """
-        An id that can't be a name is reported with its line.
-        """
+        """An id that can't be a name is reported with its line."""
         path = run.write(line("a"), line(id), line("b"))
 
         result = run("import", path, status=2)
@@ -378,9 +348,7 @@ class TestUnreadable:
         assert {"a": 1, "b": 1} == heads(run)
 
     def test_bad_state(self, run):
-        """
-        What should be a state of ours and is not is reported as such.
-        """
+        """What should be a state of ours and is not is reported as such."""
         wrong = '{"format": "conversation_state", "version": 1, "kind": "usage"}\n'
         newer = '{"format": "conversation_state", "version": 999, "kind": "x"}\n'
 
@@ -391,9 +359,7 @@ class TestUnreadable:
 
 
 def state():
-    """
-    A state with all that makes one: a fork's past, a bill, reasoning.
-    """
+    """A state with all that makes one: a fork's past, a bill, reasoning."""
     trunk = Aggregator.new().add_user_prompt("Hi!").add_usage(Usage(5, 2))
     message = AssistantMessage([ReasoningPart("Hm."), *UserMessage("Hello.").parts])
     return trunk.fork().add(message).add_usage(Usage(9, 1), key="paid")
@@ -402,9 +368,7 @@ def state():
 class TestExport:
     @pytest.fixture
     def chat(self, run):
-        """
-        That state, saved as `chat` after its first message.
-        """
+        """That state, saved as `chat` after its first message."""
         made = state()
         with open_store(run.url) as store:
             store.save("chat", made.fork(at=1), label="begun")
@@ -413,9 +377,7 @@ class TestExport:
         return made
 
     def test_ours(self, run, chat):
-        """
-        Our own format is the state on one line, and nothing is lost.
-        """
+        """Our own format is the state on one line, and nothing is lost."""
         result = run("export", "chat")
 
         assert encode(chat).decode() + "\n" == result.stdout
@@ -423,9 +385,7 @@ class TestExport:
         assert "" == result.stderr
 
     def test_provider(self, run, chat):
-        """
-        A provider's format is its payload; what is lost is reported on stderr.
-        """
+        """A provider's format is its payload; what is lost is reported on stderr."""
         result = run("export", "chat", "--format", "openai_chat")
 
         exported = openai_chat.dump(chat)
@@ -434,9 +394,7 @@ class TestExport:
 
     @pytest.mark.parametrize("name", PROVIDERS)
     def test_every_provider(self, run, chat, name):
-        """
-        Every adapter's format is what the adapter dumps.
-        """
+        """Every adapter's format is what the adapter dumps."""
         adapter = importlib.import_module(f"conversation_state.adapters.{name}")
 
         message = run("export", "chat", "--format", name).stdout
@@ -444,9 +402,7 @@ class TestExport:
         assert adapter.dump(chat).payload == json.loads(message)
 
     def test_much_lost(self, run):
-        """
-        Of much that is lost some is listed, and the rest counted.
-        """
+        """Of much that is lost some is listed, and the rest counted."""
         message = AssistantMessage([ReasoningPart("Hm."), *UserMessage("Hi.").parts])
         with open_store(run.url) as store:
             store.save("chat", Aggregator.new(messages=[message] * 25))
@@ -457,18 +413,14 @@ class TestExport:
         assert "chat: lost in openai_chat: 15 more" == records[-1]
 
     def test_several(self, run, chat):
-        """
-        Several are a line each, and each may be any revision.
-        """
+        """Several are a line each, and each may be any revision."""
         result = run("export", "chat@begun", "chat", "chat@1")
 
         lengths = [len(decode(each)) for each in result.stdout.encode().splitlines()]
         assert [1, 2, 1] == lengths
 
     def test_nothing_if_one_is_missing(self, run, chat):
-        """
-        If one of them is not there, nothing is written.
-        """
+        """If one of them is not there, nothing is written."""
         path = run.folder / "out.jsonl"
 
         assert "" == run("export", "chat", "tale", status=2).stdout
@@ -492,9 +444,7 @@ class TestExport:
 
     @pytest.mark.skipif(sys.platform == "win32", reason="needs links and pipes")
     def test_other_than_a_file(self, run, chat):
-        """
-        A link still leads to the file, whose permissions stay; a pipe stays one.
-        """
+        """A link still leads to the file, whose permissions stay; a pipe stays one."""
         path, link = run.write("old", name="out.jsonl"), run.folder / "link"
         pipe = run.folder / "pipe"
         path.chmod(0o600)
@@ -515,9 +465,7 @@ class TestExport:
         assert 0o600 == path.stat().st_mode & 0o777
 
     def test_no_such_folder(self, run, chat):
-        """
-        A folder that can't be written is reported, with status 2.
-        """
+        """A folder that can't be written is reported, with status 2."""
         path = run.folder / "missing" / "out.jsonl"
 
         result = run("export", "chat", "-o", path, status=2)
@@ -543,9 +491,7 @@ class TestExport:
         assert {"out.jsonl", "chats.db"} == {each.name for each in run.folder.iterdir()}
 
     def test_id(self, run, chat):
-        """
-        With its id a conversation can be imported under its name.
-        """
+        """With its id a conversation can be imported under its name."""
         args = ("export", "chat", "--format", "openai_chat")
 
         assert {"messages"} == {*json.loads(run(*args).stdout)}
@@ -553,9 +499,7 @@ class TestExport:
         assert "--id needs" in run("export", "chat", "--id", status=2).stderr
 
     def test_few_letters(self, run):
-        """
-        Wherever it goes it is UTF-8; only a terminal gets what it can't obey.
-        """
+        """Wherever it goes it is UTF-8; only a terminal gets what it can't obey."""
         with open_store(run.url) as store:
             store.save("chat", Aggregator.new().add_user_prompt(f"🧀{HOSTILE}\x9b"))
 
@@ -570,9 +514,7 @@ class TestExport:
         assert "🧀".encode() in result.stdout
 
     def test_seen(self, run, monkeypatch):
-        """
-        On a terminal the same is written in letters that it does not obey.
-        """
+        """On a terminal the same is written in letters that it does not obey."""
         monkeypatch.setattr(_transfer, "is_stdout_terminal", lambda: True)
         with open_store(run.url) as store:
             state = Aggregator.new().add_user_prompt(f"🧀{HOSTILE}\x9b")
@@ -584,9 +526,7 @@ class TestExport:
         assert state == decode(shown.encode())
 
     def test_unknown_format(self, run, chat):
-        """
-        An unknown format is reported with those there are.
-        """
+        """An unknown format is reported with those there are."""
         result = run("export", "chat", "--format", "xml", status=2)
 
         assert "json" in result.stderr
@@ -639,9 +579,7 @@ class TestThereAndBack:
         assert made.add_user_prompt("Bye.").usage == saved(run, "chat-1").usage
 
     def test_replay(self, run):
-        """
-        Such lines can be replayed, too.
-        """
+        """Such lines can be replayed, too."""
         path = run.write(f"{encode(state()).decode()}\n")
 
         result = run.process("replay", path)
@@ -725,9 +663,7 @@ class TestProcess:
         ],
     )
     def test_progress(self, run, args, words):
-        """
-        On a terminal, stderr shows that something is done; stdout is the same.
-        """
+        """On a terminal, stderr shows that something is done; stdout is the same."""
         run("import", run.write(line("oslo"), line("lima")))
         if args[0] == "import":
             run.path.unlink()

@@ -1,6 +1,4 @@
-"""
-The pager of the commands that print long text, at a terminal.
-"""
+"""The pager of the commands that print long text, at a terminal."""
 
 import os
 import re
@@ -27,9 +25,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 @pytest.fixture
 def run(tmp_path):
-    """
-    The commands on a store with a short conversation.
-    """
+    """The commands on a store with a short conversation."""
     with open_store(tmp_path / "chats.db") as store:
         store.save("short", Aggregator.new().add(ASKED))
 
@@ -37,9 +33,7 @@ def run(tmp_path):
 
 
 class Terminal:
-    """
-    A terminal, and a pager that writes what it gets into a file.
-    """
+    """A terminal, and a pager that writes what it gets into a file."""
 
     def __init__(self, run):
         self.url = run.url
@@ -47,9 +41,7 @@ class Terminal:
         self.pager = shlex.join([sys.executable, "-c", COPY, str(self.pages)])
 
     def __call__(self, *args, status=0, **env):
-        """
-        What was paged, and what was printed on the terminal itself.
-        """
+        """What was paged, and what was printed on the terminal itself."""
         self.pages.unlink(missing_ok=True)
         known = {**os.environ, "TERM": "xterm", "PAGER": self.pager}
         for name in ("NO_COLOR", "NO_PAGER"):
@@ -82,16 +74,12 @@ class Terminal:
 
 @pytest.fixture
 def terminal(run):
-    """
-    A terminal with a pager.
-    """
+    """A terminal with a pager."""
     return Terminal(run)
 
 
 class TestPager:
-    """
-    What is long goes through the user's pager, at a terminal alone.
-    """
+    """What is long goes through the user's pager, at a terminal alone."""
 
     @pytest.mark.parametrize(
         "command", [["show", "short"], ["log", "short"], ["tree", "short"]]
@@ -119,18 +107,14 @@ class TestPager:
         ],
     )
     def test_without(self, terminal, args, env):
-        """
-        If it is not wanted, or not there, all is printed at once.
-        """
+        """If it is not wanted, or not there, all is printed at once."""
         pages, shown = terminal("show", "short", *args, **env)
 
         assert pages is None
         assert "When is the next train?" in shown
 
     def test_left_early(self, run, terminal):
-        """
-        A user who has seen enough has done nothing wrong.
-        """
+        """A user who has seen enough has done nothing wrong."""
         with open_store(run.path) as store:
             store.save("long", store.load("short").extend([ASKED] * 3_000))
 
@@ -140,18 +124,14 @@ class TestPager:
         assert "" == shown == terminal.stderr
 
     def test_an_error_comes_after(self, terminal):
-        """
-        An error ends the pager, is on stderr, and is the exit status.
-        """
+        """An error ends the pager, is on stderr, and is the exit status."""
         pages, shown = terminal("trim", "short", "--limit", "1", status=1)
 
         assert "" == pages == shown
         assert "no valid view of 'short' fits" in terminal.stderr
 
     def test_options_of_less(self, terminal):
-        """
-        Where `less` has none, those for colours and for one screen are set.
-        """
+        """Where `less` has none, those for colours and for one screen are set."""
         script = "import os, sys, pathlib; pathlib.Path(sys.argv[1]).write_text("
         script += "os.environ['LESS'])"
         pager = shlex.join([sys.executable, "-c", script, str(terminal.pages)])

@@ -1,6 +1,4 @@
-"""
-The commands that draw: `tree`, `page` and `serve`.
-"""
+"""The commands that draw: `tree`, `page` and `serve`."""
 
 import re
 import socket
@@ -22,9 +20,7 @@ HILLS = ASKED.add_assistant_message("Uphill.")
 
 @pytest.fixture
 def run(tmp_path):
-    """
-    The commands on a store with a name that has two branches.
-    """
+    """The commands on a store with a name that has two branches."""
     run = Commands(tmp_path)
     with open_store(run.path) as store:
         store.save("trip", ASKED)
@@ -38,9 +34,7 @@ def run(tmp_path):
 
 class TestTree:
     def test_branches(self, run):
-        """
-        A lane for each branch, the newest revision on top.
-        """
+        """A lane for each branch, the newest revision on top."""
         lines = run("tree", "trip").stdout.splitlines()
         plain = [re.sub(r", saved [^)]*", "", line) for line in lines]
 
@@ -53,9 +47,7 @@ class TestTree:
         ] == plain[1:]
 
     def test_for_programs(self, run):
-        """
-        As JSON, each revision with the one it grew from.
-        """
+        """As JSON, each revision with the one it grew from."""
         found = run.json("tree", "trip")
 
         assert [(4, 3), (3, 1), (2, 1), (1, None)] == [
@@ -63,26 +55,20 @@ class TestTree:
         ]
 
     def test_limit(self, run):
-        """
-        Only the newest revisions; the others are counted.
-        """
+        """Only the newest revisions; the others are counted."""
         newest, rest = run("tree", "trip", "--limit", 1).stdout.splitlines()
 
         assert newest.startswith("●  revision 4")
         assert "… and 3 older states" == rest
 
     def test_unknown_name(self, run):
-        """
-        A name that is not saved is an error.
-        """
+        """A name that is not saved is an error."""
         assert "no_name" in run("tree", "no_name", status=2).stderr
 
 
 class TestPage:
     def test_writes_a_file(self, run):
-        """
-        The page has every branch, and what the model sees of the newest state.
-        """
+        """The page has every branch, and what the model sees of the newest state."""
         path = run.folder / "trip.html"
         result = run("page", "trip", "-o", path, "--limit", 1_000, "--title", "A trip")
         page = path.read_text(encoding="utf-8")
@@ -92,24 +78,18 @@ class TestPage:
             assert words in page
 
     def test_marks_what_is_not_sent(self, run):
-        """
-        With a small budget each message is marked as sent or not.
-        """
+        """With a small budget each message is marked as sent or not."""
         with open_store(run.path) as store:
             store.save("long", SEA.extend([UserMessage("word " * 100)] * 9))
 
         assert "not sent: over budget" in run("page", "long", "--limit", 300).stdout
 
     def test_prints(self, run):
-        """
-        Without a file the page goes to standard output.
-        """
+        """Without a file the page goes to standard output."""
         assert "To the sea." in run("page", "trip").stdout
 
     def test_redact(self, run):
-        """
-        Without content there is only the shape.
-        """
+        """Without content there is only the shape."""
         page = run("page", "trip", "--redact").stdout
 
         assert "revision 4" in page
@@ -117,9 +97,7 @@ class TestPage:
             assert not re.search(rf"\b{word}\b", page)
 
     def test_too_small_a_budget(self, run):
-        """
-        No page is written that shows no valid view.
-        """
+        """No page is written that shows no valid view."""
         path = run.folder / "trip.html"
         result = run("page", "trip", "--limit", 1, "-o", path, status=1)
 
@@ -127,9 +105,7 @@ class TestPage:
         assert not path.exists()
 
     def test_no_such_folder(self, run):
-        """
-        A file that can't be written is reported.
-        """
+        """A file that can't be written is reported."""
         path = run.folder / "none" / "trip.html"
 
         assert "No such file" in run("page", "trip", "-o", path, status=2).stderr
@@ -137,9 +113,7 @@ class TestPage:
 
 class TestServe:
     def test_port_is_taken(self, run):
-        """
-        An address that can't be served is reported, with what to do.
-        """
+        """An address that can't be served is reported, with what to do."""
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             result = run("serve", "--port", port, status=2)
@@ -148,9 +122,7 @@ class TestServe:
         assert "choose another --port" in result.stderr
 
     def test_serves(self, run):
-        """
-        The printed address opens the store, and the address alone does not.
-        """
+        """The printed address opens the store, and the address alone does not."""
         command = [*MAIN, "serve", "--store", run.url, "--port", "0"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             try:

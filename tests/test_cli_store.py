@@ -25,25 +25,19 @@ STATES.append(STATES[-1].add_user_prompt("Book it.").add_assistant_message("Done
 
 @pytest.fixture(autouse=True)
 def _no_store_by_default(monkeypatch):
-    """
-    The developer's own shell settings don't reach the tests.
-    """
+    """The developer's own shell settings don't reach the tests."""
     monkeypatch.delenv("CONVERSATION_STATE_STORE", raising=False)
 
 
 @pytest.fixture
 def run(tmp_path):
-    """
-    The commands on a store that is not there yet.
-    """
+    """The commands on a store that is not there yet."""
     return Commands(tmp_path)
 
 
 @pytest.fixture
 def store(run):
-    """
-    That store with a conversation of three revisions, the second labelled.
-    """
+    """That store with a conversation of three revisions, the second labelled."""
     with open_store(run.url) as store:
         for state in STATES:
             store.save("travel", state)
@@ -73,9 +67,7 @@ class TestOpening:
         ],
     )
     def test_makes_no_files(self, run, command):
-        """
-        A mistyped path is an error, and leaves no empty file behind.
-        """
+        """A mistyped path is an error, and leaves no empty file behind."""
         result = run(*command, status=2)
 
         assert "no such file; `import` creates one" in result.stderr
@@ -109,9 +101,7 @@ class TestOpening:
             assert "here" in result.output
 
     def test_as_a_module(self, run):
-        """
-        ``python -m conversation_state`` is the same program.
-        """
+        """``python -m conversation_state`` is the same program."""
         with open_store(run.url) as store:
             store.save("here", Aggregator.new())
 
@@ -140,9 +130,7 @@ class TestOpening:
         ],
     )
     def test_bad_urls(self, run, url, message):
-        """
-        What is not a store is reported in one line, without any password.
-        """
+        """What is not a store is reported in one line, without any password."""
         result = run("log", "x", url=url, status=2)
 
         assert "" == result.stdout
@@ -167,9 +155,7 @@ class TestOpening:
         assert message == result.stderr
 
     def test_no_url(self):
-        """
-        Without a store the option and the variable are named.
-        """
+        """Without a store the option and the variable are named."""
         result = CliRunner().invoke(cli, ["names"])
 
         assert 2 == result.exit_code
@@ -177,9 +163,7 @@ class TestOpening:
         assert "CONVERSATION_STATE_STORE" in result.stderr
 
     def test_spaces(self, tmp_path, run, store):
-        """
-        A path is found as the store finds it, with what URLs can't hold.
-        """
+        """A path is found as the store finds it, with what URLs can't hold."""
         store.close()
         run.path.rename(tmp_path / "my chats?.db")
 
@@ -307,9 +291,7 @@ class TestAsked:
         ],
     )
     def test_prints(self, run, store, args, printed):
-        """
-        What people read.
-        """
+        """What people read."""
         command, *more = shlex.split(args)
         result = run(command, *more)
 
@@ -339,9 +321,7 @@ class TestAsked:
 
 class TestNames:
     def test_json(self, run, store):
-        """
-        The JSON has all fields of a head.
-        """
+        """The JSON has all fields of a head."""
         (record,) = run.json("names", "--prefix", "tr")
 
         head = store.latest("travel")
@@ -361,9 +341,7 @@ class TestNames:
 
 
 class TestHostileNames:
-    """
-    Names, labels and texts that a terminal would obey.
-    """
+    """Names, labels and texts that a terminal would obey."""
 
     @pytest.mark.parametrize(
         "command",
@@ -395,9 +373,7 @@ class TestHostileNames:
 
 class TestLog:
     def test_json(self, run, store):
-        """
-        The JSON has the same, and the usage.
-        """
+        """The JSON has the same, and the usage."""
         records = run.json("log", "travel")
 
         assert [3, 2, 1] == [each["revision"] for each in records]
@@ -415,15 +391,11 @@ class TestLog:
         ],
     )
     def test_some(self, run, store, args, revisions):
-        """
-        It may begin further back, and end early.
-        """
+        """It may begin further back, and end early."""
         assert revisions == [each["revision"] for each in run.json("log", *args)]
 
     def test_after_rollback(self, run, store):
-        """
-        States that are no beginning of the newest have their own figures.
-        """
+        """States that are no beginning of the newest have their own figures."""
         run("rollback", "travel", "1")
 
         assert [1, 4, 2, 1] == [each["messages"] for each in run.json("log", "travel")]
@@ -451,9 +423,7 @@ class TestLog:
 
 class TestAnnotate:
     def test_name(self, run, store):
-        """
-        Notes on a name are set one by one, removed by null, and printed.
-        """
+        """Notes on a name are set one by one, removed by null, and printed."""
         run("annotate", "travel", "title=Trip to Bern", "stars:=5", 'tags:=["a"]')
         run("annotate", "travel", "stars:=null", "empty=")
         output = run("annotate", "travel")
@@ -469,9 +439,7 @@ class TestAnnotate:
         )[0]["notes"]
 
     def test_revision(self, run, store):
-        """
-        Those on a revision are listed by the log, after its labels.
-        """
+        """Those on a revision are listed by the log, after its labels."""
         run("annotate", "travel@2", "commit=1a2b")
         run("annotate", "travel", "--at", "1", "n:=1")
 
@@ -492,9 +460,7 @@ class TestAnnotate:
         ids=lambda given: given[:10],
     )
     def test_refused(self, run, store, given):
-        """
-        What is not a note is refused with status 2, and nothing is noted.
-        """
+        """What is not a note is refused with status 2, and nothing is noted."""
         result = run("annotate", "travel", "b=1", given, status=2)
 
         assert "" == result.stdout
@@ -503,9 +469,7 @@ class TestAnnotate:
 
 class TestShow:
     def test_last(self, run, store):
-        """
-        A window shows the end, with how much comes before, and keeps the numbers.
-        """
+        """A window shows the end, with how much comes before, and keeps the numbers."""
         result = run("show", "travel", "--last", 1, "--number")
 
         assert "[4] assistant\n    Done.\n" == result.stdout
@@ -518,9 +482,7 @@ class TestShow:
         ]
 
     def test_last_reads_no_more(self, run, store, monkeypatch):
-        """
-        The rest is not even loaded.
-        """
+        """The rest is not even loaded."""
         monkeypatch.setattr("conversation_state.store._load.load_at", None)
 
         assert "Done." in run("show", "travel", "--last", 2).stdout
@@ -539,9 +501,7 @@ class TestShow:
         } == first
 
     def test_numbers(self, run, store):
-        """
-        Only lines with a role are numbered, whatever the text is.
-        """
+        """Only lines with a role are numbered, whatever the text is."""
         message = AssistantMessage(f"one\n\nuser\n    two\n[7] user\n{HOSTILE}")
         store.save("odd", Aggregator.new(messages=[message, UserMessage(""), message]))
 
@@ -559,18 +519,14 @@ class TestDiff:
         ("flag", "expected"), [("--html", "<"), ("--markdown", "#")]
     )
     def test_forms(self, run, store, flag, expected):
-        """
-        Pages get HTML or Markdown.
-        """
+        """Pages get HTML or Markdown."""
         result = run("diff", "travel@1", "travel@2", flag)
 
         assert expected in result.stdout
         assert "At noon." in result.stdout
 
     def test_json(self, run, store):
-        """
-        The JSON has both heads, the messages of each alone, and the usage.
-        """
+        """The JSON has both heads, the messages of each alone, and the usage."""
         (record,) = run.json("diff", "travel@1", "travel@2")
 
         assert (1, 2) == (record["a"]["revision"], record["b"]["revision"])
@@ -585,9 +541,7 @@ class TestDiff:
         ] == record["only_b"]
 
     def test_exit_code(self, run, store):
-        """
-        The exit code shows whether they differ, if the user asks for it.
-        """
+        """The exit code shows whether they differ, if the user asks for it."""
         run("diff", "travel@1", "travel")
         run("diff", "travel@1", "travel", "--exit-code", status=1)
         run("diff", "travel@3", "travel", "--exit-code")
@@ -595,9 +549,7 @@ class TestDiff:
 
 class TestTrim:
     def test_view(self, run, store):
-        """
-        It lists what is kept and dropped, shows the view, and changes nothing.
-        """
+        """It lists what is kept and dropped, shows the view, and changes nothing."""
         result = run("trim", "travel", "--limit", 7)
 
         summary, kept, dropped, blank, *shown = result.stdout.splitlines()
@@ -629,9 +581,7 @@ class TestTrim:
         assert [{"number": 4, "reason": f"invalid: {reason}"}] == record["dropped"]
 
     def test_json(self, run, store):
-        """
-        The JSON has the numbers.
-        """
+        """The JSON has the numbers."""
         (record,) = run.json("trim", "travel@3", "--limit", 7)
 
         assert (12, 7, 4) == (
@@ -646,9 +596,7 @@ class TestTrim:
         assert "travel" == record["name"]
 
     def test_too_little(self, run, store):
-        """
-        If nothing valid fits, that is the answer, and the status is 1.
-        """
+        """If nothing valid fits, that is the answer, and the status is 1."""
         result = run("trim", "travel", "--limit", 1, status=1)
 
         assert "the smallest needs 4 tokens, and --limit is 1" in result.stderr
@@ -712,9 +660,7 @@ class TestFork:
 class TestRollback:
     @pytest.mark.parametrize("to", ["2", "@2", "@-1", "before booking"])
     def test_goes_back(self, run, store, to):
-        """
-        The old state is the newest again, as a new revision; nothing is lost.
-        """
+        """The old state is the newest again, as a new revision; nothing is lost."""
         (record,) = run.json("rollback", "travel", to)
 
         assert (4, 3, 2) == (record["revision"], record["was"], record["to"])
@@ -723,9 +669,7 @@ class TestRollback:
         assert STATES[2] == store.load("travel", at=3)
 
     def test_suggests_the_way_back(self, run, store):
-        """
-        The command that it suggests for going back works.
-        """
+        """The command that it suggests for going back works."""
         result = run("rollback", "travel", 1)
 
         run(*result.stdout.splitlines()[1].split()[4:])
@@ -758,9 +702,7 @@ class TestRollback:
         assert 4 == store.latest("travel").revision
 
     def test_quotes(self, run, store):
-        """
-        A name with blanks can be copied from the output.
-        """
+        """A name with blanks can be copied from the output."""
         store.save("my trip", STATES[0])
         store.save("my trip", STATES[1])
 
@@ -769,9 +711,7 @@ class TestRollback:
 
 class TestVerify:
     def test_damage(self, run, store):
-        """
-        What was changed is named by its identity, with status 1.
-        """
+        """What was changed is named by its identity, with status 1."""
         store.close()
         with sqlite3.connect(run.path) as connection:
             connection.execute(
@@ -808,9 +748,7 @@ class TestVerify:
 
 class TestCollect:
     def test_collects(self, run, store):
-        """
-        What no name needs is removed, and its size is reported.
-        """
+        """What no name needs is removed, and its size is reported."""
         store.save("other", Aggregator.new().add_user_prompt("Hi!"))
         run("delete", "other", "--yes")
 
@@ -845,9 +783,7 @@ class TestErase:
         assert "[2] assistant\n  erased:\n    private" in again
 
     def test_by_id(self, run, store):
-        """
-        So does the one with that identity; once more gives the same receipt.
-        """
+        """So does the one with that identity; once more gives the same receipt."""
         entry = STATES[0].entries[0]
         args = ("erase", "travel", entry.id, "--reason", "asked for", "--yes")
 
@@ -873,9 +809,7 @@ class TestAsking:
         [("y\n", 0, ""), ("n\n", 1, "At noon."), ("\n", 1, "At noon.")],
     )
     def test_erase(self, run, store, answer, status, text):
-        """
-        On a terminal it shows what would be erased, and does it on a yes.
-        """
+        """On a terminal it shows what would be erased, and does it on a yes."""
         args = ("erase", "travel", "2", "--reason", "x")
 
         result = run(*args, status=status, data=answer)
@@ -884,9 +818,7 @@ class TestAsking:
         assert text == store.load("travel")[1].text
 
     def test_hostile(self, run, store):
-        """
-        What would be erased is shown in part, without its control characters.
-        """
+        """What would be erased is shown in part, without its control characters."""
         store.save("odd", Aggregator.new().add_user_prompt(HOSTILE + "x" * 500))
 
         result = run("erase", "odd", "1", "--reason", "x", status=1, data="n\n")
@@ -896,9 +828,7 @@ class TestAsking:
 
 class TestDelete:
     def test_deletes(self, run, store):
-        """
-        The name is gone; forks keep what they share with it.
-        """
+        """The name is gone; forks keep what they share with it."""
         run("fork", "travel", "copy")
 
         (record,) = run.json("delete", "travel", "--yes")
@@ -922,9 +852,7 @@ class TestHelp:
 
     @pytest.mark.parametrize("command", sorted(cli.commands))
     def test_of_each(self, command):
-        """
-        Every command explains itself, and where its store is.
-        """
+        """Every command explains itself, and where its store is."""
         result = CliRunner().invoke(cli, [command, "--help"])
 
         assert 0 == result.exit_code
@@ -932,9 +860,7 @@ class TestHelp:
         assert command == "replay" or "CONVERSATION_STATE_STORE" in result.stdout
 
     def test_quick(self, run):
-        """
-        The help needs no store, no codec and no tables.
-        """
+        """The help needs no store, no codec and no tables."""
         script = (
             "import sys; sys.argv = ['', '--help']\n"
             "from conversation_state.cli.main import main\n"
@@ -950,9 +876,7 @@ class TestHelp:
 
 
 class TestColours:
-    """
-    Where stdout is a terminal, what people read is in colour.
-    """
+    """Where stdout is a terminal, what people read is in colour."""
 
     COMMANDS = (
         ["log", "travel"],
@@ -963,9 +887,7 @@ class TestColours:
 
     @pytest.fixture(autouse=True)
     def terminal(self, monkeypatch):
-        """
-        A terminal with colours.
-        """
+        """A terminal with colours."""
         monkeypatch.setattr(_exit, "is_stdout_terminal", lambda: True)
         monkeypatch.setenv("TERM", "xterm-256color")
         monkeypatch.setenv("NO_PAGER", "1")
@@ -981,9 +903,7 @@ class TestColours:
 
     @pytest.mark.parametrize("command", COMMANDS)
     def test_adds_only_colours(self, run, store, command, monkeypatch):
-        """
-        Without its colours it is the text that a pipe gets, each line by itself.
-        """
+        """Without its colours it is the text that a pipe gets, each line by itself."""
         store.save("travel", STATES[-1].add_user_prompt(HOSTILE))
         shown = self.print_at_terminal(run, *command)
         monkeypatch.setattr(_exit, "is_stdout_terminal", lambda: False)
@@ -997,9 +917,7 @@ class TestColours:
     @pytest.mark.parametrize("command", COMMANDS)
     @pytest.mark.parametrize("variable", [("NO_COLOR", "1"), ("TERM", "dumb")])
     def test_unwanted(self, run, store, monkeypatch, command, variable):
-        """
-        NO_COLOR turns them off, and so does a terminal without any.
-        """
+        """NO_COLOR turns them off, and so does a terminal without any."""
         monkeypatch.setenv(*variable)
 
         assert "\x1b" not in self.print_at_terminal(run, *command)
@@ -1016,9 +934,7 @@ class TestColours:
         ],
     )
     def test_never_in_other_forms(self, run, store, command):
-        """
-        What programs and pages read has none.
-        """
+        """What programs and pages read has none."""
         assert "\x1b" not in self.print_at_terminal(run, *command)
 
     def test_what_is_in_colour(self, run, store):
@@ -1039,9 +955,7 @@ class TestColours:
 
 
 class TestProcess:
-    """
-    The commands as a shell sees them.
-    """
+    """The commands as a shell sees them."""
 
     def test_statuses(self, run, store):
         """
@@ -1065,9 +979,7 @@ class TestProcess:
 
     @pytest.mark.skipif(sys.platform == "win32", reason="no such terminals")
     def test_asks(self, run, store):
-        """
-        A user at a terminal is asked, and answers there.
-        """
+        """A user at a terminal is asked, and answers there."""
         typed, terminal = os.openpty()
         try:
             os.write(typed, b"y\n")

@@ -126,9 +126,7 @@ def wrong(data: Any, **options: Any) -> list[str]:
 
 
 def is_json(data: Any) -> bool:
-    """
-    Whether *data* is the same after it was written as JSON and read.
-    """
+    """Whether *data* is the same after it was written as JSON and read."""
     try:
         return repr(orjson.loads(orjson.dumps(data))) == repr(data)
     except TypeError:  # what orjson raises for all that JSON can't represent
@@ -136,30 +134,22 @@ def is_json(data: Any) -> bool:
 
 
 def document(kind: str, **fields: Any) -> dict[str, Any]:
-    """
-    A document of this version.
-    """
+    """A document of this version."""
     return {"format": "conversation_state", "version": 1, "kind": kind, **fields}
 
 
 def document_of(**message: Any) -> dict[str, Any]:
-    """
-    The document of one message.
-    """
+    """The document of one message."""
     return document("message", message=message)
 
 
 def holding(**part: Any) -> dict[str, Any]:
-    """
-    The document of an assistant's message of one part.
-    """
+    """The document of an assistant's message of one part."""
     return document_of(role="assistant", parts=[part])
 
 
 def state(**changes: Any) -> dict[str, Any]:
-    """
-    The document of a state with two messages and two ledger entries.
-    """
+    """The document of a state with two messages and two ledger entries."""
     chat = Aggregator.new().add_user_prompt("hi").add_assistant_message("hello")
     chat = chat.add_usage(Usage(1, 2), key="one").add_usage(Usage(3, 4), key="two")
     return {**to_data(chat), **changes}
@@ -171,9 +161,7 @@ class Tree:
 
 
 class TestEncode:
-    """
-    Values to bytes.
-    """
+    """Values to bytes."""
 
     @given(values)
     def test_is_undone_by_decode(self, value):
@@ -205,9 +193,7 @@ class TestEncode:
         assert repr(both) == repr(read)
 
     def test_is_the_same_in_every_process(self):
-        """
-        The order of metadata is not that of hashes, which differ by process.
-        """
+        """The order of metadata is not that of hashes, which differ by process."""
         script = (
             "from conversation_state import UserMessage, encode;"
             "names = [f'name {i}' for i in range(40)];"
@@ -219,9 +205,7 @@ class TestEncode:
         assert 1 == len(outputs)
 
     def test_leaves_out_what_is_not_there(self):
-        """
-        A message has a role and content, and no more if there is no more.
-        """
+        """A message has a role and content, and no more if there is no more."""
         assert document_of(role="user", content="hi") == to_data(UserMessage("hi"))
         assert document_of(role="user", parts=[]) == to_data(UserMessage([]))
         assert document_of(role="assistant") == to_data(AssistantMessage())
@@ -248,9 +232,7 @@ class TestEncode:
         ],
     )
     def test_writes_times_one_way(self, time, expected):
-        """
-        Six digits and an offset, whatever they are.
-        """
+        """Six digits and an offset, whatever they are."""
         data = to_data(UserMessage("", timestamp=time))
 
         assert expected == data["message"]["timestamp"]
@@ -266,9 +248,7 @@ class TestEncode:
         assert read[0]._common is read[1]._common
 
     def test_distinguishes_common_fields(self):
-        """
-        Messages one after another may have all but one thing in common.
-        """
+        """Messages one after another may have all but one thing in common."""
         noon = datetime(2025, 1, 2, 12, 0, 0, 1, UTC)
         messages = [
             UserMessage("hi", name=name, run_id=run, turn_id=turn, timestamp=time)
@@ -285,9 +265,7 @@ class TestEncode:
 
     @pytest.mark.parametrize("levels", [2, 50, 480, 494, 500, 509, 520, 900, 3000])
     def test_refuses_nested_log_probabilities(self, levels):
-        """
-        Log probabilities inside others are refused at any depth, with their path.
-        """
+        """Log probabilities inside others are refused at any depth, with their path."""
         one = b'{"token":"a","logprob":-0.5'
         raw = (one + b',"top":[') * levels + one + b"}" + b"]}" * levels
         start = LogProb("a", -0.5)
@@ -298,9 +276,7 @@ class TestEncode:
             decode(whole.replace(one + b"}", raw))
 
     def test_keeps_the_deepest_json(self):
-        """
-        A hundred levels, as deep as metadata go, in a part of a checkpoint.
-        """
+        """A hundred levels, as deep as metadata go, in a part of a checkpoint."""
         deep: Any = 1
         for _ in range(99):
             deep = [deep]
@@ -315,9 +291,7 @@ class TestEncode:
         [f"1.5e-{'0' * 30}1", f"{'1' * 30}e1", f"-{'1' * 30}.{'1' * 30}"],
     )
     def test_floats_of_many_digits(self, number):
-        """
-        Only integers are limited to 64 bits.
-        """
+        """Only integers are limited to 64 bits."""
         data = encode(UserMessage("hi", metadata={"n": 0.25})).replace(
             b"0.25", number.encode()
         )
@@ -325,9 +299,7 @@ class TestEncode:
         assert {"n": float(number)} == decode(data).metadata
 
     def test_writes_any_sequence_of_messages(self):
-        """
-        A list and a state's view of its messages are read as a tuple.
-        """
+        """A list and a state's view of its messages are read as a tuple."""
         messages = [UserMessage("hi"), AssistantMessage("hello")]
         view = Aggregator.new(messages=messages).messages
 
@@ -336,52 +308,38 @@ class TestEncode:
 
     @pytest.mark.parametrize("value", [5, LogProb("a", 0)])
     def test_refuses_what_it_does_not_know(self, value):
-        """
-        The error lists what can be written, and what to do about the rest.
-        """
+        """The error lists what can be written, and what to do about the rest."""
         with pytest.raises(TypeError, match=r"Aggregator.*Codec\(\)\.register"):
             encode(value)
 
     def test_refuses_what_is_no_message(self):
-        """
-        A sequence is one of messages.
-        """
+        """A sequence is one of messages."""
         with pytest.raises(TypeError, match="can't encode a str"):
             encode((UserMessage("hi"), "hello"))
 
 
 class TestDecode:
-    """
-    Bytes to values, where nothing is wrong.
-    """
+    """Bytes to values, where nothing is wrong."""
 
     @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, bytes.decode])
     def test_takes_bytes(self, kind):
-        """
-        Bytes of any kind, and text.
-        """
+        """Bytes of any kind, and text."""
         assert UserMessage("Zürich") == decode(kind(encode(UserMessage("Zürich"))))
 
     def test_refuses_what_has_no_bytes(self):
-        """
-        Anything else is a mistake in the program, not in the data.
-        """
+        """Anything else is a mistake in the program, not in the data."""
         with pytest.raises(TypeError, match="expected bytes or a str"):
             decode(["a"])  # type: ignore[call-overload]
 
     def test_takes_white_space(self):
-        """
-        A document may have been laid out for people.
-        """
+        """A document may have been laid out for people."""
         value = Aggregator.new(messages=[UserMessage("hi")])
 
         assert value == decode(json.dumps(to_data(value), indent=2))
 
 
 class TestExpect:
-    """
-    Values of one class only.
-    """
+    """Values of one class only."""
 
     @pytest.mark.parametrize(
         ("value", "expect"),
@@ -394,9 +352,7 @@ class TestExpect:
         ],
     )
     def test_takes_what_is_of_it(self, value, expect):
-        """
-        The class itself, or one it is derived from.
-        """
+        """The class itself, or one it is derived from."""
         assert value == decode(encode(value), expect=expect)
         assert value == from_data(to_data(value), expect=expect)
 
@@ -408,17 +364,13 @@ class TestExpect:
         ],
     )
     def test_refuses_others(self, value, expect, problem):
-        """
-        The problem has the value, and what was expected.
-        """
+        """The problem has the value, and what was expected."""
         (found,) = wrong(encode(value), expect=expect)
 
         assert found.startswith(problem)
 
     def test_refuses_what_is_no_class(self):
-        """
-        The error has what was given.
-        """
+        """The error has what was given."""
         with pytest.raises(TypeError, match="expected a class"):
             decode(encode(UserMessage("hi")), expect=list[Message])
 
@@ -431,9 +383,7 @@ NO_INTEGER = "expected an integer of at most 64 bits, got"
 
 
 class TestProblems:
-    """
-    All problems are reported with their paths.
-    """
+    """All problems are reported with their paths."""
 
     @pytest.mark.parametrize(
         ("data", "problem"),
@@ -451,9 +401,7 @@ class TestProblems:
         ],
     )
     def test_no_document(self, data, problem):
-        """
-        What is not JSON, and what is not an object.
-        """
+        """What is not JSON, and what is not an object."""
         (found,) = wrong(data)
 
         assert found.startswith(problem)
@@ -470,9 +418,7 @@ class TestProblems:
         ],
     )
     def test_envelope(self, changes, problem):
-        """
-        What is not ours, newer than us, or of no kind that is known.
-        """
+        """What is not ours, newer than us, or of no kind that is known."""
         (found,) = wrong({**to_data(UserMessage("hi")), **changes})
 
         assert found.startswith(problem)
@@ -503,9 +449,7 @@ class TestProblems:
         ],
     )
     def test_one(self, data, problem):
-        """
-        Each mistake is found in its place, and no other.
-        """
+        """Each mistake is found in its place, and no other."""
         (found,) = wrong(data)
 
         assert found.startswith(problem)
@@ -533,9 +477,7 @@ class TestProblems:
         ],
     )
     def test_message(self, role, fields, problem):
-        """
-        Of a message that is fine without these fields.
-        """
+        """Of a message that is fine without these fields."""
         call = {"tool_call_id": "c"} if role == "tool" else {}
         (found,) = wrong(document_of(**{"role": role, "content": "", **call, **fields}))
 
@@ -556,9 +498,7 @@ class TestProblems:
         ],
     )
     def test_part(self, part, problem):
-        """
-        Of a part of a message.
-        """
+        """Of a part of a message."""
         (found,) = wrong(holding(**part))
 
         assert found.startswith(f"$.message.parts[0]{problem}")
@@ -585,9 +525,7 @@ class TestProblems:
         ],
     )
     def test_usage(self, usage, problem):
-        """
-        Of the counts of a usage.
-        """
+        """Of the counts of a usage."""
         (found,) = wrong(document("usage", usage=usage))
 
         assert found.startswith(f"$.usage{problem}")
@@ -622,17 +560,13 @@ class TestProblems:
         ],
     )
     def test_state(self, changes, problem):
-        """
-        An inconsistent state is a problem.
-        """
+        """An inconsistent state is a problem."""
         (found,) = wrong(state(**changes))
 
         assert found.startswith(problem)
 
     def test_turn(self):
-        """
-        Neither is a turn, whose usage would not add up later.
-        """
+        """Neither is a turn, whose usage would not add up later."""
         data = to_data(from_data(state()).turn)
         data["entry_ids"] = ["a", "a"]
         data["ledger"] = [{"id": i, "usage": {"total_tokens": 2**62}} for i in "abc"]
@@ -669,9 +603,7 @@ class TestProblems:
         assert from_data(fine).run_id == UUID("01234567-89ab-7def-8123-000000000000")
 
     def test_all_at_once(self):
-        """
-        What is wrong in one place hides nothing in another.
-        """
+        """What is wrong in one place hides nothing in another."""
         data = state(
             init_len=5,
             messages=[
@@ -699,9 +631,7 @@ class TestProblems:
         } == {line.partition(": ")[0] for line in wrong(data)}
 
     def test_at_most_a_hundred(self):
-        """
-        A hundred are listed, the rest is counted.
-        """
+        """A hundred are listed, the rest is counted."""
         found = wrong(document("messages", messages=[5] * 1_234))
 
         assert 101 == len(found)
@@ -709,9 +639,7 @@ class TestProblems:
         assert "$: and 1,134 more problems" == found[100]
 
     def test_is_short(self):
-        """
-        However long what is wrong is, and wherever it is.
-        """
+        """However long what is wrong is, and wherever it is."""
         data = document_of(
             role="user",
             content=["x" * 10_000] * 100,
@@ -749,9 +677,7 @@ class TestProblems:
         assert 2.0**64 == decode(data).metadata["a"]
 
     def test_deep_metadata(self):
-        """
-        More than a hundred levels are too many, and say where.
-        """
+        """More than a hundred levels are too many, and say where."""
         data = encode(UserMessage("", metadata={"a": 5}))
         deep = data.replace(b":5", b":" + b"[" * 100 + b"]" * 100)
         (found,) = wrong(deep)
@@ -763,9 +689,7 @@ class TestProblems:
 
 
 class TestUnknown:
-    """
-    Values of a newer version that this one does not know.
-    """
+    """Values of a newer version that this one does not know."""
 
     def test_fields(self):
         """
@@ -791,9 +715,7 @@ class TestUnknown:
         )
 
     def test_counts_named_like_fields(self):
-        """
-        A category may have the name of a field.
-        """
+        """A category may have the name of a field."""
         extra = {"prompt_tokens": 1, "extra": 2, "prompt_tokens_details": 3, "b": 4}
         usage = Usage(5, extra=extra)
 
@@ -823,9 +745,7 @@ class TestUnknown:
         ],
     )
     def test_any(self, value):
-        """
-        Whatever their content and their metadata are.
-        """
+        """Whatever their content and their metadata are."""
         held = AssistantMessage([value]) if isinstance(value, Part) else value
 
         assert value == decode(encode(value))
@@ -877,9 +797,7 @@ class TestUnknown:
         ],
     )
     def test_known_is_not_unknown(self, make, names):
-        """
-        No unknown field has the name of a known one, or there would be two.
-        """
+        """No unknown field has the name of a known one, or there would be two."""
         for name in names.split():
             with pytest.raises((InvalidMessageError, InvalidPartError), match=name):
                 make(unknown={name: "x"})
@@ -924,9 +842,7 @@ NAMES = st.sampled_from(
 
 
 def look_alikes():
-    """
-    JSON of about the right shape: names we know, values we might mean.
-    """
+    """JSON of about the right shape: names we know, values we might mean."""
     return st.recursive(
         ATOMS,
         lambda inner: st.one_of(
@@ -937,9 +853,7 @@ def look_alikes():
 
 
 def places(data, path=()):
-    """
-    The path of everything in *data*.
-    """
+    """The path of everything in *data*."""
     yield path
     items = enumerate(data) if isinstance(data, list) else ()
     for key, item in data.items() if isinstance(data, dict) else items:
@@ -977,22 +891,16 @@ def is_read_or_refused(data, read):
 
 
 def golden_bytes():
-    """
-    A document of each kind.
-    """
+    """A document of each kind."""
     return st.sampled_from([path.read_bytes() for path in sorted(GOLDEN.iterdir())])
 
 
 class TestRows:
-    """
-    Single messages and ledger entries, as stores keep them.
-    """
+    """Single messages and ledger entries, as stores keep them."""
 
     @given(st.lists(messages()))
     def test_messages(self, values):
-        """
-        Each is the JSON that it is in a document, and comes back equal.
-        """
+        """Each is the JSON that it is in a document, and comes back equal."""
         rows = [encode_message(value) for value in values]
 
         assert values == decode_messages([json.loads(row) for row in rows])
@@ -1002,9 +910,7 @@ class TestRows:
 
     @given(st.lists(ledger_entries()))
     def test_ledger_entries(self, values):
-        """
-        They come back equal with their ids, which are kept apart.
-        """
+        """They come back equal with their ids, which are kept apart."""
         ids = [value.id for value in values]
         rows = [json.loads(encode_ledger_entry(value)) for value in values]
 
@@ -1012,9 +918,7 @@ class TestRows:
         assert not any("id" in row for row in rows)
 
     def test_all_problems(self):
-        """
-        Each with the position of its row.
-        """
+        """Each with the position of its row."""
         with pytest.raises(DecodeError) as of_messages:
             decode_messages([{"role": "user"}, {"role": 5}])
 
@@ -1032,15 +936,11 @@ class TestRows:
 
 
 class TestHostile:
-    """
-    Whatever the bytes are, they are a value or a `DecodeError`.
-    """
+    """Whatever the bytes are, they are a value or a `DecodeError`."""
 
     @given(st.data())
     def test_mutated(self, data):
-        """
-        Bytes flipped, put in, taken out.
-        """
+        """Bytes flipped, put in, taken out."""
         document = bytearray(data.draw(golden_bytes()))
         for _ in range(data.draw(st.integers(1, 4))):
             start = data.draw(st.integers(0, len(document)))
@@ -1053,9 +953,7 @@ class TestHostile:
 
     @given(st.data())
     def test_changed(self, data):
-        """
-        Any value in a document replaced by another, or given a field more.
-        """
+        """Any value in a document replaced by another, or given a field more."""
         document = json.loads(data.draw(golden_bytes()))
         for _ in range(data.draw(st.integers(1, 3))):
             path = data.draw(st.sampled_from(list(places(document))))
@@ -1067,9 +965,7 @@ class TestHostile:
 
     @given(st.sampled_from([*_kinds.READS]), st.dictionaries(NAMES, look_alikes()))
     def test_look_alikes(self, kind, fields):
-        """
-        Documents of about the right shape.
-        """
+        """Documents of about the right shape."""
         data = {**fields, **document(kind)}
 
         is_read_or_refused(data, from_data)
@@ -1077,16 +973,12 @@ class TestHostile:
 
     @given(st.binary() | texts())
     def test_anything(self, data):
-        """
-        Bytes and texts of any kind.
-        """
+        """Bytes and texts of any kind."""
         is_read_or_refused(data, decode)
 
     @pytest.mark.parametrize("depth", [99, 101, 500, 1_000, 1_100, 100_000])
     def test_deep(self, depth):
-        """
-        However deep they are, wherever.
-        """
+        """However deep they are, wherever."""
         data = encode(UserMessage([UnknownPart({"type": "a", "b": 5})]))
         for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
             deep = opening * depth + b"5" + closing * depth
@@ -1096,9 +988,7 @@ class TestHostile:
             is_read_or_refused(deep, decode)
 
     def test_top_of_top(self):
-        """
-        What could nest in itself does not.
-        """
+        """What could nest in itself does not."""
         opening = b'{"token":"a","logprob":0,"top":['
         deep = opening * 400 + b"]}" * 400
         data = encode(AssistantMessage(response=ResponseMeta(logprobs=())))
@@ -1131,9 +1021,7 @@ class TestHostile:
         assert f"is the same object as at {place}, which holds itself" == problem.what
 
     def test_names_no_class(self):
-        """
-        Nothing is imported or called because of the content of a document.
-        """
+        """Nothing is imported or called because of the content of a document."""
         data = document("message", message={"role": "user", "content": "hi"})
         data["message"] |= {"__class__": "os.system", "py/object": "antigravity"}
         value = from_data(data)
@@ -1214,9 +1102,7 @@ class Ticket:
 
 
 class TestRegister:
-    """
-    Classes of users' own.
-    """
+    """Classes of users' own."""
 
     CODEC = Codec().register(Ticket, "ticket").register(Leaf, "leaf")
 
@@ -1245,9 +1131,7 @@ class TestRegister:
         assert document("leaf", value={"value": 1}) == self.CODEC.to_data(Leaf(1))
 
     def test_gives_another_codec(self):
-        """
-        A codec is a value: registering leaves it as it was.
-        """
+        """A codec is a value: registering leaves it as it was."""
         codec = Codec()
         codec.register(Leaf, "leaf")
 
@@ -1259,9 +1143,7 @@ class TestRegister:
         assert found.startswith("$.kind: unknown kind 'leaf'; expected one of")
 
     def test_reports_all_problems(self):
-        """
-        With paths, into values of ours and of theirs.
-        """
+        """With paths, into values of ours and of theirs."""
         data = self.CODEC.to_data(Ticket(1, Aggregator.new()))
         data["value"] |= {
             "number": "1",
@@ -1291,9 +1173,7 @@ class TestRegister:
         } == {str(problem) for problem in caught.value.problems}
 
     def test_reports_errors_of_its_checks(self):
-        """
-        Whatever a class raises about what it is made of is a problem.
-        """
+        """Whatever a class raises about what it is made of is a problem."""
 
         @attrs.frozen
         class Even:
@@ -1311,9 +1191,7 @@ class TestRegister:
             codec.from_data(document("even", value={"number": 1}))
 
     def test_deep(self):
-        """
-        A class that holds itself is read as deep as it goes, or refused.
-        """
+        """A class that holds itself is read as deep as it goes, or refused."""
         codec = Codec().register(Tree, "tree")
         data = b'{"format":"conversation_state","version":1,"kind":"tree","value":'
 
@@ -1361,9 +1239,7 @@ class TestRegister:
         assert read.field == value or kind in (Identity, list[Identity], Sequence[int])
 
     def test_sets_are_written_in_one_order(self):
-        """
-        Equal sets give equal bytes, in whatever order they iterate.
-        """
+        """Equal sets give equal bytes, in whatever order they iterate."""
         cls = attrs.make_class("Holder", {"field": attrs.field(type=set[int])})
         codec = Codec().register(cls, "holder")
 
@@ -1398,9 +1274,7 @@ class TestRegister:
 
     @pytest.mark.parametrize("value", [object(), [1j], {(1,): 2}])
     def test_refuses_types_that_json_can_not_represent(self, value):
-        """
-        It is a TypeError, as it is for values of a class that is not known.
-        """
+        """It is a TypeError, as it is for values of a class that is not known."""
         cls = attrs.make_class("Holder", {"field": attrs.field(type=Any)})
 
         with pytest.raises(TypeError, match="can't write"):
@@ -1420,16 +1294,12 @@ class TestRegister:
         ],
     )
     def test_refuses(self, cls, kind, error, message):
-        """
-        What is taken, and what is not a class of fields.
-        """
+        """What is taken, and what is not a class of fields."""
         with pytest.raises(error, match=message):
             Codec().register(Leaf, "leaf").register(cls, kind)
 
     def test_refuses_unknown_fields(self):
-        """
-        When it is registered, and not when the first document is read.
-        """
+        """When it is registered, and not when the first document is read."""
 
         @attrs.frozen
         class Odd:
@@ -1449,16 +1319,12 @@ class Time(datetime):
 
 
 def enumerated(text):
-    """
-    A member of an enum of texts.
-    """
+    """A member of an enum of texts."""
     return next(iter(StrEnum("Enumerated", {"MEMBER": text})))
 
 
 def oddly(value):
-    """
-    A JSON value with all texts and integers in it as members of enums.
-    """
+    """A JSON value with all texts and integers in it as members of enums."""
     if isinstance(value, str):
         return enumerated(value)
 
@@ -1582,8 +1448,6 @@ class TestSubclasses:
         ids=lambda cls: cls.__name__,
     )
     def test_of_values_are_refused(self, cls):
-        """
-        Where the class is made, and not when an instance is saved.
-        """
+        """Where the class is made, and not when an instance is saved."""
         with pytest.raises(TypeError, match=f"can't subclass {cls.__name__} as Mine"):
             type("Mine", (cls,), {})

@@ -1,6 +1,4 @@
-"""
-The fast pass of the codec: it reads what the slow pass reads, or is in doubt.
-"""
+"""The fast pass of the codec: it reads what the slow pass reads, or is in doubt."""
 
 import ast
 import json
@@ -108,9 +106,7 @@ USUAL = [
 
 
 def read_fast(raw, *, is_parsed=True) -> Any:
-    """
-    The message as the fast pass reads it; None if it is in doubt.
-    """
+    """The message as the fast pass reads it; None if it is in doubt."""
     if not is_parsed and not is_loadable(raw):
         return None
 
@@ -121,9 +117,7 @@ def read_fast(raw, *, is_parsed=True) -> Any:
 
 
 def read_slowly(raw) -> Any:
-    """
-    The message as the slow pass reads it; None if there are problems.
-    """
+    """The message as the slow pass reads it; None if there are problems."""
     reader = CodecReader()
     tagged = _messages._MESSAGES
     message = _messages._read_tagged(reader, raw, None, tagged)
@@ -131,9 +125,7 @@ def read_slowly(raw) -> Any:
 
 
 def check_passes(raw, *, is_parsed=True):
-    """
-    What the fast pass reads, the slow one reads as the same.
-    """
+    """What the fast pass reads, the slow one reads as the same."""
     fast = read_fast(raw, is_parsed=is_parsed)
     if fast is not None:
         slow = read_slowly(raw)
@@ -143,9 +135,7 @@ def check_passes(raw, *, is_parsed=True):
 
 
 def same(a: Any, b: Any) -> bool:
-    """
-    Whether two messages are alike in all that can be observed.
-    """
+    """Whether two messages are alike in all that can be observed."""
     return (
         (a, repr(a), hash(a), encode(a)) == (b, repr(b), hash(b), encode(b))
         and [*map(type, a._common)] == [*map(type, b._common)]
@@ -190,9 +180,7 @@ KEYS = st.sampled_from(NAMES)
 
 @st.composite
 def mutants(draw, others=OTHERS):
-    """
-    The raw value of a message with up to three fields altered, dropped or added.
-    """
+    """The raw value of a message with up to three fields altered, dropped or added."""
     message = draw(st.sampled_from(USUAL) | messages() | assistant_messages())
     raw = deepcopy(to_data(message)["message"])
     for _ in range(draw(st.integers(1, 3))):
@@ -202,9 +190,7 @@ def mutants(draw, others=OTHERS):
 
 
 def mutate(draw, raw, others):
-    """
-    Alters, drops or adds something somewhere in *raw*.
-    """
+    """Alters, drops or adds something somewhere in *raw*."""
     holder = draw(st.sampled_from(list(containers(raw))))
     if isinstance(holder, list):
         at = draw(st.integers(0, len(holder)))
@@ -219,9 +205,7 @@ def mutate(draw, raw, others):
 
 
 def containers(value, but_not=()):
-    """
-    Each object and array in *value*, *but_not* what is under these keys.
-    """
+    """Each object and array in *value*, *but_not* what is under these keys."""
     if isinstance(value, (dict, list)):
         yield value
         items = value.items() if isinstance(value, dict) else enumerate(value)
@@ -231,15 +215,11 @@ def containers(value, but_not=()):
 
 
 class TestRead:
-    """
-    Reading a message.
-    """
+    """Reading a message."""
 
     @pytest.mark.parametrize("message", USUAL)
     def test_usual_messages_are_in_no_doubt(self, message):
-        """
-        The fast pass is for them, or it would be for nothing.
-        """
+        """The fast pass is for them, or it would be for nothing."""
         raw = to_data(message)["message"]
 
         assert same(message, read_fast(raw))
@@ -247,9 +227,7 @@ class TestRead:
 
     @given(messages())
     def test_both_passes_read_the_same(self, message):
-        """
-        Both read what was written as what it was.
-        """
+        """Both read what was written as what it was."""
         raw = to_data(message)["message"]
         fast = read_fast(raw)
 
@@ -279,9 +257,7 @@ class TestRead:
         ],
     )
     def test_each_field_with_each_value(self, message):
-        """
-        The same with every one field altered, dropped or added.
-        """
+        """The same with every one field altered, dropped or added."""
         raw = to_data(message)["message"]
         for holder in list(containers(raw, but_not=("metadata", "new", "raw"))):
             keys = sorted(holder) if isinstance(holder, dict) else range(len(holder))
@@ -308,9 +284,7 @@ class TestRead:
 
     @given(mutants(OTHERS | FOREIGN))
     def test_values_that_no_parser_made(self, raw):
-        """
-        The same for what JSON can't hold: the fast pass doesn't trust it.
-        """
+        """The same for what JSON can't hold: the fast pass doesn't trust it."""
         check_passes(raw, is_parsed=False)
 
     def test_sorts_metadata_and_nothing_else(self):
@@ -329,9 +303,7 @@ class TestRead:
 
     @pytest.mark.parametrize("message", USUAL)
     def test_what_is_read_is_frozen(self, message):
-        """
-        It is made past the constructors, and is no less immutable.
-        """
+        """It is made past the constructors, and is no less immutable."""
         read = read_fast(to_data(message)["message"])
 
         for value in (read, *read.parts, *read.tool_calls):
@@ -339,9 +311,7 @@ class TestRead:
                 value.index = 1
 
     def test_changes_nothing_that_it_is_given(self):
-        """
-        Plain data stays as plain, and as it was, whether it was sorted or not.
-        """
+        """Plain data stays as plain, and as it was, whether it was sorted or not."""
         nested = {"b": {"d": [{}], "c": {"e": 1}}, "a": [[{"g": 1, "f": {"h": 2}}]]}
         raw = {
             "role": "user",
@@ -360,9 +330,7 @@ class TestRead:
         "nest", [lambda x: {"a": x}, lambda x: [x]], ids=["object", "array"]
     )
     def test_levels(self, nest, levels):
-        """
-        Metadata of a hundred levels is read; of more it is in doubt.
-        """
+        """Metadata of a hundred levels is read; of more it is in doubt."""
         value = 1
         for _ in range(levels - 1):
             value = nest(value)
@@ -374,9 +342,7 @@ class TestRead:
         assert fast is None or same(fast, slow)
 
     def test_only_the_message_in_doubt_is_read_again(self, monkeypatch):
-        """
-        One invalid message of many costs one slow reading.
-        """
+        """One invalid message of many costs one slow reading."""
         read = []
         slow = _messages._read_tagged
 
@@ -395,9 +361,7 @@ class TestRead:
 
 
 def outcome(data):
-    """
-    The value and its bytes, or the error's text.
-    """
+    """The value and its bytes, or the error's text."""
     try:
         state = decode(data) if isinstance(data, bytes) else from_data(data)
     except DecodeError as error:
@@ -407,15 +371,11 @@ def outcome(data):
 
 
 class TestState:
-    """
-    Reading a document of a state.
-    """
+    """Reading a document of a state."""
 
     @given(st.data(), aggregators() | states(), st.booleans())
     def test_both_passes_read_the_same(self, data, state, is_parsed):
-        """
-        Whatever was changed: the same state, or the same problems.
-        """
+        """Whatever was changed: the same state, or the same problems."""
         document = to_data(state)
         kind = document["kind"]
         if data.draw(st.booleans()):
@@ -433,18 +393,14 @@ class TestState:
 
     @pytest.mark.parametrize("version", [True, 1.0, "1", None, 0, [1]])
     def test_another_version(self, version):
-        """
-        What only equals the version is none.
-        """
+        """What only equals the version is none."""
         document = {**to_data(Aggregator.new()), "version": version}
 
         for same in (document, json.dumps(document).encode()):
             assert "$.version: expected an integer" in outcome(same)
 
     def test_usual_states_are_in_no_doubt(self):
-        """
-        The fast pass is for them, or it would be for nothing.
-        """
+        """The fast pass is for them, or it would be for nothing."""
         root = Aggregator.new(messages=USUAL).add_usage(USAGE, model="m")
         for state in (Aggregator.new(), root, root.fork().add(UserMessage("hi"))):
             with patch.object(CodecReader, "read_fields", side_effect=AssertionError):
@@ -455,14 +411,10 @@ class TestState:
 
 
 class TestGenerated:
-    """
-    The modules that `tools.generate_codec` writes.
-    """
+    """The modules that `tools.generate_codec` writes."""
 
     def test_is_current(self):
-        """
-        What is checked in is what the plans of today's classes give.
-        """
+        """What is checked in is what the plans of today's classes give."""
         for path, source in generate().items():
             now, made = path.read_text(encoding="utf-8"), source
 

@@ -291,9 +291,7 @@ VALUES = {
 
 
 def golden(kind):
-    """
-    The bytes of a golden file. It ends in a line break, as files do.
-    """
+    """The bytes of a golden file. It ends in a line break, as files do."""
     return (GOLDEN / f"{kind}.json").read_bytes().removesuffix(b"\n")
 
 
@@ -315,29 +313,21 @@ def fields_in(data, seen):
 
 @pytest.mark.parametrize("kind", VALUES)
 class TestGolden:
-    """
-    The documents of version 1.
-    """
+    """The documents of version 1."""
 
     def test_is_read_forever(self, kind):
-        """
-        What version 1 wrote is the value it was written from.
-        """
+        """What version 1 wrote is the value it was written from."""
         value = decode(golden(kind))
 
         assert VALUES[kind] == value
 
     def test_is_written_alike(self, kind):
-        """
-        That value is written as the same bytes today.
-        """
+        """That value is written as the same bytes today."""
         assert golden(kind) == encode(VALUES[kind])
         assert golden(kind) == encode(decode(golden(kind)))
 
     def test_is_plain_json(self, kind):
-        """
-        Any JSON parser reads it, and what it gives is what `to_data` gives.
-        """
+        """Any JSON parser reads it, and what it gives is what `to_data` gives."""
         data = json.loads(golden(kind))
 
         assert data == to_data(VALUES[kind])
@@ -345,21 +335,15 @@ class TestGolden:
 
 
 class TestGoldenFiles:
-    """
-    The golden files as a whole.
-    """
+    """The golden files as a whole."""
 
     def test_every_kind(self):
-        """
-        There is one for each kind of document there is.
-        """
+        """There is one for each kind of document there is."""
         assert {path.stem for path in GOLDEN.iterdir()} == VALUES.keys()
         assert {name.partition(".")[0] for name in VALUES} == _kinds.READS.keys()
 
     def test_every_field(self):
-        """
-        Each field of each class is in one of them, and of each message and part.
-        """
+        """Each field of each class is in one of them, and of each message and part."""
         seen: dict[str, set[str]] = defaultdict(set)
         for name in VALUES:
             fields_in(json.loads(golden(name)), seen)

@@ -1,6 +1,4 @@
-"""
-Timelines on the wire.
-"""
+"""Timelines on the wire."""
 
 import gc
 import json
@@ -43,17 +41,13 @@ class Key(StrEnum):
 
 @attrs.frozen
 class Draft:
-    """
-    A class of a user's own.
-    """
+    """A class of a user's own."""
 
     text: str
 
 
 def chat(steps: int) -> Timeline[Aggregator]:
-    """
-    A timeline of a conversation: a moment and a usage for each message.
-    """
+    """A timeline of a conversation: a moment and a usage for each message."""
     state = Aggregator.new()
     timeline = Timeline.begin(state)
     for i in range(steps):
@@ -81,9 +75,7 @@ def tree() -> dict[str, Any]:
 
 
 def wrong(data: Any) -> list[str]:
-    """
-    The problems of *data*, the same whichever way it is read.
-    """
+    """The problems of *data*, the same whichever way it is read."""
     with pytest.raises(DecodeError) as caught:
         from_data(data)
 
@@ -95,9 +87,7 @@ def wrong(data: Any) -> list[str]:
 
 
 def changed(data: Any, path: str, new: Any) -> Any:
-    """
-    A copy of *data* with *new* at *path*, `states[1].after` say.
-    """
+    """A copy of *data* with *new* at *path*, `states[1].after` say."""
     data = json.loads(json.dumps(data))
     *steps, last = [
         int(step) if step.isdigit() else step for step in re.findall(r"\w+", path)
@@ -111,9 +101,7 @@ def changed(data: Any, path: str, new: Any) -> Any:
 
 
 def count_comparisons(patch: pytest.MonkeyPatch) -> list[Any]:
-    """
-    Each message that is compared with another from now on.
-    """
+    """Each message that is compared with another from now on."""
     compared: list[Any] = []
     method = UserMessage.__eq__
 
@@ -128,9 +116,7 @@ def count_comparisons(patch: pytest.MonkeyPatch) -> list[Any]:
 class TestRoundTrip:
     @given(timelines(), st.data())
     def test_goes_on_alike(self, timeline, data):
-        """
-        A decoded timeline has the same way back and ahead.
-        """
+        """A decoded timeline has the same way back and ahead."""
         copied = decode(encode(timeline))
         moment = data.draw(st.sampled_from(timeline.moments))
 
@@ -153,9 +139,7 @@ class TestRoundTrip:
             assert each.commit("d") == copy.commit("d")
 
     def test_filter_and_group(self):
-        """
-        A filter is not written, and a group is closed.
-        """
+        """A filter is not written, and a group is closed."""
         timeline = Timeline.begin("S", filter=lambda a, b: False).with_filter(None)
         copied = decode(encode(timeline.commit("a", group="g")))
 
@@ -181,9 +165,7 @@ class TestRoundTrip:
         ],
     )
     def test_states_of_any_kind(self, state):
-        """
-        Whatever has a kind of its own, and next to states of others.
-        """
+        """Whatever has a kind of its own, and next to states of others."""
         begun: Timeline[Any] = Timeline.begin(Aggregator.new())
         timeline = begun.commit(state, "it").commit("text")
         copied = decode(encode(timeline))
@@ -193,18 +175,14 @@ class TestRoundTrip:
 
     @given(json_values())
     def test_plain_values(self, value):
-        """
-        JSON is kept as what it is.
-        """
+        """JSON is kept as what it is."""
         timeline = decode(encode(Timeline.begin(value)))
 
         assert value == timeline.present
         assert type(value) is type(timeline.present)
 
     def test_plain_values_are_copies(self):
-        """
-        Changing what was read from changes no state.
-        """
+        """Changing what was read from changes no state."""
         data = to_data(Timeline.begin({"a": [1]}))
         timeline = from_data(data)
         data["states"][0]["json"]["a"].append(2)
@@ -212,9 +190,7 @@ class TestRoundTrip:
         assert {"a": [1]} == timeline.present
 
     def test_registered_states(self):
-        """
-        Classes of a user's own are written as in any document.
-        """
+        """Classes of a user's own are written as in any document."""
         codec = Codec().register(Draft, "draft")
         timeline = Timeline.begin(Draft("a")).commit(Draft("b"))
         data = codec.to_data(timeline)
@@ -225,9 +201,7 @@ class TestRoundTrip:
         assert "$.states[0].kind: unknown kind 'draft'" in "\n".join(wrong(data))
 
     def test_lists_of_messages(self):
-        """
-        A list comes back as a list, and a tuple as a tuple.
-        """
+        """A list comes back as a list, and a tuple as a tuple."""
         messages = [UserMessage("hi"), AssistantMessage("hello")]
         timeline: Timeline[Any] = Timeline.begin([*messages])
         timeline = timeline.commit(tuple(messages)).commit([]).commit(())
@@ -238,9 +212,7 @@ class TestRoundTrip:
         assert encode(timeline) == encode(read)
 
     def test_kept_as_a_field(self):
-        """
-        A registered class may hold a timeline.
-        """
+        """A registered class may hold a timeline."""
 
         @attrs.frozen
         class Editor:
@@ -253,9 +225,7 @@ class TestRoundTrip:
 
 
 class TestEqual:
-    """
-    Comparing a timeline with what was read of it.
-    """
+    """Comparing a timeline with what was read of it."""
 
     @pytest.mark.parametrize("steps", [200, 800])
     def test_compares_each_message_once(self, steps, monkeypatch):
@@ -277,9 +247,7 @@ class TestEqual:
 
     @pytest.mark.parametrize("at", [0, 1, 31, 32, 60])
     def test_sees_any_difference(self, at):
-        """
-        In one message, one label or one usage of any moment.
-        """
+        """In one message, one label or one usage of any moment."""
         timeline = chat(60)
         moments = list(decode(encode(timeline)).moments)
         state, moment = moments[at].state, moments[at]
@@ -309,17 +277,13 @@ class TestEqual:
 
 
 def written_messages(timeline: Timeline[Any]) -> list[int]:
-    """
-    How many messages each state is written with.
-    """
+    """How many messages each state is written with."""
     states = to_data(timeline)["states"]
     return [len(each.get("messages", ())) for each in states]
 
 
 class TestShared:
-    """
-    States are written as what they add to earlier ones.
-    """
+    """States are written as what they add to earlier ones."""
 
     def test_linear(self):
         """
@@ -395,9 +359,7 @@ class TestShared:
         assert timeline == decode(encode(timeline))
 
     def test_one_identity_of_several_messages(self):
-        """
-        A state with different messages under one identity has them still.
-        """
+        """A state with different messages under one identity has them still."""
         state = Aggregator.new()
         timeline = Timeline.begin(state)
         for texts in ("ab", "ac", "xb", "ab", "xc", "a"):
@@ -409,9 +371,7 @@ class TestShared:
         assert timeline == decode(encode(timeline))
 
     def test_one_id_of_several_origins(self):
-        """
-        States of one id that were forked elsewhere are distinguished.
-        """
+        """States of one id that were forked elsewhere are distinguished."""
         one, other = Aggregator.new(), Aggregator.new()
         given: dict[str, Any] = {
             "id": one.id,
@@ -435,9 +395,7 @@ class TestShared:
         assert 13 == len(to_data(timeline)["states"])
 
     def test_same_state_once(self):
-        """
-        A state that several moments have is written once, and read as one.
-        """
+        """A state that several moments have is written once, and read as one."""
         states: list[Any] = [Aggregator.new(), Usage(1), {"a": 1}, "text", 5, None]
         timeline: Timeline[Any] = Timeline.begin(0)
         for _ in range(3):
@@ -452,9 +410,7 @@ class TestShared:
         assert all(a is b for a, b in zip(copied, copied[len(states) :], strict=False))
 
     def test_equal_atoms_of_other_types(self):
-        """
-        1, 1.0 and True are three states.
-        """
+        """1, 1.0 and True are three states."""
         timeline: Timeline[Any] = Timeline.begin(1).commit(True)  # noqa: FBT003
         timeline = timeline.commit(1.0).commit(0.0).commit(-0.0)
         copied = [moment.state for moment in decode(encode(timeline)).moments]
@@ -462,9 +418,7 @@ class TestShared:
         assert ["1", "True", "1.0", "0.0", "-0.0"] == [*map(repr, copied)]
 
     def test_memory(self):
-        """
-        What is decoded grows with the messages, not with their square.
-        """
+        """What is decoded grows with the messages, not with their square."""
 
         def bytes_per_moment(steps):
             data = encode(chat(steps))
@@ -479,9 +433,7 @@ class TestShared:
         assert bytes_per_moment(1_000) < 1.5 * bytes_per_moment(200)
 
     def test_states_go_on(self):
-        """
-        Decoded states are as good as others: usage, forks, joins.
-        """
+        """Decoded states are as good as others: usage, forks, joins."""
         timeline = chat(40)
         timeline = timeline.commit(timeline.present.fork().add_usage(Usage(1)))
         copied = decode(encode(timeline))
@@ -506,9 +458,7 @@ class TestRefuses:
         ],
     )
     def test_states(self, state, problem):
-        """
-        A state that can't be written is named, with its moment.
-        """
+        """A state that can't be written is named, with its moment."""
         timeline: Timeline[Any] = Timeline.begin(None)
         timeline = timeline.commit(5, "five").commit(state, "the one")
 
@@ -520,18 +470,14 @@ class TestRefuses:
 
     @pytest.mark.parametrize("value", [math.nan, 2**64, "\ud800", {1}], ids=repr)
     def test_what_json_can_not_represent(self, value):
-        """
-        It is a ValueError that says which moment it is in.
-        """
+        """It is a ValueError that says which moment it is in."""
         for state in ([value], {"a": value}):
             with pytest.raises(ValueError, match="moment 0 of a timeline"):
                 encode(Timeline.begin(state))
 
     @pytest.mark.parametrize("make", [list, dict])
     def test_what_holds_itself(self, make):
-        """
-        It is refused, and not written for ever.
-        """
+        """It is refused, and not written for ever."""
         state: Any = make()
         for key in ("a", "b"):
             if make is list:
@@ -599,18 +545,14 @@ class TestProblems:
 
     @pytest.mark.parametrize("name", ["present", "moments", "states"])
     def test_missing(self, name):
-        """
-        What every timeline has must be there.
-        """
+        """What every timeline has must be there."""
         data = tree()
         del data[name]
 
         assert f"$.{name}: missing" in wrong(data)
 
     def test_forgotten_present(self):
-        """
-        The present is one of those that are kept.
-        """
+        """The present is one of those that are kept."""
         data = to_data(Timeline.begin(0, limit=2).commit(1).commit(2))
         data["present"] = 0
 
@@ -630,9 +572,7 @@ class TestProblems:
         assert 3 == timeline.goto(1).redo().moment.number
 
     def test_same_identity_on_one_way(self):
-        """
-        In one log an identity is there once, in several as often as it likes.
-        """
+        """In one log an identity is there once, in several as often as it likes."""
         data = tree()
         data["states"][1]["entry_ids"] = ["b"]
         beside = changed(data, "states[3].entry_ids[0]", "b")
@@ -642,9 +582,7 @@ class TestProblems:
         assert ["$.states[2].entry_ids[0]: the same as at 1"] == wrong(within)
 
     def test_all_at_once(self):
-        """
-        One problem does not hide the next.
-        """
+        """One problem does not hide the next."""
         data = tree()
         data["present"] = 9
         data["moments"][1]["state"] = 9
@@ -662,17 +600,13 @@ class TestProblems:
 
 
 def make_state(*names: str, **more: Any) -> dict[str, Any]:
-    """
-    A state that has a message more for each of *names*.
-    """
+    """A state that has a message more for each of *names*."""
     messages = [{"role": "user", "content": ""}] * len(names)
     return {"entry_ids": [*names], "messages": messages, **more}
 
 
 def document(states: list[Any]) -> bytes:
-    """
-    A timeline of an empty state and *states*.
-    """
+    """A timeline of an empty state and *states*."""
     data = to_data(Timeline.begin(Aggregator.new()))
     data["states"] += states
     data["moments"] = [{"state": i} for i in range(len(data["states"]))]
@@ -680,9 +614,7 @@ def document(states: list[Any]) -> bytes:
 
 
 def peak(data: bytes) -> float:
-    """
-    The most memory that decoding *data* takes, by its size.
-    """
+    """The most memory that decoding *data* takes, by its size."""
     gc.collect()
     tracemalloc.start()
     with suppress(DecodeError):
@@ -729,9 +661,7 @@ class TestHostile:
         assert {MANY + 1} == {len(each.state) for each in timeline.moments[2:]}
 
     def test_memory_of_many_states(self):
-        """
-        Many states over one long log take no more for being many.
-        """
+        """Many states over one long log take no more for being many."""
 
         def shape(length, states):
             past = make_state(*map(str, range(length)))
@@ -760,9 +690,7 @@ class TestHostile:
         assert ["$.states[1].ledger"] == [each.path for each in caught.value.problems]
 
     def test_deep_json(self):
-        """
-        A state is nested a hundred levels at most, and the error says so.
-        """
+        """A state is nested a hundred levels at most, and the error says so."""
         data = to_data(Timeline.begin([]))
         for _ in range(200):
             data["states"][0]["json"] = [data["states"][0]["json"]]
@@ -771,14 +699,10 @@ class TestHostile:
 
 
 class TestRebuild:
-    """
-    `Aggregator.rebuild`, which decoding timelines ends in.
-    """
+    """`Aggregator.rebuild`, which decoding timelines ends in."""
 
     def test_is_rebuild(self):
-        """
-        The same state as over lists, and over the very logs.
-        """
+        """The same state as over lists, and over the very logs."""
         entries = [Entry(str(i), UserMessage(str(i))) for i in range(100)]
         ledger = [LedgerEntry(str(i), Usage(i), "") for i in range(100)]
         state = Aggregator.new()

@@ -1,6 +1,4 @@
-"""
-Tools and templates on the wire.
-"""
+"""Tools and templates on the wire."""
 
 import json
 from typing import Any
@@ -15,16 +13,12 @@ from conversation_state.tools import Parameter, ToolInfo
 
 
 def document(kind: str, **fields: Any) -> dict[str, Any]:
-    """
-    A document of *kind* as plain JSON values.
-    """
+    """A document of *kind* as plain JSON values."""
     return {"format": "conversation_state", "version": 1, "kind": kind, kind: fields}
 
 
 def wrong(kind: str, **fields: Any) -> list[str]:
-    """
-    The problems of a document of *kind*, the same whichever way it is read.
-    """
+    """The problems of a document of *kind*, the same whichever way it is read."""
     data = document(kind, **fields)
     with pytest.raises(DecodeError) as caught:
         decode(json.dumps(data))
@@ -50,9 +44,7 @@ class TestTools:
         ],
     )
     def test_what_a_tool_takes(self, written, parameters):
-        """
-        Nothing, no parameters, parameters and a schema are kept apart.
-        """
+        """Nothing, no parameters, parameters and a schema are kept apart."""
         tool = ToolInfo("t", parameters=parameters)
 
         assert document("tool_info", name="t", **written) == to_data(tool)
@@ -89,9 +81,7 @@ class TestTools:
 
 class TestWrong:
     def test_all_at_once(self):
-        """
-        All problems of a tool are reported, each with its path.
-        """
+        """All problems of a tool are reported, each with its path."""
         found = wrong(
             "tool_info",
             description=5,
@@ -146,17 +136,13 @@ class TestWrong:
         ],
     )
     def test_parameters(self, parameters, where, what):
-        """
-        What no tool can take is refused where it stands.
-        """
+        """What no tool can take is refused where it stands."""
         (found,) = wrong("tool_info", name="t", parameters=parameters)
 
         assert found.startswith(f"$.tool_info.parameters{where}: {what}")
 
     def test_schema_json_can_not_hold(self):
-        """
-        What is wrong inside of a schema has a path, too.
-        """
+        """What is wrong inside of a schema has a path, too."""
         data = document(
             "tool_info", name="", parameters={"type": "object", "a": [2**70]}
         )
@@ -168,9 +154,7 @@ class TestWrong:
 
     @pytest.mark.parametrize("place", ["enum", "default"])
     def test_oversized_integers(self, place):
-        """
-        An integer that is too large is not a float.
-        """
+        """An integer that is too large is not a float."""
         parameters = {
             "enum": {"a": {"type": "number", "enum": [2**70]}},
             "default": {"type": "object", "default": 2**70},
@@ -209,9 +193,7 @@ class TestWrong:
 
 class TestTemplates:
     def test_are_written_shortly(self):
-        """
-        Default values are left out.
-        """
+        """Default values are left out."""
         template = Template(UserMessage("{x}"), Placeholder("said"))
 
         assert (
@@ -225,9 +207,7 @@ class TestTemplates:
         ) == to_data(template)
 
     def test_wrong(self):
-        """
-        Every problem of every item is reported with its path.
-        """
+        """Every problem of every item is reported with its path."""
         items = [
             5,
             {},

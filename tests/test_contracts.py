@@ -110,9 +110,7 @@ def find_broken(check, subject, laws, **options):
 
 
 def breaks(check, subject, laws, contract, **options):
-    """
-    Whether *subject* breaks *laws*, alone of those of *contract*.
-    """
+    """Whether *subject* breaks *laws*, alone of those of *contract*."""
     others = {name for name, law in contract.laws.items() if not law.is_extra} - laws
     return laws == find_broken(check, subject, laws, without=others, **options)
 
@@ -138,9 +136,7 @@ def bools_to_integers(value):
 
 
 def remind(state):
-    """
-    An honest reducer: reminds the model of the language, once in a row.
-    """
+    """An honest reducer: reminds the model of the language, once in a row."""
     if len(state) and state[-1].text == "Answer in English.":
         return state
 
@@ -175,17 +171,13 @@ def sampled(state):
 
 
 def remembered(state):
-    """
-    Does its work for states that it has not seen, by their address.
-    """
+    """Does its work for states that it has not seen, by their address."""
     _known.setdefault(id(state), state)
     return state.add_user_prompt(str(list(_known).index(id(state))))
 
 
 def with_messages(change):
-    """
-    A reducer that changes each message in its place.
-    """
+    """A reducer that changes each message in its place."""
 
     def replace_messages(state):
         entries = [
@@ -207,9 +199,7 @@ def times_in_utc(state):
 
 
 def recorded_again(state):
-    """
-    Records the responses it has, as after each resume, under keys of its own.
-    """
+    """Records the responses it has, as after each resume, under keys of its own."""
     for number, message in enumerate(state):
         response = getattr(message, "response", None)
         if response and response.usage:
@@ -219,9 +209,7 @@ def recorded_again(state):
 
 
 class Lengthening:
-    """
-    Keeps the largest length that it has seen.
-    """
+    """Keeps the largest length that it has seen."""
 
     def __init__(self):
         self.length = 0
@@ -269,9 +257,7 @@ def is_failed(message):
 
 
 def keep_entries(state, keeps):
-    """
-    The same state with those entries whose messages *keeps* keeps.
-    """
+    """The same state with those entries whose messages *keeps* keeps."""
     return Aggregator.rebuild(
         id=state.id,
         parent_id=state.parent_id,
@@ -285,15 +271,11 @@ def keep_entries(state, keeps):
 
 class TestCheckReducer:
     def test_honest(self):
-        """
-        An honest reducer breaks no law, on request also that of idempotence.
-        """
+        """An honest reducer breaks no law, on request also that of idempotence."""
         check_reducer(remind, settings=FEW, also=["is idempotent"])
 
     def test_records_and_removes(self):
-        """
-        A reducer may record the responses it has, and remove their messages.
-        """
+        """A reducer may record the responses it has, and remove their messages."""
 
         def remove_newest(state):
             state = state.record_responses()
@@ -302,9 +284,7 @@ class TestCheckReducer:
         check_reducer(remove_newest, without=["keeps messages"])
 
     def test_async(self):
-        """
-        A reducer may be async; its laws are the same.
-        """
+        """A reducer may be async; its laws are the same."""
 
         async def remind_later(state):
             return remind(state)
@@ -344,9 +324,7 @@ class TestCheckReducer:
         assert broken == {"keeps messages"}
 
     def test_not_idempotent(self):
-        """
-        A further law is checked on request only.
-        """
+        """A further law is checked on request only."""
 
         def insist(state):
             return state.add_user_prompt("Really.")
@@ -357,9 +335,7 @@ class TestCheckReducer:
         assert laws == find_broken(check_reducer, insist, laws, also=[*laws])
 
     def test_declared(self):
-        """
-        A law that is declared not to hold is not checked, and the others are.
-        """
+        """A law that is declared not to hold is not checked, and the others are."""
         removes = REDUCERS["removes the newest"][0]
         check_reducer(removes, settings=FEW, without=["keeps messages"])
 
@@ -370,9 +346,7 @@ class TestCheckReducer:
         )
 
     def test_states(self):
-        """
-        A reducer of some states is held against those.
-        """
+        """A reducer of some states is held against those."""
         fails = REDUCERS["fails for an empty state"][0]
 
         check_reducer(fails, settings=FEW, states=st.just(remind(Aggregator.new())))
@@ -386,9 +360,7 @@ class TestCheckReducer:
         ],
     )
     def test_unknown_laws(self, options, error, message):
-        """
-        Unknown names of laws are refused.
-        """
+        """Unknown names of laws are refused."""
         with pytest.raises(error, match=message):
             check_reducer(remind, **options)
 
@@ -439,9 +411,7 @@ class TestCheckReducer:
         assert ", in fails\n  with\n" in message
 
     def test_interrupt(self):
-        """
-        An interrupt, of a function that does not return, has the example.
-        """
+        """An interrupt, of a function that does not return, has the example."""
 
         def hangs(state):
             if len(state):
@@ -481,9 +451,7 @@ def test_report_in_the_documentation():
 
 
 class TestRemind(ReducerContract):
-    """
-    The same laws as tests of pytest.
-    """
+    """The same laws as tests of pytest."""
 
     also = ("is idempotent",)
 
@@ -514,18 +482,14 @@ class TestContract:
         ids=["counter", "step"],
     )
     def test_pickled(self, monkeypatch, check, subject, contract, options):
-        """
-        Copies that were pickled are compared, too: here, they lose their text.
-        """
+        """Copies that were pickled are compared, too: here, they lose their text."""
         dispatch: Any = copyreg.dispatch_table
         monkeypatch.setitem(dispatch, UserMessage, lambda _: (UserMessage, ("",)))
 
         assert breaks(check, subject, {"same on copies"}, contract, **options)
 
     def test_class_finds_faults(self):
-        """
-        A class's test fails with the example as code.
-        """
+        """A class's test fails with the example as code."""
 
         class Faulty(ReducerContract):
             reducer = staticmethod(without_empty)
@@ -537,9 +501,7 @@ class TestContract:
         assert "state = Aggregator.new()" in notes
 
     def test_class_declares(self):
-        """
-        The test of a law that is declared not to hold is skipped.
-        """
+        """The test of a law that is declared not to hold is skipped."""
 
         class Declared(ReducerContract):
             without = ("keeps messages",)
@@ -554,9 +516,7 @@ class TestContract:
 
 @attrs.frozen
 class Scaled:
-    """
-    An honest counter that is an object.
-    """
+    """An honest counter that is an object."""
 
     factor: int = 2
 
@@ -565,9 +525,7 @@ class Scaled:
 
 
 class Unequal(Scaled):
-    """
-    Is equal to nothing, so that nothing is counted once.
-    """
+    """Is equal to nothing, so that nothing is counted once."""
 
     __hash__ = Scaled.__hash__
 
@@ -594,9 +552,7 @@ def first_call(message):
 
 
 class Warming(Scaled):
-    """
-    Counts one more for each message once it has seen a long one.
-    """
+    """Counts one more for each message once it has seen a long one."""
 
     seen = False
 
@@ -640,15 +596,11 @@ class TestCheckCounter:
         ids=["characters", "encoding", "calibrated", "a method"],
     )
     def test_honest(self, counter):
-        """
-        Counters of this library, and an honest one, break no law.
-        """
+        """Counters of this library, and an honest one, break no law."""
         check_counter(counter, settings=FEW)
 
     def test_declared(self):
-        """
-        A counter of messages is declared not to count what is sent.
-        """
+        """A counter of messages is declared not to count what is sent."""
         check_counter(lambda _message: 1, settings=FEW, without=["counts what is sent"])
 
 
@@ -745,15 +697,11 @@ class TestCheckTrimmingStep:
         ids=["fit", "repair", "async", "keep_last", "shorten", "clear"],
     )
     def test_honest(self, step, options):
-        """
-        The steps of this library break no law that is not declared.
-        """
+        """The steps of this library break no law that is not declared."""
         check_trimming_step(step, settings=FEW, **options)
 
     def test_repaired(self):
-        """
-        A step may add to an invalid view what makes it valid, and nothing else.
-        """
+        """A step may add to an invalid view what makes it valid, and nothing else."""
         messages = [AssistantMessage(tool_calls=[ToolCall("c", "f")]), UserMessage("a")]
         view = TrimContext.of(messages)
         views, laws = st.just(view), {"does not grow"}
@@ -763,9 +711,7 @@ class TestCheckTrimmingStep:
         assert laws == find_broken(check_trimming_step, lengthen, laws, views=views)
 
     def test_extra_laws(self):
-        """
-        A step that removes one message at a time neither fits nor is idempotent.
-        """
+        """A step that removes one message at a time neither fits nor is idempotent."""
 
         def remove_one(view):
             return view.remove(
@@ -783,9 +729,7 @@ class TestCheckTrimmingStep:
         )
 
     def test_refusals(self):
-        """
-        A step may refuse views with the errors of steps, and with no other.
-        """
+        """A step may refuse views with the errors of steps, and with no other."""
 
         def refuse(view):
             raise BudgetExceededError(2, 1)
@@ -797,9 +741,7 @@ class TestCheckTrimmingStep:
 
 
 def summarise(messages):
-    """
-    An honest summariser.
-    """
+    """An honest summariser."""
     roles = [each.role for each in messages]
     return f"{len(messages)} messages, {roles.count('user')} of users"
 
@@ -814,9 +756,7 @@ def report(text, id):
 
 
 class Longest:
-    """
-    Summarises by the largest number of messages that it has seen.
-    """
+    """Summarises by the largest number of messages that it has seen."""
 
     def __init__(self):
         self.number = 0
@@ -875,9 +815,7 @@ class TestCheckSummariser:
         check_summariser(subject, max_tokens=30, settings=FEW)
 
     def test_in_a_loop(self):
-        """
-        An async summariser is checked from a running loop, too.
-        """
+        """An async summariser is checked from a running loop, too."""
 
         async def check():
             check_summariser(asummarise, settings=FEW)
@@ -902,9 +840,7 @@ CLASSES = {"system": SystemMessage, "user": UserMessage}
 
 
 class Lines:
-    """
-    An honest adapter: a list of pairs of role and text. All else is lost.
-    """
+    """An honest adapter: a list of pairs of role and text. All else is lost."""
 
     def dump(self, messages):
         rows, lost = [], []
@@ -939,9 +875,7 @@ class Lines:
 
 
 def with_export(change):
-    """
-    An adapter whose exports are changed by a function.
-    """
+    """An adapter whose exports are changed by a function."""
 
     class Changed(Lines):
         def dump(self, messages):
@@ -956,9 +890,7 @@ class Reversed(Lines):
 
 
 class Consuming(Lines):
-    """
-    Takes what it loads from the payload.
-    """
+    """Takes what it loads from the payload."""
 
     def load(self, payload):
         loaded = super().load(payload)
@@ -969,9 +901,7 @@ class Consuming(Lines):
 
 
 class Careless(Lines):
-    """
-    Reads a payload without looking.
-    """
+    """Reads a payload without looking."""
 
     def load(self, payload):
         return tuple([CLASSES[role](text) for role, text in payload])
@@ -983,9 +913,7 @@ class Listing(Lines):
 
 
 class Data:
-    """
-    An honest adapter: the data of the codec, which has a place for everything.
-    """
+    """An honest adapter: the data of the codec, which has a place for everything."""
 
     def dump(self, messages):
         return Exported({"messages": [*map(self.write, messages)]})
@@ -1007,9 +935,7 @@ class Data:
 
 
 def writing(change, *keys):
-    """
-    An adapter that changes what is under *keys* in the data of each message.
-    """
+    """An adapter that changes what is under *keys* in the data of each message."""
 
     def change_keys(value, key=None):
         if key in keys:
@@ -1029,9 +955,7 @@ def writing(change, *keys):
 
 
 class Iterating(Data):
-    """
-    Goes through its messages twice.
-    """
+    """Goes through its messages twice."""
 
     def dump(self, messages):
         rows = [self.write(each) for each in messages]
@@ -1039,9 +963,7 @@ class Iterating(Data):
 
 
 class Accumulating(Lines):
-    """
-    Keeps what was lost, for all conversations.
-    """
+    """Keeps what was lost, for all conversations."""
 
     def __init__(self):
         self.lost = list[Lost]()
@@ -1053,9 +975,7 @@ class Accumulating(Lines):
 
 
 class Emptying(Data):
-    """
-    Takes the messages out of the list that it gets.
-    """
+    """Takes the messages out of the list that it gets."""
 
     def dump(self, messages):
         export = super().dump(kept := list(messages))
@@ -1108,9 +1028,7 @@ ADAPTERS = {
 
 
 class Marking(Lines):
-    """
-    Has an object of its own in each payload, and marks what it loads.
-    """
+    """Has an object of its own in each payload, and marks what it loads."""
 
     def __init__(self):
         self.head = {"version": 1}
@@ -1133,9 +1051,7 @@ class TestCheckAdapter:
         ids=["small", "data", "chat", "anthropic"],
     )
     def test_honest(self, adapter):
-        """
-        An honest adapter breaks no law.
-        """
+        """An honest adapter breaks no law."""
         check_adapter(adapter, settings=FEW)
 
     @pytest.mark.parametrize(
@@ -1148,15 +1064,11 @@ class TestCheckAdapter:
         ids=["a URL of bytes", "an empty text with metadata", "a call without an id"],
     )
     def test_equivalent(self, message):
-        """
-        What a format has one word for is not lost.
-        """
+        """What a format has one word for is not lost."""
         check_adapter(openai_chat, settings=FEW, conversations=st.just((message,)))
 
     def test_payload(self):
-        """
-        What `load` should have refused is shown.
-        """
+        """What `load` should have refused is shown."""
         with pytest.raises(BrokenLawsError) as caught:
             check_adapter(Careless(), settings=FEW)
 
@@ -1177,9 +1089,7 @@ class TestCheckAdapter:
 
 
 class MemorySession:
-    """
-    An honest session: JSON in a dict of all sessions.
-    """
+    """An honest session: JSON in a dict of all sessions."""
 
     def __init__(self, rows, name):
         self.rows, self.name = rows, name
@@ -1201,9 +1111,7 @@ class MemorySession:
 
 
 class AsyncSession:
-    """
-    The same with methods to be awaited.
-    """
+    """The same with methods to be awaited."""
 
     def __init__(self, rows, name):
         self.session = MemorySession(rows, name)
@@ -1233,9 +1141,7 @@ class Forgetful(MemorySession):
 
 
 class GivesItself(MemorySession):
-    """
-    Returns its own list.
-    """
+    """Returns its own list."""
 
     def get_items(self, limit=None):
         items = self.rows.setdefault(self.name, [])
@@ -1250,9 +1156,7 @@ class GivesItself(MemorySession):
 
 
 def adding(change):
-    """
-    A class of sessions that change each item.
-    """
+    """A class of sessions that change each item."""
 
     class Changed(MemorySession):
         def add_items(self, items):
@@ -1294,9 +1198,7 @@ SESSIONS = {
 
 
 def opened(kind):
-    """
-    A function that opens a session of *kind*, over rows of their own.
-    """
+    """A function that opens a session of *kind*, over rows of their own."""
     rows = dict[str, list[str]]()
     return lambda name: kind(rows, name)
 
@@ -1304,15 +1206,11 @@ def opened(kind):
 class TestCheckSession:
     @pytest.mark.parametrize("kind", [MemorySession, AsyncSession])
     def test_honest(self, kind):
-        """
-        An honest session breaks no law, whether or not its methods are async.
-        """
+        """An honest session breaks no law, whether or not its methods are async."""
         check_session(opened(kind), settings=FEW)
 
     def test_kept(self):
-        """
-        Sessions that are kept can be checked in each run: no id comes twice.
-        """
+        """Sessions that are kept can be checked in each run: no id comes twice."""
         make, names = opened(MemorySession), list[str]()
 
         def note(name):
@@ -1331,18 +1229,14 @@ class TestCheckSession:
         [(KeepsAHundred, "keeps many items"), (PopsTheOldest, "is like a list")],
     )
     def test_items(self, kind, law):
-        """
-        Items of a user's own are held against the same laws, many of them, too.
-        """
+        """Items of a user's own are held against the same laws, many of them, too."""
         items = st.lists(st.sampled_from(["a", "b"]), max_size=3)
         check_session(opened(MemorySession), settings=FEW, items=items)
 
         assert law in find_broken(check_session, opened(kind), {law}, items=items)
 
     def test_declared(self):
-        """
-        A session in memory is declared to be one.
-        """
+        """A session in memory is declared to be one."""
         check_session(
             lambda name: MemorySession({}, name),
             settings=FEW,
@@ -1372,9 +1266,7 @@ FAULTS: dict[Any, tuple[type[Contract], dict[str, Any], dict[str, Any]]] = {
     ],
 )
 def test_faults(check, what):
-    """
-    Each fault breaks the law that forbids it, whatever else it breaks.
-    """
+    """Each fault breaks the law that forbids it, whatever else it breaks."""
     contract, faults, options = FAULTS[check]
     fault, laws = faults[what]
     subject = opened(fault) if contract is SessionContract else fault
@@ -1383,9 +1275,7 @@ def test_faults(check, what):
 
 
 class Hiding:
-    """
-    Hides the oldest message once it has seen a long view.
-    """
+    """Hides the oldest message once it has seen a long view."""
 
     is_hiding = False
 
@@ -1398,9 +1288,7 @@ LENGTHS = [(QUESTION,) * 3, (QUESTION,) * 9]
 
 
 def sampled_from(make):
-    """
-    What is made of a few messages, and of many.
-    """
+    """What is made of a few messages, and of many."""
     return st.sampled_from([make(each) for each in LENGTHS])
 
 
@@ -1463,18 +1351,14 @@ class TestWrongSubjects:
             CHECKS[name]("load")
 
     def test_refused_backend(self):
-        """
-        And so is what can't make a backend.
-        """
+        """And so is what can't make a backend."""
         with pytest.raises(TypeError, match=r"^make: expected a function that makes"):
             check_backend(5)  # type: ignore[arg-type]
 
     @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
     @pytest.mark.parametrize("check", [check_backend, check_counter, check_session])
     def test_async(self, check):
-        """
-        An async function where none is expected is refused with what it returned.
-        """
+        """An async function where none is expected is refused with what it returned."""
         with pytest.raises(BrokenLawsError, match=r"expected a.*, got <coroutine"):
             check(answer_later)
 
@@ -1492,9 +1376,7 @@ class TestWrongSubjects:
 
 
 def run_code(code):
-    """
-    What *code*, an example, makes.
-    """
+    """What *code*, an example, makes."""
     names = dict[str, Any]()
     exec(code, names)
     return names["value"]
@@ -1540,9 +1422,7 @@ class TestFormatCode:
     @example(AssistantMessage([]))
     @example(AssistantMessage([TextPart("")], tool_calls=[ToolCall("c", "f")]))
     def test_messages(self, message):
-        """
-        Of any message comes code that makes an equal one.
-        """
+        """Of any message comes code that makes an equal one."""
         assert message == run_code(format_example({"value": message}))
 
     @given(aggregators() | states())
@@ -1563,9 +1443,7 @@ class TestFormatCode:
 
     @given(st.one_of(entries(), ledger_entries(), heads(), templates()))
     def test_records(self, value):
-        """
-        Of named tuples and of templates comes code that makes equal ones.
-        """
+        """Of named tuples and of templates comes code that makes equal ones."""
         assert value == run_code(format_example({"value": value}))
 
     @pytest.mark.parametrize("values", [[1, True, 1.0], [0.0, -0.0, 0.0]])
@@ -1594,9 +1472,7 @@ class TestFormatCode:
         run_code(format_example({"value": value}))
 
     def test_in_tests(self):
-        """
-        A test of a user's own prints the states that were drawn as code.
-        """
+        """A test of a user's own prints the states that were drawn as code."""
 
         @settings(FEW)
         @given(aggregators() | states(), st.just(0))
@@ -1612,9 +1488,7 @@ class TestFormatCode:
 
 class TestResults:
     def test_error_pickles(self):
-        """
-        The error of broken laws is pickled, as processes of tests do.
-        """
+        """The error of broken laws is pickled, as processes of tests do."""
         with pytest.raises(BrokenLawsError) as caught:
             check_reducer(REDUCERS["returns nothing"][0], settings=FEW)
 

@@ -30,23 +30,17 @@ ROOT = Path(__file__).resolve().parent.parent
 class TestHonest:
     @pytest.mark.parametrize("agent", [ListAgent, StreamingAgent, StoppableAgent])
     def test_passes(self, agent):
-        """
-        An agent that retries, answers each call and ends breaks no law.
-        """
+        """An agent that retries, answers each call and ends breaks no law."""
         report = check_agent(agent(), tools=TOOLS, settings=FEW)
 
         assert report.scripts > 50
 
     def test_without_tools(self):
-        """
-        An agent without tools is put through the rest.
-        """
+        """An agent without tools is put through the rest."""
         check_agent(ListAgent(), settings=FEW)
 
     def test_says_what_was_not_drawn(self):
-        """
-        What a form of agent can't be put through is in the result.
-        """
+        """What a form of agent can't be put through is in the result."""
         report = check_agent(ListAgent(), settings=settings(FEW, max_examples=1))
 
         assert report.not_drawn == ("stop", "crash")
@@ -57,9 +51,7 @@ class TestHonest:
 
 
 class OrphanAfterRetry(ListAgent):
-    """
-    Takes the newest message back before it tries again: the calls of a result.
-    """
+    """Takes the newest message back before it tries again: the calls of a result."""
 
     def ask(self, base_url, thread, messages):
         try:
@@ -73,9 +65,7 @@ class OrphanAfterRetry(ListAgent):
 
 
 class BillsTwice(ListAgent):
-    """
-    Adds the usage of the answer before to the bill when it is told to wait.
-    """
+    """Adds the usage of the answer before to the bill when it is told to wait."""
 
     def __init__(self):
         super().__init__()
@@ -96,9 +86,7 @@ class BillsTwice(ListAgent):
 
 
 class StoppedBetweenCalls(StoppableAgent):
-    """
-    Keeps each result as it comes, and does not look at what a stop left.
-    """
+    """Keeps each result as it comes, and does not look at what a stop left."""
 
     def close(self, messages):
         pass
@@ -114,18 +102,14 @@ class StoppedBetweenCalls(StoppableAgent):
 
 
 class KeepsCutStreams(StreamingAgent):
-    """
-    Takes what came of a stream for the answer.
-    """
+    """Takes what came of a stream for the answer."""
 
     def check_end(self, reason):
         pass
 
 
 class ResetsOnError(ListAgent):
-    """
-    Begins a new thread where the provider failed.
-    """
+    """Begins a new thread where the provider failed."""
 
     def ask(self, base_url, thread, messages):
         try:
@@ -136,9 +120,7 @@ class ResetsOnError(ListAgent):
 
 
 class NeverEnds(ListAgent):
-    """
-    Asks until the model does not call any more.
-    """
+    """Asks until the model does not call any more."""
 
     def __call__(self, base_url, prompt, thread):
         messages = self.threads.setdefault(thread, [])
@@ -153,9 +135,7 @@ class NeverEnds(ListAgent):
 
 
 class ReusesIds(ListAgent):
-    """
-    Numbers the calls of each answer from 0.
-    """
+    """Numbers the calls of each answer from 0."""
 
     def take(self, body, thread):
         answer = super().take(body, thread)
@@ -166,18 +146,14 @@ class ReusesIds(ListAgent):
 
 
 class SharesThreads(ListAgent):
-    """
-    Has one conversation for all threads.
-    """
+    """Has one conversation for all threads."""
 
     def __call__(self, base_url, prompt, thread):
         return super().__call__(base_url, prompt, "all")
 
 
 class ForgetsResults(ListAgent):
-    """
-    Shortens old results to nothing, and drops what an old turn did.
-    """
+    """Shortens old results to nothing, and drops what an old turn did."""
 
     def __call__(self, base_url, prompt, thread):
         messages = self.threads.setdefault(thread, [])
@@ -191,9 +167,7 @@ class ForgetsResults(ListAgent):
 
 
 class ChangesItsStart(ListAgent):
-    """
-    Tells the model how many messages there are, at the start of all.
-    """
+    """Tells the model how many messages there are, at the start of all."""
 
     def ask_once(self, base_url, thread, messages):
         told = {"role": "system", "content": f"{len(messages)} messages."}
@@ -201,9 +175,7 @@ class ChangesItsStart(ListAgent):
 
 
 class RaisesOnUnknownTools(ListAgent):
-    """
-    Fails at a tool that it does not have, and leaves the call open.
-    """
+    """Fails at a tool that it does not have, and leaves the call open."""
 
     def close(self, messages):
         pass
@@ -213,9 +185,7 @@ class RaisesOnUnknownTools(ListAgent):
 
 
 class LeavesTheNewestOut(ListAgent):
-    """
-    Answers the turn with what it said the turn before.
-    """
+    """Answers the turn with what it said the turn before."""
 
     def reply(self, answer, thread):
         said = [
@@ -244,9 +214,7 @@ AGENTS = {
 class TestFaults:
     @pytest.mark.parametrize("name", AGENTS)
     def test_is_found(self, name):
-        """
-        Each fault breaks its law, and its script breaks it again.
-        """
+        """Each fault breaks its law, and its script breaks it again."""
         agent, law = AGENTS[name]
         with pytest.raises(BrokenLawsError) as caught:
             check_agent(agent(), tools=TOOLS, settings=FEW)
@@ -258,18 +226,14 @@ class TestFaults:
             exec(broken.code, {"run": agent()})
 
     def test_is_small(self):
-        """
-        The script of a fault has the turns that it needs, and no other.
-        """
+        """The script of a fault has the turns that it needs, and no other."""
         with pytest.raises(BrokenLawsError) as caught:
             check_agent(ReusesIds(), tools=TOOLS, settings=FEW)
 
         assert caught.value.broken[0].code.count("AgentTurn(") <= 2
 
     def test_replays_what_holds(self):
-        """
-        A script that breaks no law raises nothing.
-        """
+        """A script that breaks no law raises nothing."""
         replay_agent(ListAgent(), [AgentTurn("Where to?", ["To Bern."])])  # type: ignore[list-item]
 
 

@@ -1,6 +1,4 @@
-"""
-The contract of chats: honest back ends pass, each fault is found by one call.
-"""
+"""The contract of chats: honest back ends pass, each fault is found by one call."""
 
 import asyncio
 import copy
@@ -17,9 +15,7 @@ FEW = settings(max_examples=15, database=None, derandomize=True, deadline=None)
 
 
 class PlainChat:
-    """
-    A chat on lists: nodes with parents, and a history of what was shown.
-    """
+    """A chat on lists: nodes with parents, and a history of what was shown."""
 
     def __init__(self):
         self.nodes = []  # (parent, role, text)
@@ -92,9 +88,7 @@ class PlainChat:
 
 
 class StateChat:
-    """
-    A chat on a timeline of states and their tree, whose methods are async.
-    """
+    """A chat on a timeline of states and their tree, whose methods are async."""
 
     def __init__(self):
         self.timeline = Timeline.begin(Aggregator.new())
@@ -136,9 +130,7 @@ class StateChat:
 
 
 class IdChat(StateChat):
-    """
-    The same, with messages by the ids of their entries.
-    """
+    """The same, with messages by the ids of their entries."""
 
     async def edit(self, entry_id, text):
         before = self.timeline.present.before(entry_id)
@@ -153,9 +145,7 @@ class IdChat(StateChat):
 
 
 class PaidChat(StateChat):
-    """
-    What was undone is paid for.
-    """
+    """What was undone is paid for."""
 
     def state(self):
         state = self.timeline.present
@@ -166,9 +156,7 @@ class PaidChat(StateChat):
 
 
 def keep_by_id(cls):
-    """
-    A function from an id to a chat: the same for the same id, as of a server.
-    """
+    """A function from an id to a chat: the same for the same id, as of a server."""
     chats = {}  # type: ignore[var-annotated]
     return lambda name: chats.setdefault(name, cls())
 
@@ -180,9 +168,7 @@ class TestHonest:
         ids=["lists", "lists by id", "states", "states by id", "ids of messages"],
     )
     def test_passes(self, make):
-        """
-        A chat that is a tree breaks no law, whatever it is made of.
-        """
+        """A chat that is a tree breaks no law, whatever it is made of."""
         check_chat(make, settings=FEW)
 
 
@@ -237,9 +223,7 @@ class StopsAtTheAlternative(PlainChat):
 
 
 class RedoesNothing(PlainChat):
-    """
-    Redo without anything undone shows the start.
-    """
+    """Redo without anything undone shows the start."""
 
     def redo(self):
         self.past.append(self.shown)
@@ -258,9 +242,7 @@ class GivesItsList(PlainChat):
 
 
 class KeepsByTab(PlainChat):
-    """
-    Each tab has a copy, and the last one that acts wins.
-    """
+    """Each tab has a copy, and the last one that acts wins."""
 
     saved: ClassVar = {}  # type: ignore[var-annotated]
 
@@ -277,9 +259,7 @@ class KeepsByTab(PlainChat):
 
 
 class Forgets(PlainChat):
-    """
-    Alternatives are lost when it is opened again, for only what is shown is kept.
-    """
+    """Alternatives are lost when it is opened again, for only what is shown is kept."""
 
     saved: ClassVar = {}  # type: ignore[var-annotated]
 
@@ -319,9 +299,7 @@ CHATS = {
 class TestFaults:
     @pytest.mark.parametrize("name", CHATS)
     def test_is_found(self, name):
-        """
-        Each fault is found by one call with its defaults, and shown as calls.
-        """
+        """Each fault is found by one call with its defaults, and shown as calls."""
         with pytest.raises(BrokenLawsError) as caught:
             check_chat(CHATS[name], settings=FEW)  # type: ignore[arg-type]
 
@@ -337,9 +315,7 @@ class TestFaults:
         check_chat(PaidChat, settings=FEW, also=["keeps the bill"])  # type: ignore[arg-type]
 
     def test_is_shown_as_calls(self):
-        """
-        The shortest series of calls is shown, one a line.
-        """
+        """The shortest series of calls is shown, one a line."""
         with pytest.raises(BrokenLawsError) as caught:
             check_chat(RedoesAfterAnAsk, settings=FEW)  # type: ignore[arg-type]
 

@@ -1,6 +1,4 @@
-"""
-The command that checks laws: its table, its status, and what it refuses.
-"""
+"""The command that checks laws: its table, its status, and what it refuses."""
 
 import os
 import subprocess
@@ -62,9 +60,7 @@ class Session:
 
 
 def print_state(state: Aggregator) -> Aggregator:
-    """
-    Prints what it gets.
-    """
+    """Prints what it gets."""
     print("a state of", len(state))  # noqa: T201
     return state
 
@@ -87,9 +83,7 @@ def unknown(value):
 
 @pytest.fixture
 def run(capsys):
-    """
-    A function that runs the command and gives its status, output and errors.
-    """
+    """A function that runs the command and gives its status, output and errors."""
 
     def run(*arguments):
         try:
@@ -119,9 +113,7 @@ class TestTable:
         assert "12 hold, 0 broken" == lines[-1]
 
     def test_broken(self, run):
-        """
-        A broken law comes with its smallest example; status 1.
-        """
+        """A broken law comes with its smallest example; status 1."""
         status, out, _ = run(
             f"{HERE}:without_empty",
             *("--examples", "10", "--without", "keeps messages"),
@@ -147,17 +139,13 @@ class TestTable:
         ],
     )
     def test_kinds(self, run, target, kind):
-        """
-        What it is follows from its type hints or methods.
-        """
+        """What it is follows from its type hints or methods."""
         status, out, _ = run(target, "--examples", "2")
 
         assert (0, f"{kind} {target}") == (status, out.splitlines()[0])
 
     def test_sessions(self, run):
-        """
-        A class with the methods of a session is one.
-        """
+        """A class with the methods of a session is one."""
         status, out, _ = run(
             f"{HERE}:Session", "--examples", "2", "--without", "is opened again"
         )
@@ -167,9 +155,7 @@ class TestTable:
         assert "keeps items" in out
 
     def test_prints(self, run):
-        """
-        What is printed by what is checked is not in the report.
-        """
+        """What is printed by what is checked is not in the report."""
         status, out, err = run(f"{HERE}:print_state", "--examples", "2")
 
         assert 0 == status
@@ -179,9 +165,7 @@ class TestTable:
 
 class TestBackends:
     def test_broken(self, run):
-        """
-        Where no backend is made, no promise is tried.
-        """
+        """Where no backend is made, no promise is tried."""
         status, out, _ = run(f"{HERE}:make_nothing", "--kind", "backend")
 
         assert 1 == status
@@ -211,9 +195,7 @@ class TestRefused:
         ],
     )
     def test_refused(self, run, arguments, message):
-        """
-        What can't be checked is an error that says why; status 2.
-        """
+        """What can't be checked is an error that says why; status 2."""
         status, out, err = run(*arguments)
 
         assert (2, "") == (status, out)

@@ -26,9 +26,7 @@ FEW = settings(max_examples=20, database=None, derandomize=True, deadline=None)
 
 
 class LosesAll:
-    """
-    Lists every message as lost, and drops the arguments of calls.
-    """
+    """Lists every message as lost, and drops the arguments of calls."""
 
     def dump(self, messages):
         messages = list(messages)
@@ -52,9 +50,7 @@ def without_arguments(message):
 
 
 class ListsNames(LosesAll):
-    """
-    Lists that names are lost, and drops images as well.
-    """
+    """Lists that names are lost, and drops images as well."""
 
     def dump(self, messages):
         messages = list(messages)
@@ -73,9 +69,7 @@ class ListsNames(LosesAll):
 
 
 class TurnsRound(LosesAll):
-    """
-    Lists one loss, and writes results before their calls.
-    """
+    """Lists one loss, and writes results before their calls."""
 
     def dump(self, messages):
         export = openai_chat.dump(messages)
@@ -96,9 +90,7 @@ class TurnsRound(LosesAll):
     ids=["lists all", "lists names", "turns round"],
 )
 def test_a_loss_excuses_what_it_names(adapter, law):
-    """
-    What an export does not list is still there, and in its order.
-    """
+    """What an export does not list is still there, and in its order."""
     with pytest.raises(BrokenLawsError) as caught:
         check_adapter(adapter, settings=FEW)
 
@@ -115,9 +107,7 @@ READERS = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_our_readers(name):
-    """
-    The readers of this library break no law of streams.
-    """
+    """The readers of this library break no law of streams."""
     check_stream(READERS[name].load_chunks, events=event_streams(name), settings=FEW)
 
 
@@ -171,9 +161,7 @@ def takes_events_away(events):
     ],
 )
 def test_faults_of_readers(reader, law):
-    """
-    Each fault breaks the law that forbids it, with the defaults.
-    """
+    """Each fault breaks the law that forbids it, with the defaults."""
     with pytest.raises(BrokenLawsError) as caught:
         check_stream(reader, settings=settings(database=None, derandomize=True))
 

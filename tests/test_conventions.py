@@ -27,9 +27,7 @@ IMPORTERS = {"attrs": ["*"], "cattrs": ["codec"], "sqlite3": ["store"]}
 
 
 def relative_paths(folder, pattern):
-    """
-    The files below *folder*, relative to the repository, in order.
-    """
+    """The files below *folder*, relative to the repository, in order."""
     return [
         path.relative_to(ROOT).as_posix()
         for path in sorted((ROOT / folder).rglob(pattern))
@@ -37,9 +35,7 @@ def relative_paths(folder, pattern):
 
 
 def parse(path: str) -> ast.Module:
-    """
-    The syntax tree of a file of the repository.
-    """
+    """The syntax tree of a file of the repository."""
     return ast.parse((ROOT / path).read_text(encoding="utf-8"))
 
 
@@ -62,9 +58,7 @@ def find_imports() -> list[tuple[str, Any]]:
 
 
 def called_name(call: ast.Call) -> str:
-    """
-    The name of the function that is called, without what it is an attribute of.
-    """
+    """The name of the function that is called, without what it is an attribute of."""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr
 
@@ -73,9 +67,7 @@ def called_name(call: ast.Call) -> str:
 
 class TestTests:
     def test_states_promise(self):
-        """
-        Every test has a docstring.
-        """
+        """Every test has a docstring."""
         lacking = [
             (path, node.name)
             for path in relative_paths("tests", "test_*.py")
@@ -97,9 +89,7 @@ class TestDocumentation:
         ],
     )
     def test_every_error_has_advice(self, name):
-        """
-        The page on errors has each public one in a heading, with what to do.
-        """
+        """The page on errors has each public one in a heading, with what to do."""
         page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
         headings = [line for line in page.splitlines() if line.startswith("### ")]
 
@@ -107,14 +97,10 @@ class TestDocumentation:
 
 
 class TestImports:
-    """
-    What import-linter can't see: names, and modules that are named in a string.
-    """
+    """What import-linter can't see: names, and modules that are named in a string."""
 
     def test_private_names(self):
-        """
-        A private name is imported only inside of the package it is defined in.
-        """
+        """A private name is imported only inside of the package it is defined in."""
         errors = [
             error
             for path, node in find_imports()
@@ -133,9 +119,7 @@ class TestImports:
         assert [] == errors
 
     def test_absolute(self):
-        """
-        Imports name the whole path of a module, so that a search finds them.
-        """
+        """Imports name the whole path of a module, so that a search finds them."""
         relative = [
             (path, node.lineno)
             for path, node in find_imports()
@@ -160,14 +144,10 @@ class TestImports:
 
 
 class TestNames:
-    """
-    A name that is searched for is found once.
-    """
+    """A name that is searched for is found once."""
 
     def test_classes(self):
-        """
-        No two classes of the package have the same name.
-        """
+        """No two classes of the package have the same name."""
         places = defaultdict(list)
         for path in relative_paths(PACKAGE, "*.py"):
             for node in ast.walk(parse(path)):
@@ -178,23 +158,17 @@ class TestNames:
 
 
 def adapter_error(importer, imported):
-    """
-    What is wrong with an import in the adapters `p.a`.
-    """
+    """What is wrong with an import in the adapters `p.a`."""
     return sibling_error(importer, imported, "p.a")
 
 
 def outside_error(importer, imported):
-    """
-    What is wrong with an import of a third party.
-    """
+    """What is wrong with an import of a third party."""
     return third_party_error(importer, imported, IMPORTERS, "p")
 
 
 class TestRules:
-    """
-    Which modules may import what.
-    """
+    """Which modules may import what."""
 
     @pytest.mark.parametrize(
         ("rule", "importer", "imported"),

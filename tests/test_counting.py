@@ -1,6 +1,4 @@
-"""
-Counting: every message once, and budgets that say what is left.
-"""
+"""Counting: every message once, and budgets that say what is left."""
 
 import math
 import pickle
@@ -37,25 +35,19 @@ from conversation_state.usage import Usage
 
 
 class TestByCharacters:
-    """
-    The default estimate.
-    """
+    """The default estimate."""
 
     @pytest.mark.parametrize(
         ("tokens", "text"),
         [(0, ""), (1, "a"), (1, "abcd"), (2, "abcde"), (1, "日本語文"), (1, "🙂🙂")],
     )
     def test_rounds_code_points_up(self, tokens, text):
-        """
-        Four code points are a token, and what is left over is one more.
-        """
+        """Four code points are a token, and what is left over is one more."""
         assert tokens == by_characters(UserMessage(text))
 
     @given(our.texts(), our.texts(), our.texts())
     def test_counts_all_text_of_a_message_together(self, text, thought, refusal):
-        """
-        Texts, reasoning and refusals are added before rounding.
-        """
+        """Texts, reasoning and refusals are added before rounding."""
         message = AssistantMessage(
             [TextPart(text), ReasoningPart(thought), RefusalPart(refusal)]
         )
@@ -64,9 +56,7 @@ class TestByCharacters:
         assert expected == by_characters(message)
 
     def test_counts_names_and_arguments_of_calls(self):
-        """
-        A call counts with its name and its arguments, not with its id.
-        """
+        """A call counts with its name and its arguments, not with its id."""
         call = ToolCall("an id that is never counted", "find", '{"a":1}!')
 
         assert 1 + 3 == by_characters(AssistantMessage("aaaa", tool_calls=[call]))
@@ -86,36 +76,26 @@ class TestByCharacters:
         ],
     )
     def test_estimates_media_as_documented(self, tokens, part):
-        """
-        Media add the documented number, beside the text.
-        """
+        """Media add the documented number, beside the text."""
         assert tokens == by_characters(UserMessage([part]))
         assert tokens + 1 == by_characters(UserMessage([part, TextPart("abcd")]))
 
     def test_counts_what_it_does_not_know_as_json(self):
-        """
-        A message of an unknown kind fills what its JSON text fills.
-        """
+        """A message of an unknown kind fills what its JSON text fills."""
         assert 5 == by_characters(UnknownMessage({"role": "judge"}))
         assert 4 == by_characters(UnknownMessage({"role": "裁判官"}))
 
     @given(our.messages())
     def test_has_a_count_for_every_message(self, message):
-        """
-        Every message has a count, and never less than nothing.
-        """
+        """Every message has a count, and never less than nothing."""
         assert by_characters(message) >= 0
 
 
 class TestCount:
-    """
-    `count` asks once.
-    """
+    """`count` asks once."""
 
     def test_asks_once_for_each_counter(self):
-        """
-        The same counter is asked once in a message's life, another one anew.
-        """
+        """The same counter is asked once in a message's life, another one anew."""
         asked = []
 
         def long(message):
@@ -175,9 +155,7 @@ class TestCount:
         assert 4 == len(message._weights) // 2
 
     def test_is_not_part_of_the_message(self):
-        """
-        A weighed message is equal to an unweighed one, also when pickled.
-        """
+        """A weighed message is equal to an unweighed one, also when pickled."""
         weighed = UserMessage("hi")
         count(weighed, by_characters)
 
@@ -186,9 +164,7 @@ class TestCount:
 
     @pytest.mark.parametrize("wrong", [-1, 1.5, "7", None])
     def test_refuses_what_is_no_count(self, wrong):
-        """
-        A counter that gives no count is named, with what it gave.
-        """
+        """A counter that gives no count is named, with what it gave."""
         with pytest.raises(ValueError, match=f"a number of tokens.* got {wrong!r} for"):
             count(UserMessage("hi"), lambda _: wrong)
 
@@ -204,9 +180,7 @@ SAMPLES = st.lists(
 
 
 class TestCalibrated:
-    """
-    `calibrated` scales a counter to what was charged.
-    """
+    """`calibrated` scales a counter to what was charged."""
 
     @given(SAMPLES)
     def test_adds_up_to_what_was_charged(self, samples):
@@ -222,9 +196,7 @@ class TestCalibrated:
 
     @given(SAMPLES, our.messages(), our.messages())
     def test_keeps_order_and_zero(self, samples, one, other):
-        """
-        What counted more does not count less, and only nothing counts nothing.
-        """
+        """What counted more does not count less, and only nothing counts nothing."""
         counter = calibrated(by_characters, samples)
         smaller, larger = sorted([one, other], key=by_characters)
 
@@ -245,9 +217,7 @@ class TestCalibrated:
         assert hash(counter) == hash(back)
 
     def test_reads_usage(self):
-        """
-        A usage stands for the prompt it reports, cached tokens included.
-        """
+        """A usage stands for the prompt it reports, cached tokens included."""
         messages = [UserMessage("a" * 40)]
 
         assert calibrated(by_characters, [(messages, 15)]) == calibrated(
@@ -255,9 +225,7 @@ class TestCalibrated:
         )
 
     def test_takes_overhead_off(self):
-        """
-        What each report holds beside messages is not laid on them.
-        """
+        """What each report holds beside messages is not laid on them."""
         messages = [UserMessage("a" * 40)]
         counter = calibrated(
             by_characters, [(messages, 115), (messages, 115)], overhead=100
@@ -266,9 +234,7 @@ class TestCalibrated:
         assert 15 == counter(messages[0])
 
     def test_counts_exactly_however_large(self):
-        """
-        No float is in between.
-        """
+        """No float is in between."""
         message = UserMessage("a" * 12)
         counter = calibrated(by_characters, [([message], 10**18 + 1)])
 
@@ -301,17 +267,13 @@ class TestCalibrated:
         ],
     )
     def test_refuses_samples_without_information(self, samples, expected):
-        """
-        Nothing charged or nothing counted is not a scale, and is named.
-        """
+        """Nothing charged or nothing counted is not a scale, and is named."""
         with pytest.raises(ValueError, match=expected):
             calibrated(by_characters, samples)
 
     @pytest.mark.parametrize("overhead", [20, 21])
     def test_refuses_an_overhead_that_leaves_nothing(self, overhead):
-        """
-        Of a prompt something must be left for its messages.
-        """
+        """Of a prompt something must be left for its messages."""
         with pytest.raises(ValueError, match=f"20 prompt tokens, {overhead} of them"):
             calibrated(by_characters, [([UserMessage("hi")], 20)], overhead=overhead)
 
@@ -326,25 +288,19 @@ class TestCalibrated:
         ],
     )
     def test_refuses_what_is_no_sample(self, sample, expected):
-        """
-        A sample is messages and a number; what is not is shown.
-        """
+        """A sample is messages and a number; what is not is shown."""
         with pytest.raises((TypeError, ValueError), match=expected):
             calibrated(by_characters, [sample])
 
 
 class TestCountTools:
-    """
-    `count_tools` counts the tokens of a description of tools.
-    """
+    """`count_tools` counts the tokens of a description of tools."""
 
     @given(
         st.lists(our.tool_infos(), max_size=4), st.lists(our.tool_infos(), max_size=4)
     )
     def test_adds(self, some, more):
-        """
-        Tools count each on its own, in any order; no tools count nothing.
-        """
+        """Tools count each on its own, in any order; no tools count nothing."""
         both = count_tools([*some, *more])
 
         assert both == count_tools(some) + count_tools(more)
@@ -353,9 +309,7 @@ class TestCountTools:
         assert both >= len([*some, *more])
 
     def test_counts_what_the_model_reads(self):
-        """
-        Name, description and schema as compact JSON; metadata are not sent.
-        """
+        """Name, description and schema as compact JSON; metadata are not sent."""
         calls = []
 
         def noting(message):
@@ -379,17 +333,13 @@ class TestCountTools:
 
     @pytest.mark.parametrize("wrong", ["trains", {"name": "trains"}, None])
     def test_refuses_other_things(self, wrong):
-        """
-        A provider's dictionary is not a tool of ours.
-        """
+        """A provider's dictionary is not a tool of ours."""
         with pytest.raises(TypeError, match="tool_infos: expected ToolInfos"):
             count_tools([wrong])
 
 
 class TestTokenBudget:
-    """
-    `TokenBudget` with explicit numbers.
-    """
+    """`TokenBudget` with explicit numbers."""
 
     @given(
         st.integers(0, 10**6),
@@ -415,9 +365,7 @@ class TestTokenBudget:
         assert max(limit - used, 0) == budget.available(used)
 
     def test_refuses_what_leaves_nothing(self):
-        """
-        Room for no message is a mistake, and the error has all three numbers.
-        """
+        """Room for no message is a mistake, and the error has all three numbers."""
         with pytest.raises(ValueError, match="leave nothing") as caught:
             TokenBudget(context_window=100, max_output_tokens=40, overhead=60)
 
@@ -427,9 +375,7 @@ class TestTokenBudget:
         ) == str(caught.value)
 
     def test_needs_a_window(self):
-        """
-        Without a window there is nothing to divide, and the error says so.
-        """
+        """Without a window there is nothing to divide, and the error says so."""
         with pytest.raises(ValueError, match="needs context_window"):
             TokenBudget()
 
@@ -438,9 +384,7 @@ class TestTokenBudget:
         "name", ["context_window", "max_output_tokens", "overhead"]
     )
     def test_refuses_what_is_no_number_of_tokens(self, name, wrong):
-        """
-        Negative numbers and other types are refused by name.
-        """
+        """Negative numbers and other types are refused by name."""
         fields = {"context_window": 8_192, name: wrong}
 
         with pytest.raises(ValueError, match=f"{name} is {wrong!r}"):

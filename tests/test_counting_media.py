@@ -1,6 +1,4 @@
-"""
-Media inside of what is kept verbatim count as media.
-"""
+"""Media inside of what is kept verbatim count as media."""
 
 import base64
 from typing import Any
@@ -102,9 +100,7 @@ RAWS: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize(("raw", "part"), RAWS.values(), ids=RAWS)
 @pytest.mark.parametrize("counter", [by_characters, by_encoding(list)])
 def test_counts_as_a_part(counter, raw, part):
-    """
-    As the same media count as a part, but for the JSON around them.
-    """
+    """As the same media count as a part, but for the JSON around them."""
     expected = counter(UserMessage([part]))
     around = 6 * ENVELOPE if counter is not by_characters else ENVELOPE
 
@@ -126,18 +122,14 @@ def test_counts_as_a_part(counter, raw, part):
     ids=repr,
 )
 def test_texts(raw):
-    """
-    Texts, and what is encrypted, count as the JSON text they are.
-    """
+    """Texts, and what is encrypted, count as the JSON text they are."""
     tokens = by_characters(unknown(raw))
 
     assert tokens >= sum(map(len, raw.values())) // 4
 
 
 def test_loaded():
-    """
-    A history with such items is as small as the provider counts it.
-    """
+    """A history with such items is as small as the provider counts it."""
     image = {"type": "image_generation_call", "id": "ig", "result": encoded(PNG)}
     (answer,) = openai_responses.load([image])
     code = {"type": "code_execution_tool_result", "file": encoded(PNG)}

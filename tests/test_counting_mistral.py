@@ -1,6 +1,4 @@
-"""
-Counting with Mistral's vocabularies, compared with Mistral's own tokenizer.
-"""
+"""Counting with Mistral's vocabularies, compared with Mistral's own tokenizer."""
 
 import functools
 import pickle
@@ -36,9 +34,7 @@ DATA = Path(mistral_common.__file__).parent / "data"
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
-    """
-    Every socket is an error.
-    """
+    """Every socket is an error."""
 
     def refused(*_given, **_options):
         raise AssertionError("the network was touched")
@@ -48,9 +44,7 @@ def no_network(monkeypatch):
 
 
 def their_tokens(tokenizer, chat):
-    """
-    How many tokens Mistral's own tokenizer makes of a whole conversation.
-    """
+    """How many tokens Mistral's own tokenizer makes of a whole conversation."""
     made: list[Any] = []
     for message in chat:
         if isinstance(message, UserMessage):
@@ -101,9 +95,7 @@ VERSIONS = ("tekken", "v3", "v7")
 
 @functools.cache
 def tokenizer_of(version):
-    """
-    Mistral's own tokenizer, which takes a second to load.
-    """
+    """Mistral's own tokenizer, which takes a second to load."""
     if version == "tekken":
         return MistralTokenizer.v3(is_tekken=True)
 
@@ -111,9 +103,7 @@ def tokenizer_of(version):
 
 
 class TestAgainstMistral:
-    """
-    Counts are those of Mistral's own tokenizer.
-    """
+    """Counts are those of Mistral's own tokenizer."""
 
     @pytest.mark.parametrize("version", VERSIONS)
     def test_counts_a_conversation_with_calls(self, version):
@@ -142,9 +132,7 @@ class TestAgainstMistral:
         assert merged in ({0} if version == "v7" else {0, 1})
 
     def test_counts_calls_without_ids(self):
-        """
-        As Mistral writes them, under its id for a missing id.
-        """
+        """As Mistral writes them, under its id for a missing id."""
         call = ToolCall("", CALL.name, CALL.arguments)
         made = their_calls.ToolCall(
             function=their_calls.FunctionCall(name=CALL.name, arguments=CALL.arguments)
@@ -160,9 +148,7 @@ class TestAgainstMistral:
     @settings(max_examples=40)
     @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1))
     def test_counts_any_text(self, texts):
-        """
-        Whatever is written, the sum over messages is what the request counts.
-        """
+        """Whatever is written, the sum over messages is what the request counts."""
         chat = []
         for text in texts:
             chat += [UserMessage(text), AssistantMessage("Yes.")]
@@ -173,9 +159,7 @@ class TestAgainstMistral:
 
     @pytest.mark.parametrize("version", ["v1", "v2"])
     def test_counts_text_of_the_first_versions(self, version):
-        """
-        The oldest vocabularies count texts as their tokenizer does.
-        """
+        """The oldest vocabularies count texts as their tokenizer does."""
         chat = [CHAT[0], CHAT[3], CHAT[4]]
         tokenizer = getattr(MistralTokenizer, version)()
 
@@ -195,14 +179,10 @@ class TestAgainstMistral:
 
 
 class TestRules:
-    """
-    Rules that are not in Mistral's tokenizer.
-    """
+    """Rules that are not in Mistral's tokenizer."""
 
     def test_counts_images_by_estimate(self):
-        """
-        An image is 64 rows of 64 patches and what ends each row, in any detail.
-        """
+        """An image is 64 rows of 64 patches and what ends each row, in any detail."""
         counter = by_mistral()
         text = counter(UserMessage("Hi"))
 
@@ -213,9 +193,7 @@ class TestRules:
     @settings(max_examples=50)
     @given(our.messages())
     def test_has_a_count_for_every_message(self, message):
-        """
-        Whatever a message holds can be counted, in every version.
-        """
+        """Whatever a message holds can be counted, in every version."""
         for version in ("tekken", "v1", "v2", "v3", "v7"):
             assert by_mistral(version)(message) >= 0
 
@@ -229,21 +207,15 @@ class TestRules:
         ids=["text", "result", "call"],
     )
     def test_counts_very_long_texts(self, make):
-        """
-        A million blanks, which is more than the pattern can split in one go.
-        """
+        """A million blanks, which is more than the pattern can split in one go."""
         assert 10_000 < by_mistral()(make(" " * 1_000_000)) < 20_000
 
 
 class TestVersions:
-    """
-    Which vocabularies there are.
-    """
+    """Which vocabularies there are."""
 
     def test_reads_a_file(self):
-        """
-        A file by its path, as a text or a path.
-        """
+        """A file by its path, as a text or a path."""
         path = DATA / "tekken_240718.json"
         counter = by_mistral(file=path)
 
@@ -252,32 +224,24 @@ class TestVersions:
         assert f"by_mistral(file={str(path)!r})" == repr(counter)
 
     def test_names_the_versions_there_are(self):
-        """
-        Another version is refused, with those there are.
-        """
+        """Another version is refused, with those there are."""
         with pytest.raises(ValueError, match="expected one of tekken, v1, v2, v3, v7"):
             by_mistral("v4")
 
     def test_takes_a_version_or_a_file(self):
-        """
-        A file contains its version.
-        """
+        """A file contains its version."""
         with pytest.raises(ValueError, match="got both"):
             by_mistral("v3", file="tekken.json")
 
     def test_reports_a_missing_file(self, tmp_path):
-        """
-        A file that is not there is named.
-        """
+        """A file that is not there is named."""
         path = tmp_path / "tekken.json"
         with pytest.raises(FileNotFoundError, match=re.escape(str(path))):
             by_mistral(file=path)
 
     @pytest.mark.parametrize("name", ["tekken.json", "notes.txt"])
     def test_refuses_other_files(self, name, tmp_path):
-        """
-        A file that is not a vocabulary is named, and what would be one.
-        """
+        """A file that is not a vocabulary is named, and what would be one."""
         path = tmp_path / name
         path.write_text("{}")
 
@@ -285,9 +249,7 @@ class TestVersions:
             by_mistral(file=path)
 
     def test_needs_its_extra(self, monkeypatch):
-        """
-        Without mistral-common the error names the extra.
-        """
+        """Without mistral-common the error names the extra."""
         monkeypatch.setitem(sys.modules, "mistral_common.exceptions", None)
         by_mistral.__globals__["_load_tokenizer"].cache_clear()
         by_mistral.__globals__["_load_counter"].cache_clear()
@@ -297,14 +259,10 @@ class TestVersions:
 
 
 class TestOnce:
-    """
-    What was counted stays counted.
-    """
+    """What was counted stays counted."""
 
     def test_the_same_arguments_give_the_same_counter(self):
-        """
-        The same one here, and an equal one from another process.
-        """
+        """The same one here, and an equal one from another process."""
         counter = by_mistral("v7")
         back = pickle.loads(pickle.dumps(counter))
         message = UserMessage("Hi")

@@ -45,9 +45,7 @@ WORDS = (b"ab", b"abab", b"user", b"us", b"er")
 
 
 def ranks(*words):
-    """
-    All bytes, and then *words*.
-    """
+    """All bytes, and then *words*."""
     tokens = [*(bytes([byte]) for byte in range(256)), *words]
     return {token: rank for rank, token in enumerate(tokens)}
 
@@ -62,9 +60,7 @@ TINY = tiktoken.Encoding(
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
-    """
-    Every socket is an error.
-    """
+    """Every socket is an error."""
 
     def refused(*_given, **_options):
         raise AssertionError("the network was touched")
@@ -101,16 +97,12 @@ def folder(tmp_path, monkeypatch):
 
 
 def b64(token):
-    """
-    As the files have it.
-    """
+    """As the files have it."""
     return base64.b64encode(token)
 
 
 class TestRules:
-    """
-    What a message counts.
-    """
+    """What a message counts."""
 
     counter = staticmethod(by_encoding(TINY.encode_ordinary))
 
@@ -136,9 +128,7 @@ class TestRules:
         assert tokens == self.counter(message)
 
     def test_takes_special_tokens_for_text(self):
-        """
-        Messages can't contain a special token: its name is text like any other.
-        """
+        """Messages can't contain a special token: its name is text like any other."""
         plain = len(TINY.encode_ordinary("<|x|>"))
 
         assert 1 < plain
@@ -146,9 +136,7 @@ class TestRules:
 
     @given(st.text(st.characters(codec="utf-8")))
     def test_counts_as_tiktoken_does(self, text):
-        """
-        A text has as many tokens as tiktoken makes of it.
-        """
+        """A text has as many tokens as tiktoken makes of it."""
         expected = (
             3 + len(TINY.encode_ordinary("user")) + len(TINY.encode_ordinary(text))
         )
@@ -169,9 +157,7 @@ class TestRules:
 
 
 class TestFiles:
-    """
-    Where a vocabulary is looked for.
-    """
+    """Where a vocabulary is looked for."""
 
     def test_reads_a_file(self, folder):
         """
@@ -188,9 +174,7 @@ class TestFiles:
 
     @pytest.mark.parametrize("variable", ["TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"])
     def test_reads_tiktokens_cache(self, folder, variable, monkeypatch):
-        """
-        Without files it is tiktoken's cache, where names are digests of urls.
-        """
+        """Without files it is tiktoken's cache, where names are digests of urls."""
         cache = folder / "cache"
         cache.mkdir()
         key = hashlib.sha1(O200K.encode()).hexdigest()
@@ -224,18 +208,14 @@ class TestFiles:
         assert isinstance(error, FileNotFoundError)
 
     def test_names_the_missing_given_file(self, folder):
-        """
-        A path that is given is the only one that is looked at.
-        """
+        """A path that is given is the only one that is looked at."""
         with pytest.raises(MissingVocabularyError) as caught:
             by_tiktoken("gpt-4o", files=folder / "nothing.tiktoken")
 
         assert (str(folder / "nothing.tiktoken"),) == caught.value.places
 
     def test_refuses_another_file(self, folder):
-        """
-        A file with another digest than tiktoken's is refused, and named.
-        """
+        """A file with another digest than tiktoken's is refused, and named."""
         other = folder / "other.tiktoken"
         other.write_bytes(b"YQ== 0\n")
 
@@ -260,39 +240,29 @@ class TestFiles:
 
 
 class TestModels:
-    """
-    Which names are taken.
-    """
+    """Which names are taken."""
 
     def test_names_near_matches(self):
-        """
-        A name with a slip gives the names that are written like it.
-        """
+        """A name with a slip gives the names that are written like it."""
         with pytest.raises(UnknownModelError, match="did you mean 'gpt-4o'") as caught:
             by_tiktoken("gpt4o")
 
         assert ("gpt4o", "tiktoken") == (caught.value.model, caught.value.registry)
 
     def test_names_no_other(self):
-        """
-        Nothing is near nonsense, however long.
-        """
+        """Nothing is near nonsense, however long."""
         with pytest.raises(UnknownModelError, match="check the name"):
             by_tiktoken("#" * 1_000_000)
 
     def test_refuses_other_types(self):
-        """
-        A model is a name, and an encoding a function.
-        """
+        """A model is a name, and an encoding a function."""
         with pytest.raises(TypeError, match="expected the name of a model"):
             by_tiktoken(4)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="expected a function from a text"):
             by_encoding("o200k_base")  # type: ignore[arg-type]
 
     def test_needs_its_extra(self, monkeypatch):
-        """
-        Without tiktoken the error names the extra.
-        """
+        """Without tiktoken the error names the extra."""
         monkeypatch.setitem(sys.modules, "tiktoken", None)
         monkeypatch.setitem(sys.modules, "tiktoken.model", None)
 
@@ -301,9 +271,7 @@ class TestModels:
 
 
 class TestOnce:
-    """
-    What was counted stays counted.
-    """
+    """What was counted stays counted."""
 
     def test_a_new_counter_of_the_same_vocabulary_counts_nothing_again(
         self, folder, monkeypatch
@@ -331,18 +299,14 @@ class TestOnce:
         assert [f"turn {n}" for n in range(40)] == history
 
     def test_another_vocabulary_is_another_counter(self, folder):
-        """
-        Equal counts are for equal vocabularies only.
-        """
+        """Equal counts are for equal vocabularies only."""
         assert by_encoding(TINY.encode_ordinary) == by_encoding(TINY.encode_ordinary)
         assert by_encoding(TINY.encode_ordinary) != by_tiktoken("gpt-4o", files=folder)
         assert by_encoding(TINY.encode_ordinary) != by_characters
 
 
 def test_importing_the_room_loads_no_extra():
-    """
-    Counting by characters needs none of the packages of the extras.
-    """
+    """Counting by characters needs none of the packages of the extras."""
     script = (
         "import sys, conversation_state.counting; "
         "print({'tiktoken', 'mistral_common', 'genai_prices', 'numpy', 'pydantic'}"

@@ -1,6 +1,4 @@
-"""
-Comparing: what two states have in common, and what each has alone.
-"""
+"""Comparing: what two states have in common, and what each has alone."""
 
 import json
 import pickle
@@ -54,16 +52,12 @@ from tests.states import rebuild_state
 
 
 def grown(state, *texts):
-    """
-    *state* with users' texts at its end.
-    """
+    """*state* with users' texts at its end."""
     return state.extend(map(UserMessage, texts))
 
 
 def watched(verb, looked_at):
-    """
-    The method *verb* of a user's message, which lists what it is called on.
-    """
+    """The method *verb* of a user's message, which lists what it is called on."""
     method = getattr(UserMessage, verb)
 
     def watch(self, *others):
@@ -74,24 +68,18 @@ def watched(verb, looked_at):
 
 
 def texts(entries):
-    """
-    The texts of entries.
-    """
+    """The texts of entries."""
     return [entry.message.text for entry in entries]
 
 
 @pytest.fixture
 def chat():
-    """
-    What both sides remember.
-    """
+    """What both sides remember."""
     return grown(Aggregator.new(), "one", "two", "three", "four")
 
 
 class TestDiff:
-    """
-    `diff` by examples.
-    """
+    """`diff` by examples."""
 
     def test_forks(self, chat):
         """
@@ -161,9 +149,7 @@ class TestDiff:
         )
 
     def test_pickles_without_the_past(self, chat):
-        """
-        What is shipped grows with the difference.
-        """
+        """What is shipped grows with the difference."""
         long = grown(chat, *[f"said {n}" * 20 for n in range(1_000)])
         found = diff(grown(long.fork(), "a"), long)
 
@@ -200,9 +186,7 @@ class TestDiff:
         ids=["nothing", "list", "checkpoint", "turn"],
     )
     def test_rejects_other_types(self, wrong, problem):
-        """
-        The error names the argument, its type, and what to compare instead.
-        """
+        """The error names the argument, its type, and what to compare instead."""
         state = Aggregator.new()
 
         with pytest.raises(TypeError, match=f"a {problem}"):
@@ -213,47 +197,35 @@ class TestDiff:
 
 
 class TestLaws:
-    """
-    What holds for every two states.
-    """
+    """What holds for every two states."""
 
     @given(our.relatives())
     def test_relatives(self, pair):
-        """
-        Of states that grew from one.
-        """
+        """Of states that grew from one."""
         laws.diffs_are_complete(*pair)
         laws.diffs_are_mirrored(*pair)
         laws.joins_bring_the_difference(*pair)
 
     @given(our.aggregators() | our.states(), our.aggregators() | our.states())
     def test_strangers(self, a, b):
-        """
-        Of states that know nothing of each other, but for keys of ledgers.
-        """
+        """Of states that know nothing of each other, but for keys of ledgers."""
         laws.diffs_are_complete(a, b)
         laws.diffs_are_mirrored(a, b)
         laws.joins_bring_the_difference(a, b)
 
     @given(our.aggregators() | our.states())
     def test_itself(self, state):
-        """
-        Of a state, itself, a fork and a copy.
-        """
+        """Of a state, itself, a fork and a copy."""
         laws.nothing_differs_from_itself(state)
         laws.diffs_are_complete(state, decode(encode(state), expect=Aggregator))
 
     @given(our.diffs())
     def test_copies(self, found):
-        """
-        Differences survive copying and pickling.
-        """
+        """Differences survive copying and pickling."""
         laws.copies_are_equal(found)
 
     def test_broken(self, monkeypatch):
-        """
-        A broken law raises an error that names it.
-        """
+        """A broken law raises an error that names it."""
         trunk = grown(Aggregator.new(), "x")
         a = grown(trunk.fork(), "a").add_usage(Usage(1))
         b = grown(trunk.fork(), "b").add_usage(Usage(2))
@@ -292,38 +264,28 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
 def call(call_id="c1", name="clock", at="Bern", **fields):
-    """
-    An assistant's message that calls a tool.
-    """
+    """An assistant's message that calls a tool."""
     asked = ToolCall(call_id, name, f'{{"at": "{at}"}}', **fields)
     return AssistantMessage(tool_calls=[asked])
 
 
 def result(call_id="c1", **fields):
-    """
-    The result of a tool.
-    """
+    """The result of a tool."""
     return ToolMessage("12:30", tool_call_id=call_id, **fields)
 
 
 def thought(text, **fields):
-    """
-    An assistant's message that is nothing but a thought.
-    """
+    """An assistant's message that is nothing but a thought."""
     return AssistantMessage([ReasoningPart(text, **fields)])
 
 
 def erased(text, digest=b"x"):
-    """
-    A user's message whose text was erased.
-    """
+    """A user's message whose text was erased."""
     return make_tombstone(UserMessage(text), digest * 16, "asked for")
 
 
 class TestSame:
-    """
-    When two messages are equal in content.
-    """
+    """When two messages are equal in content."""
 
     @pytest.mark.parametrize(
         ("one", "other"),
@@ -350,9 +312,7 @@ class TestSame:
         ],
     )
     def test_same(self, one, other):
-        """
-        Ids, times, metadata, thoughts and pieces do not count.
-        """
+        """Ids, times, metadata, thoughts and pieces do not count."""
         assert make_content_key(one) == make_content_key(other)
         assert hash(make_content_key(one)) == hash(make_content_key(other))
 
@@ -384,16 +344,12 @@ class TestSame:
         ],
     )
     def test_not_the_same(self, one, other):
-        """
-        The role and the name count, and so does all content.
-        """
+        """The role and the name count, and so does all content."""
         assert make_content_key(one) != make_content_key(other)
 
     @given(our.messages())
     def test_equal_messages_are_equal_in_content(self, message):
-        """
-        Whatever they hold, and under other ids and metadata, too.
-        """
+        """Whatever they hold, and under other ids and metadata, too."""
         again = message.replace(metadata={"typed": "again"}, timestamp=None)
 
         assert (
@@ -404,9 +360,7 @@ class TestSame:
         assert hash(make_content_key(message)) == hash(make_content_key(again))
 
     def test_matched_in_order(self, chat):
-        """
-        The first with the first, each once; what is left over is in no pair.
-        """
+        """The first with the first, each once; what is left over is in no pair."""
         a = grown(chat.fork(), "x", "y", "x", "x")
         b = grown(chat.fork(), "x", "x", "y", "z")
         found = diff(a, b)
@@ -418,32 +372,24 @@ class TestSame:
         ]
 
     def test_what_both_have_is_in_no_pair(self, chat):
-        """
-        An entry that both have is in no pair of equal content.
-        """
+        """An entry that both have is in no pair of equal content."""
         a, b = grown(chat.fork(), "x"), grown(chat.fork(), "y")
 
         assert () == diff(b, a.join(b)).same
 
     def test_linear(self, chat):
-        """
-        A hundred thousand of equal content take linear time.
-        """
+        """A hundred thousand of equal content take linear time."""
         a, b = (chat.fork().extend([UserMessage("x")] * 50_000) for _ in "ab")
 
         assert 50_000 == len(diff(a, b).same)
 
 
 class TestRows:
-    """
-    Two sides put beside each other.
-    """
+    """Two sides put beside each other."""
 
     @given(our.diffs())
     def test_every_entry_once(self, found):
-        """
-        Both orders are kept, and what stands together belongs together.
-        """
+        """Both orders are kept, and what stands together belongs together."""
         shown = list(align_rows(found.entries, found.same))
         both = {(pair.a.id, pair.b.id): pair.a == pair.b for pair in found.entries.both}
         same = {(pair.a.id, pair.b.id) for pair in found.same}
@@ -464,9 +410,7 @@ class TestRows:
         st.lists(st.integers(0, 5), max_size=12),
     )
     def test_as_many_as_possible(self, one, other):
-        """
-        No other choice of the pairs puts more of them in one row.
-        """
+        """No other choice of the pairs puts more of them in one row."""
         root = Aggregator.new()
         found = diff(
             grown(root.fork(), *map(str, one)), grown(root.fork(), *map(str, other))
@@ -486,9 +430,7 @@ class TestRows:
         assert max(best, default=0) == len(shown)
 
     def test_lazy(self, chat):
-        """
-        The first rows of a million cost no million.
-        """
+        """The first rows of a million cost no million."""
         found = diff(chat, grown(chat, *["x"] * 100_000))
 
         first = next(align_rows(found.entries, found.same))
@@ -496,9 +438,7 @@ class TestRows:
         assert (None, found.only_b[0], APART, "", "") == first
 
     def test_many_in_another_order(self, chat):
-        """
-        Tens of thousands backwards are still put in rows.
-        """
+        """Tens of thousands backwards are still put in rows."""
         a = grown(chat, *map(str, range(20_000)))
         b = grown(chat, *map(str, reversed(range(20_000))))
         found = diff(a, b)
@@ -509,15 +449,11 @@ class TestRows:
 
 
 class TestWords:
-    """
-    Where two texts differ.
-    """
+    """Where two texts differ."""
 
     @given(our.texts(), our.texts(), our.texts())
     def test_first_difference(self, start, one, other):
-        """
-        All before is the same, and the next character is not.
-        """
+        """All before is the same, and the next character is not."""
         a, b = start + one, start + other
         at = find_first_difference(a, b)
 
@@ -542,9 +478,7 @@ class TestWords:
         ],
     )
     def test_marked(self, a, b, ours, theirs):
-        """
-        The words that are not in the other text; none where most differ.
-        """
+        """The words that are not in the other text; none where most differ."""
         one, other = mark_differences(a, b)
 
         assert ours == [text for text, is_marked in one if is_marked]
@@ -555,9 +489,7 @@ class TestWords:
         st.lists(st.sampled_from(["a", " a", ",", "\n", "ü"]), max_size=30),
     )
     def test_nothing_is_lost(self, one, other):
-        """
-        The pieces are the texts; what is not marked is the same in both.
-        """
+        """The pieces are the texts; what is not marked is the same in both."""
         a, b = "".join(one), "".join(other)
         ours, theirs = mark_differences(a, b)
         plain = [
@@ -581,18 +513,14 @@ class TestWords:
         ids=["repeated", "many", "long", "blank"],
     )
     def test_bounded(self, a, b):
-        """
-        Texts made to take long are not compared word by word.
-        """
+        """Texts made to take long are not compared word by word."""
         one, other = mark_differences(a, b)
 
         assert 3 > len(one) + len(other) - 1
 
 
 class TestRealRuns:
-    """
-    Two recorded runs of one task.
-    """
+    """Two recorded runs of one task."""
 
     def test_runs(self, recordings):
         """

@@ -72,9 +72,7 @@ names = st.just(("a", "b")) | st.tuples(hostile_texts, hostile_texts)
 
 
 def chat():
-    """
-    Two attempts at one answer, after a common beginning.
-    """
+    """Two attempts at one answer, after a common beginning."""
     trunk = Aggregator.new(
         messages=[SystemMessage("Be brief."), UserMessage("When does it leave?")]
     ).add_usage(Usage(100))
@@ -158,9 +156,7 @@ calls `clock` as `c3`:
 
 
 class Fragment(HTMLParser):
-    """
-    A reader of HTML that believes nothing: tags must be ours and closed.
-    """
+    """A reader of HTML that believes nothing: tags must be ours and closed."""
 
     OURS = (
         *("div", "details", "summary", "code", "del", "ins", "style"),
@@ -224,32 +220,24 @@ ROOT = Aggregator.new()
 
 
 def compare(one, other):
-    """
-    The difference of two attempts at one message.
-    """
+    """The difference of two attempts at one message."""
     messages = [UserMessage(x) if isinstance(x, str) else x for x in (one, other)]
     return diff(*[ROOT.fork().add(message) for message in messages])
 
 
 def show(found, name):
-    """
-    What is read of a difference in this format.
-    """
+    """What is read of a difference in this format."""
     shown = getattr(found, name)()
     return Fragment(shown).text if name == "html" else shown.replace("`", "")
 
 
 def messages_of(found, limit=40):
-    """
-    The sides' entries after they parted, as many as are shown at most.
-    """
+    """The sides' entries after they parted, as many as are shown at most."""
     return [*found.entries.rest_a[:limit], *found.entries.rest_b[:limit]]
 
 
 def check_text(found, names=("a", "b")):
-    """
-    See to it that every line is ours: a sign and a role, or what is below it.
-    """
+    """See to it that every line is ours: a sign and a role, or what is below it."""
     lines = found.text(names=names).split("\n")
     roles = "system|user|assistant|tool|unknown"
     heads = [line for line in lines[3:] if re.match(rf"[-+=! ] ({roles})\b", line)]
@@ -272,9 +260,7 @@ def check_text(found, names=("a", "b")):
 
 
 def check_markdown(found, names=("a", "b")):
-    """
-    The same of headings; text of messages is quoted, or code, and has no effect.
-    """
+    """The same of headings; text of messages is quoted, or code, and has no effect."""
     env: dict[str, object] = {}
     tokens = MarkdownIt("commonmark").parse(found.markdown(names=names), env)
     heads, quotes = [], 0
@@ -302,9 +288,7 @@ def check_markdown(found, names=("a", "b")):
 
 
 def check_html(found, names=("a", "b")):
-    """
-    Every tag and attribute is ours, and what is shown is the text.
-    """
+    """Every tag and attribute is ours, and what is shown is the text."""
     html = found.html(names=names)
     seen = Fragment(html)
 
@@ -321,14 +305,10 @@ def check_html(found, names=("a", "b")):
 
 
 class TestText:
-    """
-    `Diff.text`, which ``str()`` is.
-    """
+    """`Diff.text`, which ``str()`` is."""
 
     def test_example(self):
-        """
-        As in a unified diff: what is common, then signs.
-        """
+        """As in a unified diff: what is common, then signs."""
         found = diff(*chat())
 
         assert TEXT == found.text(names=("draft", "second try"))
@@ -354,9 +334,7 @@ class TestText:
         ],
     )
     def test_in_common(self, line, change):
-        """
-        One line says what there is in common, in every rendering.
-        """
+        """One line says what there is in common, in every rendering."""
         a, _ = chat()
         found = diff(a, change(a))
 
@@ -365,9 +343,7 @@ class TestText:
         assert line.partition(", the")[0] in Fragment(found.html()).text
 
     def test_joined(self):
-        """
-        What both have has no sign; what is elsewhere on the other side is marked.
-        """
+        """What both have has no sign; what is elsewhere on the other side is marked."""
         a, b = chat()
         a, b = a.fork(at=2).add_user_prompt("x"), b.fork(at=2).add_user_prompt("y")
         lines = diff(a.join(b), b.join(a)).text().split("\n")[3:-1]
@@ -405,9 +381,7 @@ class TestText:
         assert 2 == Fragment(found.html()).text.count("same content elsewhere")
 
     def test_changed(self):
-        """
-        Another message under one identity shows both, and in what they differ.
-        """
+        """Another message under one identity shows both, and in what they differ."""
         a, _ = chat()
         entries = list(a.entries)
         entries[1] = Entry(entries[1].id, UserMessage("[erased]", name="x"))
@@ -432,9 +406,7 @@ class TestText:
         assert str(diff(*states)).endswith("!   differs in role")
 
     def test_recorded_usage(self):
-        """
-        One key with two usages is known by its name, and at most five of them.
-        """
+        """One key with two usages is known by its name, and at most five of them."""
         root = Aggregator.new()
         a, b = root, root
         for at in range(7):
@@ -513,9 +485,7 @@ class TestText:
         assert "the last in common: tool `clock`" in later.markdown()
 
     def test_names_of_tools_on_the_other_side(self):
-        """
-        A call that both sides made names the results of either.
-        """
+        """A call that both sides made names the results of either."""
         trunk = Aggregator.new(messages=[UserMessage("?")])
         a, b = (
             trunk.fork().extend(
@@ -538,20 +508,14 @@ class TestText:
 
 
 class TestMarkdown:
-    """
-    `Diff.markdown`.
-    """
+    """`Diff.markdown`."""
 
     def test_example(self):
-        """
-        A heading for each message; the messages of both sides are there once.
-        """
+        """A heading for each message; the messages of both sides are there once."""
         assert MARKDOWN == diff(*chat()).markdown(names=("draft", "second try"))
 
     def test_long(self):
-        """
-        Of long texts the beginning, and how much more there is.
-        """
+        """Of long texts the beginning, and how much more there is."""
         root = Aggregator.new()
         found = diff(root, root.add_user_prompt("x" * 3_000))
 
@@ -561,14 +525,10 @@ class TestMarkdown:
 
 
 class TestHtml:
-    """
-    `Diff.html`.
-    """
+    """`Diff.html`."""
 
     def test_example(self):
-        """
-        Two sides, rows of what belongs together, and the words that differ.
-        """
+        """Two sides, rows of what belongs together, and the words that differ."""
         found = diff(*chat())
         seen = Fragment(found.html(names=("draft", "second try")))
 
@@ -593,9 +553,7 @@ class TestHtml:
         }
 
     def test_what_both_have_is_there_once(self):
-        """
-        Over both columns, as are messages of equal content.
-        """
+        """Over both columns, as are messages of equal content."""
         trunk = Aggregator.new(messages=[UserMessage("?")])
         a, b = (trunk.fork().add_user_prompt("x") for _ in "ab")
         c = trunk.fork().add_user_prompt("y")
@@ -626,9 +584,7 @@ class TestHtml:
         ids=["escaped", "roles", "parts", "calls"],
     )
     def test_marks(self, marks, one, other):
-        """
-        The words that differ, in the same part of messages of the same role.
-        """
+        """The words that differ, in the same part of messages of the same role."""
         root = Aggregator.new()
         seen = Fragment(diff(root.fork().add(one), root.fork().add(other)).html())
 
@@ -636,9 +592,7 @@ class TestHtml:
         assert len(marks) == len(seen.marked["ins"])
 
     def test_folds(self):
-        """
-        Long texts are folded, and very long ones cut; so is what is common.
-        """
+        """Long texts are folded, and very long ones cut; so is what is common."""
         root = Aggregator.new(messages=[UserMessage(f"said {n}") for n in range(9)])
         html = diff(
             root, root.extend([UserMessage("x" * 700), UserMessage("y" * 20_000)])
@@ -652,9 +606,7 @@ class TestHtml:
         assert 10_070 == seen.text.count("y")
 
     def test_notebooks(self):
-        """
-        Show it by itself, and take nothing in it for a formula.
-        """
+        """Show it by itself, and take nothing in it for a formula."""
         found = diff(*chat())
 
         assert found._repr_html_() == found.html()
@@ -662,9 +614,7 @@ class TestHtml:
         assert not hasattr(found, "_repr_markdown_")
 
     def test_redacted(self):
-        """
-        Without content a difference has the same rows, and names no side.
-        """
+        """Without content a difference has the same rows, and names no side."""
         found = diff(*chat())
         whole = Fragment(draw_difference(found, names=("one", "other")))
         redacted = Fragment(draw_difference(found, names=("one", "other"), redact=True))
@@ -676,9 +626,7 @@ class TestHtml:
 
 
 class TestAll:
-    """
-    Whatever the rendering.
-    """
+    """Whatever the rendering."""
 
     @pytest.mark.parametrize("style", FORMATS)
     def test_erased(self, style):
@@ -802,9 +750,7 @@ class TestAll:
         ("name", "longest"), [("markdown", 2_000), ("html", 10_000)]
     )
     def test_more_differences_than_are_shown(self, name, longest):
-        """
-        Where what is cut off differs once more, that is noted.
-        """
+        """Where what is cut off differs once more, that is noted."""
         texts = [f"{x}{'word ' * 10_000}{y}{'word ' * 10_000}" for x, y in ("ab", "cd")]
 
         more = f"... {100_002 - longest:,} more characters, which differ, too"
@@ -834,9 +780,7 @@ class TestAll:
 
     @pytest.mark.parametrize("name", FORMATS)
     def test_refuses_other_options(self, name):
-        """
-        With an error that says what is expected.
-        """
+        """With an error that says what is expected."""
         show_as = getattr(diff(*chat()), name)
 
         for number in (0, -1, 1.5, "5", None, True):
@@ -849,9 +793,7 @@ class TestAll:
 
     @pytest.mark.parametrize("name", FORMATS)
     def test_limit(self, name):
-        """
-        At most as many of each side as asked for; no note where none is left.
-        """
+        """At most as many of each side as asked for; no note where none is left."""
         a, b = chat()
         found = diff(a, b)
         one, all_of_them = (getattr(found, name)(limit=n) for n in (3, 4))
@@ -865,9 +807,7 @@ class TestAll:
     @given(our.diffs())
     @example(diff(*chat()))
     def test_is_total(self, found):
-        """
-        Every difference can be shown, as valid text.
-        """
+        """Every difference can be shown, as valid text."""
         for name in FORMATS:
             shown = getattr(found, name)()
             assert shown == shown.encode().decode() == escape_invisible(shown)

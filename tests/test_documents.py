@@ -1,6 +1,4 @@
-"""
-Documents: the results of a search, kept through JSON.
-"""
+"""Documents: the results of a search, kept through JSON."""
 
 import json
 import math
@@ -34,25 +32,19 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def with_(document: Document, name: str, value: Any) -> Document:
-    """
-    *document* with *value* as its *name*.
-    """
+    """*document* with *value* as its *name*."""
     changed: Document = getattr(document, f"with_{name}")(value)
     return changed
 
 
 def through_json(document: Document) -> Document:
-    """
-    The metadata as another program reads it from JSON text.
-    """
+    """The metadata as another program reads it from JSON text."""
     return Document("1", "text", json.loads(json.dumps(thaw(document.metadata))))
 
 
 class TestConstruct:
     def test_unknown_by_keyword(self):
-        """
-        What a newer version wrote is named: it could be taken for metadata.
-        """
+        """What a newer version wrote is named: it could be taken for metadata."""
         make: Any = Document
 
         assert {"x": 1} == make("1", "", {}, unknown={"x": 1}).unknown
@@ -60,15 +52,11 @@ class TestConstruct:
             make("1", "", {}, {"x": 1})
 
     def test_is_its_content_as_text(self):
-        """
-        `str` gives what a prompt is to have.
-        """
+        """`str` gives what a prompt is to have."""
         assert "Zürich\n" == str(Document("1", "Zürich\n").with_score(1))
 
     def test_notices_no_change_of_what_it_was_given(self):
-        """
-        The metadata are its own, however the caller goes on with theirs.
-        """
+        """The metadata are its own, however the caller goes on with theirs."""
         mine = {"tags": ["a"]}
         document = Document("1", "", mine)
         mine["tags"].append("b")
@@ -77,9 +65,7 @@ class TestConstruct:
 
 
 class TestProperties:
-    """
-    The results of a search: properties and verbs alike.
-    """
+    """The results of a search: properties and verbs alike."""
 
     @pytest.mark.parametrize(("name", "key", "value"), FIELDS)
     def test_reads_what_was_written(self, name, key, value):
@@ -124,9 +110,7 @@ class TestProperties:
 
     @pytest.mark.parametrize(("name", "key", "value"), FIELDS)
     def test_survives_json(self, name, key, value):
-        """
-        It is read from plain JSON as it was before, types and all.
-        """
+        """It is read from plain JSON as it was before, types and all."""
         written = with_(EMPTY, name, value)
         read = getattr(through_json(written), name)
 
@@ -150,9 +134,7 @@ class TestProperties:
 
     @given(documents(), documents())
     def test_verbs_commute(self, document, other):
-        """
-        The order of additions makes no difference.
-        """
+        """The order of additions makes no difference."""
         there, back = document, document
         for name in NAMES:
             there = with_(there, name, getattr(other, name))
@@ -165,9 +147,7 @@ class TestProperties:
 
 
 def with_field(name: str) -> Any:
-    """
-    The verb that changes the field *name* of a document.
-    """
+    """The verb that changes the field *name* of a document."""
     return getattr(EMPTY, f"with_{name}")
 
 
@@ -211,9 +191,7 @@ BIG = str(2**63)
     ],
 )
 def test_refuses(make, given, message):
-    """
-    What is invalid is named with its field.
-    """
+    """What is invalid is named with its field."""
     with pytest.raises(InvalidDocumentError) as raised:
         make(**given) if make is Document else with_field(make)(given)
 
@@ -235,16 +213,12 @@ def test_refuses(make, given, message):
     ],
 )
 def test_reads_nothing_else(name, foreign):
-    """
-    What another system put there is not guessed: the property is None.
-    """
+    """What another system put there is not guessed: the property is None."""
     assert getattr(Document("1", "", {f"_{name}": foreign}), name) is None
 
 
 class Scalar:
-    """
-    A number of another library's.
-    """
+    """A number of another library's."""
 
     def __init__(self, value):
         self.value = value
@@ -257,9 +231,7 @@ class Scalar:
 
 
 class Array:
-    """
-    A sequence of another library's.
-    """
+    """A sequence of another library's."""
 
     def __getitem__(self, at):
         return [Scalar(0.5), Scalar(2.0)][at]
@@ -280,9 +252,7 @@ class TestNumbers:
 
     @given(st.lists(FLOATS | st.integers(-(2**63), 2**64 - 1), max_size=8))
     def test_dense_vector(self, vector):
-        """
-        Any finite numbers in any iterable, read as floats.
-        """
+        """Any finite numbers in any iterable, read as floats."""
         read = EMPTY.with_dense_vector(iter(vector)).dense_vector
         foreign = Document("1", "", {"_dense_vector": vector}).dense_vector
 
@@ -290,9 +260,7 @@ class TestNumbers:
         assert {*map(type, read), *map(type, foreign)} <= {float}
 
     def test_of_another_library(self):
-        """
-        Arrays, scalars and dimensions that know what numbers they are.
-        """
+        """Arrays, scalars and dimensions that know what numbers they are."""
         array: Any = Array()
         vector: Any = {Scalar(7.0): Scalar(0.5)}
 
@@ -312,9 +280,7 @@ class TestNumbers:
     @given(st.dictionaries(st.integers(-(2**63), 2**63 - 1), FLOATS, max_size=4))
     @example({-(2**63): 0.5, 2**63 - 1: 0.5})
     def test_sparse_vector(self, vector):
-        """
-        Dimensions are texts on the wire, and integers again when read.
-        """
+        """Dimensions are texts on the wire, and integers again when read."""
         document = EMPTY.with_sparse_vector(vector)
         read = through_json(document).sparse_vector
 
@@ -335,16 +301,12 @@ class TestEmptyAndEqual:
         assert tuple(names) == through_json(document).sub_indexes
 
     def test_empty_is_not_none(self):
-        """
-        An empty query is one, and so is an empty text.
-        """
+        """An empty query is one, and so is an empty text."""
         assert FrozenMap() == EMPTY.with_dsl({}).dsl
         assert "" == EMPTY.with_extra_info("").extra_info
 
     def test_equal_is_not_the_same(self):
-        """
-        A query that is equal, and written as something else, is another one.
-        """
+        """A query that is equal, and written as something else, is another one."""
         found = EMPTY.with_dsl({"a": [1]})
 
         assert found is found.with_dsl({"a": [1]})

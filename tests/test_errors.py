@@ -1,6 +1,4 @@
-"""
-Every public error: its text, its attributes, and its copies.
-"""
+"""Every public error: its text, its attributes, and its copies."""
 
 import copy
 import inspect
@@ -220,15 +218,11 @@ def copy_by_pickle(error):
 @pytest.mark.parametrize(("make", "arguments", "text"), ERRORS, ids=IDS)
 class TestErrors:
     def test_text(self, make, arguments, text):
-        """
-        What users read.
-        """
+        """What users read."""
         assert text == str(make(*arguments))
 
     def test_attributes(self, make, arguments, text):
-        """
-        Each argument is an attribute, so that no program has to read the text.
-        """
+        """Each argument is an attribute, so that no program has to read the text."""
         error = make(*arguments)
         given = inspect.signature(make.__init__).bind(error, *arguments)
         given.apply_defaults()
@@ -240,9 +234,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, copy_by_pickle])
     def test_copies(self, make, arguments, text, make_copy):
-        """
-        A copy, and what another process gets, is the same error.
-        """
+        """A copy, and what another process gets, is the same error."""
         error = make(*arguments)
         copied = make_copy(error)
 
@@ -265,9 +257,7 @@ class TestErrors:
     ],
 )
 def test_fan_out(steps, other, text):
-    """
-    The error of a fan-out names the steps that failed, and whether on_turn did.
-    """
+    """The error of a fan-out names the steps that failed, and whether on_turn did."""
     failures = [SimpleNamespace(step=step, error=KeyError(step)) for step in steps]
     raised = [*(failure.error for failure in failures), *other]
 
@@ -282,9 +272,7 @@ def test_fan_out(steps, other, text):
 
 
 def test_all():
-    """
-    No public error is missing here, but for the group that a fan-out raises.
-    """
+    """No public error is missing here, but for the group that a fan-out raises."""
     tested = {make.__name__ for make, _, _ in ERRORS}
 
     assert {"FanOutError", "Problem"} == {*errors.__all__} - tested

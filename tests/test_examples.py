@@ -1,6 +1,4 @@
-"""
-The example programs do what is documented.
-"""
+"""The example programs do what is documented."""
 
 import asyncio
 import importlib.util
@@ -25,9 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def run(*arguments):
-    """
-    What a program prints.
-    """
+    """What a program prints."""
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         capture_output=True,
@@ -53,9 +49,7 @@ def run_here(monkeypatch, capsys):
 
 
 def example(name):
-    """
-    An example program as a module.
-    """
+    """An example program as a module."""
     path = ROOT / "examples" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"example_{name}", path)
     assert spec is not None
@@ -91,9 +85,7 @@ with module.open_store(path) as store:
 """
 
     def test_runs_twice(self, tmp_path):
-        """
-        A second run prints the same: nothing is asked again.
-        """
+        """A second run prints the same: nothing is asked again."""
         arguments = (self.SCRIPT, tmp_path / "research.db", "How do we get to Bern?")
         printed = run(*arguments)
 
@@ -102,9 +94,7 @@ with module.open_store(path) as store:
 
     @pytest.mark.parametrize("script", [SCRIPT, "examples/web_chat.py"])
     def test_usage(self, script, monkeypatch):
-        """
-        Without what it needs it says how it is run.
-        """
+        """Without what it needs it says how it is run."""
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
         command = [sys.executable, script]
         done = subprocess.run(
@@ -115,9 +105,7 @@ with module.open_store(path) as store:
         assert done.stderr.startswith("usage: ")
 
     def test_provider(self, tmp_path, monkeypatch, capsys):
-        """
-        With the address of a server, that is asked.
-        """
+        """With the address of a server, that is asked."""
         pipeline = example("research_pipeline")
         responses = [
             pipeline.scripted(key, {"messages": [{"content": "One question a line."}]})
@@ -160,17 +148,13 @@ with module.open_store(path) as store:
 
 @pytest.fixture(scope="module")
 def team():
-    """
-    The team of agents.
-    """
+    """The team of agents."""
     return example("research_team")
 
 
 class TestResearchTeam:
     def test_topics_in_order(self, team):
-        """
-        Researchers who work at once are joined in the order they were named.
-        """
+        """Researchers who work at once are joined in the order they were named."""
         texts = [message.text for message in team.run(team.scripted)]
         found = [text for text in texts if text.startswith(("On ", "Nothing on "))]
 
@@ -222,9 +206,7 @@ class TestResearchTeam:
         assert sum(bills, Usage()) == state.total_usage
 
     def test_never_good_enough(self, team):
-        """
-        A critic that never accepts ends in an error that has the last verdict.
-        """
+        """A critic that never accepts ends in an error that has the last verdict."""
 
         def grim(messages):
             answer = team.scripted(messages)
@@ -236,23 +218,17 @@ class TestResearchTeam:
 
 @pytest.fixture(scope="module")
 def chat():
-    """
-    The terminal chat.
-    """
+    """The terminal chat."""
     return example("terminal_chat")
 
 
 async def at_once(seen):
-    """
-    A model that answers at once.
-    """
+    """A model that answers at once."""
     yield AssistantMessage(f"{len(seen)} seen.")
 
 
 def driven(app, scenario):
-    """
-    What *scenario* gives, which drives *app* as a user at a terminal does.
-    """
+    """What *scenario* gives, which drives *app* as a user at a terminal does."""
 
     async def drive():
         async with app.run_test(size=(100, 40)) as pilot:
@@ -262,26 +238,20 @@ def driven(app, scenario):
 
 
 async def send(app, pilot, text):
-    """
-    Type, send, and wait for the answer.
-    """
+    """Type, send, and wait for the answer."""
     await pilot.press(*(letter.replace(" ", "space") for letter in text), "enter")
     await settled(app, pilot)
 
 
 async def settled(app, pilot):
-    """
-    Return once nothing is going on.
-    """
+    """Return once nothing is going on."""
     await pilot.pause()
     await app.workers.wait_for_complete()
     await pilot.pause()
 
 
 def on_screen(app):
-    """
-    The messages that are shown, without the system's.
-    """
+    """The messages that are shown, without the system's."""
     drawn = app.query_one("#messages").query(Static)
     shown = [str(each.render()) for each in drawn][1:]
     return [": ".join(line.strip() for line in each.splitlines()) for each in shown]
@@ -307,9 +277,7 @@ class TestLangChainHistory:
 
 class TestTerminalChat:
     def test_branches(self, chat):
-        """
-        What was undone stays as a branch that can be gone to.
-        """
+        """What was undone stays as a branch that can be gone to."""
 
         async def scenario(app, pilot):
             await send(app, pilot, "sea")
@@ -330,9 +298,7 @@ class TestTerminalChat:
         assert "‹ 1/2 › user: sea" == shown[0]
 
     def test_regenerate(self, chat):
-        """
-        Another answer stands beside the first, and both can be shown.
-        """
+        """Another answer stands beside the first, and both can be shown."""
         answers = iter(["sea", "hills", "lakes"])
 
         async def differing(_):
@@ -434,9 +400,7 @@ class TestTerminalChat:
         assert ["user: hi", "assistant: Well"] == redone
 
     def test_keeps_the_tree(self, chat, tmp_path):
-        """
-        What was undone before the program ended can be redone after.
-        """
+        """What was undone before the program ended can be redone after."""
         path = tmp_path / "chat.json"
 
         async def first(app, pilot):
@@ -458,9 +422,7 @@ class TestTerminalChat:
         assert decode(path.read_bytes()).can_undo
 
     def test_harmless_text(self, chat):
-        """
-        A model's answer is text, whatever a terminal would make of it.
-        """
+        """A model's answer is text, whatever a terminal would make of it."""
 
         async def hostile(_):
             yield AssistantMessage("[red]x[/red] [@click=app.quit]q[/] \x1b[2J")
@@ -477,9 +439,7 @@ class TestTerminalChat:
 
 @pytest.fixture(scope="module")
 def careful():
-    """
-    The agent whose tools take the conversation back.
-    """
+    """The agent whose tools take the conversation back."""
     return example("careful_agent")
 
 
@@ -506,9 +466,7 @@ class TestCarefulAgent:
         assert Usage(300, 30) == end.total_usage
 
     def test_gives_up(self, careful):
-        """
-        An attempt that is never good enough ends, with the last reason.
-        """
+        """An attempt that is never good enough ends, with the last reason."""
         desk = careful.Desk(limit=10)
 
         with pytest.raises(RuntimeError, match=r"gave up after 3 .* the limit is 10"):
@@ -517,9 +475,7 @@ class TestCarefulAgent:
         assert [] == desk.booked
 
     def test_prints(self):
-        """
-        The tree of all attempts, and what they cost; in few lines to copy.
-        """
+        """The tree of all attempts, and what they cost; in few lines to copy."""
         printed = run("examples/careful_agent.py").splitlines()
         lines = (ROOT / "examples" / "careful_agent.py").read_text().splitlines()
 
@@ -530,9 +486,7 @@ class TestCarefulAgent:
 
 class TestAgentsSession:
     def test_prints(self, run_here):
-        """
-        Three runs, where two branches part, and what is left after going back.
-        """
+        """Three runs, where two branches part, and what is left after going back."""
         printed = run_here("examples/agents_session.py").splitlines()
 
         assert "alice: When is the next train to Bern?" == printed[0]
@@ -566,9 +520,7 @@ class TestLangGraphAgent:
 
 class TestPydanticAIAgent:
     def test_conversation(self, run_here, tmp_path):
-        """
-        A conversation forks, goes back, is kept whole, and leaves.
-        """
+        """A conversation forks, goes back, is kept whole, and leaves."""
         url = f"sqlite:///{tmp_path}/chats.db"
         output = run_here("examples/pydantic_ai_agent.py", url).splitlines()
 

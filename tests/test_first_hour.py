@@ -28,14 +28,10 @@ SENT = {"role": "user", "content": "Hi"}
 
 
 class TestObjectsOfSdks:
-    """
-    `load` reads JSON, and an SDK's object has a method that makes it.
-    """
+    """`load` reads JSON, and an SDK's object has a method that makes it."""
 
     def test_openai(self):
-        """
-        A response, and a message in a list.
-        """
+        """A response, and a message in a list."""
         types = pytest.importorskip("openai.types.chat")
         said = types.ChatCompletionMessage(role="assistant", content="Hi")
         choice = {"index": 0, "finish_reason": "stop", "message": said}
@@ -50,9 +46,7 @@ class TestObjectsOfSdks:
         assert "Hi" == openai_chat.load(answer.to_dict(mode="json"))[0].text
 
     def test_anthropic(self):
-        """
-        A response, and an event of a stream.
-        """
+        """A response, and an event of a stream."""
         types = pytest.importorskip("anthropic.types")
         answer = types.Message(
             id="1",
@@ -71,9 +65,7 @@ class TestObjectsOfSdks:
         assert "Hi" == anthropic.load(answer.to_dict(mode="json"))[0].text
 
     def test_gemini(self):
-        """
-        Google's client writes its own names only if it is asked to.
-        """
+        """Google's client writes its own names only if it is asked to."""
         types = pytest.importorskip("google.genai.types")
         content = {"role": "model", "parts": [{"text": "Hi"}]}
         answer = types.GenerateContentResponse(candidates=[{"content": content}])
@@ -92,9 +84,7 @@ class TestObjectsOfSdks:
         ids=lambda adapter: adapter.__name__.rpartition(".")[2],
     )
     def test_text(self, adapter):
-        """
-        JSON that was not parsed.
-        """
+        """JSON that was not parsed."""
         with pytest.raises(DecodeError, match=r"json\.loads\(text\)"):
             adapter.load(json.dumps([SENT]))
 
@@ -114,9 +104,7 @@ class TestDecode:
         ids=map(str, range(7)),
     )
     def test_json_of_a_provider(self, data, line):
-        """
-        A provider's JSON is no document of this library's; an adapter loads it.
-        """
+        """A provider's JSON is no document of this library's; an adapter loads it."""
         with pytest.raises(DecodeError) as caught:
             decode(json.dumps(data))
 
@@ -124,9 +112,7 @@ class TestDecode:
 
     @pytest.mark.parametrize("data", ["{}", "[]", "[1]", '{"version": 1}'])
     def test_other_json(self, data):
-        """
-        What has no key of a provider's is not taken for one.
-        """
+        """What has no key of a provider's is not taken for one."""
         with pytest.raises(DecodeError) as caught:
             decode(data)
 
@@ -134,18 +120,14 @@ class TestDecode:
 
 
 def test_arguments_of_a_call():
-    """
-    A call has the JSON text that the model wrote, and not its value.
-    """
+    """A call has the JSON text that the model wrote, and not its value."""
     arguments: object = {"city": "Bern"}
     with pytest.raises(InvalidMessageError, match=r"json\.dumps\(arguments\)"):
         ToolCall("c1", "departures", arguments)  # type: ignore[arg-type]
 
 
 def test_errors_are_ours():
-    """
-    What is refused with advice is an error of this library's, as before.
-    """
+    """What is refused with advice is an error of this library's, as before."""
     with pytest.raises(ConversationStateError):
         Aggregator.new([SENT])  # type: ignore[list-item]
 
@@ -160,9 +142,7 @@ def test_errors_are_ours():
     ],
 )
 def test_missing_extra(line):
-    """
-    Without Hypothesis the extra is named.
-    """
+    """Without Hypothesis the extra is named."""
     script = (
         "import sys; sys.modules['hypothesis'] = None\n"
         "from conversation_state.errors import MissingExtraError\n"

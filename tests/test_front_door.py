@@ -25,18 +25,14 @@ from tests.processes import ROOT, run_script
 
 
 class Provider:
-    """
-    A provider that gives the answers it was made with, at 10 tokens each.
-    """
+    """A provider that gives the answers it was made with, at 10 tokens each."""
 
     def __init__(self, *answers: AssistantMessage) -> None:
         self.answers = iter(answers)
         self.requests = 0
 
     def answer(self, thread: Aggregator) -> Aggregator:
-        """
-        *thread* with the next answer, and what it cost.
-        """
+        """*thread* with the next answer, and what it cost."""
         self.requests += 1
         return thread.add_assistant_message(next(self.answers)).add_usage(
             Usage(8, 2), key=f"{thread.id} {self.requests}", model="gpt-5"
@@ -44,9 +40,7 @@ class Provider:
 
 
 def run_tool(thread: Aggregator, call: ToolCall) -> Aggregator:
-    """
-    A branch of *thread* in which a tool answers *call*.
-    """
+    """A branch of *thread* in which a tool answers *call*."""
     if call.name == "fail":
         return thread.fork().add_tool_response(
             Envelope.new().tool_error(OSError("no network"), tool_call_id=call.id)
@@ -57,9 +51,7 @@ def run_tool(thread: Aggregator, call: ToolCall) -> Aggregator:
 
 
 def run(thread: Aggregator, provider: Provider, *, max_turns: int = 5) -> Aggregator:
-    """
-    *thread* after an agent's run on a fork of it, joined back if all went well.
-    """
+    """*thread* after an agent's run on a fork of it, joined back if all went well."""
     work = thread.fork()
     while work.turn_len < max_turns:
         work = provider.answer(work)
@@ -77,9 +69,7 @@ def run(thread: Aggregator, provider: Provider, *, max_turns: int = 5) -> Aggreg
 
 @pytest.fixture
 def thread():
-    """
-    A user asked something.
-    """
+    """A user asked something."""
     return Aggregator.new(messages=[SystemMessage("Be brief.")]).add_user_prompt("Hi?")
 
 
@@ -103,9 +93,7 @@ class TestRun:
         assert thread.id == done.id
 
     def test_fails(self, thread):
-        """
-        A run that fails leaves the thread as it was, with nothing to undo.
-        """
+        """A run that fails leaves the thread as it was, with nothing to undo."""
         with pytest.raises(RuntimeError, match="max turns exceeded"):
             run(thread, Provider(*[CALLS] * 9))
 
@@ -146,9 +134,7 @@ class TestRollback:
 
 class TestVote:
     def test_best_of_three(self, thread):
-        """
-        Three answers are tried; one is kept, the usage of all is counted.
-        """
+        """Three answers are tried; one is kept, the usage of all is counted."""
         tried = [
             thread.fork().add_assistant_message(text).add_usage(Usage(1, 2))
             for text in ("A", "B", "C")
@@ -162,9 +148,7 @@ class TestVote:
 
 @pytest.fixture(scope="module")
 def loaded():
-    """
-    The modules that importing the package loads.
-    """
+    """The modules that importing the package loads."""
     script = (
         "import sys; before = {*sys.modules}; import conversation_state; "
         "print(*({*sys.modules} - before))"
@@ -195,9 +179,7 @@ class TestImport:
         }
 
     def test_few_modules(self, loaded):
-        """
-        Of the package, what makes messages and states, and no more.
-        """
+        """Of the package, what makes messages and states, and no more."""
         own = {name for name in loaded if name.startswith("conversation_state.")}
         packages = {name.split(".")[1] for name in own}
 
@@ -216,9 +198,7 @@ class TestImport:
         assert 30 >= len(own)
 
     def test_later(self):
-        """
-        What is opened later is what its own module has, and is found once.
-        """
+        """What is opened later is what its own module has, and is found once."""
         for package in (
             conversation_state,
             conversation_state.errors,
@@ -237,9 +217,7 @@ class TestImport:
 
 class TestNames:
     def test_few(self):
-        """
-        At most thirty-six names, and all of them there.
-        """
+        """At most thirty-six names, and all of them there."""
         names = conversation_state.__all__
 
         assert 36 >= len(names)
@@ -247,7 +225,5 @@ class TestNames:
 
     @pytest.mark.parametrize("name", conversation_state.__all__)
     def test_documented(self, name):
-        """
-        Every public name has a docstring.
-        """
+        """Every public name has a docstring."""
         assert getattr(conversation_state, name).__doc__.strip()

@@ -1,6 +1,4 @@
-"""
-JSON values made immutable, and what such a value may hold.
-"""
+"""JSON values made immutable, and what such a value may hold."""
 
 import copy
 import enum
@@ -43,9 +41,7 @@ from conversation_state.usage import Usage
 
 
 class Text(str):  # noqa: SLOT000 - it is to have attributes
-    """
-    A text that could be changed.
-    """
+    """A text that could be changed."""
 
     note = ""
 
@@ -55,9 +51,7 @@ class Code(enum.IntEnum):
 
 
 def nested(levels: int) -> object:
-    """
-    A list in a list in a list ...
-    """
+    """A list in a list in a list ..."""
     value: object = "deep"
     for _ in range(levels):
         value = [value]
@@ -95,15 +89,11 @@ MADE = {
 
 
 class TestFrozenMap:
-    """
-    A dict that never changes.
-    """
+    """A dict that never changes."""
 
     @given(small, small)
     def test_is_read_as_a_dict(self, items, others):
-        """
-        Whatever a dict answers, and pyrsistent's map, it answers, too.
-        """
+        """Whatever a dict answers, and pyrsistent's map, it answers, too."""
         frozen = FrozenMap(items)
 
         assert items == frozen
@@ -131,9 +121,7 @@ class TestFrozenMap:
 
     @given(small, st.randoms(use_true_random=False))
     def test_hash(self, items, random):
-        """
-        Equal ones hash alike, whatever their order; and are keys.
-        """
+        """Equal ones hash alike, whatever their order; and are keys."""
         keys = [*items]
         random.shuffle(keys)
         one, other = FrozenMap(items), FrozenMap({key: items[key] for key in keys})
@@ -143,9 +131,7 @@ class TestFrozenMap:
         assert hash(one) == hash(one)
 
     def test_hash_is_made_once(self):
-        """
-        However often it is asked for; and asks for its values'.
-        """
+        """However often it is asked for; and asks for its values'."""
         asked = []
 
         class Value:
@@ -203,9 +189,7 @@ class TestFrozenMap:
 
     @given(small, small)
     def test_or(self, items, others):
-        """
-        ``m | other`` is a changed one; ``dict | m`` a dict.
-        """
+        """``m | other`` is a changed one; ``dict | m`` a dict."""
         frozen = FrozenMap(items)
         both = frozen | others
 
@@ -251,18 +235,14 @@ class TestFrozenMap:
 
     @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
     def test_nothing_is_pickled_as_nothing(self, protocol):
-        """
-        The empty map of all values is itself afterwards.
-        """
+        """The empty map of all values is itself afterwards."""
         assert EMPTY_MAP is pickle.loads(pickle.dumps(EMPTY_MAP, protocol))
         message = pickle.loads(pickle.dumps(UserMessage("", name="a"), protocol))
         assert EMPTY_MAP is message.metadata
 
     @given(metadata())
     def test_is_its_own_copy(self, items):
-        """
-        It can't be changed, so one is enough.
-        """
+        """It can't be changed, so one is enough."""
         for frozen in (freeze_map(items, "it"), FrozenMap(items)):
             assert frozen is frozen.copy() is copy.copy(frozen)
 
@@ -271,9 +251,7 @@ class TestFrozenMap:
 
     @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
     def test_weak_references(self, made):
-        """
-        It can be referred to weakly, and is freed with its last reference.
-        """
+        """It can be referred to weakly, and is freed with its last reference."""
         frozen = made({"a": 1})
         reference = weakref.ref(frozen)
 
@@ -286,9 +264,7 @@ class TestFrozenMap:
 class TestMakeMap:
     @given(small)
     def test_as_its_kind(self, items):
-        """
-        Sorted or as given; of nothing the empty map.
-        """
+        """Sorted or as given; of nothing the empty map."""
         assert [*items] == [*make_map(items, JsonMap)]
         assert sorted(items) == [*make_map(items)]
         assert items == make_map(items) == make_map(items, JsonMap)
@@ -312,9 +288,7 @@ class TestFreeze:
         equal_values_hash_alike(frozen, freeze(copy.deepcopy(value), "it"))
 
     def test_subclasses_are_made_plain(self):
-        """
-        Of subclasses of text and numbers, the plain value is kept.
-        """
+        """Of subclasses of text and numbers, the plain value is kept."""
         note = Text("a")
         frozen = freeze([note, Code.OK, True], "it")
 
@@ -338,9 +312,7 @@ class TestFreeze:
         ],
     )
     def test_what_json_cannot_hold(self, value, problem):
-        """
-        Refused with the caller's own error, which has the path and the value.
-        """
+        """Refused with the caller's own error, which has the path and the value."""
 
         class MyError(Exception):
             pass
@@ -364,9 +336,7 @@ class TestFreeze:
                 freeze(value, "it")
 
     def test_message_is_short(self):
-        """
-        However large the value is, an error shows a line of it.
-        """
+        """However large the value is, an error shows a line of it."""
         with pytest.raises(ValueError) as raised:
             freeze({1: 2} | {("x" * 1000,): 1}, "it")
         with pytest.raises(ValueError) as larger:
@@ -379,9 +349,7 @@ class TestFreeze:
 class TestFreezeMap:
     @given(metadata())
     def test_takes_what_was_checked(self, value):
-        """
-        As it is, without reading it; its order is not taken for sorted.
-        """
+        """As it is, without reading it; its order is not taken for sorted."""
         frozen = freeze_map(value, "it")
         kept = freeze_map(value, "it", keep_order=True)
 
@@ -392,9 +360,7 @@ class TestFreezeMap:
         assert json.dumps(thaw(frozen)) == json.dumps(thaw(freeze_map(kept, "it")))
 
     def test_counts_levels_of_what_was_checked(self):
-        """
-        What was checked on its own may be nested too deeply in something else.
-        """
+        """What was checked on its own may be nested too deeply in something else."""
         inside = freeze_map({"a": nested(98)}, "it")
 
         assert freeze_map({"b": inside}, "it")
@@ -402,9 +368,7 @@ class TestFreezeMap:
             freeze_map({"c": {"b": inside}}, "it")
 
     def test_nothing_is_one_map(self):
-        """
-        Empty maps are all the same one, wherever they are and come from.
-        """
+        """Empty maps are all the same one, wherever they are and come from."""
         empties: list[Any] = [JsonMap(), SortedJsonMap(), FrozenMap(), {}, UserDict()]
         for empty in (*empties, pmap()):
             assert EMPTY_MAP is freeze_map(empty, "it")
@@ -412,9 +376,7 @@ class TestFreezeMap:
             assert EMPTY_MAP is freeze_map({"a": [empty]}, "it")["a"][0]
 
     def test_who_takes_it(self):
-        """
-        All that have metadata take a checked map without reading it.
-        """
+        """All that have metadata take a checked map without reading it."""
         frozen = freeze_map({"b": [1], "a": {"c": 2}}, "it")
         for value in (
             UserMessage("", metadata=frozen),
@@ -480,9 +442,7 @@ class TestFreezeMap:
 
 class TestThaw:
     def test_is_a_copy(self):
-        """
-        Changing it changes nothing else.
-        """
+        """Changing it changes nothing else."""
         frozen = freeze_map({"a": [1]}, "it")
         thaw(frozen)["a"].append(2)
 
@@ -494,9 +454,7 @@ class TestCheckText:
         "text", ["ab\ud800", "ab\udc00\ud800", "ab\udfff\U0001f600"]
     )
     def test_surrogates(self, text):
-        """
-        Half of a surrogate pair is refused: where it is, and what to do.
-        """
+        """Half of a surrogate pair is refused: where it is, and what to do."""
         with pytest.raises(ValueError) as raised:
             check_text(text, "it")
 

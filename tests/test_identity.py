@@ -1,6 +1,4 @@
-"""
-Identities are unique: across threads, processes, and `os.fork`.
-"""
+"""Identities are unique: across threads, processes, and `os.fork`."""
 
 import itertools
 import multiprocessing
@@ -62,16 +60,12 @@ print(len(ids), len(set(ids)))
 
 class TestEntryId:
     def test_is_a_text(self):
-        """
-        Opaque ASCII of about thirty characters, which any JSON can hold.
-        """
+        """Opaque ASCII of about thirty characters, which any JSON can hold."""
         assert re.fullmatch(r"[0-9a-f]{24}-[0-9a-f]+", new_entry_id())
         assert 40 > len(new_entry_id())
 
     def test_across_threads(self):
-        """
-        No two threads ever get the same.
-        """
+        """No two threads ever get the same."""
         with ThreadPoolExecutor(8) as pool:
             runs = pool.map(lambda _: [new_entry_id() for _ in range(2_000)], range(8))
             ids = [*itertools.chain(*runs)]
@@ -79,9 +73,7 @@ class TestEntryId:
         assert 16_000 == len(ids) == len(set(ids))
 
     def test_across_processes(self):
-        """
-        No two processes ever get the same.
-        """
+        """No two processes ever get the same."""
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(2, mp_context=context) as pool:
             entries = [pool.submit(new_entry_id) for _ in range(20)]
@@ -107,9 +99,7 @@ class TestEntryId:
 
 class TestUuidNumber:
     def test_in_order(self):
-        """
-        Sorted in the order they were made, also within one millisecond.
-        """
+        """Sorted in the order they were made, also within one millisecond."""
         made = [new_uuid_number() for _ in range(5_000)]
 
         assert sorted(set(made)) == made
@@ -117,9 +107,7 @@ class TestUuidNumber:
 
     @pytest.mark.parametrize("chance", [b"\x00", b"\xff", b"\x5a"])
     def test_in_order_from_anywhere(self, chance, monkeypatch):
-        """
-        Wherever counting starts, order, version and variant stay.
-        """
+        """Wherever counting starts, order, version and variant stay."""
         with monkeypatch.context() as patched:
             patched.setattr(os, "urandom", lambda count: chance * count)
             patched.setattr(time, "time_ns", lambda: 1_700_000_000_000_000_000)
@@ -150,9 +138,7 @@ class TestUuidNumber:
         assert 0xFFF << 64 | (1 << 61) - 1 == starts[0] ^ starts[1]
 
     def test_who_has_them(self):
-        """
-        States, forks, runs and turns do.
-        """
+        """States, forks, runs and turns do."""
         state = Aggregator.new()
         turn = Envelope.new()
         made = [state.id, state.fork().id, turn.run_id, turn.turn_id]
@@ -163,9 +149,7 @@ class TestUuidNumber:
 
 
 class TestCountPerThread:
-    """
-    What free-threaded builds count with.
-    """
+    """What free-threaded builds count with."""
 
     def test_counts(self):
         """
@@ -187,9 +171,7 @@ class TestCountPerThread:
         assert {1 << 9} == {number >> 61 for run in runs for number in run}
 
     def test_is_what_identities_are_made_with(self, monkeypatch):
-        """
-        Without a global lock identities are as unique, in their form too.
-        """
+        """Without a global lock identities are as unique, in their form too."""
         monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
         _renew_prefix()
         try:

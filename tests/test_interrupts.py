@@ -1,6 +1,4 @@
-"""
-Interrupting an operation at each moment: that the tool finds what it is for.
-"""
+"""Interrupting an operation at each moment: that the tool finds what it is for."""
 
 import itertools
 import threading
@@ -16,9 +14,7 @@ from tests.profiles import is_thorough
 
 
 class Counter:
-    """
-    A lock and a number, taken and given back in several ways.
-    """
+    """A lock and a number, taken and given back in several ways."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -80,9 +76,7 @@ class TestInterruptAtEachOpcode:
             self.interrupt(Counter.add_carelessly, only_where_signals_arrive=True)
 
     def test_reports_whether_it_completed(self):
-        """
-        The check learns whether the operation returned; the last time it did.
-        """
+        """The check learns whether the operation returned; the last time it did."""
         seen = []
         moments = self.interrupt(
             Counter.add, lambda _, completed: seen.append(completed)
@@ -131,9 +125,7 @@ class TestInterruptAtEachOpcode:
             )
 
     def test_reports_what_hangs(self):
-        """
-        A check that never returns is an error that names the place.
-        """
+        """A check that never returns is an error that names the place."""
         with pytest.raises(AssertionError, match=r"hangs: .* in Counter\.add"):
             self.interrupt(
                 Counter.add_carelessly,
@@ -142,9 +134,7 @@ class TestInterruptAtEachOpcode:
             )
 
     def test_needs_an_instruction(self):
-        """
-        An operation that never enters the modules is an error.
-        """
+        """An operation that never enters the modules is an error."""
         with pytest.raises(AssertionError, match="no instruction"):
             interrupt_at_each_opcode(
                 Counter.add, is_free, prepare=Counter, modules=["elsewhere"]
@@ -174,9 +164,7 @@ class TestInterruptBySignals:
 
 class TestRunInThread:
     def test_waits_for_a_thread_that_is_slow_to_start(self):
-        """
-        It does not hang where nothing was counted before it was looked at first.
-        """
+        """It does not hang where nothing was counted before it was looked at first."""
         counting = threading.Event()
 
         def count():
@@ -186,9 +174,7 @@ class TestRunInThread:
         run_in_thread(counting.wait, 30, lambda: "", count=count)
 
     def test_finds_a_thread_that_hangs(self):
-        """
-        What counts nothing more is reported, with what it was doing.
-        """
+        """What counts nothing more is reported, with what it was doing."""
         ended = threading.Event()
         with pytest.raises(AssertionError, match="hangs: interrupted in add"):
             run_in_thread(

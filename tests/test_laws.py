@@ -58,18 +58,14 @@ RELATIVES = timelines().flatmap(
 
 
 def simplest(strategy: Any) -> Any:
-    """
-    What examples shrink to.
-    """
+    """What examples shrink to."""
     phases = [Phase.generate, Phase.shrink]
     alone = settings(max_examples=20, database=None, deadline=None, phases=phases)
     return find(strategy, lambda _: True, settings=alone)
 
 
 def some(strategy: Any, condition: Any = lambda _: True) -> Any:
-    """
-    Any example that meets *condition*, as soon as there is one.
-    """
+    """Any example that meets *condition*, as soon as there is one."""
     quick = settings(
         max_examples=5_000, database=None, deadline=None, phases=[Phase.generate]
     )
@@ -86,9 +82,7 @@ def some(strategy: Any, condition: Any = lambda _: True) -> Any:
 
 
 def find_lacking(strategy: Any, conditions: dict[Any, Any]) -> set[Any]:
-    """
-    The names of the conditions that no example meets, in one search for all.
-    """
+    """The names of the conditions that no example meets, in one search for all."""
     lacking = dict(conditions)
 
     def is_met(value: Any) -> bool:
@@ -104,15 +98,11 @@ def find_lacking(strategy: Any, conditions: dict[Any, Any]) -> set[Any]:
 
 
 class TestStates:
-    """
-    What holds for every state; see `test_aggregator_machine.py` for the verbs.
-    """
+    """What holds for every state; see `test_aggregator_machine.py` for the verbs."""
 
     @given(aggregators() | states())
     def test_adds_up(self, state):
-        """
-        All ways to ask a state agree.
-        """
+        """All ways to ask a state agree."""
         laws.states_add_up(state)
 
     @given(RELATIVES | st.tuples(*[aggregators() | states()] * 3))
@@ -132,30 +122,22 @@ class TestStates:
 
     @given(aggregators() | states() | turns() | checkpoints())
     def test_copies(self, value):
-        """
-        States, turns and checkpoints survive copying and pickling.
-        """
+        """States, turns and checkpoints survive copying and pickling."""
         laws.copies_are_equal(value)
 
 
 class TestMessages:
-    """
-    What holds for every message.
-    """
+    """What holds for every message."""
 
     @given(messages())
     def test_replace(self, message):
-        """
-        Replacing nothing changes nothing.
-        """
+        """Replacing nothing changes nothing."""
         laws.replacing_nothing_changes_nothing(message)
         laws.copies_are_equal(message)
 
 
 class Liar:
-    """
-    Something that breaks laws.
-    """
+    """Something that breaks laws."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, int)
@@ -195,9 +177,7 @@ LIES = [
 
 
 class TestLaws:
-    """
-    A broken law raises an error that names it.
-    """
+    """A broken law raises an error that names it."""
 
     @pytest.mark.parametrize(
         ("law", "arguments", "message"),
@@ -209,9 +189,7 @@ class TestLaws:
         ],
     )
     def test_of_values(self, law, arguments, message):
-        """
-        Of values that are none of ours.
-        """
+        """Of values that are none of ours."""
         with pytest.raises(AssertionError, match=message):
             law(*arguments)
 
@@ -221,17 +199,13 @@ class TestLaws:
         ids=[f"{law.__name__}, {verb}" for law, verb, *_ in LIES],
     )
     def test_of_states(self, monkeypatch, law, verb, lie, arguments):
-        """
-        Of states whose verbs lie.
-        """
+        """Of states whose verbs lie."""
         monkeypatch.setattr(Aggregator, verb, lie)
         with pytest.raises(AssertionError):
             law(*arguments)
 
     def test_unchanged(self, monkeypatch):
-        """
-        A state that changes is noticed.
-        """
+        """A state that changes is noticed."""
         state = Aggregator.new(messages=[UserMessage("a")])
         with (
             pytest.raises(AssertionError, match="was changed"),
@@ -243,24 +217,18 @@ class TestLaws:
 class TestTranscripts:
     @given(transcripts())
     def test_are_accepted(self, transcript):
-        """
-        A provider accepts all of them.
-        """
+        """A provider accepts all of them."""
         assert is_accepted(transcript)
 
     @given(st.integers(0, 6), st.integers(0, 6), st.data())
     def test_size(self, least, more, data):
-        """
-        As long as asked for.
-        """
+        """As long as asked for."""
         transcript = data.draw(transcripts(min_size=least, max_size=least + more))
 
         assert least <= len(transcript) <= least + more
 
     def test_broken_ones_shrink(self):
-        """
-        To one call that fails.
-        """
+        """To one call that fails."""
         assert 4 >= len(simplest(broken_transcripts(max_size=1)))
 
     @pytest.mark.parametrize(
@@ -281,9 +249,7 @@ class TestTranscripts:
         ],
     )
     def test_is_accepted(self, name, order, accepted):
-        """
-        What a provider makes of the order of messages, example by example.
-        """
+        """What a provider makes of the order of messages, example by example."""
         made: list[Message] = []
         for word in order.split():
             if word.isdigit():
@@ -419,9 +385,7 @@ class TestStrategies:
 
     @pytest.mark.parametrize("name", REACHED)
     def test_reach(self, name):
-        """
-        Everything that is documented occurs.
-        """
+        """Everything that is documented occurs."""
         strategy, conditions = REACHED[name]
 
         assert set() == find_lacking(strategy, conditions)
@@ -440,26 +404,20 @@ class TestStrategies:
         ],
     )
     def test_shrinks(self, strategy, expected):
-        """
-        What examples shrink to.
-        """
+        """What examples shrink to."""
         assert expected == simplest(strategy)
 
 
 class TestRegister:
     @pytest.mark.parametrize("cls", STRATEGIES, ids=lambda cls: cls.__name__)
     def test_types(self, cls):
-        """
-        Hypothesis makes every class of ours from its type alone.
-        """
+        """Hypothesis makes every class of ours from its type alone."""
         register()
 
         assert isinstance(some(st.from_type(cls)), cls)
 
     def test_builds(self):
-        """
-        Annotations are enough.
-        """
+        """Annotations are enough."""
         register()
 
         def chat(state: Aggregator, part: Part, message: Message) -> int:
@@ -479,9 +437,7 @@ class TestRegister:
         ],
     )
     def test_entry_point(self, first, tmp_path):
-        """
-        Hypothesis finds it by itself, whichever of the two is imported first.
-        """
+        """Hypothesis finds it by itself, whichever of the two is imported first."""
         info = tmp_path / "strategies_of_ours-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(
@@ -511,9 +467,7 @@ class TestRegister:
         assert "True" == done.stdout.strip()
 
     def test_is_light(self):
-        """
-        The package itself brings no Hypothesis along.
-        """
+        """The package itself brings no Hypothesis along."""
         script = (
             "import sys, conversation_state.testing; print('hypothesis' in sys.modules)"
         )
@@ -522,8 +476,6 @@ class TestRegister:
         assert "False" == done.strip()
 
     def test_knows_every_class(self):
-        """
-        Every class that a strategy makes is registered, and nothing else.
-        """
+        """Every class that a strategy makes is registered, and nothing else."""
         assert {TextPart, Usage, Aggregator, Timeline} <= set(STRATEGIES)
         assert {str, dict, tuple}.isdisjoint(STRATEGIES)

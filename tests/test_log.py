@@ -27,33 +27,25 @@ HUGE = [32_767, 32_768, 32_769, 32_799, 32_800, 32_801, 33_824, 33_825]
 
 
 def grown(items: Iterable[Any]) -> Log[Any]:
-    """
-    A log that was appended to item by item.
-    """
+    """A log that was appended to item by item."""
     log: Log[Any] = Log()
     return reduce(Log.append, items, log)
 
 
 def versions_of(items: Iterable[Any]) -> list[Log[Any]]:
-    """
-    The log of all *items* and every version before it, the empty one first.
-    """
+    """The log of all *items* and every version before it, the empty one first."""
     log: Log[Any] = Log()
     return list(accumulate(items, Log.append, initial=log))
 
 
 @pytest.fixture(params=["at once", "one by one"])
 def make(request):
-    """
-    Two ways to the same log, which leave different cells at its end.
-    """
+    """Two ways to the same log, which leave different cells at its end."""
     return Log if request.param == "at once" else grown
 
 
 def assert_same(expected: Sequence[object], log: Log[Any]) -> None:
-    """
-    *log* holds *expected*, whichever way it is read.
-    """
+    """*log* holds *expected*, whichever way it is read."""
     assert len(expected) == len(log)
     assert bool(expected) == bool(log)
     assert list(expected) == list(log)
@@ -64,9 +56,7 @@ def assert_same(expected: Sequence[object], log: Log[Any]) -> None:
 class TestNew:
     @pytest.mark.parametrize("size", [*SIZES, *LARGE])
     def test_holds_what_it_is_given(self, size):
-        """
-        A log of any iterable holds its items in order.
-        """
+        """A log of any iterable holds its items in order."""
         assert_same(range(size), Log(range(size)))
         assert_same(range(size), Log(list(range(size))))
         assert_same(range(size), Log(n for n in range(size)))
@@ -88,9 +78,7 @@ class TestAppend:
         assert_same(range(size), log)
 
     def test_every_version_stays(self):
-        """
-        All versions on the way to 1,100 items still hold what they held.
-        """
+        """All versions on the way to 1,100 items still hold what they held."""
         versions = versions_of(range(1100))
 
         assert [list(range(n)) for n in range(1101)] == [*map(list, versions)]
@@ -100,9 +88,7 @@ class TestExtend:
     @pytest.mark.parametrize("more", [*SIZES, 96, 97, 1024, 1088])
     @pytest.mark.parametrize("size", [*SIZES, 1024, 1056, 1057])
     def test_appends_all(self, make, size, more):
-        """
-        As if each was appended; this version is as it was.
-        """
+        """As if each was appended; this version is as it was."""
         log = make(range(size))
         new = range(size, size + more)
 
@@ -114,9 +100,7 @@ class TestExtend:
 
     @pytest.mark.parametrize("size", [0, 1, 32, 1056])
     def test_by_nothing(self, size):
-        """
-        A log extended by nothing is itself.
-        """
+        """A log extended by nothing is itself."""
         log = Log(range(size))
 
         assert log is log.extend([])
@@ -127,18 +111,14 @@ class TestExtend:
 class TestTake:
     @pytest.mark.parametrize("size", [*SIZES, *LARGE])
     def test_first_items(self, make, size):
-        """
-        The first *count* items, for every count there is.
-        """
+        """The first *count* items, for every count there is."""
         log = make(range(size))
         for count in [*range(0, size + 1, 1 + size // 200), size]:
             assert list(range(count)) == list(log.take(count))
 
     @pytest.mark.parametrize("count", [*SIZES, *LARGE])
     def test_grows_on(self, make, count):
-        """
-        What was taken grows like any log, and the one it came from does not.
-        """
+        """What was taken grows like any log, and the one it came from does not."""
         log = make(range(2200))
         taken = log.take(count)
 
@@ -148,9 +128,7 @@ class TestTake:
 
     @pytest.mark.parametrize("size", [0, 1, 32, 33, 1056])
     def test_more_than_there_are(self, make, size):
-        """
-        Asked for all or more, it gives the log itself.
-        """
+        """Asked for all or more, it gives the log itself."""
         log = make(range(size))
 
         assert log is log.take(size)
@@ -160,9 +138,7 @@ class TestTake:
 class TestIndex:
     @pytest.mark.parametrize("size", [*SIZES, *LARGE])
     def test_from_both_ends(self, make, size):
-        """
-        Positions count from the start, negative ones from the end.
-        """
+        """Positions count from the start, negative ones from the end."""
         log = make(range(size))
 
         assert list(range(size)) == [log[at] for at in range(size)]
@@ -170,9 +146,7 @@ class TestIndex:
 
     @pytest.mark.parametrize("size", [0, 1, 32, 33, 1057])
     def test_outside(self, make, size):
-        """
-        Positions outside are an IndexError with the position and the length.
-        """
+        """Positions outside are an IndexError with the position and the length."""
         log = make(range(size))
         for at in (size, size + 40, -size - 1, -size - 40):
             with pytest.raises(IndexError) as raised:
@@ -185,26 +159,20 @@ class TestIndex:
 class TestSlice:
     @given(st.integers(0, 110), st.slices(110), st.booleans())
     def test_like_a_list(self, size, at, at_once):
-        """
-        Slices are logs of what a list's slice holds.
-        """
+        """Slices are logs of what a list's slice holds."""
         log = Log(range(size)) if at_once else grown(range(size))
 
         assert_same(list(range(size))[at], log[at])
 
     @pytest.mark.parametrize("size", LARGE)
     def test_tails(self, make, size):
-        """
-        The last items, over the borders of blocks.
-        """
+        """The last items, over the borders of blocks."""
         log = make(range(size))
         for start in (0, 1, 31, 32, 33, 1000, size - 33, size - 1, size):
             assert_same(range(start, size), log[start:])
 
     def test_from_the_start(self):
-        """
-        A slice of everything is the log itself.
-        """
+        """A slice of everything is the log itself."""
         log = Log(range(40))
 
         assert log is log[:]
@@ -215,9 +183,7 @@ class TestSlice:
 class TestIterate:
     @pytest.mark.parametrize("size", [*SIZES, *LARGE])
     def test_from_a_position(self, make, size):
-        """
-        An iterator over the items from a position on.
-        """
+        """An iterator over the items from a position on."""
         log = make(range(size))
         for start in {0, 1, 31, 32, 33, 64, 1023, 1024, 1025, size - 1, size, size + 9}:
             if start >= 0:
@@ -227,9 +193,7 @@ class TestIterate:
 class TestCommonPrefix:
     @pytest.mark.parametrize("parted", [0, 1, 31, 32, 33, 1023, 1024, 1056, 1057])
     def test_of_equal_items(self, parted):
-        """
-        Logs that share nothing have in common what is equal, and no more.
-        """
+        """Logs that share nothing have in common what is equal, and no more."""
         one = Log([*range(parted), "x", *range(1100)])
         two = grown([*range(parted), "y", *range(1100)])
 
@@ -238,9 +202,7 @@ class TestCommonPrefix:
 
     @pytest.mark.parametrize("size", [*SIZES, *LARGE])
     def test_of_equal_branches(self, make, size):
-        """
-        Equal items that branches got after they parted are common, too.
-        """
+        """Equal items that branches got after they parted are common, too."""
         log = make(range(size))
         one = log.extend(range(100)).append("one")
         two = reduce(Log.append, range(100), log).append("two")
@@ -263,9 +225,7 @@ class TestCommonPrefix:
         assert count == log.common_prefix(taken.append("a"))
 
     def test_does_not_ask_what_is_shared(self):
-        """
-        Items that both logs got from a third are not compared at all.
-        """
+        """Items that both logs got from a third are not compared at all."""
 
         class Silent:
             def __eq__(self, other: object) -> bool:
@@ -282,9 +242,7 @@ class TestCommonPrefix:
 
 
 def step(total: int, item: int) -> int:
-    """
-    A fold whose result depends on the order.
-    """
+    """A fold whose result depends on the order."""
     return (31 * total + item + 7) % 1_000_003
 
 
@@ -316,9 +274,7 @@ class TestIsSharedStartOf:
 class TestFold:
     @pytest.mark.parametrize("size", [*SIZES, *LARGE])
     def test_from_the_left(self, make, size):
-        """
-        The same as `functools.reduce`, asked once and again.
-        """
+        """The same as `functools.reduce`, asked once and again."""
         log = make(range(size))
         expected = reduce(step, range(size), 5)
 
@@ -350,16 +306,12 @@ class TestFold:
 
     @pytest.mark.parametrize("count", [0, 39, 41])
     def test_remembered_for_each_item(self, make, count):
-        """
-        Results that are not one for each item are those of another log.
-        """
+        """Results that are not one for each item are those of another log."""
         with pytest.raises(ValueError, match=f"{count} results for 40 items"):
             make(range(40)).remember_fold(range(count), key="k")
 
     def test_of_every_version(self):
-        """
-        Versions folded in any order give what each of them holds.
-        """
+        """Versions folded in any order give what each of them holds."""
         versions = versions_of(range(200))
         expected = list(accumulate(range(200), step, initial=5))
 
@@ -399,9 +351,7 @@ class TestFold:
             assert 33 >= len(calls)
 
     def test_forgets_the_oldest(self):
-        """
-        Sixteen keys are remembered; the one asked for longest ago goes first.
-        """
+        """Sixteen keys are remembered; the one asked for longest ago goes first."""
         calls = []
 
         def counted(total: int, item: int) -> int:
@@ -422,9 +372,7 @@ class TestFold:
 
 
 class TestCost:
-    """
-    What should not depend on the length does not; what may, does by a level.
-    """
+    """What should not depend on the length does not; what may, does by a level."""
 
     VERBS: ClassVar[dict[str, Callable[[Log[int]], object]]] = {
         "append": lambda log: log.append(1),
@@ -443,9 +391,7 @@ class TestCost:
 
     @pytest.mark.parametrize("verb", VERBS)
     def test_in_length(self, make, verb):
-        """
-        A hundred times as many items, and a few calls more.
-        """
+        """A hundred times as many items, and a few calls more."""
         run = self.VERBS[verb]
         short, long = make(range(1_100)), make(range(110_000))
         for log in (short, long):
@@ -479,9 +425,7 @@ class TestCost:
 class TestEqual:
     @pytest.mark.parametrize("size", [*SIZES, *LARGE])
     def test_by_items(self, size):
-        """
-        Logs are equal if their items are, however they came to them.
-        """
+        """Logs are equal if their items are, however they came to them."""
         assert Log(range(size)) == grown(range(size))
         assert Log(range(size)) == Log(range(size + 5)).take(size)
         assert hash(Log(range(size))) == hash(grown(range(size)))
@@ -548,9 +492,7 @@ class TestPickle:
     @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
     @pytest.mark.parametrize("size", [*SIZES, *LARGE])
     def test_round_trip(self, make, size, protocol):
-        """
-        What comes back is equal, and grows.
-        """
+        """What comes back is equal, and grows."""
         log = make(range(size))
         back = pickle.loads(pickle.dumps(log, protocol))
 
@@ -575,9 +517,7 @@ class TestPickle:
         assert 1090 == back[2].common_prefix(back[3])
 
     def test_folds_stay_behind(self):
-        """
-        What was remembered of folds is not pickled, and so can't be wrong.
-        """
+        """What was remembered of folds is not pickled, and so can't be wrong."""
         log = grown(range(100))
         size = len(pickle.dumps(log))
         log.fold(step, 0, key="k")
@@ -585,9 +525,7 @@ class TestPickle:
         assert size == len(pickle.dumps(log))
 
     def test_copies(self):
-        """
-        A copy is the log itself; a deep one is equal.
-        """
+        """A copy is the log itself; a deep one is equal."""
         log = grown([[1], [2]])
 
         assert log is copy.copy(log)
@@ -596,9 +534,7 @@ class TestPickle:
 
 
 def test_can_not_be_changed():
-    """
-    There is no way to change a log but its private parts.
-    """
+    """There is no way to change a log but its private parts."""
     log: Any = Log("abc")
     verbs = {"insert", "pop", "remove", "clear", "sort", "reverse", "__iadd__"}
 
@@ -612,15 +548,11 @@ def test_can_not_be_changed():
 
 
 class TestHuge:
-    """
-    Where the trie gets its third and its fourth level.
-    """
+    """Where the trie gets its third and its fourth level."""
 
     @pytest.mark.parametrize("size", HUGE)
     def test_third_level(self, size):
-        """
-        Beyond 32 * 32 * 32 items everything is where it was.
-        """
+        """Beyond 32 * 32 * 32 items everything is where it was."""
         log: Log[object] = Log(range(size))
         more = log.append(size).append(size + 1)
 
@@ -637,9 +569,7 @@ class TestHuge:
             assert list(range(count, size)) == list(log.iterate(count))
 
     def test_fourth_level(self):
-        """
-        Beyond 32 to the 4th, too.
-        """
+        """Beyond 32 to the 4th, too."""
         size = 32**4 + 33
         log = Log(range(size))
         grown_on = log.take(size - 34).extend(range(size - 34, size + 40))

@@ -1,6 +1,4 @@
-"""
-`Log` beside a list and beside pyrsistent's vector, through long histories.
-"""
+"""`Log` beside a list and beside pyrsistent's vector, through long histories."""
 
 import pickle
 from functools import reduce
@@ -32,9 +30,7 @@ COUNTS = st.one_of(
 
 
 class Version(NamedTuple):
-    """
-    A log, and the same items elsewhere.
-    """
+    """A log, and the same items elsewhere."""
 
     log: Log[str]
     items: list[str]
@@ -42,24 +38,18 @@ class Version(NamedTuple):
 
 
 def common(a: list[str], b: list[str]) -> int:
-    """
-    The length of the common prefix, found the slow way.
-    """
+    """The length of the common prefix, found the slow way."""
     pairs = zip(a, b, strict=False)
     return next((at for at, (x, y) in enumerate(pairs) if x != y), min(len(a), len(b)))
 
 
 def step(key: int, state: int, item: str) -> int:
-    """
-    A fold whose result depends on the order, and on *key*.
-    """
+    """A fold whose result depends on the order, and on *key*."""
     return (31 * state + ord(item) + key) % 1_000_003
 
 
 class LogMachine(RuleBasedStateMachine):
-    """
-    Every version is grown, cut and compared, and at the end is what it was.
-    """
+    """Every version is grown, cut and compared, and at the end is what it was."""
 
     versions = Bundle[Version]("versions")
 

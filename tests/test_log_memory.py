@@ -1,6 +1,4 @@
-"""
-What a kept version of a `Log` keeps alive, what it weighs, and who may share it.
-"""
+"""What a kept version of a `Log` keeps alive, what it weighs, and who may share it."""
 
 import gc
 import sys
@@ -19,26 +17,20 @@ SIZES = [0, 1, 31, 32, 33, 64, 1023, 1024, 1025, 1056, 1057]
 
 
 class Item:
-    """
-    Something that can be watched.
-    """
+    """Something that can be watched."""
 
     def __init__(self, name: object) -> None:
         self.name = name
 
 
 def grown(items: Iterable[Any]) -> Log[Any]:
-    """
-    A log that was appended to item by item.
-    """
+    """A log that was appended to item by item."""
     log: Log[Any] = Log()
     return reduce(Log.append, items, log)
 
 
 def items(count: int) -> tuple[list[Item], list[weakref.ref[Item]]]:
-    """
-    New items, and a watch on each.
-    """
+    """New items, and a watch on each."""
     made = [Item(n) for n in range(count)]
     return made, [weakref.ref(item) for item in made]
 
@@ -54,9 +46,7 @@ def alive(watches: list[weakref.ref[Item]]) -> list[object]:
 
 @pytest.fixture(params=["at once", "one by one"])
 def extend(request):
-    """
-    Two ways to extend a log.
-    """
+    """Two ways to extend a log."""
     if request.param == "at once":
         return Log.extend
 
@@ -101,9 +91,7 @@ class TestFreed:
 
     @pytest.mark.parametrize("size", [1, 31, 32, 33, 1056, 1057])
     def test_older_versions(self, size):
-        """
-        Of versions appended one by one, the kept one keeps its own items.
-        """
+        """Of versions appended one by one, the kept one keeps its own items."""
         made, watches = items(1100)
         log: Log[Item] = Log()
         for item in made:
@@ -120,9 +108,7 @@ class TestFreed:
         "at", [slice(1, 3), slice(30, 70), slice(990, None), slice(0, None, 500)]
     )
     def test_slices(self, at):
-        """
-        A slice keeps what is in it.
-        """
+        """A slice keeps what is in it."""
         made, watches = items(1100)
         cut = Log(made)[at]
         del made
@@ -149,9 +135,7 @@ class TestFreed:
 class TestWeight:
     @pytest.mark.parametrize("size", [10, 1_000, 10_000])
     def test_of_a_kept_version(self, size):
-        """
-        At most 300 bytes for each version that is kept, however long it is.
-        """
+        """At most 300 bytes for each version that is kept, however long it is."""
         log: Log[object] = Log(range(size))
         tracemalloc.start()
         try:
@@ -169,9 +153,7 @@ class TestWeight:
         assert size + 5_000 == len(kept[-1])
 
     def test_of_a_branch(self):
-        """
-        A branch of a long log weighs no more than what is new in it.
-        """
+        """A branch of a long log weighs no more than what is new in it."""
         log = Log(range(100_000))
         tracemalloc.start()
         try:
@@ -187,9 +169,7 @@ class TestWeight:
 
 @pytest.fixture
 def impatient() -> Iterator[None]:
-    """
-    Threads that take turns after every few instructions.
-    """
+    """Threads that take turns after every few instructions."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -198,9 +178,7 @@ def impatient() -> Iterator[None]:
 
 @pytest.mark.usefixtures("impatient")
 class TestThreads:
-    """
-    Versions may be grown and read by any number of threads, without a lock.
-    """
+    """Versions may be grown and read by any number of threads, without a lock."""
 
     @staticmethod
     def race(*runs: Any) -> None:
@@ -225,9 +203,7 @@ class TestThreads:
 
     @pytest.mark.parametrize("size", [0, 31, 32, 1055, 1056])
     def test_append_to_one_version(self, size):
-        """
-        Each thread gets its own future of one old version.
-        """
+        """Each thread gets its own future of one old version."""
         old = grown(range(size))
         expected = list(range(size))
 

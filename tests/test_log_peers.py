@@ -51,16 +51,12 @@ APPENDED = SCRIPT.format(
 
 
 def run(script: str) -> str:
-    """
-    What *script* prints; a process of its own, for what it does is harmful.
-    """
+    """What *script* prints; a process of its own, for what it does is harmful."""
     return run_script(script).strip()
 
 
 def has_c_vector() -> bool:
-    """
-    Whether pyrsistent's C extension is here.
-    """
+    """Whether pyrsistent's C extension is here."""
     return find_spec("pvectorc") is not None
 
 
@@ -78,7 +74,5 @@ def test_pvector_clears_what_is_alive():
 
 @pytest.mark.parametrize("script", [LOG, APPENDED], ids=["at once", "one by one"])
 def test_log_does_not(script):
-    """
-    The log leaves alone what is still referred to.
-    """
+    """The log leaves alone what is still referred to."""
     assert "{'name': 0}" == run(script)

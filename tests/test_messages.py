@@ -1,6 +1,4 @@
-"""
-Messages: their roles, content and metadata.
-"""
+"""Messages: their roles, content and metadata."""
 
 import copy
 import os
@@ -55,9 +53,7 @@ HOLOGRAM: Any = {"type": "hologram"}
 
 
 def make_message(kind: Any, content: Any = "hi", **fields: Any) -> Any:
-    """
-    A message of *kind*, with what else that kind needs.
-    """
+    """A message of *kind*, with what else that kind needs."""
     if kind is ToolMessage:
         fields.setdefault("tool_call_id", "c1")
     if kind is UnknownMessage:
@@ -104,9 +100,7 @@ class TestNew:
 
     @pytest.mark.parametrize("sequence", [list, iter])
     def test_parts_are_kept_as_a_tuple(self, sequence):
-        """
-        Any sequence of parts will do; later changes to it have no effect.
-        """
+        """Any sequence of parts will do; later changes to it have no effect."""
         content = sequence([TextPart("a"), TextPart("b")])
         message = UserMessage(content)
         if sequence is list:
@@ -117,9 +111,7 @@ class TestNew:
     @pytest.mark.parametrize("kind", SPOKEN)
     @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.kind)
     def test_which_role_holds_what(self, kind, part):
-        """
-        A part that a role can't hold is refused: where, what, and what it can.
-        """
+        """A part that a role can't hold is refused: where, what, and what it can."""
         holds = HOLDS[kind]
         if part.kind in holds:
             assert (TextPart(""), part) == make_message(
@@ -145,9 +137,7 @@ class TestNew:
         ],
     )
     def test_content(self, kind, content, shown):
-        """
-        Content is a text or parts, and nothing else.
-        """
+        """Content is a text or parts, and nothing else."""
         with pytest.raises(InvalidMessageError) as raised:
             make_message(kind, content)
 
@@ -184,9 +174,7 @@ class TestNew:
         ],
     )
     def test_common_errors(self, kind, field, value, expected):
-        """
-        What a field can't hold is refused: what was given, what is expected.
-        """
+        """What a field can't hold is refused: what was given, what is expected."""
         with pytest.raises(InvalidMessageError) as raised:
             make_message(kind, **{field: value})
 
@@ -228,9 +216,7 @@ class TestMetadata:
         ],
     )
     def test_json_only(self, value, shown):
-        """
-        What JSON can't represent is refused, with its place.
-        """
+        """What JSON can't represent is refused, with its place."""
         with pytest.raises(InvalidMessageError) as raised:
             UserMessage("hi", metadata=value)
 
@@ -249,9 +235,7 @@ class Zone(tzinfo):
 
 class TestTimestamp:
     def test_naive(self):
-        """
-        A time without a zone is refused, with a way to get one.
-        """
+        """A time without a zone is refused, with a way to get one."""
         with pytest.raises(InvalidMessageError) as raised:
             UserMessage("hi", timestamp=datetime(2026, 2, 28))  # noqa: DTZ001 - naive on purpose
 
@@ -262,9 +246,7 @@ class TestTimestamp:
 
     @pytest.mark.parametrize(("fold", "hours"), [(0, 2), (1, 1)])
     def test_zone_becomes_an_offset(self, fold, hours):
-        """
-        Of a zone by name, the offset at that time is kept, and nothing else.
-        """
+        """Of a zone by name, the offset at that time is kept, and nothing else."""
         zone: Any = Zone
         given = datetime(2026, 2, 28, 12, 1, 2, 345, tzinfo=zone(), fold=fold)
         kept = UserMessage("hi", timestamp=given).timestamp
@@ -279,18 +261,14 @@ class TestTimestamp:
 class TestReading:
     @given(texts())
     def test_plain_text(self, text):
-        """
-        A plain text is one text part, or none if it is empty.
-        """
+        """A plain text is one text part, or none if it is empty."""
         message = UserMessage(text)
 
         assert text == message.content == message.text
         assert ((TextPart(text),) if text else ()) == message.parts
 
     def test_text_of_parts(self):
-        """
-        Texts, reasoning and refusals are joined, each with its like.
-        """
+        """Texts, reasoning and refusals are joined, each with its like."""
         message = AssistantMessage(
             [
                 ReasoningPart("h"),
@@ -309,9 +287,7 @@ class TestReading:
         assert 7 == len(message.parts)
 
     def test_match(self):
-        """
-        Messages can be matched by their content.
-        """
+        """Messages can be matched by their content."""
         match AssistantMessage("hello"):
             case UserMessage(content):
                 found = f"user {content}"
@@ -325,9 +301,7 @@ class TestReading:
 
 class TestAssistant:
     def test_calls(self):
-        """
-        Calls are kept in order, as a tuple.
-        """
+        """Calls are kept in order, as a tuple."""
         calls = [ToolCall("1", "a"), ToolCall("2", "b")]
         message = AssistantMessage(tool_calls=calls)
         calls.pop()
@@ -337,9 +311,7 @@ class TestAssistant:
 
     @pytest.mark.parametrize("calls", [["c1"], None])
     def test_no_calls(self, calls):
-        """
-        What is not a call is refused, and shown.
-        """
+        """What is not a call is refused, and shown."""
         with pytest.raises(InvalidMessageError) as raised:
             AssistantMessage(tool_calls=calls)
 
@@ -351,9 +323,7 @@ class TestAssistant:
 
 class TestTool:
     def test_call_id(self):
-        """
-        A result that answers nothing is refused.
-        """
+        """A result that answers nothing is refused."""
         with pytest.raises(InvalidMessageError) as raised:
             ToolMessage("12:30", tool_call_id="")
 
@@ -373,9 +343,7 @@ class TestTool:
         ],
     )
     def test_errors(self, field, value, expected):
-        """
-        What a field can't hold is refused: what was given, what is expected.
-        """
+        """What a field can't hold is refused: what was given, what is expected."""
         with pytest.raises(InvalidMessageError) as raised:
             make_message(ToolMessage, **{field: value})
 
@@ -385,9 +353,7 @@ class TestTool:
 
 class TestUnknown:
     def test_verbatim(self):
-        """
-        Values are kept as they were given, and frozen.
-        """
+        """Values are kept as they were given, and frozen."""
         raw: Any = {"role": "narrator", "content": [{"a": 1.5}]}
         message = UnknownMessage(raw)
         raw["content"].append(1)
@@ -417,9 +383,7 @@ class TestLogProb:
         ids=lambda number: repr(number)[:9],
     )
     def test_what_json_cannot_hold(self, number):
-        """
-        Anything else is refused.
-        """
+        """Anything else is refused."""
         with pytest.raises(InvalidMessageError) as raised:
             LogProb("a", number)
 
@@ -428,9 +392,7 @@ class TestLogProb:
         assert expected == str(raised.value)
 
     def test_errors(self):
-        """
-        What a field can't hold is refused: what was given, what is expected.
-        """
+        """What a field can't hold is refused: what was given, what is expected."""
         nested = LogProb("b", 0, top=(LogProb("c", 0),))
         wrong: list[tuple[Any, str]] = [
             ({"token": 5}, "LogProb.token is 5; expected a str"),
@@ -448,9 +410,7 @@ class TestLogProb:
 
 class TestResponseMeta:
     def test_logprobs(self):
-        """
-        Log probabilities are kept as a tuple; none are not the same as None.
-        """
+        """Log probabilities are kept as a tuple; none are not the same as None."""
         probs: Any = [LogProb("a", -0.5)]
         meta = ResponseMeta(logprobs=probs)
         probs.append(LogProb("b", 0))
@@ -469,9 +429,7 @@ class TestResponseMeta:
         ],
     )
     def test_errors(self, fields, shown):
-        """
-        What a field can't hold is refused: what was given, what is expected.
-        """
+        """What a field can't hold is refused: what was given, what is expected."""
         with pytest.raises(InvalidMessageError) as raised:
             ResponseMeta(**fields)
 
@@ -481,9 +439,7 @@ class TestResponseMeta:
 class TestReplace:
     @given(messages())
     def test_nothing(self, message):
-        """
-        A message of which nothing is replaced is equal.
-        """
+        """A message of which nothing is replaced is equal."""
         replacing_nothing_changes_nothing(message)
 
     @pytest.mark.skipif(
@@ -491,9 +447,7 @@ class TestReplace:
     )
     @given(messages())
     def test_of_the_standard_library(self, message):
-        """
-        `copy.replace` does the same.
-        """
+        """`copy.replace` does the same."""
         replace = copy.replace  # type: ignore[attr-defined,unused-ignore]
 
         assert message.replace(name="ann") == replace(message, name="ann")
@@ -595,9 +549,7 @@ unknown openai:
 
 
 class MuteError(Exception):
-    """
-    An error whose text can't be made.
-    """
+    """An error whose text can't be made."""
 
     def __str__(self) -> str:
         raise ValueError("no text")
@@ -673,9 +625,7 @@ class TestStr:
         ],
     )
     def test_examples(self, message, shown):
-        """
-        The role, then the content.
-        """
+        """The role, then the content."""
         assert shown == str(message)
 
     @pytest.mark.parametrize(
@@ -692,24 +642,18 @@ class TestStr:
         ids=["plain", "bytes", "no comma", "too long"],
     )
     def test_shows_no_content_of_urls(self, url, shown):
-        """
-        A url is the place of content; the data in a data url is content.
-        """
+        """A url is the place of content; the data in a data url is content."""
         assert f"user:\n  [image] {shown}" == str(UserMessage([ImagePart(url=url)]))
 
     @given(messages())
     def test_never_fails(self, message):
-        """
-        Any message can be shown, and starts with its role.
-        """
+        """Any message can be shown, and starts with its role."""
         assert str(message).startswith(message.role)
 
 
 class TestEnvelope:
     def test_stamps(self):
-        """
-        All messages of one envelope have its name, ids, time and metadata.
-        """
+        """All messages of one envelope have its name, ids, time and metadata."""
         turn = Envelope.new(
             name="ann", run_id=RUN, turn_id=TURN, timestamp=NOON, metadata={"a": [1]}
         )
@@ -739,9 +683,7 @@ class TestEnvelope:
         ) == turn.tool_error("e", tool_call_id="c1", tool_name="clock")
 
     def test_fills_in(self):
-        """
-        Missing ids are new UUIDs of version 7, a missing time is now in UTC.
-        """
+        """Missing ids are new UUIDs of version 7, a missing time is now in UTC."""
         before = datetime.now(UTC)
         turn, other = Envelope.new(), Envelope.new()
         after = datetime.now(UTC)
@@ -754,9 +696,7 @@ class TestEnvelope:
         assert turn.user("a").run_id is turn.assistant("b").run_id
 
     def test_new_needs_valid_fields(self):
-        """
-        What no message could have, no envelope can.
-        """
+        """What no message could have, no envelope can."""
         with pytest.raises(
             InvalidMessageError, match=r"Envelope\.timestamp is datetime"
         ):

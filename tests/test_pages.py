@@ -1,6 +1,4 @@
-"""
-Pages: fragments for notebooks and files, whose text can't become markup.
-"""
+"""Pages: fragments for notebooks and files, whose text can't become markup."""
 
 import re
 from base64 import b64encode
@@ -71,9 +69,7 @@ values: Any = st.one_of(
 
 
 class PageReader(HTMLParser):
-    """
-    The structure of a page, its text, its links and the fragments it has.
-    """
+    """The structure of a page, its text, its links and the fragments it has."""
 
     def __init__(self, page):
         super().__init__(convert_charrefs=True)
@@ -137,9 +133,7 @@ class TestStructure:
 
     @given(values)
     def test_text_is_no_markup(self, value):
-        """
-        A page without content has the same elements, in the same order.
-        """
+        """A page without content has the same elements, in the same order."""
         page = PageReader(make_page(value))
         redacted = PageReader(make_page(value, redact=True))
 
@@ -147,9 +141,7 @@ class TestStructure:
 
     @given(values)
     def test_fragments(self, value):
-        """
-        So has a fragment for notebooks.
-        """
+        """So has a fragment for notebooks."""
         fragment = PageReader(draw_fragment(value))
         redacted = PageReader(draw_fragment(value, redact=True))
 
@@ -159,9 +151,7 @@ class TestStructure:
 
     @given(values)
     def test_links(self, value):
-        """
-        Links lead to fragments of the page, of which each is there once.
-        """
+        """Links lead to fragments of the page, of which each is there once."""
         page = PageReader(make_page(value))
 
         assert len(page.ids) == len({*page.ids})
@@ -169,15 +159,11 @@ class TestStructure:
 
     @given(values)
     def test_invisible_characters(self, value):
-        """
-        No character that is invisible, or turns others around, is in a page.
-        """
+        """No character that is invisible, or turns others around, is in a page."""
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e]", make_page(value))
 
     def test_policy(self):
-        """
-        A page allows its own styles and its own script, by their digests.
-        """
+        """A page allows its own styles and its own script, by their digests."""
         text = make_page(TRIP)
         page = PageReader(text)
         (policy,) = re.findall(r'Policy" content="([^"]*)"', text)
@@ -191,15 +177,11 @@ class TestStructure:
 
 
 class TestRedact:
-    """
-    Pages without content.
-    """
+    """Pages without content."""
 
     @given(st.lists(hostile_messages, max_size=4), forged)
     def test_no_text_stays(self, some, label):
-        """
-        No text of a message, name or label is in the page.
-        """
+        """No text of a message, name or label is in the page."""
         secret = "xyzzy"
         call = ToolCall(secret, secret, f'{{"{secret}": 1}}')
         state = Aggregator.new(
@@ -221,9 +203,7 @@ class TestRedact:
 
 
 class TestTimelines:
-    """
-    Pages of timelines.
-    """
+    """Pages of timelines."""
 
     def test_every_moment_is_shown(self):
         """
@@ -238,9 +218,7 @@ class TestTimelines:
         assert "Branch to moment 2, from moment 0" in page.text
 
     def test_the_present(self):
-        """
-        One row is marked as the present one.
-        """
+        """One row is marked as the present one."""
         page = PageReader(draw_fragment(TRIP))
 
         assert 1 == sum(("aria-current", "true") in each for each in page.structure)
@@ -259,9 +237,7 @@ class TestTimelines:
         assert 2 == page.count("td", "cs-a") - 1 == page.count("table", "cs-diff")
 
     def test_many_differences(self):
-        """
-        Those of the newest twenty branches; others are not compared.
-        """
+        """Those of the newest twenty branches; others are not compared."""
         timeline = Timeline.begin(ASKED)
         for number in range(30):
             timeline = timeline.commit(ASKED.add_user_prompt(f"{number}"), on=0)
@@ -272,18 +248,14 @@ class TestTimelines:
         assert {f"compare-{number}" for number in range(10, 30)} == compared
 
     def test_other_states(self):
-        """
-        States of any type are shown as they are.
-        """
+        """States of any type are shown as they are."""
         page = PageReader(make_page(Timeline.begin("<b>Dear").commit("Dear Ann")))
 
         assert "<b>Dear" in page.text
         assert {"moment-0", "moment-1"} < {*page.ids}
 
     def test_going_back(self):
-        """
-        A state that its own branch went back from has a section of its own.
-        """
+        """A state that its own branch went back from has a section of its own."""
         timeline = Timeline.begin(ASKED).commit(SEA).commit(HILLS)
         page = PageReader(make_page(timeline))
 
@@ -308,9 +280,7 @@ class TestTimelines:
         ) == str(timeline)
 
     def test_joins_in_either_order(self):
-        """
-        A join is one, whichever branch comes first in it.
-        """
+        """A join is one, whichever branch comes first in it."""
         left = ASKED.fork().add_assistant_message("To the sea.")
         right = ASKED.fork().add_assistant_message("Uphill.")
         timeline = Timeline.begin(ASKED).commit(left).commit(right, on=0)
@@ -362,24 +332,18 @@ class TestTimelines:
 
 
 class TestTrees:
-    """
-    Pages of message trees.
-    """
+    """Pages of message trees."""
 
     @given(message_trees())
     def test_every_message_once(self, tree):
-        """
-        Each message has a bubble, and a row that leads to it or is folded.
-        """
+        """Each message has a bubble, and a row that leads to it or is folded."""
         page = PageReader(make_page(tree))
         anchors = [each for each in page.ids if each.startswith("message-")]
 
         assert len(tree) == page.count("article") == len(anchors)
 
     def test_siblings(self):
-        """
-        Alternatives are numbered, with how many there are.
-        """
+        """Alternatives are numbered, with how many there are."""
         assert (
             "●  message 4 ← you are here  user: Why?\n"
             "○  message 3 (2/2)  assistant: Uphill.\n"
@@ -390,14 +354,10 @@ class TestTrees:
 
 
 class TestStates:
-    """
-    Pages of states.
-    """
+    """Pages of states."""
 
     def test_long_conversations(self):
-        """
-        The newest messages are shown, the others counted.
-        """
+        """The newest messages are shown, the others counted."""
         state = Aggregator.new(messages=[UserMessage(f"{n}") for n in range(1_000)])
         page = PageReader(make_page(state))
 
@@ -406,9 +366,7 @@ class TestStates:
         assert 50 == PageReader(draw_fragment(state)).count("article")
 
     def test_long_words(self):
-        """
-        Of a long text the beginning is in the page, folded, and its length.
-        """
+        """Of a long text the beginning is in the page, folded, and its length."""
         page = PageReader(make_page(ASKED.add_user_prompt("a" * 1_000_000)))
 
         assert "a" * 10_000 in page.text
@@ -417,9 +375,7 @@ class TestStates:
         assert 1 == page.count("details")
 
     def test_large_conversations(self):
-        """
-        A page has a size; what does not fit is counted.
-        """
+        """A page has a size; what does not fit is counted."""
         state = Aggregator.new(messages=[UserMessage("<" * 9_000)] * 400)
         page = make_page(state)
         shown = PageReader(page).count("article")
@@ -429,9 +385,7 @@ class TestStates:
         assert shown > 50
 
     def test_usage(self):
-        """
-        A bill has a row for each model.
-        """
+        """A bill has a row for each model."""
         state = SEA.add_usage(Usage(10, 5, 15), model="some-model").add_usage(Usage(1))
         page = PageReader(make_page(state))
 
@@ -442,9 +396,7 @@ class TestStates:
 
 
 class TestViews:
-    """
-    What the model sees.
-    """
+    """What the model sees."""
 
     STATE = Aggregator.new(
         messages=[
@@ -456,9 +408,7 @@ class TestViews:
     )
 
     def test_dropped(self):
-        """
-        What is dropped has its reason, and how much is kept.
-        """
+        """What is dropped has its reason, and how much is kept."""
         view = trim(self.STATE, TokenBudget(context_window=40))
         page = PageReader(draw_fragment(view))
 
@@ -469,9 +419,7 @@ class TestViews:
         assert "over budget" in page.text
 
     def test_over_a_page(self):
-        """
-        On a page each message is marked as sent or not.
-        """
+        """On a page each message is marked as sent or not."""
         view = trim(self.STATE, TokenBudget(context_window=40))
         page = PageReader(make_page(self.STATE, view=view))
 
@@ -480,9 +428,7 @@ class TestViews:
         assert 4 == page.count("rect")
 
     def test_rewritten_message(self):
-        """
-        A message that the model gets in other words is shown with both.
-        """
+        """A message that the model gets in other words is shown with both."""
         call = ToolCall("1", "find", "{}")
         state = ASKED.add_tool_call(call).add_tool_response(
             ToolMessage("found " * 500, tool_call_id="1")
@@ -496,9 +442,7 @@ class TestViews:
 
 
 class TestNotebooks:
-    """
-    Values that draw themselves.
-    """
+    """Values that draw themselves."""
 
     @pytest.mark.parametrize(
         "value",
@@ -506,15 +450,11 @@ class TestNotebooks:
         ids=lambda value: type(value).__name__,
     )
     def test_repr(self, value):
-        """
-        A notebook shows what `draw_fragment` returns.
-        """
+        """A notebook shows what `draw_fragment` returns."""
         assert draw_fragment(value) == value._repr_html_()
 
     def test_something_else(self):
-        """
-        Other values are refused by name.
-        """
+        """Other values are refused by name."""
         with pytest.raises(TypeError, match="can't draw 5; expected an Aggregator"):
             draw_fragment(5)
 
@@ -528,15 +468,11 @@ class TestNotebooks:
 
 
 class TestOutlines:
-    """
-    Trees as text.
-    """
+    """Trees as text."""
 
     @given(hostile_timelines, st.integers(20, 200))
     def test_painted(self, timeline, width):
-        """
-        With colours the same text, each piece coloured as what it is.
-        """
+        """With colours the same text, each piece coloured as what it is."""
         plain = draw_outline(timeline, width=width)
         kinds = set()
 
@@ -551,9 +487,7 @@ class TestOutlines:
         assert kinds <= {"present", "lanes", "label", "facts", "excerpt"}
 
     def test_pieces(self):
-        """
-        What is coloured is neither more nor less than the piece.
-        """
+        """What is coloured is neither more nor less than the piece."""
         timeline = TRIP.goto("hills")
         painted = draw_outline(timeline, paint=lambda text, kind: f"<{kind} {text}>")
 
@@ -564,17 +498,13 @@ class TestOutlines:
 
     @given(hostile_timelines, st.integers(20, 60))
     def test_width(self, timeline, width):
-        """
-        Beside the lanes a line has at most so many characters.
-        """
+        """Beside the lanes a line has at most so many characters."""
         for line in draw_outline(timeline, width=width).splitlines():
             assert len(line) <= width + 2 * 3 + 2
 
 
 class TestHistory:
-    """
-    The revisions of a name.
-    """
+    """The revisions of a name."""
 
     @given(timelines())
     def test_states(self, timeline):
@@ -591,9 +521,7 @@ class TestHistory:
         assert timeline.present == history.state
 
     def test_shares(self):
-        """
-        States share what they have in common.
-        """
+        """States share what they have in common."""
         state = Aggregator.new().add_user_prompt("one")
         with open_store("memory:", remembered=0) as store:
             for text in ("two", "three"):
@@ -606,9 +534,7 @@ class TestHistory:
 
 
 class TestPictures:
-    """
-    The pictures in the documentation.
-    """
+    """The pictures in the documentation."""
 
     def test_views(self):
         """

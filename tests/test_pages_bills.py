@@ -1,6 +1,4 @@
-"""
-Bills by branch and model: every usage once, and together what all states cost.
-"""
+"""Bills by branch and model: every usage once, and together what all states cost."""
 
 import re
 import sys
@@ -77,18 +75,14 @@ def billed_timelines(draw):
 
 
 class BilledStates(NamedTuple):
-    """
-    What several states have.
-    """
+    """What several states have."""
 
     ledger: Iterable[Any]
     entries: Iterable[Any] = ()
 
 
 def find_tips(timeline, number):
-    """
-    The last moments of all branches that grew from one.
-    """
+    """The last moments of all branches that grew from one."""
     children = [each.number for each in timeline.moments if each.parent == number]
     if not children:
         return {number}
@@ -97,9 +91,7 @@ def find_tips(timeline, number):
 
 
 def read_rows(page):
-    """
-    The cells of the bill in *page*, row by row.
-    """
+    """The cells of the bill in *page*, row by row."""
     table = re.findall('(?s)<table class="cs-bill">.*?</table>', page)[-1]
     rows = re.findall("(?s)<tr>(.*?)</tr>", table)
     return [
@@ -112,15 +104,11 @@ CELL = "(?s)<t[hd][^>]*>(.*?)</t[hd]>"
 
 
 class TestParts:
-    """
-    What each branch cost.
-    """
+    """What each branch cost."""
 
     @given(billed_timelines())
     def test_exact(self, timeline):
-        """
-        All parts together are the cost of the union of all states.
-        """
+        """All parts together are the cost of the union of all states."""
         states = [moment.state for moment in timeline.moments]
         bills = compute_bills(History.of_timeline(timeline))
         union = cost(BilledStates(ledger=ledger_union(*states)))
@@ -162,9 +150,7 @@ class TestParts:
 
     @given(billed_timelines())
     def test_unbilled(self, timeline):
-        """
-        A response whose usage is in no ledger is in one part.
-        """
+        """A response whose usage is in no ledger is in one part."""
         union = BilledStates(
             ledger=ledger_union(*[moment.state for moment in timeline.moments]),
             entries={
@@ -184,9 +170,7 @@ class TestParts:
 
     @given(billed_timelines())
     def test_stored(self, timeline):
-        """
-        A store's history has the same total, and so has a tree of messages.
-        """
+        """A store's history has the same total, and so has a tree of messages."""
         with open_store("memory:") as store:
             store.save_timeline("trip", timeline)
             stored = compute_bills(read_history(store, "trip"))
@@ -218,9 +202,7 @@ class TestParts:
 
 
 class TestTables:
-    """
-    Bills as they are drawn.
-    """
+    """Bills as they are drawn."""
 
     ROWS = (
         ["Branch and model", "Input", "Output", "Tokens", "Cost"],
@@ -242,9 +224,7 @@ class TestTables:
         assert [*self.ROWS] == read_rows(draw(TRIP))
 
     def test_order(self):
-        """
-        The present branch comes first, then the newest.
-        """
+        """The present branch comes first, then the newest."""
         titles = [row[0] for row in read_rows(draw_fragment(TRIP.goto(1)))]
 
         assert ["Branch to moment 1 you are here", "Branch to moment 2 hills"] == [
@@ -262,9 +242,7 @@ class TestTables:
         assert ["gpt-4o", "5", "1", "9"] == read_rows(make_page(tree))[1][:4]
 
     def test_one_branch(self):
-        """
-        Of a single branch a page has the bill by model; a notebook has none.
-        """
+        """Of a single branch a page has the bill by model; a notebook has none."""
         timeline = Timeline.begin(ASKED).commit(SEA)
 
         assert ["gpt-4o", "300,000", "0", "300,000", "$0.75"] == (
@@ -286,9 +264,7 @@ class TestTables:
         assert "Cost: $1.05 and 2 entries without a price: " in page
 
     def test_without_usage(self):
-        """
-        Without a ledger there is no bill.
-        """
+        """Without a ledger there is no bill."""
         state = Aggregator.new().add_user_prompt("Where to?")
         timeline = Timeline.begin(state).commit(state.add_user_prompt("?"))
         timeline = timeline.commit(state.add_user_prompt("!"), on=0)
@@ -296,18 +272,14 @@ class TestTables:
         assert 'cs-bill"' not in draw_fragment(timeline) + make_page(timeline)
 
     def test_without_prices(self, monkeypatch):
-        """
-        Without the extra there are the tokens.
-        """
+        """Without the extra there are the tokens."""
         monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
         rows = read_rows(make_page(TRIP))
 
         assert [row[:4] for row in self.ROWS] == rows
 
     def test_long_ledgers(self):
-        """
-        A notebook does not wait for the prices of a long ledger.
-        """
+        """A notebook does not wait for the prices of a long ledger."""
         state = HILLS
         for _ in range(1_000):
             state = state.add_usage(Usage(1), model="gpt-4o")
@@ -318,9 +290,7 @@ class TestTables:
         assert 5 == len(read_rows(make_page(timeline))[-1])
 
     def test_many_branches(self):
-        """
-        Further branches, and further models of one branch, share a row.
-        """
+        """Further branches, and further models of one branch, share a row."""
         timeline = Timeline.begin(ASKED)
         for number in range(60):
             state = ASKED.add_user_prompt(f"{number}")

@@ -34,9 +34,7 @@ HOSTILE = "</style><img src=https://example.org/x onerror=alert(1)>\u202e<script
 
 @pytest.fixture(scope="module")
 def chromium():
-    """
-    A browser.
-    """
+    """A browser."""
     with playwright.sync_playwright() as driver:
         path = CHROMIUM or driver.chromium.executable_path
         if not Path(path).exists():
@@ -56,9 +54,7 @@ def chromium():
 
 
 class WatchedPage:
-    """
-    A tab, what it asked for, and what it complained about.
-    """
+    """A tab, what it asked for, and what it complained about."""
 
     def __init__(self, tab):
         self.tab = tab
@@ -82,9 +78,7 @@ class WatchedPage:
 
 @pytest.fixture
 def tab(chromium):
-    """
-    A tab of its own.
-    """
+    """A tab of its own."""
     context = chromium.new_context(viewport={"width": 1280, "height": 800})
     context.set_default_timeout(240_000)  # against a hang, also on a busy machine
     context.set_default_navigation_timeout(240_000)  # `wait_for_url` knows no other
@@ -94,9 +88,7 @@ def tab(chromium):
 
 @contextmanager
 def serving(store):
-    """
-    The address of a live page, and its origin.
-    """
+    """The address of a live page, and its origin."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         authority = f"127.0.0.1:{listener.getsockname()[1]}"
         app = make_app(store, token=TOKEN, authority=authority, write=True)
@@ -122,15 +114,11 @@ def store():
 
 
 class TestFiles:
-    """
-    A page in a file.
-    """
+    """A page in a file."""
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     def test_opens(self, tab, tmp_path, scheme):
-        """
-        The page opens from a disk, on light and on dark, and asks for nothing.
-        """
+        """The page opens from a disk, on light and on dark, and asks for nothing."""
         timeline = Timeline.begin(ASKED, HOSTILE).commit(SEA).commit(HILLS, on=0)
         state = timeline.present.add_user_prompt(HOSTILE)
         view = trim(state, TokenBudget(context_window=20))
@@ -144,9 +132,7 @@ class TestFiles:
         tab.check("file:")
 
     def test_keys(self, tab, tmp_path):
-        """
-        Arrows walk the states, and each step shows its messages.
-        """
+        """Arrows walk the states, and each step shows its messages."""
         timeline = Timeline.begin(ASKED).commit(SEA).commit(HILLS, on=0)
         path = tmp_path / "trip.html"
         path.write_text(make_page(timeline), encoding="utf-8")
@@ -164,9 +150,7 @@ class TestFiles:
 
 
 class TestLive:
-    """
-    The live page.
-    """
+    """The live page."""
 
     def test_walk_restore_fork_and_label(self, tab, store):
         """
@@ -196,9 +180,7 @@ class TestLive:
         assert ("sea",) == store.latest("trip", at=2).labels
 
     def test_budget_comparison_and_search(self, tab, store):
-        """
-        Forms show what the model sees, a difference, and what was found.
-        """
+        """Forms show what the model sees, a difference, and what was found."""
         with serving(store) as address:
             page = tab.tab
             page.goto(address)
@@ -216,9 +198,7 @@ class TestLive:
             tab.check(address.partition("?")[0])
 
     def test_keys(self, tab, store):
-        """
-        Arrows walk the revisions, each step from the one that is shown.
-        """
+        """Arrows walk the revisions, each step from the one that is shown."""
         with serving(store) as address:
             page = tab.tab
             page.goto(address)

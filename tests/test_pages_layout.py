@@ -1,6 +1,4 @@
-"""
-Where the states of a tree stand in its drawing.
-"""
+"""Where the states of a tree stand in its drawing."""
 
 import re
 from typing import Any
@@ -21,9 +19,7 @@ from conversation_state.pages._trees import draw_tree, format_tree
 
 @st.composite
 def graphs(draw, *, max_size=25):
-    """
-    States that grew from one or two earlier ones, oldest first.
-    """
+    """States that grew from one or two earlier ones, oldest first."""
     nodes: list[GraphNode] = []
     size = draw(st.integers(0, max_size))
     for number in range(size):
@@ -51,9 +47,7 @@ def graphs(draw, *, max_size=25):
 
 
 def follow(rows, start, lane):
-    """
-    The key of the node that the line in *lane* below the row *start* leads to.
-    """
+    """The key of the node that the line in *lane* below the row *start* leads to."""
     for row in rows[start + 1 :]:
         if lane in row.above:
             return row.node.key
@@ -68,9 +62,7 @@ def parents_of(node, known):
 
 
 class TestLayOut:
-    """
-    Rows and lanes.
-    """
+    """Rows and lanes."""
 
     @given(graphs())
     def test_lines_lead_to_parents(self, nodes):
@@ -87,9 +79,7 @@ class TestLayOut:
 
     @given(graphs())
     def test_no_line_without_a_beginning(self, nodes):
-        """
-        What ends in a row or goes through it began above it.
-        """
+        """What ends in a row or goes through it began above it."""
         open_lanes: set[int] = set()
         for row in lay_out(nodes):
             assert {*row.above, *row.passing} == open_lanes
@@ -104,9 +94,7 @@ class TestLayOut:
 
     @given(graphs())
     def test_the_present_is_in_the_first_lane(self, nodes):
-        """
-        And so is its whole past, by first parents.
-        """
+        """And so is its whole past, by first parents."""
         rows = {row.node.key: row for row in lay_out(nodes)}
         at = next((node.key for node in nodes if node.is_present), None)
         while at is not None:
@@ -115,9 +103,7 @@ class TestLayOut:
             at = next(iter(rows[at].node.parents), None)
 
     def test_many_branches(self):
-        """
-        Branches of one state share the way to it; a drawing has a widest lane.
-        """
+        """Branches of one state share the way to it; a drawing has a widest lane."""
         star = [GraphNode(0, (), "root")]
         star += [GraphNode(each, (0,), f"{each}") for each in range(1, 2_000)]
         firsts = [GraphNode(each, (0,), f"{each}") for each in range(1, 200)]
@@ -129,9 +115,7 @@ class TestLayOut:
 
 
 class TestFold:
-    """
-    Runs of states that are one row.
-    """
+    """Runs of states that are one row."""
 
     @given(graphs())
     def test_keeps_all(self, nodes):
@@ -157,9 +141,7 @@ class TestFold:
 
     @given(graphs())
     def test_lines_stay(self, nodes):
-        """
-        A folded drawing has the lines between what is left.
-        """
+        """A folded drawing has the lines between what is left."""
         folded = fold_runs(nodes)
         home = {}
         for each in folded:
@@ -192,9 +174,7 @@ class TestFold:
 
 
 class TestPages:
-    """
-    The drawing of a large tree, some rows at a time.
-    """
+    """The drawing of a large tree, some rows at a time."""
 
     @given(graphs(), st.integers(1, 4))
     def test_older_states(self, nodes, max_rows):
@@ -223,14 +203,10 @@ class TestPages:
 
 
 class TestText:
-    """
-    The drawing for terminals.
-    """
+    """The drawing for terminals."""
 
     def test_fork_and_join(self):
-        """
-        Lanes are lines; forks and joins have corners.
-        """
+        """Lanes are lines; forks and joins have corners."""
         nodes = [
             GraphNode("a", (), "root"),
             GraphNode("b", ("a",), "left", labels=("one",)),
@@ -250,9 +226,7 @@ class TestText:
 
     @given(graphs())
     def test_every_state_has_a_line(self, nodes):
-        """
-        Each line with a state has its title, in the order of the rows.
-        """
+        """Each line with a state has its title, in the order of the rows."""
         lines = [line for line in format_tree(nodes) if set("●○┆") & set(line)]
         rows = reversed(fold_runs(nodes))
 
@@ -260,9 +234,7 @@ class TestText:
             assert isinstance(node, Fold) or f"  {node.title}" in line
 
     def test_older_states(self):
-        """
-        What does not fit is counted.
-        """
+        """What does not fit is counted."""
         nodes = [
             GraphNode(each, (each - 1,), f"{each}", labels=("x",)) for each in range(99)
         ]

@@ -1,6 +1,4 @@
-"""
-The live page: what it shows, who may ask, and what it changes.
-"""
+"""The live page: what it shows, who may ask, and what it changes."""
 
 import html
 import re
@@ -35,9 +33,7 @@ def store():
 
 
 def connect(store, *, write=False, authority=AUTHORITY):
-    """
-    A browser that has opened the printed address.
-    """
+    """A browser that has opened the printed address."""
     app = make_app(store, token=TOKEN, authority=authority, write=write)
     client = TestClient(app, base_url=f"http://{authority}", follow_redirects=False)
     answer = client.get("/", params={"token": TOKEN})
@@ -47,17 +43,13 @@ def connect(store, *, write=False, authority=AUTHORITY):
 
 
 def show(client, *, name, page="name", **asked):
-    """
-    The answer of the page of a name, which is in its path.
-    """
+    """The answer of the page of a name, which is in its path."""
     quoted = quote(name, safe="").replace(".", "%2E").replace("%", "=")
     return client.get(f"/{page}/{quoted}", params=asked)
 
 
 def digest_of(client, name):
-    """
-    Of the newest revision, as the forms of a page have it; "" without forms.
-    """
+    """Of the newest revision, as the forms of a page have it; "" without forms."""
     page = show(client, name=unquote(name)).text
     return "".join(re.findall('name="digest" value="([^"]*)"', page)[:1])
 
@@ -70,17 +62,13 @@ def post(client, act, **fields):
 
 
 def links_of(answer, start):
-    """
-    The links of a page that begin with *start*.
-    """
+    """The links of a page that begin with *start*."""
     links = re.findall('href="([^"]*)"', answer.text)
     return [each for each in map(html.unescape, links) if each.startswith(start)]
 
 
 def nav_of(answer):
-    """
-    The tree of revisions.
-    """
+    """The tree of revisions."""
     return "".join(re.findall("(?s)<nav.*</nav>", answer.text))
 
 
@@ -100,14 +88,10 @@ def text_of(answer):
 
 
 class TestPages:
-    """
-    What is shown.
-    """
+    """What is shown."""
 
     def test_names(self, store):
-        """
-        All names, as text, each with a link to its page.
-        """
+        """All names, as text, each with a link to its page."""
         client = connect(store)
         answer = client.get("/")
 
@@ -118,9 +102,7 @@ class TestPages:
         assert "other" not in text_of(client.get("/", params={"prefix": "tr"}))
 
     def test_many_names(self, store):
-        """
-        A hundred names are on a page, with a link to the next.
-        """
+        """A hundred names are on a page, with a link to the next."""
         for number in range(150):
             store.save(f"many {number:03}", Aggregator.new())
 
@@ -162,9 +144,7 @@ class TestPages:
         assert not any(words in text for words in hidden)
 
     def test_only_the_newest_messages_are_read(self, store):
-        """
-        Of a long conversation the end is loaded, not the whole.
-        """
+        """Of a long conversation the end is loaded, not the whole."""
         state = Aggregator.new()
         for number in range(6_000):
             state = state.add_user_prompt(f"message {number}")
@@ -220,9 +200,7 @@ class TestPages:
         assert newest.text == client.get(back).text
 
     def test_as_a_request(self, store):
-        """
-        A state in a provider's format, with what is lost, and as a file.
-        """
+        """A state in a provider's format, with what is lost, and as a file."""
         client = connect(store)
         asked = {"name": "trip", "at": 2, "format": "openai_chat"}
         shown = text_of(show(client, **asked))
@@ -309,21 +287,15 @@ class TestPages:
         ],
     )
     def test_what_is_not_there(self, store, asked, status):
-        """
-        Unknown names and revisions are reported as missing.
-        """
+        """Unknown names and revisions are reported as missing."""
         assert status == show(connect(store), **asked).status_code
 
 
 class TestActs:
-    """
-    What a page changes.
-    """
+    """What a page changes."""
 
     def test_restore(self, store):
-        """
-        An earlier state is the newest again, with the whole bill.
-        """
+        """An earlier state is the newest again, with the whole bill."""
         answer = post(connect(store, write=True), "restore", name="trip", at=2, seen=4)
 
         assert "/name/trip?at=5" == answer.headers["location"]
@@ -331,9 +303,7 @@ class TestActs:
         assert 45 == store.load("trip").total_usage.total_tokens
 
     def test_fork_and_label(self, store):
-        """
-        A fork has its own name; a label points to its revision.
-        """
+        """A fork has its own name; a label points to its revision."""
         client = connect(store, write=True)
         post(client, "fork", name="trip", at=2, seen=4, new="branch")
         post(client, "label", name="trip", at=3, seen=4, label="hills")
@@ -342,9 +312,7 @@ class TestActs:
         assert "Uphill." == store.load("trip", at="hills")[-1].text
 
     def test_note(self, store):
-        """
-        A note is on its revision, until an empty one removes it.
-        """
+        """A note is on its revision, until an empty one removes it."""
         client = connect(store, write=True)
         post(client, "note", name="trip", at=3, seen=4, note="<b>check</b>")
         shown = show(client, name="trip", at=3)
@@ -358,9 +326,7 @@ class TestActs:
 
     @pytest.mark.parametrize("act", ["restore", "fork", "label", "note"])
     def test_another_writer_was_first(self, store, act):
-        """
-        A form drawn from an older revision changes nothing and shows why.
-        """
+        """A form drawn from an older revision changes nothing and shows why."""
         answer = post(
             connect(store, write=True),
             act,
@@ -428,9 +394,7 @@ class TestActs:
         assert "x" not in store.names()
 
     def test_read_only(self, store):
-        """
-        Without being allowed to write, there are no forms, and none is taken.
-        """
+        """Without being allowed to write, there are no forms, and none is taken."""
         client = connect(store)
         shown = show(client, name="trip", at=2).text
 
@@ -452,9 +416,7 @@ class TestActs:
         ],
     )
     def test_bad_forms(self, store, fields):
-        """
-        A form that is not this page's changes nothing.
-        """
+        """A form that is not this page's changes nothing."""
         client = connect(store, write=True)
 
         assert 400 == post(client, "fork", name="trip", **fields).status_code
@@ -462,14 +424,10 @@ class TestActs:
 
 
 class TestSafety:
-    """
-    What is refused.
-    """
+    """What is refused."""
 
     def test_without_the_token(self, store):
-        """
-        No token, or another one, shows nothing.
-        """
+        """No token, or another one, shows nothing."""
         app = make_app(store, token=TOKEN, authority=AUTHORITY, write=True)
         client = TestClient(app, base_url=ORIGIN, follow_redirects=False)
 
@@ -498,9 +456,7 @@ class TestSafety:
         "origin", ["http://evil.example", "null", ORIGIN + "/", None]
     )
     def test_other_origins(self, store, origin):
-        """
-        Forms of other pages change nothing.
-        """
+        """Forms of other pages change nothing."""
         client = connect(store, write=True)
         headers = {} if origin is None else {"origin": origin}
         fields = {"name": "trip", "at": 2, "seen": 4}
@@ -510,18 +466,14 @@ class TestSafety:
         assert 4 == store.latest("trip").revision
 
     def test_large_forms(self, store):
-        """
-        A body larger than any form is refused before it is read as a whole.
-        """
+        """A body larger than any form is refused before it is read as a whole."""
         client = connect(store, write=True)
         large = post(client, "label", name="trip", at=2, seen=4, label="x" * 100_000)
 
         assert 413 == large.status_code
 
     def test_headers(self, store):
-        """
-        Every answer forbids what the page does not need, refusals too.
-        """
+        """Every answer forbids what the page does not need, refusals too."""
         client = connect(store)
         for address in ("/", "/name/trip", "/name/nothing", "/nothing"):
             headers = client.get(address).headers
@@ -534,9 +486,7 @@ class TestSafety:
             assert "no-store" == headers["cache-control"]
 
     def test_the_cookie(self, store):
-        """
-        The token stays with the browser, and with this address.
-        """
+        """The token stays with the browser, and with this address."""
         app = make_app(store, token=TOKEN, authority=AUTHORITY)
         client = TestClient(app, base_url=ORIGIN, follow_redirects=False)
         cookie = client.get("/", params={"token": TOKEN}).headers["set-cookie"]

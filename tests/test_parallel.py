@@ -78,9 +78,7 @@ def tokens(state):
 
 @pytest.fixture(params=["own threads", "pool", "pool of one"])
 def executor(request):
-    """
-    All that threads can be had from.
-    """
+    """All that threads can be had from."""
     if request.param == "own threads":
         yield None
     else:
@@ -90,9 +88,7 @@ def executor(request):
 
 @pytest.fixture
 def time_is_up(monkeypatch):
-    """
-    An event: once it is set, and not before, all time for fan-outs is up.
-    """
+    """An event: once it is set, and not before, all time for fan-outs is up."""
     up = threading.Event()
 
     class Waiter(_waiting.ThreadWaiter):
@@ -114,9 +110,7 @@ def time_is_up(monkeypatch):
 
 
 class TestFanOut:
-    """
-    `fan_out`, if all goes well.
-    """
+    """`fan_out`, if all goes well."""
 
     def test_joins_in_the_order_of_the_steps(self, executor):
         """
@@ -131,9 +125,7 @@ class TestFanOut:
         assert 50 == tokens(done.state)
 
     def test_each_gets_a_fork(self, executor):
-        """
-        Every step gets a fork of its own, with nothing added.
-        """
+        """Every step gets a fork of its own, with nothing added."""
         given = []
 
         def step(state):
@@ -147,9 +139,7 @@ class TestFanOut:
         assert {(CHAT.id, 1, 0)} == {tuple(rest) for _, *rest in given}
 
     def test_runs_at_once(self):
-        """
-        Steps wait for each other, so they can't run one by one.
-        """
+        """Steps wait for each other, so they can't run one by one."""
         barrier = threading.Barrier(8, timeout=60)
 
         def step(state):
@@ -159,9 +149,7 @@ class TestFanOut:
         assert 9 == len(fan_out(CHAT, [step] * 8).state)
 
     def test_carries_context_variables(self, executor):
-        """
-        Steps see the caller's context variables, and change only copies.
-        """
+        """Steps see the caller's context variables, and change only copies."""
         variable = contextvars.ContextVar("variable", default="nobody")
         variable.set("somebody")
 
@@ -213,9 +201,7 @@ class TestFanOut:
     @settings(max_examples=25)
     @given(aggregators() | states(), st.lists(st.text(max_size=3), max_size=4))
     def test_is_a_fold(self, state, messages):
-        """
-        It equals running the steps one by one and joining them.
-        """
+        """It equals running the steps one by one and joining them."""
         laws.fan_out_is_a_fold(
             state, [partial(_add_and_record, text) for text in messages]
         )
@@ -227,9 +213,7 @@ def _add_and_record(text, state):
 
 
 class TestFailures:
-    """
-    Steps that fail.
-    """
+    """Steps that fail."""
 
     def test_kept(self, executor):
         """
@@ -288,9 +272,7 @@ class TestFailures:
         assert isinstance(caught.value, ExceptionGroup)
 
     def test_splits_groups_of_steps(self):
-        """
-        A step that raised a group is split like any group.
-        """
+        """A step that raised a group is split like any group."""
 
         def step(_):
             raise ExceptionGroup("two", [Refused(), KeyError()])
@@ -305,9 +287,7 @@ class TestFailures:
         assert [0, 1] == [failure.step for failure in rest.failures]
 
     def test_the_traceback_begins_in_the_step(self):
-        """
-        What a step raised shows where, and none of our frames.
-        """
+        """What a step raised shows where, and none of our frames."""
         done = fan_out(CHAT, [refused], on_error="keep")
 
         frame = done.failures[0].error.__traceback__
@@ -352,9 +332,7 @@ class TestFailures:
         assert "run it with afan_out" in str(failure.error)
 
     def test_names_steps(self):
-        """
-        A step is named by its function, or by its class.
-        """
+        """A step is named by its function, or by its class."""
 
         class Step:
             def __call__(self, state):
@@ -401,9 +379,7 @@ class TestFailures:
 
     @pytest.mark.parametrize("in_pool", [False, True])
     def test_an_interrupt_does_not_wait_for_others(self, in_pool):
-        """
-        It is raised while another step runs, also without *on_turn*.
-        """
+        """It is raised while another step runs, also without *on_turn*."""
         released, waits = threading.Event(), []
 
         def wait(state):
@@ -455,14 +431,10 @@ class TestFailures:
 
 
 class TestKeep:
-    """
-    `save_progress`.
-    """
+    """`save_progress`."""
 
     def test_outside(self):
-        """
-        Outside of a fan-out it gives back what it gets.
-        """
+        """Outside of a fan-out it gives back what it gets."""
         assert save_progress(CHAT) is CHAT
 
     def test_usage_recorded_again(self):
@@ -482,16 +454,12 @@ class TestKeep:
 
     @pytest.mark.parametrize("wrong", [None, 3, CHAT.turn])
     def test_takes_states(self, wrong):
-        """
-        Something else is refused, inside and outside.
-        """
+        """Something else is refused, inside and outside."""
         with pytest.raises(TypeError, match="save_progress expected the Aggregator"):
             save_progress(wrong)
 
     def test_what_was_kept_stays_kept(self):
-        """
-        Everything kept counts, also what later states went without.
-        """
+        """Everything kept counts, also what later states went without."""
 
         def step(state):
             save_progress(add_text("first try", state))
@@ -504,9 +472,7 @@ class TestKeep:
         assert 30 == tokens(done.state)
 
     def test_messages_are_those_returned(self):
-        """
-        A step that returns a state decides itself which messages it added.
-        """
+        """A step that returns a state decides itself which messages it added."""
 
         def step(state):
             save_progress(add_text("first try", state))
@@ -566,9 +532,7 @@ class TestKeep:
         assert 10 + 500 == tokens(fan_out(CHAT, [step]).state)
 
     def test_another_conversation(self):
-        """
-        A state of another conversation is not this branch's.
-        """
+        """A state of another conversation is not this branch's."""
 
         def step(state):
             save_progress(add_text("mine", state))
@@ -580,9 +544,7 @@ class TestKeep:
         assert ["Go!", "mine"] == texts(done.state)
 
     def test_from_threads_of_the_step(self):
-        """
-        Many threads of one step keep at once, and nothing is lost.
-        """
+        """Many threads of one step keep at once, and nothing is lost."""
 
         def step(state):
             context = contextvars.copy_context()
@@ -608,9 +570,7 @@ def _equal_text(text):
 
 
 class TestConflictingKeys:
-    """
-    One key with two usages.
-    """
+    """One key with two usages."""
 
     @staticmethod
     def record_tokens(tokens, state, model="m", *, after_s=0.0):
@@ -647,9 +607,7 @@ class TestConflictingKeys:
         assert Usage(tokens_) + USAGE == failure.turn.usage
 
     def test_equal_usages(self, executor):
-        """
-        The same payment, in other objects, is one payment and no conflict.
-        """
+        """The same payment, in other objects, is one payment and no conflict."""
         steps = [partial(self.record_tokens, 500)] * 3
         done = fan_out(CHAT, steps, executor=executor)
 
@@ -690,9 +648,7 @@ class TestConflictingKeys:
         assert 10 + 2 * 10 + 300 == tokens(done.state)
 
     def test_in_a_step_that_failed(self, executor):
-        """
-        The error of the step stays, with a note.
-        """
+        """The error of the step stays, with a note."""
 
         def step(state):
             save_progress(self.record_tokens(300, state))
@@ -708,16 +664,12 @@ class TestConflictingKeys:
 
 
 class TestTooMuch:
-    """
-    Usage that no ledger can hold.
-    """
+    """Usage that no ledger can hold."""
 
     MAX_USAGE = Usage(2**63 - 100)
 
     def test_loses_nothing_of_the_others(self, executor):
-        """
-        The branch has failed; the others, and its messages, are there.
-        """
+        """The branch has failed; the others, and its messages, are there."""
 
         def too_much(state):
             return save_progress(add_text("b", Aggregator.join(state))).add_usage(
@@ -737,9 +689,7 @@ class TestTooMuch:
 
 
 class TestNested:
-    """
-    Fan-outs in steps of fan-outs.
-    """
+    """Fan-outs in steps of fan-outs."""
 
     @pytest.mark.parametrize("workers", [None, 1, 2])
     def test_no_deadlock(self, workers):
@@ -766,9 +716,7 @@ class TestNested:
             pool.shutdown()
 
     def test_between_pools(self):
-        """
-        Pools of one thread whose steps wait for each other don't stand still.
-        """
+        """Pools of one thread whose steps wait for each other don't stand still."""
         with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as two:
 
             def step(depth, pools, state):
@@ -816,9 +764,7 @@ class TestNested:
         assert 60 == tokens(done.state)
 
     def test_an_inner_one_that_has_ended_is_let_go(self):
-        """
-        A step remembers what its fan-outs brought, not the fan-outs.
-        """
+        """A step remembers what its fan-outs brought, not the fan-outs."""
 
         def outer(state):
             state = fan_out(state, [partial(add_text, "a")]).state
@@ -868,14 +814,10 @@ class TestNested:
 
 
 class TestOnTurn:
-    """
-    `fan_out(on_turn=...)`.
-    """
+    """`fan_out(on_turn=...)`."""
 
     def test_reports_every_turn(self, executor):
-        """
-        Each branch is reported once, when it is settled, here; failed ones, too.
-        """
+        """Each branch is reported once, when it is settled, here; failed ones, too."""
         settled: list[tuple[Turn, int]] = []
         cell = Cell(CHAT)
 
@@ -893,9 +835,7 @@ class TestOnTurn:
 
     @pytest.mark.parametrize(("on_error", "raised"), [("raise", 3), ("keep", 2)])
     def test_what_it_raises_beside_failures(self, on_error, raised):
-        """
-        Failures are in the same error, raised or not.
-        """
+        """Failures are in the same error, raised or not."""
 
         def broken(turn):
             raise KeyError(len(turn))
@@ -916,9 +856,7 @@ class TestOnTurn:
         assert (rest is None) == (on_error == "keep")
 
     def test_a_step_that_only_adds_usage(self, executor):
-        """
-        Its turn has no messages, and its usage all the same.
-        """
+        """Its turn has no messages, and its usage all the same."""
         turns: list[Turn] = []
         fan_out(
             CHAT,
@@ -958,9 +896,7 @@ class TestOnTurn:
         assert [Refused] == raised
 
     def test_what_it_raises_in_an_interrupt(self):
-        """
-        In an interrupt it is noted there.
-        """
+        """In an interrupt it is noted there."""
 
         def stops(_):
             raise KeyboardInterrupt
@@ -975,9 +911,7 @@ class TestOnTurn:
 
 
 class TestTimeout:
-    """
-    `fan_out(timeout_s=...)`.
-    """
+    """`fan_out(timeout_s=...)`."""
 
     def test_keeps_what_was_kept(self, time_is_up):
         """
@@ -1012,9 +946,7 @@ class TestTimeout:
         assert ["Go!", "so far", "b", "later"] == texts(both)
 
     def test_what_has_not_begun_never_does(self):
-        """
-        Steps that waited for a thread are not run.
-        """
+        """Steps that waited for a thread are not run."""
         go, began = threading.Event(), []
 
         def slow(state):
@@ -1032,9 +964,7 @@ class TestTimeout:
         assert caught.value.state == CHAT
 
     def test_the_program_ends(self):
-        """
-        A step that never returns does not keep the program running.
-        """
+        """A step that never returns does not keep the program running."""
         program = (
             "import threading\n"
             "from conversation_state import Aggregator, fan_out\n"
@@ -1055,9 +985,7 @@ class TestTimeout:
 
 
 class TestArguments:
-    """
-    What `fan_out` refuses before anything runs.
-    """
+    """What `fan_out` refuses before anything runs."""
 
     @pytest.mark.parametrize(
         ("arguments", "options", "kind", "problem"),
@@ -1089,18 +1017,14 @@ class TestArguments:
         ],
     )
     def test_refused(self, arguments, options, kind, problem, monkeypatch):
-        """
-        An argument of another type is an error, and no step is run.
-        """
+        """An argument of another type is an error, and no step is run."""
         monkeypatch.setattr(parallel._branches.StepBranch, "run", pytest.fail)
         with pytest.raises(kind, match=problem):
             fan_out(*arguments, **options)
 
 
 class TestMemory:
-    """
-    What a fan-out leaves behind.
-    """
+    """What a fan-out leaves behind."""
 
     def test_goes_without_the_collector(self, executor):
         """
@@ -1125,9 +1049,7 @@ class TestMemory:
 
 
 class Travels(Executor):
-    """
-    Runs what it is given here, and pickles as if that was far away.
-    """
+    """Runs what it is given here, and pickles as if that was far away."""
 
     def submit(self, function, /, *arguments, **_):
         future: Future[Any] = Future()
@@ -1137,14 +1059,10 @@ class Travels(Executor):
 
 
 class TestExecutors:
-    """
-    Executors that don't do what they should.
-    """
+    """Executors that don't do what they should."""
 
     def test_that_is_shut_down(self):
-        """
-        A pool that was shut down fails every step, with the pool's error.
-        """
+        """A pool that was shut down fails every step, with the pool's error."""
         pool = ThreadPoolExecutor(1)
         pool.shutdown()
         done = fan_out(CHAT, [lambda state: state] * 2, executor=pool, on_error="keep")
@@ -1156,9 +1074,7 @@ class TestExecutors:
             assert isinstance(failure.error.__cause__, RuntimeError)
 
     def test_that_is_shut_down_meanwhile(self):
-        """
-        What other code cancelled has failed; the rest is there.
-        """
+        """What other code cancelled has failed; the rest is there."""
         with ThreadPoolExecutor(1) as pool:
 
             def stops(state):
@@ -1172,9 +1088,7 @@ class TestExecutors:
         assert "was cancelled by its executor" in str(done.failures[0].error)
 
     def test_that_gives_something_else(self):
-        """
-        An executor whose results are not those of its steps is an error.
-        """
+        """An executor whose results are not those of its steps is an error."""
 
         class Odd(Executor):
             def submit(self, function, /, *arguments, **_):
@@ -1249,9 +1163,7 @@ class TestExecutors:
 
 
 class TestSize:
-    """
-    What travels.
-    """
+    """What travels."""
 
     def test_the_past_is_pickled_once(self, monkeypatch):
         """
@@ -1283,14 +1195,10 @@ def _add_ten(state):
 
 
 class TestThreads:
-    """
-    Threads of a fan-out's own.
-    """
+    """Threads of a fan-out's own."""
 
     def test_at_most_32_at_once(self):
-        """
-        A fan-out runs as many steps at once, and no more.
-        """
+        """A fan-out runs as many steps at once, and no more."""
         full, running, most = threading.Barrier(32, timeout=60), [], []
 
         def step(state):
@@ -1354,14 +1262,10 @@ class TestThreads:
 
 
 class TestLaws:
-    """
-    The laws notice when they are broken.
-    """
+    """The laws notice when they are broken."""
 
     def test_a_fold(self):
-        """
-        Steps that do something else the second time are noticed.
-        """
+        """Steps that do something else the second time are noticed."""
         words = iter("abcd")
         with pytest.raises(AssertionError, match="other messages"):
             laws.fan_out_is_a_fold(
@@ -1379,9 +1283,7 @@ class TestLaws:
         [[(0, 1), (2, 3)], [(0, 1), (1, 1), (1, 3)], [(0, 1), (1, 2)], [(1, 3)], []],
     )
     def test_a_linear_history(self, changes):
-        """
-        Gaps, changes that change nothing, and other ends are noticed.
-        """
+        """Gaps, changes that change nothing, and other ends are noticed."""
         with pytest.raises(AssertionError):
             laws.histories_are_linear(0, changes, 3)
 
@@ -1389,9 +1291,7 @@ class TestLaws:
 
 
 class TestTakenOver:
-    """
-    Steps that who waits runs itself.
-    """
+    """Steps that who waits runs itself."""
 
     def test_are_reported_when_all_is_over(self, monkeypatch):
         """

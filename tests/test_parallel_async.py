@@ -80,9 +80,7 @@ def time_is_up(monkeypatch):
 
 
 class UpAfter:
-    """
-    A time that is up when this was called so many times.
-    """
+    """A time that is up when this was called so many times."""
 
     def __init__(self, calls, scope):
         self.left = calls
@@ -95,9 +93,7 @@ class UpAfter:
 
 
 class TestTasks:
-    """
-    `afan_out` with async steps.
-    """
+    """`afan_out` with async steps."""
 
     async def test_joins_in_the_order_of_the_steps(self):
         """
@@ -116,9 +112,7 @@ class TestTasks:
         assert () == done.failures
 
     async def test_runs_at_once(self):
-        """
-        A thousand steps that wait for each other are all run.
-        """
+        """A thousand steps that wait for each other are all run."""
         here, last = [], anyio.Event()
 
         async def step(state):
@@ -134,9 +128,7 @@ class TestTasks:
         assert 1_001 == len(done.state)
 
     async def test_on_turn_is_in_no_branch(self):
-        """
-        What is called with turns is the caller's, and keeps nothing for steps.
-        """
+        """What is called with turns is the caller's, and keeps nothing for steps."""
         inside: list[Any] = []
 
         def on_turn(_):
@@ -148,9 +140,7 @@ class TestTasks:
         assert [None] * 3 == inside
 
     async def test_failures(self):
-        """
-        A failed branch loses nothing of the others; what it had kept counts.
-        """
+        """A failed branch loses nothing of the others; what it had kept counts."""
         steps = [
             partial(async_add_text, "a"),
             arefused,
@@ -172,9 +162,7 @@ class TestTasks:
         [(lambda state: state, "awaits"), (save_progress, "executor=")],
     )
     async def test_a_plain_step(self, step, problem):
-        """
-        A plain function would block the loop; the error says where to run it.
-        """
+        """A plain function would block the loop; the error says where to run it."""
         done = await afan_out(
             CHAT, [step, partial(async_add_text, "b")], on_error="keep"
         )
@@ -202,9 +190,7 @@ class TestTasks:
 
 
 class TestCancelled:
-    """
-    A fan-out that is cancelled from outside.
-    """
+    """A fan-out that is cancelled from outside."""
 
     async def test_reports_saved_progress(self):
         """
@@ -229,9 +215,7 @@ class TestCancelled:
         )
 
     async def test_before_it_began(self):
-        """
-        Cancelled before, nothing was added.
-        """
+        """Cancelled before, nothing was added."""
         turns: list[Turn] = []
         with anyio.CancelScope() as scope:
             scope.cancel()
@@ -241,9 +225,7 @@ class TestCancelled:
         assert 3 == len(turns)
 
     async def test_in_a_branch(self):
-        """
-        What an inner fan-out had is the outer step's when both are cancelled.
-        """
+        """What an inner fan-out had is the outer step's when both are cancelled."""
         turns: list[Turn] = []
 
         with anyio.move_on_after(60) as scope:
@@ -259,9 +241,7 @@ class TestCancelled:
         assert [["so far", "b", "so far"]] == [*map(texts, turns)]
 
     async def test_a_step_may_finish(self):
-        """
-        A step that catches its cancellation and returns is done.
-        """
+        """A step that catches its cancellation and returns is done."""
         turns: list[Turn] = []
 
         with anyio.move_on_after(60) as scope:
@@ -277,9 +257,7 @@ class TestCancelled:
         assert [["done"]] == [*map(texts, turns)]
 
     def test_by_task_cancel(self):
-        """
-        Cancelled as asyncio's own tasks are, it reports the saved progress, too.
-        """
+        """Cancelled as asyncio's own tasks are, it reports the saved progress, too."""
         turns: list[Turn] = []
 
         async def main():
@@ -305,9 +283,7 @@ class TestCancelled:
         assert [["b"], ["so far"], ["so far"]] == sorted(map(texts, turns))
 
     def test_by_something_it_waited_for(self):
-        """
-        A step whose own task was cancelled has failed, and no other.
-        """
+        """A step whose own task was cancelled has failed, and no other."""
 
         async def step(state):
             save_progress(add_text("so far", state))
@@ -323,9 +299,7 @@ class TestCancelled:
         assert "was cancelled by something" in str(done.failures[0].error)
 
     def test_with_a_nursery_of_its_own(self, time_is_up):
-        """
-        A step that runs trio's nurseries is cancelled like any other.
-        """
+        """A step that runs trio's nurseries is cancelled like any other."""
 
         async def step(state):
             save_progress(add_text("so far", state))
@@ -344,9 +318,7 @@ class TestCancelled:
 
 
 class TestTimeout:
-    """
-    `afan_out(timeout_s=...)`.
-    """
+    """`afan_out(timeout_s=...)`."""
 
     async def test_returns_what_was_kept(self, time_is_up):
         """
@@ -366,23 +338,17 @@ class TestTimeout:
         assert "longer than 60 s" in str(done.failures[0].error)
 
     async def test_soon(self):
-        """
-        It is up by itself, too.
-        """
+        """It is up by itself, too."""
         done = await afan_out(CHAT, [hangs], timeout_s=0.01, on_error="keep")
 
         assert [TimeoutError] == [type(failure.error) for failure in done.failures]
 
 
 class TestExecutor:
-    """
-    `afan_out(executor=...)`.
-    """
+    """`afan_out(executor=...)`."""
 
     async def test_does_not_block(self):
-        """
-        Plain functions are run in the pool while other tasks go on.
-        """
+        """Plain functions are run in the pool while other tasks go on."""
         go, ticks = threading.Event(), []
 
         def step(state):
@@ -406,9 +372,7 @@ class TestExecutor:
         assert ["Go!", "x", "half of it"] == texts(done.state)
 
     async def test_cancelled_where_all_have_ended(self):
-        """
-        A cancellation is noticed, too, where an executor runs all steps at once.
-        """
+        """A cancellation is noticed, too, where an executor runs all steps at once."""
 
         class HereExecutor(Executor):
             def submit(self, function, /, *arguments, **options):
@@ -456,9 +420,7 @@ class TestExecutor:
         assert 4 == len(turns)
 
     async def test_time_is_up(self, time_is_up):
-        """
-        At the end of the time what runs has failed, with what it had kept.
-        """
+        """At the end of the time what runs has failed, with what it had kept."""
         go, inside = threading.Event(), threading.Event()
 
         def slow(state):
@@ -508,9 +470,7 @@ class TestExecutor:
 
 
 async def test_needs_anyio(monkeypatch):
-    """
-    Without anyio, the twin names the extra; `fan_out` works.
-    """
+    """Without anyio, the twin names the extra; `fan_out` works."""
     monkeypatch.setitem(sys.modules, "anyio", None)
     _waiting.require_anyio.cache_clear()
     try:

@@ -1,6 +1,4 @@
-"""
-Branches on a Dask cluster: two processes on this machine.
-"""
+"""Branches on a Dask cluster: two processes on this machine."""
 
 import gc
 import logging
@@ -25,9 +23,7 @@ dask: Any = pytest.importorskip("dask", reason="needs Dask (extra dask)")
 
 @pytest.fixture(scope="module")
 def client():
-    """
-    A client of a cluster of two workers, reachable from this machine only.
-    """
+    """A client of a cluster of two workers, reachable from this machine only."""
     with warnings.catch_warnings():
         # That a busy machine's disk is slow, for one.
         warnings.filterwarnings("ignore", category=UserWarning, module=r"distributed\.")
@@ -60,21 +56,15 @@ def client():
 
 @pytest.fixture
 def executor(client):
-    """
-    The executor of it.
-    """
+    """The executor of it."""
     return client.get_executor()
 
 
 class TestDask(ExecutorContract):
-    """
-    `fan_out` on a cluster.
-    """
+    """`fan_out` on a cluster."""
 
     def test_equal_steps_are_run_each(self, executor):
-        """
-        Equal steps, and equal fan-outs, are not taken for one.
-        """
+        """Equal steps, and equal fan-outs, are not taken for one."""
         step = partial(add_text, "a")
         once = fan_out(CHAT, [step, step], executor=executor).state
         again = fan_out(CHAT, [step, step], executor=executor).state
@@ -103,9 +93,7 @@ class TestDask(ExecutorContract):
         assert caught.value.failures == copy.failures
 
     def test_steps_that_only_dask_can_send(self, executor):
-        """
-        Functions made on the spot can be steps here.
-        """
+        """Functions made on the spot can be steps here."""
 
         def step(state):
             return save_progress(state.add_user_prompt(word))
@@ -134,9 +122,7 @@ class TestDask(ExecutorContract):
         assert ["Go!", "b"] == texts(done.state)
 
     def test_a_worker_dies_once(self, client, executor, tmp_path):
-        """
-        Dask runs a step whose worker died again, on another one.
-        """
+        """Dask runs a step whose worker died again, on another one."""
         done = fan_out(
             CHAT,
             [

@@ -36,9 +36,7 @@ RUN_MODULES = [
 
 
 class Here(Executor):
-    """
-    Runs everything at once, in the calling thread.
-    """
+    """Runs everything at once, in the calling thread."""
 
     def submit(self, function, /, *arguments, **_):
         future: Future[Any] = Future()
@@ -48,9 +46,7 @@ class Here(Executor):
 
 
 class Remembers(Travels):
-    """
-    Remembers the futures it made, as a server remembers what it has to bill.
-    """
+    """Remembers the futures it made, as a server remembers what it has to bill."""
 
     def __init__(self):
         self.futures: list[Future[Any]] = []
@@ -62,9 +58,7 @@ class Remembers(Travels):
 
 
 class Bill:
-    """
-    The usage that steps recorded, and what *on_turn* was called with.
-    """
+    """The usage that steps recorded, and what *on_turn* was called with."""
 
     def __init__(self):
         self.paid: list[str] = []
@@ -91,9 +85,7 @@ class Bill:
         return [partial(step, text) for text in "ab"]
 
     def check(self, *_):
-        """
-        All usage was reported, if need be by a thread that ran on.
-        """
+        """All usage was reported, if need be by a thread that ran on."""
         is_running = True
         while missing := self.find_missing():
             assert is_running, f"lost {missing}"
@@ -107,15 +99,11 @@ class Bill:
 
 
 class TestAtEachOpcode:
-    """
-    An interrupt before each instruction of `fan_out` and `afan_out`.
-    """
+    """An interrupt before each instruction of `fan_out` and `afan_out`."""
 
     @pytest.mark.parametrize("executor", [None, Here()], ids=["threads", "here"])
     def test_usage_is_reported(self, executor):
-        """
-        The turn of every step that ran reaches *on_turn*.
-        """
+        """The turn of every step that ran reaches *on_turn*."""
 
         def run(bill):
             steps = bill.steps(bill.step)
@@ -128,9 +116,7 @@ class TestAtEachOpcode:
         assert moments > 500
 
     def test_returned_turn_is_reported(self):
-        """
-        The turn of every step that another process sent back does, too.
-        """
+        """The turn of every step that another process sent back does, too."""
 
         def prepare():
             bill = Bill()
@@ -153,9 +139,7 @@ class TestAtEachOpcode:
         assert moments > 300
 
     def test_nested_in_one_pool(self):
-        """
-        The same for a fan-out that runs itself what its pool has not begun.
-        """
+        """The same for a fan-out that runs itself what its pool has not begun."""
 
         def run(bill):
             def outer(state):
@@ -225,14 +209,10 @@ class TestAtEachOpcode:
 
 
 class TestSignals:
-    """
-    Real signals, at random moments.
-    """
+    """Real signals, at random moments."""
 
     def test_threads(self):
-        """
-        The turn of every step that ran reaches *on_turn*.
-        """
+        """The turn of every step that ran reaches *on_turn*."""
 
         def run(bill):
             for _ in range(20):
@@ -246,9 +226,7 @@ class TestSignals:
 
     @pytest.mark.parametrize("nested", [False, True])
     def test_a_pool(self, nested):
-        """
-        The same in a pool of the caller's, which works on afterwards.
-        """
+        """The same in a pool of the caller's, which works on afterwards."""
 
         def fan(bill, state):
             steps = bill.steps(bill.step)
@@ -298,9 +276,7 @@ class TestSignals:
         assert not bill.find_missing()
 
     def test_trio_nurseries_of_steps(self):
-        """
-        So does one that a nursery of a step's own has wrapped.
-        """
+        """So does one that a nursery of a step's own has wrapped."""
         bill = Bill()
 
         async def child():

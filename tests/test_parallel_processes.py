@@ -1,6 +1,4 @@
-"""
-Branches in other processes, which share nothing and may die.
-"""
+"""Branches in other processes, which share nothing and may die."""
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
@@ -16,25 +14,19 @@ from tests.executor_contract import CHAT, ExecutorContract, fan_out, texts, toke
 
 
 def new_pool():
-    """
-    Two processes that began with nothing of ours.
-    """
+    """Two processes that began with nothing of ours."""
     return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
 
 
 @pytest.fixture(scope="module")
 def executor():
-    """
-    One for all tests that let it live.
-    """
+    """One for all tests that let it live."""
     with new_pool() as shared:
         yield shared
 
 
 class TestProcesses(ExecutorContract):
-    """
-    `fan_out` in processes.
-    """
+    """`fan_out` in processes."""
 
     def test_turns_know_what_they_have_nothing_of(self, executor):
         """
@@ -62,9 +54,7 @@ class TestProcesses(ExecutorContract):
         assert (3, "words") == failure.error.args
 
     def test_a_step_that_cannot_travel(self, executor):
-        """
-        A step that can't be pickled is named, with what to do; others run.
-        """
+        """A step that can't be pickled is named, with what to do; others run."""
         steps = [partial(add_text, "a"), lambda state: state]
         done = fan_out(CHAT, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
@@ -109,9 +99,7 @@ class TestProcesses(ExecutorContract):
     )
     @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
     def test_forked_processes(self):
-        """
-        Processes that were forked from this one give identities of their own.
-        """
+        """Processes that were forked from this one give identities of their own."""
         with ProcessPoolExecutor(
             2, mp_context=multiprocessing.get_context("fork")
         ) as pool:

@@ -1,6 +1,4 @@
-"""
-Parsing: values out of models' answers, or all that is wrong with them.
-"""
+"""Parsing: values out of models' answers, or all that is wrong with them."""
 
 from __future__ import annotations
 
@@ -218,9 +216,7 @@ class Lost:
 
 
 class Moment(datetime):
-    """
-    A time with methods of its own, as some libraries have.
-    """
+    """A time with methods of its own, as some libraries have."""
 
 
 Loose = namedtuple("Loose", "a b")  # noqa: PYI024 - on purpose
@@ -228,24 +224,18 @@ Id = NewType("Id", int)
 
 
 def make_answer(text):
-    """
-    A model's answer.
-    """
+    """A model's answer."""
     return AssistantMessage(text)
 
 
 def called(*arguments, names="fgh"):
-    """
-    A message with calls of f, g and h.
-    """
+    """A message with calls of f, g and h."""
     calls = zip(names, arguments, strict=False)
     return AssistantMessage(tool_calls=[ToolCall("1", n, a) for n, a in calls])
 
 
 def wrong(message, type, **options):
-    """
-    What is wrong, a text each.
-    """
+    """What is wrong, a text each."""
     with pytest.raises(ParseError) as caught:
         parse(message, type, **options)
 
@@ -253,9 +243,7 @@ def wrong(message, type, **options):
 
 
 def outcome(message, type, **options):
-    """
-    The value, or None and where something is wrong.
-    """
+    """The value, or None and where something is wrong."""
     try:
         return parse(message, type, **options), []
     except ParseError as error:
@@ -263,9 +251,7 @@ def outcome(message, type, **options):
 
 
 class TestContent:
-    """
-    Where the JSON of a text is.
-    """
+    """Where the JSON of a text is."""
 
     @pytest.mark.parametrize(
         "text",
@@ -286,9 +272,7 @@ class TestContent:
         ],
     )
     def test_found(self, text):
-        """
-        The whole text, or else what is in a fenced block.
-        """
+        """The whole text, or else what is in a fenced block."""
         assert {"a": "```"} == parse(make_answer(text), dict)
 
     @pytest.mark.parametrize(
@@ -331,17 +315,13 @@ class TestContent:
         ids=lambda text: ascii(text[:30]),
     )
     def test_not_found(self, text, what):
-        """
-        Nothing else is guessed; the error lists what is there.
-        """
+        """Nothing else is guessed; the error lists what is there."""
         (found,) = wrong(make_answer(text), object)
 
         assert f"$.content: {what}" in found
 
     def test_place_in_a_block(self):
-        """
-        Lines and columns are those of the text.
-        """
+        """Lines and columns are those of the text."""
         (found,) = wrong(make_answer('See\n```json\n\n  {"a": 1,}\n```'), dict)
 
         assert found.endswith("(line 4, column 10)")
@@ -376,24 +356,18 @@ class TestContent:
         ids=["refusal", "reasoning", "calls", "cut off", "unknown"],
     )
     def test_error_states_the_reason(self, message, what):
-        """
-        The error contains what the message knows about it.
-        """
+        """The error contains what the message knows about it."""
         assert [f"$.content: {what}"] == wrong(message, dict)
 
     @pytest.mark.parametrize("kind", [SystemMessage, UserMessage, make_answer])
     def test_any_message(self, kind):
-        """
-        Messages of every role; text that came in pieces is one text.
-        """
+        """Messages of every role; text that came in pieces is one text."""
         assert [1] == parse(kind("[1]"), list)
         assert [1, 2] == parse(kind([TextPart("[1,"), TextPart("2]")]), list)
         assert [1] == parse(ToolMessage("[1]", tool_call_id="1"), list)
 
     def test_reads_exactly(self):
-        """
-        Integers of more than 64 bits; of a key given twice the last value.
-        """
+        """Integers of more than 64 bits; of a key given twice the last value."""
         assert 2**64 + 1 == parse(make_answer(str(2**64 + 1)), int)
         assert [-(2**70), "18446744073709551617", 0.5] == parse(
             make_answer(f'[{-(2**70)}, "18446744073709551617", 0.5]'), list
@@ -406,17 +380,13 @@ class TestContent:
         ids=["long", "deep", "longer"],
     )
     def test_numbers_too_large(self, text):
-        """
-        Are read or refused, whatever Python's own limits are.
-        """
+        """Are read or refused, whatever Python's own limits are."""
         value, problems = outcome(make_answer(text), object)
 
         assert ["$.content"] == problems or json.loads(text) == value
 
     def test_large_texts(self):
-        """
-        Ten megabytes are read, and so are a million fences.
-        """
+        """Ten megabytes are read, and so are a million fences."""
         block = json.dumps(["x" * 99] * 100_000)
 
         assert 100_000 == len(
@@ -427,9 +397,7 @@ class TestContent:
 
     @given(our.json_values(), our.texts(), our.texts())
     def test_among_prose(self, value, before, after):
-        """
-        Whatever stands around a block that is labelled.
-        """
+        """Whatever stands around a block that is labelled."""
         prose = [text.replace("`", "'").replace("~", "-") for text in (before, after)]
         text = f"{prose[0]}\nx\n```json\n{json.dumps(value)}\n```\n{prose[1]}"
 
@@ -437,9 +405,7 @@ class TestContent:
 
 
 class TestToolCall:
-    """
-    `parse(..., source="tool_call")`.
-    """
+    """`parse(..., source="tool_call")`."""
 
     MESSAGE = called("[1]", "[2]", "[3]", names="fgf")
 
@@ -448,9 +414,7 @@ class TestToolCall:
         [(1, None), (1, 0), (2, 1), (3, -1), (1, -3), (1, "f"), (2, "g")],
     )
     def test_picks(self, value, call):
-        """
-        The first by default, by position as in Python, or the first of a name.
-        """
+        """The first by default, by position as in Python, or the first of a name."""
         assert [value] == parse(self.MESSAGE, list, source="tool_call", call=call)
 
     @pytest.mark.parametrize(
@@ -475,9 +439,7 @@ class TestToolCall:
         ],
     )
     def test_what_is_wrong(self, message, call, what):
-        """
-        The calls there are, or where in which arguments.
-        """
+        """The calls there are, or where in which arguments."""
 
         @attrs.frozen
         class Arguments:
@@ -489,9 +451,7 @@ class TestToolCall:
 
 
 class TestPath:
-    """
-    `parse(..., path=...)`.
-    """
+    """`parse(..., path=...)`."""
 
     MESSAGE = make_answer(
         '{"items": [{"name": "a"}, {"name": "b", "x.y": [5]}], "": {"0": 1}, "n": null}'
@@ -511,9 +471,7 @@ class TestPath:
         ],
     )
     def test_walks(self, value, path):
-        """
-        Keys, and positions where there is an array.
-        """
+        """Keys, and positions where there is an array."""
         assert value == parse(self.MESSAGE, object, path=path)
 
     @pytest.mark.parametrize(
@@ -530,17 +488,13 @@ class TestPath:
         ids=lambda value: str(value)[:30] if isinstance(value, str) else None,
     )
     def test_what_is_wrong(self, path, what):
-        """
-        Where it stopped, and what is there.
-        """
+        """Where it stopped, and what is there."""
         (found,) = wrong(self.MESSAGE, object, path=path)
 
         assert found.startswith(what)
 
     def test_near_keys_come_first(self):
-        """
-        Of many keys those are named that were perhaps meant.
-        """
+        """Of many keys those are named that were perhaps meant."""
         keys = {f"key {n:03}": n for n in range(500)} | {"surname": 1}
         (found,) = wrong(make_answer(json.dumps(keys)), str, path="surnmae")
 
@@ -551,9 +505,7 @@ class TestPath:
         )
 
     def test_problems_go_on_from_there(self):
-        """
-        Paths in problems are those in the message.
-        """
+        """Paths in problems are those in the message."""
         assert ["$.content.items[0].name: expected an integer, got 'a'"] == wrong(
             self.MESSAGE, dict[str, int], path="items.0"
         )
@@ -563,9 +515,7 @@ class TestPath:
 
 
 class TestTypes:
-    """
-    What a value may become.
-    """
+    """What a value may become."""
 
     @pytest.mark.parametrize(
         ("value", "type", "raw"),
@@ -682,18 +632,14 @@ class TestTypes:
         ],
     )
     def test_is_strict(self, what, type, raw):
-        """
-        No value is taken for another that it resembles.
-        """
+        """No value is taken for another that it resembles."""
         what = what.replace("['a']", "an array")
         (found,) = wrong(make_answer(json.dumps(raw)), type)
 
         assert found.startswith(f"$.content: {what}")
 
     def test_reports_all_problems(self):
-        """
-        Each with its path, the missing and the unhashable too.
-        """
+        """Each with its path, the missing and the unhashable too."""
         raw = {
             "stops": [{"city": 5}, {}, {"city": "a", "platform": "4"}, 7],
             "leaves": "noon",
@@ -737,9 +683,7 @@ class TestTypes:
         assert re.fullmatch(r"\$\.content: .*unhashable type: 'list'\)?", unhashable)
 
     def test_reports_at_most_a_hundred(self):
-        """
-        However many items are wrong, and however deep.
-        """
+        """However many items are wrong, and however deep."""
         many = wrong(make_answer(json.dumps([1] * 100_000)), list[str])
         deep = wrong(
             make_answer(json.dumps([[[1] * 100] * 100] * 100)), list[list[list[str]]]
@@ -798,9 +742,7 @@ class TestTypes:
         assert value.__class__ is made.__class__
 
     def test_unions_have_no_order(self):
-        """
-        Two unions that are equal read alike, whichever was met first.
-        """
+        """Two unions that are equal read alike, whichever was met first."""
         for kind in (str | date, date | str, list[str | date], list[date | str]):
             raw = '"2026-01-02"' if kind == str | date else '["2026-01-02"]'
             made = parse(make_answer(raw), kind)
@@ -832,17 +774,13 @@ class TestTypes:
         ],
     )
     def test_unions_that_fit_not(self, what, type, raw):
-        """
-        What is wrong with the likeliest member.
-        """
+        """What is wrong with the likeliest member."""
         assert [f"$.content{each}" for each in what] == wrong(
             make_answer(json.dumps(raw)), type
         )
 
     def test_unions_in_unions(self):
-        """
-        Take time that grows with what there is, not twice for every level.
-        """
+        """Take time that grows with what there is, not twice for every level."""
         value: Any = Left(left=1)
         raw: dict[str, Any] = {"left": 1}
         for n in range(60):
@@ -861,9 +799,7 @@ class TestTypes:
         )
 
     def test_reports_errors_of_a_class(self):
-        """
-        With its message, at its path; the first such exception is the cause.
-        """
+        """With its message, at its path; the first such exception is the cause."""
         with pytest.raises(ParseError) as caught:
             parse(
                 make_answer('{"a": {"number": 1}, "b": {"number": 2}}'), dict[str, Even]
@@ -886,9 +822,7 @@ class TestTypes:
         assert caught.value.__cause__ is None
 
     def test_deep(self):
-        """
-        A class that holds itself is read as deep as it goes, or refused.
-        """
+        """A class that holds itself is read as deep as it goes, or refused."""
         for depth in (10, 100, 300, 340):
             text = '{"value":1,"children":[' * depth + "]}" * depth
             made, problems = outcome(make_answer(text), Tree)
@@ -911,18 +845,14 @@ class TestTypes:
         ids=str,
     )
     def test_refuses_unsupported_types(self, kind, what):
-        """
-        Before anything is looked at.
-        """
+        """Before anything is looked at."""
         for message in (make_answer(""), make_answer("{}")):
             with pytest.raises(TypeError, match=what):
                 parse(message, kind)
 
     @pytest.mark.skipif(sys.version_info < (3, 12), reason="`type` is new in 3.12")
     def test_aliases(self):
-        """
-        Types written with `type`, which may hold themselves or be generic.
-        """
+        """Types written with `type`, which may hold themselves or be generic."""
         names: dict[str, Any] = {}
         exec(  # Python 3.11 does not know the words
             "type Json = list[Json] | dict[str, Json] | str | int | None\n"
@@ -944,9 +874,7 @@ class TestTypes:
         )[1]
 
     def test_values_of_ours(self):
-        """
-        What this library is made of, as the codec writes it.
-        """
+        """What this library is made of, as the codec writes it."""
         message = UserMessage("hi", name="ann")
         data = to_data(message)["message"]
 
@@ -985,9 +913,7 @@ animals = st.builds(Cat, st.just("cat"), st.integers()) | st.builds(
 
 
 def plain(value):
-    """
-    A value as JSON.
-    """
+    """A value as JSON."""
     if attrs.has(type(value)):
         return {
             a.alias: plain(getattr(value, a.name))
@@ -1006,9 +932,7 @@ def plain(value):
 
 
 class TestLaws:
-    """
-    What is true of every value and every text.
-    """
+    """What is true of every value and every text."""
 
     @pytest.mark.parametrize(
         ("type", "values"),
@@ -1084,9 +1008,7 @@ class TestLaws:
         ),
     )
     def test_any_json_for_any_type(self, raw, type):
-        """
-        A value or a `ParseError`, whatever the JSON and whatever the type.
-        """
+        """A value or a `ParseError`, whatever the JSON and whatever the type."""
         made, problems = outcome(make_answer(json.dumps(raw)), type)
 
         assert (made is None) == bool(problems)
@@ -1094,9 +1016,7 @@ class TestLaws:
 
 
 class TestArguments:
-    """
-    Bad arguments are refused before anything is looked at.
-    """
+    """Bad arguments are refused before anything is looked at."""
 
     @pytest.mark.parametrize(
         ("error", "what", "options"),
@@ -1110,37 +1030,27 @@ class TestArguments:
         ],
     )
     def test_refused(self, error, what, options):
-        """
-        With an error that has what was given and what is expected.
-        """
+        """With an error that has what was given and what is expected."""
         with pytest.raises(error, match=what):
             parse(make_answer("not JSON"), int, **options)
 
     def test_needs_a_message(self):
-        """
-        A text is not a message.
-        """
+        """A text is not a message."""
         with pytest.raises(TypeError, match="expected a Message"):
             parse("5", int)  # type: ignore[call-overload]
 
 
 class TestStructure:
-    """
-    `structure`, of the codec.
-    """
+    """`structure`, of the codec."""
 
     def test_numbers_no_float_holds(self):
-        """
-        Are wrong where a float should be.
-        """
+        """Are wrong where a float should be."""
         with pytest.raises(DecodeError, match="a number, got an integer of 1329 bits"):
             structure(10**400, float)
 
     @given(our.json_values())
     def test_changes_nothing(self, raw):
-        """
-        What is given stays as it is.
-        """
+        """What is given stays as it is."""
         before = json.dumps(raw)
         for kind in (Any, dict[str, Any], list[Any], Trip, Left | Right):
             with suppress(DecodeError):

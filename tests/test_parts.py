@@ -1,6 +1,4 @@
-"""
-Parts: what a message is made of when it is more than one text.
-"""
+"""Parts: what a message is made of when it is more than one text."""
 
 import pickle
 from typing import Any
@@ -54,18 +52,14 @@ TEXTS = [
 
 
 def by_name(value: object) -> str:
-    """
-    Classes and parts by the name of their class.
-    """
+    """Classes and parts by the name of their class."""
     return value.__name__ if isinstance(value, type) else type(value).__name__
 
 
 class TestNew:
     @pytest.mark.parametrize("kind", [Part, MediaPart], ids=by_name)
     def test_what_is_common_is_no_part(self, kind):
-        """
-        The classes that parts have in common are not made by themselves.
-        """
+        """The classes that parts have in common are not made by themselves."""
         with pytest.raises(TypeError) as raised:
             kind(url="https://example.com/a")
 
@@ -74,9 +68,7 @@ class TestNew:
 
     @pytest.mark.parametrize(("kind", "field", "rest"), TEXTS)
     def test_text_only(self, kind, field, rest):
-        """
-        What holds text holds a `str`, and valid Unicode.
-        """
+        """What holds text holds a `str`, and valid Unicode."""
         with pytest.raises(InvalidPartError) as raised:
             kind(**rest, **{field: 5})
 
@@ -91,9 +83,7 @@ class TestNew:
     @pytest.mark.parametrize("part", SMALLEST, ids=by_name)
     @pytest.mark.parametrize("index", [-1, 2**63, True], ids=repr)
     def test_index(self, part, index):
-        """
-        A position is an integer from 0 on, or None.
-        """
+        """A position is an integer from 0 on, or None."""
         with pytest.raises(InvalidPartError) as raised:
             attrs.evolve(part, index=index)
 
@@ -127,9 +117,7 @@ class TestNew:
 @pytest.mark.parametrize("kind", MEDIA, ids=by_name)
 class TestMedia:
     def test_by_url(self, kind):
-        """
-        A url is kept as it is, whatever its scheme.
-        """
+        """A url is kept as it is, whatever its scheme."""
         for url in ("https://example.com/ä", "data:,hi", "gs://bucket/file", "x"):
             part = kind(url=url)
 
@@ -137,9 +125,7 @@ class TestMedia:
 
     @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
     def test_by_data(self, kind, wrap):
-        """
-        Data are kept as bytes of our own.
-        """
+        """Data are kept as bytes of our own."""
         given = wrap(b"abc")
         part = kind(data=given, media_type="a/b")
         if wrap is bytearray:
@@ -150,9 +136,7 @@ class TestMedia:
         assert "a/b" == part.media_type
 
     def test_one_of_both(self, kind):
-        """
-        Exactly one of url and data.
-        """
+        """Exactly one of url and data."""
         with pytest.raises(InvalidPartError) as raised:
             kind()
 
@@ -167,9 +151,7 @@ class TestMedia:
 
     @pytest.mark.parametrize(("field", "empty"), [("url", ""), ("data", bytearray())])
     def test_empty(self, kind, field, empty):
-        """
-        Neither may be empty.
-        """
+        """Neither may be empty."""
         with pytest.raises(InvalidPartError) as raised:
             kind(**{field: empty})
 
@@ -177,9 +159,7 @@ class TestMedia:
         assert expected == str(raised.value)
 
     def test_not_base64(self, kind):
-        """
-        Text is not data: base64 is for the wire.
-        """
+        """Text is not data: base64 is for the wire."""
         with pytest.raises(InvalidPartError) as raised:
             kind(data="aGk=")
 
@@ -206,9 +186,7 @@ class TestUnknown:
 
 class TestToolCall:
     def test_arguments_are_text(self):
-        """
-        Arguments are what the model wrote, valid or not, byte for byte.
-        """
+        """Arguments are what the model wrote, valid or not, byte for byte."""
         for written in ('{"q": "a\\u0020b"}', '{"q":', "", " \n"):
             assert written == ToolCall("c1", "search", written).arguments
 
@@ -221,9 +199,7 @@ class TestToolCall:
         ],
     )
     def test_text_only(self, field, value, problem):
-        """
-        What holds text holds a `str`, and valid Unicode.
-        """
+        """What holds text holds a `str`, and valid Unicode."""
         fields: Any = {"id": "c1", "name": "clock", field: value}
         with pytest.raises(InvalidMessageError) as raised:
             ToolCall(**fields)
@@ -232,9 +208,7 @@ class TestToolCall:
 
     @pytest.mark.parametrize("index", [-1, True], ids=repr)
     def test_index(self, index):
-        """
-        A position is an integer from 0 on, or None.
-        """
+        """A position is an integer from 0 on, or None."""
         with pytest.raises(InvalidMessageError) as raised:
             ToolCall("c1", "clock", index=index)
 
@@ -242,9 +216,7 @@ class TestToolCall:
 
     @pytest.mark.parametrize("field", ["metadata", "unknown"])
     def test_maps(self, field):
-        """
-        Maps hold JSON values, frozen deeply.
-        """
+        """Maps hold JSON values, frozen deeply."""
         given: Any = {field: {"a": [1]}}
         call = ToolCall("c1", "clock", **given)
         given[field]["a"].append(2)
@@ -275,9 +247,7 @@ class TestValue:
 
     @pytest.mark.parametrize("kind", [*KINDS.values(), UnknownPart])
     def test_every_field_counts(self, kind):
-        """
-        Parts that differ in any field are different.
-        """
+        """Parts that differ in any field are different."""
         least: dict[str, Any] = {
             "text": "a",
             "raw": {"type": "new"},
@@ -306,18 +276,14 @@ class TestValue:
             assert a != part
 
     def test_equal_within_a_kind(self):
-        """
-        Parts of different kinds are never equal.
-        """
+        """Parts of different kinds are never equal."""
         assert TextPart("a") != RefusalPart("a")
         assert TextPart("a") != ReasoningPart("a")
         assert AudioPart(url="a") != VideoPart(url="a")
         assert 8 == len(set(SMALLEST))
 
     def test_repr(self):
-        """
-        Shown without defaults, and data by their size.
-        """
+        """Shown without defaults, and data by their size."""
         assert "TextPart(text='hi')" == repr(TextPart("hi"))
         assert "ReasoningPart()" == repr(ReasoningPart())
         assert "ImagePart(index=2, data=<5,000 bytes>, detail='low')" == repr(

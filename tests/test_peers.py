@@ -27,16 +27,12 @@ EXAMPLES = list(all_examples())
 
 
 def name_example(example):
-    """
-    The module and the function of an example, as a test's id.
-    """
+    """The module and the function of an example, as a test's id."""
     return f"{example.function.__module__}.{example.function.__name__}"
 
 
 def example_of(function, *, kept=False):
-    """
-    An example of a library that is installed wherever tests run.
-    """
+    """An example of a library that is installed wherever tests run."""
     peer = Peer("Pytest", "pytest", "peers.md")
     return Example(peer, "merging is associative", kept, function)
 
@@ -44,9 +40,7 @@ def example_of(function, *, kept=False):
 class TestExamples:
     @pytest.mark.parametrize("example", EXAMPLES, ids=name_example)
     def test_shows_what_is_true(self, example):
-        """
-        A peer breaks or keeps a law as its example shows; see the message if not.
-        """
+        """A peer breaks or keeps a law as its example shows; see the message if not."""
         if example.peer.version is None:
             pytest.skip(f"{example.peer.name} is not installed; make peers runs this")
 
@@ -54,9 +48,7 @@ class TestExamples:
 
     @pytest.mark.parametrize("example", EXAMPLES, ids=name_example)
     def test_is_short(self, example):
-        """
-        An example has at most ten lines, a sentence, and a law that is promised.
-        """
+        """An example has at most ten lines, a sentence, and a law that is promised."""
         lines = [line for line in example.lines if line]
 
         assert MAX_LINES >= len(lines) > 1
@@ -65,9 +57,7 @@ class TestExamples:
 
     @pytest.mark.parametrize("example", EXAMPLES, ids=name_example)
     def test_runs_by_itself(self, example):
-        """
-        The lines that are shown are all that an example needs.
-        """
+        """The lines that are shown are all that an example needs."""
         used = inspect.getclosurevars(example.function)
 
         assert {} == {**used.globals, **used.nonlocals}
@@ -94,9 +84,7 @@ class TestChangedPeer:
         assert "docs/peers.md" in str(caught.value)
 
     def test_broken(self):
-        """
-        So it does the day a peer breaks a law that it kept.
-        """
+        """So it does the day a peer breaks a law that it kept."""
 
         async def broken():
             assert {"wrong"} == {"right"}
@@ -108,15 +96,11 @@ class TestChangedPeer:
 class TestPage:
     @pytest.mark.parametrize("page", sorted({*LAWS.values()}))
     def test_links(self, page):
-        """
-        Each law links a page that there is.
-        """
+        """Each law links a page that there is."""
         assert (DOCS / page).is_file()
 
     def test_is_current(self):
-        """
-        The page has these examples, whatever is installed.
-        """
+        """The page has these examples, whatever is installed."""
         page = (DOCS / "peers.md").read_text(encoding="utf-8")
         rows = [example.row() for example in EXAMPLES]
 
@@ -125,9 +109,7 @@ class TestPage:
 
 class TestCommand:
     def test_json(self, capsys):
-        """
-        The command gives one JSON object for each example.
-        """
+        """The command gives one JSON object for each example."""
         assert 0 == main(["--json", "langchain"])
 
         rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -137,14 +119,10 @@ class TestCommand:
         ] == rows
 
     def test_changed(self, capsys, monkeypatch):
-        """
-        A peer that changed is shown with what to do, and the command fails.
-        """
+        """A peer that changed is shown with what to do, and the command fails."""
 
         def mended():
-            """
-            What was wrong is right.
-            """
+            """What was wrong is right."""
             assert {"wrong"} == {"right"}
 
         monkeypatch.setattr(examples_of("langchain"), "all", [example_of(mended)])
@@ -157,9 +135,7 @@ class TestCommand:
         assert "run `make peers`" in why
 
     def test_elsewhere(self, capsys, monkeypatch):
-        """
-        What is not installed here is run by another interpreter.
-        """
+        """What is not installed here is run by another interpreter."""
         monkeypatch.setattr(Peer, "version", None)
 
         assert 0 == main(["--json", "--also", sys.executable, "langchain"])

@@ -1,6 +1,4 @@
-"""
-What pickles of values name, and what does not change for it.
-"""
+"""What pickles of values name, and what does not change for it."""
 
 import inspect
 import pickle
@@ -60,9 +58,7 @@ values = pytest.mark.parametrize("cls", STRATEGIES, ids=lambda cls: cls.__name__
 
 
 def check_names(value, protocol):
-    """
-    That a pickle of *value* names nothing of ours that is private.
-    """
+    """That a pickle of *value* names nothing of ours that is private."""
     data = pickle.dumps(value, protocol)
     texts = [arg for _, arg, _ in pickletools.genops(data) if isinstance(arg, str)]
     names = [text for text in texts if text.startswith("conversation_state")]
@@ -77,9 +73,7 @@ class TestNames:
     @values
     @given(data=st.data())
     def test_every_value(self, cls, data):
-        """
-        The pickle of a value names public modules only, and gives the value back.
-        """
+        """The pickle of a value names public modules only, and gives the value back."""
         value = data.draw(st.from_type(cls))
 
         assert value == pickle.loads(check_names(value, pickle.HIGHEST_PROTOCOL))
@@ -94,9 +88,7 @@ class TestNames:
 
     @pytest.mark.parametrize("name", ["choice", "envelope", "moments", "tree", "view"])
     def test_another_process(self, name):
-        """
-        A process that has imported nothing unpickles a value of any module.
-        """
+        """A process that has imported nothing unpickles a value of any module."""
         script = (
             "import pickle, sys; value = pickle.load(sys.stdin.buffer);"
             "sys.stdout.buffer.write(pickle.dumps(value))"

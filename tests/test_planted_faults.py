@@ -41,9 +41,7 @@ SEEDED = settings(FEW, max_examples=100, derandomize=False)
 
 
 def is_found(check, subject, **options):
-    """
-    Whether a call finds the fault of *subject*.
-    """
+    """Whether a call finds the fault of *subject*."""
     try:
         check(subject, settings=FEW, **options)
     except BrokenLawsError:
@@ -56,9 +54,7 @@ def is_found(check, subject, **options):
 
 
 def rebuilt(state, entries):
-    """
-    *state* with other entries.
-    """
+    """*state* with other entries."""
     return Aggregator.rebuild(
         id=state.id,
         parent_id=state.parent_id,
@@ -71,9 +67,7 @@ def rebuilt(state, entries):
 
 
 def replacing(change):
-    """
-    A reducer that puts what *change* makes of the messages in their place.
-    """
+    """A reducer that puts what *change* makes of the messages in their place."""
 
     def reducer(state):
         kept = [change(each) for each in state]
@@ -279,9 +273,7 @@ def text_of(message):
 
 
 def words(message):
-    """
-    An honest count of all that is sent, by words.
-    """
+    """An honest count of all that is sent, by words."""
     count = 3
     for part in getattr(message, "parts", ()):
         count += len(getattr(part, "text", "").split())
@@ -295,9 +287,7 @@ def words(message):
 
 
 def less(*kinds):
-    """
-    The same without parts of some kinds.
-    """
+    """The same without parts of some kinds."""
 
     def counter(message):
         content = getattr(message, "content", "")
@@ -576,9 +566,7 @@ SUMMARISERS = {
 
 
 class Adapter:
-    """
-    The adapter of Chat Completions with a fault in what it writes or reads.
-    """
+    """The adapter of Chat Completions with a fault in what it writes or reads."""
 
     def __init__(self, write=None, read=None, load=None, lost=None):
         self.write, self.read, self.other, self.lost = write, read, load, lost
@@ -743,9 +731,7 @@ PLANTED = [(kind, name) for kind, (_, faults) in KINDS.items() for name in fault
 
 @pytest.mark.parametrize(("kind", "name"), PLANTED, ids=[": ".join(p) for p in PLANTED])
 def test_is_found(kind, name):
-    """
-    One call finds the fault, also with fewer examples than the default.
-    """
+    """One call finds the fault, also with fewer examples than the default."""
     check, faults = KINDS[kind]
     subject, options = faults[name]  # type: ignore[index]
 
@@ -769,18 +755,14 @@ HONEST = [
 
 @pytest.mark.parametrize(("check", "subject", "options"), HONEST)
 def test_is_honest(check, subject, options):
-    """
-    What is honest passes.
-    """
+    """What is honest passes."""
     check(subject, settings=FEW, **options)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), PLANTED, ids=[": ".join(p) for p in PLANTED])
 def test_whatever_the_seed(kind, name):
-    """
-    It is found with any seed.
-    """
+    """It is found with any seed."""
     check, faults = KINDS[kind]
     subject, options = faults[name]  # type: ignore[index]
     for _ in range(3):

@@ -47,9 +47,7 @@ from tests.states import rebuild_state
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
-    """
-    Every socket and every thread is an error.
-    """
+    """Every socket and every thread is an error."""
 
     def refused(*_given, **_options):
         raise AssertionError("the network was touched")
@@ -60,9 +58,7 @@ def no_network(monkeypatch):
 
 
 def model(name, window=None, **prices):
-    """
-    A model of the registry's; prices in dollars for a million tokens.
-    """
+    """A model of the registry's; prices in dollars for a million tokens."""
     return theirs.ModelInfo(
         id=name,
         match=theirs.ClauseEquals(name),
@@ -141,9 +137,7 @@ MODELS = [
 
 @pytest.fixture
 def registry():
-    """
-    A registry of our own, whose prices are known.
-    """
+    """A registry of our own, whose prices are known."""
     ours = theirs.Provider(
         id="ours",
         name="Ours",
@@ -163,9 +157,7 @@ def registry():
 
 
 def million(read=0, written=0, *, extra=(), total=None, **details):
-    """
-    A usage in millions of tokens.
-    """
+    """A usage in millions of tokens."""
     counts = {name: round(count * 10**6) for name, count in details.items()}
     prompt = {
         name: counts.pop(name)
@@ -184,9 +176,7 @@ def million(read=0, written=0, *, extra=(), total=None, **details):
 
 
 class TestPrice:
-    """
-    `price` of a usage.
-    """
+    """`price` of a usage."""
 
     @pytest.mark.parametrize(
         ("dollars", "name", "usage"),
@@ -247,9 +237,7 @@ class TestPrice:
         assert Decimal(dollars) == price(usage, name)
 
     def test_charges_long_prompts_as_in_the_registry(self, registry):
-        """
-        Tiers go by the prompt of one request.
-        """
+        """Tiers go by the prompt of one request."""
         assert Decimal("0.001") == price(Usage(1_000), "long")
         assert Decimal("0.002002") == price(Usage(1_001), "long")
 
@@ -263,9 +251,7 @@ class TestPrice:
         ],
     )
     def test_charges_what_it_cost_then(self, dollars, when, registry):
-        """
-        Prices change; *when* is a moment, wherever one was.
-        """
+        """Prices change; *when* is a moment, wherever one was."""
         assert Decimal(dollars) == price(million(1), "cheaper", when=when)
 
     @pytest.mark.parametrize(
@@ -311,9 +297,7 @@ class TestPrice:
 
     @given(our.usages())
     def test_is_exact_whatever_the_context(self, usage):
-        """
-        A program that rounds decimals to three digits has the same prices.
-        """
+        """A program that rounds decimals to three digits has the same prices."""
         usage = Usage(usage.prompt_tokens, usage.completion_tokens)
         expected = (
             Decimal("2.5") * usage.prompt_tokens + 10 * usage.completion_tokens
@@ -346,9 +330,7 @@ class TestPrice:
         ],
     )
     def test_never_takes_unknown_for_nothing(self, name, usage, why, registry):
-        """
-        What has no price, or can't be true, is an error that names it.
-        """
+        """What has no price, or can't be true, is an error that names it."""
         with pytest.raises(UnpricedError, match=why) as caught:
             price(usage, name)
 
@@ -357,33 +339,25 @@ class TestPrice:
         assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))
 
     def test_never_takes_what_had_no_price_for_nothing(self, registry):
-        """
-        Today's price is not used for a day on which no price was known.
-        """
+        """Today's price is not used for a day on which no price was known."""
         assert Decimal(3) == price(million(1), "newer", when=datetime.now(UTC))
         with pytest.raises(UnpricedError, match="no price"):
             price(million(1), "newer", when=datetime(2024, 1, 1, tzinfo=UTC))
 
     def test_refuses_a_naive_time(self):
-        """
-        A time without a zone is refused.
-        """
+        """A time without a zone is refused."""
         with pytest.raises(ValueError, match="no time zone"):
             price(Usage(), "gpt-4o", when=datetime(2025, 1, 1))  # noqa: DTZ001 - meant
 
     @pytest.mark.parametrize("given", [((10, "gpt-4o"), {}), ((Usage(), 4), {})])
     def test_refuses_other_types(self, given):
-        """
-        A usage is ours and a model is a name.
-        """
+        """A usage is ours and a model is a name."""
         arguments, options = given
         with pytest.raises(TypeError, match=r"takes a Usage|expected the name"):
             price(*arguments, **options)
 
     def test_needs_its_extra(self, monkeypatch):
-        """
-        Without genai-prices the error names the extra.
-        """
+        """Without genai-prices the error names the extra."""
         monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
 
         with pytest.raises(MissingExtraError, match=r"conversation-state\[prices\]"):
@@ -391,17 +365,13 @@ class TestPrice:
 
 
 class TestModels:
-    """
-    Which names are known, and the error for others.
-    """
+    """Which names are known, and the error for others."""
 
     @pytest.mark.parametrize(
         "name", ["hidden:hidden-7b", "hidden/hidden-7b", "HIDDEN/Hidden-7B"]
     )
     def test_takes_a_provider_before_the_name(self, name, registry):
-        """
-        With a colon or a slash, as programs write it.
-        """
+        """With a colon or a slash, as programs write it."""
         assert Decimal(7) == price(million(1), name)
 
     @pytest.mark.parametrize(
@@ -416,9 +386,7 @@ class TestModels:
         ],
     )
     def test_names_near_matches(self, asked, near, registry):
-        """
-        What is written like it, by a name that would be taken.
-        """
+        """What is written like it, by a name that would be taken."""
         with pytest.raises(UnknownModelError) as caught:
             price(Usage(), asked)
 
@@ -437,9 +405,7 @@ class TestModels:
         st.integers(0, 10),
     )
     def test_what_it_names_is_known(self, name, at):
-        """
-        Every name it suggests is one it takes.
-        """
+        """Every name it suggests is one it takes."""
         slip = name[:at] + "~" + name[at + 1 :]
         try:
             price(Usage(), slip)
@@ -451,9 +417,7 @@ class TestModels:
 
     @staticmethod
     def is_known(name):
-        """
-        Whether it has a price or not.
-        """
+        """Whether it has a price or not."""
         try:
             return price(Usage(), name) >= 0
         except UnpricedError:
@@ -461,14 +425,10 @@ class TestModels:
 
 
 class TestBudget:
-    """
-    `TokenBudget` by a model's name.
-    """
+    """`TokenBudget` by a model's name."""
 
     def test_looks_the_window_up(self, registry):
-        """
-        The window is the registry's, and nothing is kept free unless asked.
-        """
+        """The window is the registry's, and nothing is kept free unless asked."""
         budget = TokenBudget(model="plain", overhead=100)
 
         assert TokenBudget(context_window=8_000, overhead=100) == budget
@@ -482,24 +442,18 @@ class TestBudget:
         assert 8_000 == TokenBudget(model="plain", max_output_tokens=0).available()
 
     def test_knows_models_of_today(self):
-        """
-        The registry's own data are with the package.
-        """
+        """The registry's own data are with the package."""
         assert 128_000 == TokenBudget(model="openai:gpt-4o").context_window
 
     def test_a_given_window_wins(self, monkeypatch):
-        """
-        Nothing is looked up then, and no extra is needed: 0 counts as given.
-        """
+        """Nothing is looked up then, and no extra is needed: 0 counts as given."""
         monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
 
         assert 5 == TokenBudget(context_window=5, model="no such").context_window
         assert 0 == TokenBudget(context_window=0, model="no such").context_window
 
     def test_never_takes_an_unknown_window_for_nothing(self, registry):
-        """
-        A model whose window is not known is not a budget of 0.
-        """
+        """A model whose window is not known is not a budget of 0."""
         with pytest.raises(ValueError, match=r"knows 'rich' .* give context_window"):
             TokenBudget(model="rich")
 
@@ -536,23 +490,17 @@ ENTRY = LedgerEntry("id", Usage(5), "")
 
 
 def priced(amount):
-    """
-    A line with a price.
-    """
+    """A line with a price."""
     return CostLine(ENTRY, Decimal(amount))
 
 
 def unpriced(why):
-    """
-    A line without one.
-    """
+    """A line without one."""
     return CostLine(ENTRY, None, why)
 
 
 def answer(usage, response_id="", text="Hi."):
-    """
-    A response that reports a usage.
-    """
+    """A response that reports a usage."""
     meta = ResponseMeta(usage=usage, model="plain", id=response_id)
     return AssistantMessage(text, response=meta)
 
@@ -561,14 +509,10 @@ ANSWERED = Entry("entry", answer(Usage(1_000, 5)))
 
 
 class TestUnbilled:
-    """
-    `cost` lists responses whose usage is in no ledger entry.
-    """
+    """`cost` lists responses whose usage is in no ledger entry."""
 
     def test_lists_what_no_ledger_entry_has(self, registry):
-        """
-        In order; a conversation that cost something never costs $0.00.
-        """
+        """In order; a conversation that cost something never costs $0.00."""
         chat = Aggregator.new().add_user_prompt("Hi?")
         chat = chat.add(answer(Usage(9, 1), "r1")).add(answer(Usage(8, 1)))
 
@@ -605,9 +549,7 @@ class TestUnbilled:
         assert tuple(answered.entries) == cost(other).unbilled
 
     def test_one_response_in_several_messages(self):
-        """
-        Counts once: the first of them is listed.
-        """
+        """Counts once: the first of them is listed."""
         chat = Aggregator.new(
             messages=[answer(Usage(9, 1), "r1", "a"), answer(Usage(9, 1), "r1", "b")]
         )
@@ -617,9 +559,7 @@ class TestUnbilled:
         assert () == cost(chat.add_usage(Usage(7, 7), key="r1")).unbilled
 
     def test_one_id_for_several_responses(self):
-        """
-        Some servers give every response one id: each different usage counts.
-        """
+        """Some servers give every response one id: each different usage counts."""
         chat = Aggregator.new(
             messages=[answer(Usage(9, 1), "id"), answer(Usage(8, 1), "id")]
         )
@@ -675,9 +615,7 @@ class TestUnbilled:
         assert () == cost(recorded_by_hand).unbilled
 
     def test_rolled_back(self, registry):
-        """
-        What an attempt cost that was taken back pays for no other answer.
-        """
+        """What an attempt cost that was taken back pays for no other answer."""
         start = Aggregator.new().add_user_prompt("?")
         tried = start.add_response(answer(Usage(9, 1), "r1"))
         for message in AssistantMessage("other"), answer(Usage(9, 1), "r2"):
@@ -718,9 +656,7 @@ class TestUnbilled:
         assert 1 == len(cost(other).unbilled)
 
     def test_edited_and_erased(self, registry):
-        """
-        An answer that was billed stays so when its text is edited or erased.
-        """
+        """An answer that was billed stays so when its text is edited or erased."""
         paid = answer(Usage(9, 1), "r1")
         chat = Aggregator.new().add_response(paid)
         edited = chat.before(chat.entries[0].id).add(paid.replace(content="Edited."))
@@ -749,9 +685,7 @@ class TestUnbilled:
         assert Cost() == cost(Bill())
 
     def test_of_a_turn(self):
-        """
-        What came since the fork, and was not recorded since.
-        """
+        """What came since the fork, and was not recorded since."""
         chat = Aggregator.new().add(answer(Usage(9, 1), "r1")).fork()
         chat = chat.add(answer(Usage(8, 1), "r2"))
 
@@ -770,9 +704,7 @@ class TestUnbilled:
 
 
 class TestCost:
-    """
-    `cost` of a ledger.
-    """
+    """`cost` of a ledger."""
 
     def test_prices_entry_by_entry(self, registry):
         """
@@ -804,9 +736,7 @@ class TestCost:
         ] == [line.why for line in found.unpriced]
 
     def test_suggests_names_for_a_few_models(self, registry, monkeypatch):
-        """
-        A ledger of many unknown models costs no search for each of them.
-        """
+        """A ledger of many unknown models costs no search for each of them."""
         searches: list[str] = []
 
         def search(name, _):
@@ -917,9 +847,7 @@ class TestCost:
 
     @given(branches())
     def test_of_a_fork_is_what_it_inherited_and_added(self, sides):
-        """
-        Past and turn together are the whole.
-        """
+        """Past and turn together are the whole."""
         _, fork, _ = sides
         before = rebuild_state(
             fork,
@@ -969,15 +897,11 @@ class TestCost:
         ],
     )
     def test_is_readable(self, shown, found):
-        """
-        Dollars to the last digit, and what is missing.
-        """
+        """Dollars to the last digit, and what is missing."""
         assert shown == str(found)
 
     @pytest.mark.parametrize("wrong", [None, [], Usage()])
     def test_refuses_what_has_no_ledger(self, wrong):
-        """
-        A usage alone has no model: price takes both.
-        """
+        """A usage alone has no model: price takes both."""
         with pytest.raises(TypeError, match="state: expected an object with a ledger"):
             cost(wrong)

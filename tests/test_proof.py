@@ -1,6 +1,4 @@
-"""
-The page about what was run: what is counted, and how it is shown.
-"""
+"""The page about what was run: what is counted, and how it is shown."""
 
 import json
 
@@ -55,33 +53,25 @@ ROW = {
 
 @pytest.fixture
 def mutants(tmp_path):
-    """
-    What is kept of a file of results.
-    """
+    """What is kept of a file of results."""
     (tmp_path / "results.json").write_text(json.dumps({"timeline": ROW}))
     return {**RUN, **read_mutants(tmp_path / "results.json")}
 
 
 def render(**facts):
-    """
-    The page of these facts.
-    """
+    """The page of these facts."""
     return render_page(PAGE.read_text(encoding="utf-8"), facts)
 
 
 class TestPage:
     def test_checked_in(self):
-        """
-        The page is rendered from its facts; no number is written into it by hand.
-        """
+        """The page is rendered from its facts; no number is written into it by hand."""
         facts = json.loads(FACTS.read_text(encoding="utf-8"))
 
         assert PAGE.read_text(encoding="utf-8") == render(**facts)
 
     def test_nothing_was_run(self):
-        """
-        A part that was not run is marked as such, and has no numbers.
-        """
+        """A part that was not run is marked as such, and has no numbers."""
         page = render()
         parts = {name: page.partition(f"<!-- {name} -->\n\n")[2] for name in PARTS}
 
@@ -111,9 +101,7 @@ class TestPage:
         assert text in render(tests=TESTS)
 
     def test_fuzz(self):
-        """
-        New examples are shown with the files that made them.
-        """
+        """New examples are shown with the files that made them."""
         text = "In `tests/test_laws.py`: 1,234 tests with 456 new examples passed"
 
         assert text in render(fuzz=TESTS)
@@ -145,9 +133,7 @@ class TestPage:
         assert 1 == page.count("`if a | b:`; `a | b → a & b`")
 
     def test_known_rows(self, mutants, tmp_path):
-        """
-        Results of one module replace its row, and those of others stay.
-        """
+        """Results of one module replace its row, and those of others stay."""
         path = tmp_path / "results.json"
         path.write_text(json.dumps({"usage": {**ROW, "module": "usage"}}))
 
@@ -159,9 +145,7 @@ class TestPage:
         assert ROW["killed"] == again["rows"][0]["killed"]
 
     def test_stress(self):
-        """
-        The table of the stress program has its columns, whatever they are.
-        """
+        """The table of the stress program has its columns, whatever they are."""
         rows = [{"store": "sqlite", "what": "killed", "saves": 4_321, "lost": 0}]
         page = render(stress={**RUN, "rows": rows})
 
@@ -201,9 +185,7 @@ class TestReadTable:
 
 class TestCounts:
     def test_examples(self):
-        """
-        The examples of all phases of a test are added; those that failed are not.
-        """
+        """The examples of all phases of a test are added; those that failed are not."""
         text = (
             "  - during reuse phase (0.00 seconds):\n    - 3 passing, 0 failing\n"
             "  - during generate phase (0.02 seconds):\n    - 50 passing, 2 failing\n"
@@ -212,9 +194,7 @@ class TestCounts:
         assert 53 == count_examples(text)
 
     def test_laws(self):
-        """
-        A law counts when it held.
-        """
+        """A law counts when it held."""
 
         def law(value):
             assert value
@@ -231,7 +211,5 @@ class TestCounts:
 class TestSizes:
     @pytest.mark.parametrize("path", QUICK.tests)
     def test_quick(self, path):
-        """
-        What a quick run runs is there.
-        """
+        """What a quick run runs is there."""
         assert (ROOT / path).exists()

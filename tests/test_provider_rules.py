@@ -19,9 +19,7 @@ _HOST_OF_MODEL = {
 
 
 def exchanges(wire):
-    """
-    The recorded exchanges of *wire*, or a skipped test where there are none.
-    """
+    """The recorded exchanges of *wire*, or a skipped test where there are none."""
     path = LARGE / "requests" / f"{wire}.jsonl"
     if not path.exists():
         pytest.skip(f"there are no recorded requests at {path}")
@@ -31,9 +29,7 @@ def exchanges(wire):
 
 
 def host_of(request):
-    """
-    Who took the request.
-    """
+    """Who took the request."""
     model = str(request.get("model", ""))
     for begin, host in _HOST_OF_MODEL.items():
         if model.startswith(begin):
@@ -73,9 +69,7 @@ class TestJudge:
 
     @pytest.mark.parametrize("wire", WIRES)
     def test_broken_requests(self, wire):
-        """
-        A request of whatever form gets an answer, and never an exception.
-        """
+        """A request of whatever form gets an answer, and never an exception."""
         random_ = random.Random(0)
         for exchange in exchanges(wire):
             for _ in range(100):
@@ -87,9 +81,7 @@ class TestJudge:
                     assert refusal.path
 
     def test_levels(self):
-        """
-        A level is a name or several, and hosts have what the API has.
-        """
+        """A level is a name or several, and hosts have what the API has."""
         body = {"contents": [{"role": "user", "parts": [{"text": ""}]}]}
 
         assert () == judge("gemini", body, level="api")
@@ -109,18 +101,14 @@ class TestJudge:
         ],
     )
     def test_unknown_names(self, arguments, expected):
-        """
-        An unknown wire, level or rule is an error that says what there is.
-        """
+        """An unknown wire, level or rule is an error that says what there is."""
         wire = arguments.pop("wire", "gemini")
 
         with pytest.raises(ValueError, match=expected):
             judge(wire, {}, **arguments)
 
     def test_rules(self):
-        """
-        Names are unique in a wire, sources are addresses, and hosts are known.
-        """
+        """Names are unique in a wire, sources are addresses, and hosts are known."""
         assert len({(rule.wire, rule.name) for rule in RULES}) == len(RULES)
         for rule in RULES:
             assert rule.source.startswith("https://")

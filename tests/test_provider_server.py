@@ -1,6 +1,4 @@
-"""
-The strict provider as a server: official clients, scripts, faults.
-"""
+"""The strict provider as a server: official clients, scripts, faults."""
 
 import json
 import threading
@@ -42,9 +40,7 @@ TOOL = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 @contextmanager
 def chat(provider):
-    """
-    OpenAI's client, asking Chat Completions.
-    """
+    """OpenAI's client, asking Chat Completions."""
     url = provider.url("openai_chat")
     with openai.OpenAI(base_url=url, api_key="k", max_retries=0) as client:
 
@@ -58,9 +54,7 @@ def chat(provider):
 
 @contextmanager
 def responses(provider):
-    """
-    OpenAI's client, asking Responses.
-    """
+    """OpenAI's client, asking Responses."""
     url = provider.url("openai_responses")
     with openai.OpenAI(base_url=url, api_key="k", max_retries=0) as client:
 
@@ -72,9 +66,7 @@ def responses(provider):
 
 @contextmanager
 def messages_api(provider):
-    """
-    Anthropic's client.
-    """
+    """Anthropic's client."""
     url = provider.url("anthropic")
     with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as client:
 
@@ -88,9 +80,7 @@ def messages_api(provider):
 
 @contextmanager
 def gemini(provider):
-    """
-    Google's client.
-    """
+    """Google's client."""
     client = google.genai.Client(
         api_key="k", http_options={"base_url": provider.url("gemini")}
     )
@@ -101,17 +91,13 @@ def gemini(provider):
 
 
 def user(text="What is the weather?"):
-    """
-    A user's message, of three wires.
-    """
+    """A user's message, of three wires."""
     return {"role": "user", "content": text}
 
 
 class TestWhole:
     def test_chat(self):
-        """
-        OpenAI's client reads a whole answer: text, reasoning, call, usage, id.
-        """
+        """OpenAI's client reads a whole answer: text, reasoning, call, usage, id."""
         with StrictProvider([ANSWER]) as provider, chat(provider) as ask:
             answer = ask([user()])
 
@@ -132,9 +118,7 @@ class TestWhole:
         assert ("answer-1", "gpt-4o") == (answer.id, answer.model)
 
     def test_responses(self):
-        """
-        OpenAI's client reads a whole response: reasoning, text, call, usage, id.
-        """
+        """OpenAI's client reads a whole response: reasoning, text, call, usage, id."""
         with StrictProvider([ANSWER]) as provider, responses(provider) as ask:
             answer = ask([user()])
 
@@ -149,9 +133,7 @@ class TestWhole:
         )
 
     def test_anthropic(self):
-        """
-        Anthropic's client reads a whole answer: thinking, text, call, usage, id.
-        """
+        """Anthropic's client reads a whole answer: thinking, text, call, usage, id."""
         with StrictProvider([ANSWER]) as provider, messages_api(provider) as ask:
             answer = ask([user()])
 
@@ -169,9 +151,7 @@ class TestWhole:
         )
 
     def test_gemini(self):
-        """
-        Google's client reads a whole answer: thought, text, call, usage, id.
-        """
+        """Google's client reads a whole answer: thought, text, call, usage, id."""
         with StrictProvider([ANSWER]) as provider, gemini(provider) as models:
             answer = models.generate_content(model="gemini-2.5-pro", contents="Hi.")
 
@@ -191,9 +171,7 @@ class TestWhole:
 
 class TestStreamed:
     def test_chat(self):
-        """
-        The events of OpenAI's client say what the whole answer says.
-        """
+        """The events of OpenAI's client say what the whole answer says."""
         with StrictProvider([ANSWER]) as provider, chat(provider) as ask:
             events = list(
                 ask([user()], stream=True, stream_options={"include_usage": True})
@@ -207,9 +185,7 @@ class TestStreamed:
         assert 27 == events[-1].usage.total_tokens
 
     def test_responses(self):
-        """
-        The last event of a streamed response has what the events before it said.
-        """
+        """The last event of a streamed response has what the events before it said."""
         with StrictProvider([ANSWER]) as provider, responses(provider) as ask:
             events = list(ask([user()], stream=True))
 
@@ -220,9 +196,7 @@ class TestStreamed:
         assert list(range(len(events))) == [each.sequence_number for each in events]
 
     def test_anthropic(self):
-        """
-        Anthropic's client gathers the whole answer from its events.
-        """
+        """Anthropic's client gathers the whole answer from its events."""
         content: list[Any]
         with (
             StrictProvider([ANSWER]) as provider,
@@ -241,9 +215,7 @@ class TestStreamed:
         assert 7 == answer.usage.output_tokens
 
     def test_gemini(self):
-        """
-        The events of Google's client say what the whole answer says.
-        """
+        """The events of Google's client say what the whole answer says."""
         with StrictProvider([ANSWER]) as provider, gemini(provider) as models:
             events = list(
                 models.generate_content_stream(model="gemini-2.5-pro", contents="Hi.")
@@ -259,9 +231,7 @@ class TestStreamed:
 
 class TestRefusals:
     def test_chat(self):
-        """
-        A refusal is OpenAI's own error, and the script keeps its answer.
-        """
+        """A refusal is OpenAI's own error, and the script keeps its answer."""
         orphan = {"role": "tool", "tool_call_id": "call00001", "content": "Rain."}
         with StrictProvider([ANSWER]) as provider, chat(provider) as ask:
             with pytest.raises(openai.BadRequestError) as caught:
@@ -276,9 +246,7 @@ class TestRefusals:
         assert "result_without_call" == provider.refusals[0].rule.name
 
     def test_responses(self):
-        """
-        An item that was never stored is not found.
-        """
+        """An item that was never stored is not found."""
         lost = {"type": "reasoning", "id": "rs_1", "summary": []}
         said = {"role": "assistant", "content": "Rain."}
         with (
@@ -291,9 +259,7 @@ class TestRefusals:
         assert "Item with id 'rs_1' not found" in str(caught.value)
 
     def test_anthropic(self):
-        """
-        A refusal is Anthropic's own error.
-        """
+        """A refusal is Anthropic's own error."""
         with (
             StrictProvider() as provider,
             messages_api(provider) as ask,
@@ -305,9 +271,7 @@ class TestRefusals:
         assert "invalid_request_error" == caught.value.type
 
     def test_gemini(self):
-        """
-        A refusal is Google's own error, in a stream, too.
-        """
+        """A refusal is Google's own error, in a stream, too."""
         call = {"functionCall": {"name": "f", "args": {}}}
         contents = [{"role": "model", "parts": [call]}]
         with StrictProvider() as provider, gemini(provider) as models:
@@ -325,9 +289,7 @@ class TestRefusals:
         assert "function call turn comes immediately after" in str(whole.value)
 
     def test_model(self):
-        """
-        Over HTTP a request has to say its model.
-        """
+        """Over HTTP a request has to say its model."""
         with StrictProvider() as provider:
             answer = httpx.post(
                 provider.url("openai_chat") + "/chat/completions",
@@ -357,9 +319,7 @@ class TestMemory:
 
     @pytest.mark.parametrize("store", [True, False])
     def test_stored_items(self, store):
-        """
-        Items can be sent by their ids if they were stored, and only then.
-        """
+        """Items can be sent by their ids if they were stored, and only then."""
         answer = AssistantMessage([ReasoningPart("Hm."), TextPart("Rain.")])
         with StrictProvider([answer]) as provider, responses(provider) as ask:
             first = ask([user()], store=store)
@@ -374,9 +334,7 @@ class TestMemory:
                 ask([user(), *items, user()])
 
     def test_reasoning_content(self):
-        """
-        DeepSeek wants the reasoning back that came with calls.
-        """
+        """DeepSeek wants the reasoning back that came with calls."""
         call = {"name": CALL.name, "arguments": CALL.arguments}
         said = {
             "role": "assistant",
@@ -393,9 +351,7 @@ class TestMemory:
 
 
 def received(provider, **more):
-    """
-    How many bytes of an answer arrive before it breaks off.
-    """
+    """How many bytes of an answer arrive before it breaks off."""
     url = provider.url("openai_chat") + "/chat/completions"
     body = {"model": "m", "messages": [user()], **more}
     count = 0
@@ -411,9 +367,7 @@ def received(provider, **more):
 
 class TestFaults:
     def test_failure(self):
-        """
-        A failure has its status, its error and its header.
-        """
+        """A failure has its status, its error and its header."""
         failures = [ErrorReply(429, retry_after=2), ErrorReply(500), ErrorReply(529)]
         with StrictProvider(failures) as provider:
             with chat(provider) as ask:
@@ -432,9 +386,7 @@ class TestFaults:
         assert "overloaded_error" == overloaded.value.type
 
     def test_retry(self):
-        """
-        A client that tries again gets the next answer of the script.
-        """
+        """A client that tries again gets the next answer of the script."""
         script = [ErrorReply(429, retry_after=0.01), Hangup(), "Rain."]
         with StrictProvider(script) as provider:
             url = provider.url("openai_chat")
@@ -445,9 +397,7 @@ class TestFaults:
         assert 3 == len(provider.requests)
 
     def test_silence(self):
-        """
-        Where nothing comes, the client gives up, and the server does not wait.
-        """
+        """Where nothing comes, the client gives up, and the server does not wait."""
         with (
             StrictProvider([Silence()]) as provider,
             chat(provider) as ask,
@@ -456,25 +406,19 @@ class TestFaults:
             ask([user()], timeout=0.2)
 
     def test_cut(self):
-        """
-        A body ends at the byte that the script says.
-        """
+        """A body ends at the byte that the script says."""
         with StrictProvider([Reply("Rain.", cut_at=30)]) as provider:
             assert 30 == received(provider)
 
         assert provider.requests[0].is_cancelled
 
     def test_cut_stream(self):
-        """
-        A stream ends in the middle of an event, at the byte that the script says.
-        """
+        """A stream ends in the middle of an event, at the byte that the script says."""
         with StrictProvider([Reply("Rain.", cut_at=200)]) as provider:
             assert 200 == received(provider, stream=True)
 
     def test_break(self):
-        """
-        A stream breaks off after so many events.
-        """
+        """A stream breaks off after so many events."""
         with StrictProvider([Reply("Rain.", break_after=1)]) as provider:  # noqa: SIM117 - one after the other
             with chat(provider) as ask:
                 stream = ask([user()], stream=True)
@@ -502,9 +446,7 @@ class TestFaults:
         assert provider.requests[0].is_cancelled
 
     def test_delay(self):
-        """
-        A slow answer takes its time before each event.
-        """
+        """A slow answer takes its time before each event."""
         reply = Reply("Rain.", delay=0.02)
         with StrictProvider([reply]) as provider, chat(provider) as ask:
             begin = time.monotonic()
@@ -557,9 +499,7 @@ class TestScript:
         assert expected == texts
 
     def test_add(self, strict_provider):  # noqa: F811 - the fixture
-        """
-        The fixture is a running provider, whose script a test makes longer.
-        """
+        """The fixture is a running provider, whose script a test makes longer."""
         strict_provider.add("One.", "Two.")
         with messages_api(strict_provider) as ask:
             answers = [ask([user()]).content[0].text for _ in range(2)]
@@ -602,9 +542,7 @@ class TestScript:
             provider.url("soap")
 
     def test_paths(self):
-        """
-        Paths of hosts lead to their wires, and other paths are not found.
-        """
+        """Paths of hosts lead to their wires, and other paths are not found."""
         body = {"messages": [user()], "max_tokens": 9}
         with StrictProvider() as provider:
 
@@ -625,9 +563,7 @@ class TestScript:
         assert 404 == missing.status_code
 
     def test_threads(self):
-        """
-        Requests at the same time each get an answer with an id of its own.
-        """
+        """Requests at the same time each get an answer with an id of its own."""
         ids = []
         with StrictProvider() as provider:
 
@@ -648,9 +584,7 @@ class TestScript:
         assert 8 == len(set(ids)) == len(provider.requests)
 
     def test_json_body(self):
-        """
-        What is no JSON object is refused in the wire's form.
-        """
+        """What is no JSON object is refused in the wire's form."""
         with StrictProvider() as provider:
             answers = [
                 httpx.post(provider.base_url + "/v1/messages", content=content)

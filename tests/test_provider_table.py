@@ -24,67 +24,49 @@ PNG = "data:image/png;base64,aGk="
 
 
 def said(role="user", content="Hi.", **more):
-    """
-    A message of Chat Completions, Responses or Anthropic's Messages.
-    """
+    """A message of Chat Completions, Responses or Anthropic's Messages."""
     return {"role": role, "content": content, **more}
 
 
 def called(id_=ID, name="look", arguments="{}", **more):
-    """
-    An answer of Chat Completions with one call.
-    """
+    """An answer of Chat Completions with one call."""
     function = {"name": name, "arguments": arguments}
     call = {"id": id_, "type": "function", "function": function}
     return {"role": "assistant", "content": None, "tool_calls": [call], **more}
 
 
 def result(id_=ID, content="There."):
-    """
-    A result of Chat Completions.
-    """
+    """A result of Chat Completions."""
     return {"role": "tool", "tool_call_id": id_, "content": content}
 
 
 def chat(*messages, **more):
-    """
-    A request of Chat Completions.
-    """
+    """A request of Chat Completions."""
     return {"messages": list(messages), **more}
 
 
 def around(call, *results):
-    """
-    A whole turn of Chat Completions with a call.
-    """
+    """A whole turn of Chat Completions with a call."""
     return chat(said(), call, *results)
 
 
 def of(value, key):
-    """
-    *value* without *key*.
-    """
+    """*value* without *key*."""
     return {name: each for name, each in value.items() if name != key}
 
 
 def image(url):
-    """
-    A user's message of Chat Completions with an image.
-    """
+    """A user's message of Chat Completions with an image."""
     return said(content=[{"type": "image_url", "image_url": {"url": url}}])
 
 
 def tool(name="look"):
-    """
-    A tool of Chat Completions.
-    """
+    """A tool of Chat Completions."""
     return {"type": "function", "function": {"name": name, "parameters": {}}}
 
 
 def two(first, second):
-    """
-    An answer of Chat Completions with two calls of these ids.
-    """
+    """An answer of Chat Completions with two calls of these ids."""
     calls = [called(id_)["tool_calls"][0] for id_ in (first, second)]
     return {**called(), "tool_calls": calls}
 
@@ -218,16 +200,12 @@ CHAT = {
 
 
 def asked(*items, **more):
-    """
-    A request of Responses.
-    """
+    """A request of Responses."""
     return {"input": list(items), **more}
 
 
 def item(kind, **more):
-    """
-    An item of Responses.
-    """
+    """An item of Responses."""
     return {"type": kind, **more}
 
 
@@ -239,9 +217,7 @@ OTHER = {"call_id": "call00002"}
 
 
 def whole(text="Hm.", **more):
-    """
-    An answer of Responses as the API gives it.
-    """
+    """An answer of Responses as the API gives it."""
     part = {"type": "output_text", "text": text, "annotations": []}
     return item(
         "message", id="msg_1", role="assistant", status="completed", content=[part]
@@ -249,17 +225,13 @@ def whole(text="Hm.", **more):
 
 
 def turn(**more):
-    """
-    A whole turn of Responses, whose call has other values.
-    """
+    """A whole turn of Responses, whose call has other values."""
     id_ = more.get("call_id", ID)
     return asked(said(), CALL | more, OUTPUT | {"call_id": id_})
 
 
 def shown(url):
-    """
-    A request of Responses with an image.
-    """
+    """A request of Responses with an image."""
     return asked(said(content=[{"type": "input_image", "image_url": url}]))
 
 
@@ -336,16 +308,12 @@ RESPONSES = {
 
 
 def block(kind, **more):
-    """
-    A block of Anthropic's Messages.
-    """
+    """A block of Anthropic's Messages."""
     return {"type": kind, **more}
 
 
 def text(words="Hi.", **more):
-    """
-    A block of text.
-    """
+    """A block of text."""
     return block("text", text=words, **more)
 
 
@@ -373,32 +341,24 @@ NEW_MODEL = {"model": "claude-opus-4-8"}
 
 
 def used(**more):
-    """
-    A whole turn of Anthropic's Messages, whose call has other values.
-    """
+    """A whole turn of Anthropic's Messages, whose call has other values."""
     id_ = more.get("id", "use_1")
     return talk([text()], [USE | more], [RESULT | {"tool_use_id": id_}])
 
 
 def media(kind, media_type, data="aGk="):
-    """
-    A request of Anthropic's Messages with data.
-    """
+    """A request of Anthropic's Messages with data."""
     source = {"type": "base64", "media_type": media_type, "data": data}
     return talk([text(), block(kind, source=source)])
 
 
 def with_tools(*tools):
-    """
-    A request of Anthropic's Messages with tools.
-    """
+    """A request of Anthropic's Messages with tools."""
     return talk([text()], tools=list(tools))
 
 
 def look(**more):
-    """
-    A tool of Anthropic's Messages.
-    """
+    """A tool of Anthropic's Messages."""
     return {"name": "look", "input_schema": SCHEMA, **more}
 
 
@@ -535,9 +495,7 @@ ANTHROPIC = {
 
 
 def contents(*turns, **more):
-    """
-    A request of Gemini: parts of a user and of the model, by turns.
-    """
+    """A request of Gemini: parts of a user and of the model, by turns."""
     roles = ("user", "model")
     return {
         "contents": [
@@ -552,31 +510,23 @@ WORDS = {"text": "Hi."}
 
 
 def invoked(name="look", **more):
-    """
-    A part of Gemini with a call.
-    """
+    """A part of Gemini with a call."""
     return {"functionCall": {"name": name, "args": {}, **more}}
 
 
 def answered(name="look", **more):
-    """
-    A part of Gemini with the response to a call.
-    """
+    """A part of Gemini with the response to a call."""
     return {"functionResponse": {"name": name, "response": {}, **more}}
 
 
 def blob(media_type):
-    """
-    A request of Gemini with data.
-    """
+    """A request of Gemini with data."""
     data = {"data": "aGk=", **({"mimeType": media_type} if media_type else {})}
     return contents([WORDS, {"inlineData": data}])
 
 
 def declared(**function):
-    """
-    A request of Gemini with a function.
-    """
+    """A request of Gemini with a function."""
     tools = [{"functionDeclarations": [{"name": "look", **function}]}]
     return contents([WORDS], tools=tools)
 
@@ -697,9 +647,7 @@ REMEMBERED: dict[tuple[str, str], Any] = {
 
 
 def memory_of(case):
-    """
-    What the provider of *case* remembers.
-    """
+    """What the provider of *case* remembers."""
     if case not in REMEMBERED:
         return None
 
@@ -712,31 +660,23 @@ def memory_of(case):
 
 
 def level_of(case):
-    """
-    Who refuses what breaks the rule of *case*: the first that the rule names.
-    """
+    """Who refuses what breaks the rule of *case*: the first that the rule names."""
     return RULE[case].by[0]
 
 
 def names(refusals):
-    """
-    The names of the rules of *refusals*.
-    """
+    """The names of the rules of *refusals*."""
     return {refusal.rule.name for refusal in refusals}
 
 
 class TestRules:
     def test_each_has_a_case(self):
-        """
-        No rule is without its smallest request, and no request without a rule.
-        """
+        """No rule is without its smallest request, and no request without a rule."""
         assert CASES.keys() == RULE.keys()
 
     @pytest.mark.parametrize("case", CASES, ids="-".join)
     def test_broken(self, case):
-        """
-        The smallest request that breaks a rule is refused by it, at its level.
-        """
+        """The smallest request that breaks a rule is refused by it, at its level."""
         wire, name = case
         body, _ = CASES[case]
 
@@ -767,18 +707,14 @@ class TestRules:
 
     @pytest.mark.parametrize("case", CASES, ids="-".join)
     def test_neighbour(self, case):
-        """
-        The nearest request that keeps the rule is accepted by who has it.
-        """
+        """The nearest request that keeps the rule is accepted by who has it."""
         _, body = CASES[case]
 
         assert () == judge(case[0], body, level=level_of(case), memory=memory_of(case))
 
     @pytest.mark.parametrize("case", CASES, ids="-".join)
     def test_strictest(self, case):
-        """
-        At the strictest level every rule holds but those of a dialect.
-        """
+        """At the strictest level every rule holds but those of a dialect."""
         body, _ = CASES[case]
         refusals = judge(case[0], body, memory=memory_of(case))
 
@@ -823,9 +759,7 @@ FURTHER = [
 class TestFurther:
     @pytest.mark.parametrize(("wire", "name", "body"), FURTHER)
     def test_broken(self, wire, name, body):
-        """
-        A rule is broken at each of its edges.
-        """
+        """A rule is broken at each of its edges."""
         level = level_of((wire, name))
 
         assert name in names(judge(wire, body, level=level))
@@ -883,14 +817,10 @@ class TestMistral:
 
 
 class TestErrors:
-    """
-    The forms of errors: status and JSON.
-    """
+    """The forms of errors: status and JSON."""
 
     def test_openai(self):
-        """
-        OpenAI's have a param and a code.
-        """
+        """OpenAI's have a param and a code."""
         refusal = judge("openai_chat", chat(said("ai")))[0]
 
         assert 400 == refusal.status
@@ -904,9 +834,7 @@ class TestErrors:
         } == refusal.body
 
     def test_mistral(self):
-        """
-        Mistral's are flat.
-        """
+        """Mistral's are flat."""
         body = around(called("call_0001"), result("call_0001"))
         refusal = judge("openai_chat", body, level="mistral")[0]
 
@@ -920,9 +848,7 @@ class TestErrors:
         } == refusal.body
 
     def test_anthropic(self):
-        """
-        Anthropic's are in an object of type error.
-        """
+        """Anthropic's are in an object of type error."""
         body = judge("anthropic", talk([text("")]))[0].body
 
         assert ("error", "invalid_request_error") == (
@@ -935,17 +861,13 @@ class TestErrors:
         )
 
     def test_gemini(self):
-        """
-        Google's have a number and a status.
-        """
+        """Google's have a number and a status."""
         error = judge("gemini", {})[0].body["error"]
 
         assert (400, "INVALID_ARGUMENT") == (error["code"], error["status"])
 
     def test_not_found(self):
-        """
-        What is not stored is not found.
-        """
+        """What is not stored is not found."""
         body, _ = RESPONSES["reasoning_not_stored"]
 
         assert 404 == judge("openai_responses", body)[0].status

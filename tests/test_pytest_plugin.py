@@ -17,9 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture
 def run(tmp_path):
-    """
-    Runs a file of tests with the plugin; its output.
-    """
+    """Runs a file of tests with the plugin; its output."""
 
     def run(source, *options):
         path = tmp_path / "test_it.py"
@@ -128,9 +126,7 @@ def test_forget():
 
 class TestFixtures:
     def test_give_what_they_say(self, run):
-        """
-        A store, a provider and a model for each test, without a line of setup.
-        """
+        """A store, a provider and a model for each test, without a line of setup."""
         assert "4 passed" in run(FIXTURES)
 
     def test_import_nothing(self, run):
@@ -142,9 +138,7 @@ class TestFixtures:
 
 class TestChecks:
     def test_statistics(self, run):
-        """
-        Laws are in Hypothesis' statistics, those of a call and those of a class.
-        """
+        """Laws are in Hypothesis' statistics, those of a call and those of a class."""
         output = run(
             CHECKS, "--hypothesis-show-statistics", "-k", "test_remind or the_bill"
         )
@@ -154,18 +148,14 @@ class TestChecks:
         assert "Stopped because settings.max_examples=12" in output
 
     def test_marker(self, run):
-        """
-        Laws of a class have Hypothesis' marker.
-        """
+        """Laws of a class have Hypothesis' marker."""
         output = run(CHECKS, "-m", "hypothesis", "--collect-only")
 
         assert "TestRemind::test_keeps_the_bill" in output
         assert "::test_remind" not in output
 
     def test_shows_no_lines_of_the_kit(self, run):
-        """
-        What is shown of a broken law is the user's line and the report.
-        """
+        """What is shown of a broken law is the user's line and the report."""
         output = run(BROKEN, "--tb=short")
 
         assert "check_reducer(forget)" in output
@@ -174,9 +164,7 @@ class TestChecks:
         assert "_contract.py" not in output.partition("BrokenLawsError")[2]
 
     def test_keeps_failing_examples_apart(self, run, tmp_path):
-        """
-        The failing examples of two functions are under two keys.
-        """
+        """The failing examples of two functions are under two keys."""
         # Of states that are drawn: what named shapes show is not searched for.
         source = BROKEN.replace("(forget)", "(forget, states=states())").replace(
             "import check_reducer", "import check_reducer, states"
@@ -195,9 +183,7 @@ def count_keys(folder):
 
 class TestScriptedModel:
     def test_says_that_it_has_no_more(self):
-        """
-        Without an answer left it is an error that says what to do.
-        """
+        """Without an answer left it is an error that says what to do."""
         model = ScriptedModel("To Bern.", AssistantMessage("By train."))
         state = Aggregator.new().add_user_prompt("Where to?")
 

@@ -57,9 +57,7 @@ IS_WILD = False
 
 
 class KilledError(BaseException):
-    """
-    The process ends.
-    """
+    """The process ends."""
 
 
 def take_code(page: str, *markers: str) -> CodeType:
@@ -81,9 +79,7 @@ def take_code(page: str, *markers: str) -> CodeType:
 
 
 def run_code(code: CodeType) -> dict[str, Any]:
-    """
-    What *code* defines.
-    """
+    """What *code* defines."""
     namespace: dict[str, Any] = {}
     exec(code, namespace)
     return namespace
@@ -125,9 +121,7 @@ class Script:
             raise KilledError
 
     def run_tool(self, city: str) -> str:
-        """
-        The tool of the pages, which fails now and then.
-        """
+        """The tool of the pages, which fails now and then."""
         assert city not in self.stopped, "a stopped tool ran"
         self.ran.append(city)
         if self.draw.random() < 0.1:
@@ -136,9 +130,7 @@ class Script:
         return self.draw.choice(["", f"{city} 12:30"])
 
     def answer(self) -> AssistantMessage:
-        """
-        The next answer: words, calls, thoughts alone, or one that is cut off.
-        """
+        """The next answer: words, calls, thoughts alone, or one that is cut off."""
         self.count += 1
         kind = self.draw.choice(["words", "calls", "calls", "calls", "thoughts", "cut"])
         if kind == "thoughts" and not IS_WILD:
@@ -179,9 +171,7 @@ class Script:
         return message
 
     def note_stopped(self, *messages: Any) -> None:
-        """
-        Note that the calls of *messages* are not to run from now on.
-        """
+        """Note that the calls of *messages* are not to run from now on."""
         for message in messages:
             for call in message.tool_calls:
                 city = json.loads(call.arguments)["city"]
@@ -190,9 +180,7 @@ class Script:
 
 
 def run_agent_turns(seed: int, wire: str, page: dict[str, Any]) -> list[str]:
-    """
-    The refusals in a conversation of some turns.
-    """
+    """The refusals in a conversation of some turns."""
     script, adapter = Script(seed), ADAPTERS[wire]
 
     def departures(city: str) -> str:
@@ -237,9 +225,7 @@ def test_agent_turns(wire):
 
 
 def run_resumed(seed: int, page: dict[str, Any]) -> list[str]:
-    """
-    The refusals in a conversation whose process dies now and then.
-    """
+    """The refusals in a conversation whose process dies now and then."""
     script, store = Script(seed), open_store("memory:")
 
     def write(text: str) -> None:
@@ -351,9 +337,7 @@ def test_readme():
 
 
 def chat_events(draw: random.Random, number: int) -> list[dict[str, Any]]:
-    """
-    The events of a streamed answer, which may have no text and no usage.
-    """
+    """The events of a streamed answer, which may have no text and no usage."""
     id = draw.choice(["0", f"r{number}"])
     texts = draw.choice([[], [""], ["At ", "noon."], [" "]])
     events: list[dict[str, Any]] = [
@@ -406,9 +390,7 @@ async def run_chat(seed: int, page: dict[str, Any]) -> list[str]:
 
 
 def test_streams():
-    """
-    The answer of docs/streams.md with its stop button, pressed anywhere.
-    """
+    """The answer of docs/streams.md with its stop button, pressed anywhere."""
     page = run_code(take_code("docs/streams.md", "def answer(state, events, show)"))
     refused = {seed: run_streams(seed, page) for seed in range(SCRIPTS)}
 
@@ -428,9 +410,7 @@ def run_streams(seed: int, page: dict[str, Any]) -> list[str]:
 
 
 def stop_after(presses: int, answer: Any, state: Aggregator, number: int) -> Any:
-    """
-    The answer whose stop button is pressed after so many chunks; 0 never.
-    """
+    """The answer whose stop button is pressed after so many chunks; 0 never."""
     events, shown = Stream.of(_anthropic_events(number)), []
 
     def show(received: object) -> None:

@@ -27,9 +27,7 @@ pytestmark = [
 
 
 class BareList:
-    """
-    An agent as it is written first: a list to which everything is appended.
-    """
+    """An agent as it is written first: a list to which everything is appended."""
 
     wire = "openai_chat"
 
@@ -68,9 +66,7 @@ def with_view(driver, wire):
 
 
 def run_all(driver, scripts):
-    """
-    What became of the conversations, by the names of their scripts.
-    """
+    """What became of the conversations, by the names of their scripts."""
     with serve() as server:
 
         async def run():
@@ -92,9 +88,7 @@ def refused(driver, scripts):
 
 class TestScripts:
     def test_each_kind_is_there_once_streamed_and_once_not(self):
-        """
-        There are ninety, and each act and each fault is in one of them.
-        """
+        """There are ninety, and each act and each fault is in one of them."""
         assert len(FIXED) == 90
         assert set(Counter(script.name for script in FIXED).values()) == {2}
         assert sum(script.streamed for script in FIXED) == 45
@@ -105,9 +99,7 @@ class TestScripts:
         assert {fault.kind for fault in faults} == set(FaultKind)
 
     def test_a_seed_draws_the_same(self):
-        """
-        More scripts of a seed begin with the fewer; another seed has others.
-        """
+        """More scripts of a seed begin with the fewer; another seed has others."""
         scripts = draw_scripts(1, 30)
         assert draw_scripts(1, 30) == scripts
         assert draw_scripts(1, 40)[:30] == scripts
@@ -141,9 +133,7 @@ class TestOutcomes:
         assert stopped.rules == ("call_without_result",)
 
     def test_what_is_refused_is_a_judgement_of_the_provider(self):
-        """
-        The last request of a refused conversation is one that the judge refuses.
-        """
+        """The last request of a refused conversation is one that the judge refuses."""
         (script,) = [
             one for one in FIXED if one.name == "an empty text" and not one.streamed
         ]
@@ -169,15 +159,11 @@ class TestOutcomes:
 )
 class TestOurs:
     def test_no_fixed_script_is_refused_for_good(self, driver, wire):
-        """
-        With our view in its own hook, every kind of conversation goes on.
-        """
+        """With our view in its own hook, every kind of conversation goes on."""
         scripts = FIXED[::2] if driver is ReadmeLoop else FIXED[1::4]
 
         assert refused(with_view(driver, wire), scripts) == []
 
     def test_no_drawn_script_is_refused_for_good(self, driver, wire):
-        """
-        Neither does a mixture of kinds end one.
-        """
+        """Neither does a mixture of kinds end one."""
         assert refused(with_view(driver, wire), draw_scripts(7, 12)) == []

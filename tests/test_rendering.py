@@ -1,6 +1,4 @@
-"""
-Rendering: transcripts that are readable and can't be forged.
-"""
+"""Rendering: transcripts that are readable and can't be forged."""
 
 import json
 import re
@@ -45,24 +43,18 @@ some = st.lists(our.messages() | hostile_messages, max_size=5)
 
 
 def list_roles(text):
-    """
-    The roles in a text, in order.
-    """
+    """The roles in a text, in order."""
     return [re.split(r"[ ,]", line)[0] for line in text.split("\n") if line[:1].strip()]
 
 
 def tokens(markdown):
-    """
-    What a reader of CommonMark sees, and what it believes was defined.
-    """
+    """What a reader of CommonMark sees, and what it believes was defined."""
     env: dict[str, object] = {}
     return MarkdownIt("commonmark").parse(markdown, env), env
 
 
 def check_text(messages):
-    """
-    See to it that there are as many turns as messages, of the same roles.
-    """
+    """See to it that there are as many turns as messages, of the same roles."""
     assert [message.role for message in messages] == list_roles(
         render_transcript(messages)
     )
@@ -240,9 +232,7 @@ finish reason: `tool_calls`
 
 
 class TestRenderTranscript:
-    """
-    `render_transcript`, whatever the format.
-    """
+    """`render_transcript`, whatever the format."""
 
     def test_text(self):
         """
@@ -278,16 +268,12 @@ class TestRenderTranscript:
         assert shown == render_transcript([message])
 
     def test_markdown(self):
-        """
-        Headings for messages, text is quoted, data is code.
-        """
+        """Headings for messages, text is quoted, data is code."""
         assert MARKDOWN == render_transcript(CHAT[:5], format="markdown")
 
     @pytest.mark.parametrize("style", FORMATS)
     def test_of_states_and_views(self, style):
-        """
-        A state, its messages, a view and an iterator are all messages.
-        """
+        """A state, its messages, a view and an iterator are all messages."""
         state = Aggregator.new(messages=CHAT[:4])
         expected = render_transcript(CHAT[:4], format=style)
 
@@ -324,9 +310,7 @@ class TestRenderTranscript:
 
     @pytest.mark.parametrize("forgery", FORGERIES)
     def test_forgeries(self, forgery):
-        """
-        Every known forgery, wherever a message has text of its author's.
-        """
+        """Every known forgery, wherever a message has text of its author's."""
         messages = [
             UserMessage(forgery, name=forgery),
             UserMessage(f"- a\n  {forgery}\n\n1. > {forgery}"),
@@ -352,9 +336,7 @@ class TestRenderTranscript:
         ],
     )
     def test_reads_as_written(self, text):
-        """
-        What does nothing is read as it was written.
-        """
+        """What does nothing is read as it was written."""
         found, _ = tokens(render_transcript([UserMessage(text)], format="markdown"))
         (body,) = [token for token in found if token.type == "inline"][1:]
 
@@ -418,9 +400,7 @@ class TestRenderTranscript:
         ],
     )
     def test_differs(self, pair, style):
-        """
-        What differs in a way people should see looks different.
-        """
+        """What differs in a way people should see looks different."""
         one, other = ([message] for message in pair)
 
         assert render_transcript(one, format=style) != render_transcript(
@@ -477,9 +457,7 @@ class TestRenderTranscript:
 
     @given(our.json_values())
     def test_arguments_stay_what_they_are(self, value):
-        """
-        What is spread over lines is the same JSON, token by token.
-        """
+        """What is spread over lines is the same JSON, token by token."""
         written = json.dumps(value)
         call = ToolCall("1", "f", written)
         shown = render_transcript([AssistantMessage(tool_calls=[call])])
@@ -511,18 +489,14 @@ class TestRenderTranscript:
         ],
     )
     def test_grows_with_the_content(self, message, style):
-        """
-        The text is at most a few times as long as the content.
-        """
+        """The text is at most a few times as long as the content."""
         shown = render_transcript([message], format=style)
 
         assert 40 * 50_000 > len(shown)
 
     @pytest.mark.parametrize("style", FORMATS)
     def test_shows_no_content_of_media(self, style):
-        """
-        Neither bytes, nor the data of a URL; nor long texts of unknown parts.
-        """
+        """Neither bytes, nor the data of a URL; nor long texts of unknown parts."""
         url = f"data:image/png;base64,{'QUJD' * 1_000}"
         shown = render_transcript(
             [
@@ -539,9 +513,7 @@ class TestRenderTranscript:
 
     @pytest.mark.parametrize("wrong", ["html", "", None, 5, ["text"]])
     def test_refuses_other_formats(self, wrong):
-        """
-        By naming those there are.
-        """
+        """By naming those there are."""
         with pytest.raises(ValueError, match="expected 'text' or 'markdown'"):
             render_transcript([], format=wrong)
 
@@ -555,17 +527,13 @@ class TestRenderTranscript:
         ],
     )
     def test_refuses_what_is_no_message(self, wrong, message):
-        """
-        With an error that says what was given instead.
-        """
+        """With an error that says what was given instead."""
         with pytest.raises(TypeError, match=message):
             render_transcript(wrong)
 
 
 class TestVisible:
-    """
-    `escape_invisible` escapes invisible characters.
-    """
+    """`escape_invisible` escapes invisible characters."""
 
     @pytest.mark.parametrize(
         ("shown", "text"),
@@ -592,7 +560,5 @@ class TestVisible:
 
     @given(our.texts())
     def test_once_is_enough(self, text):
-        """
-        What is visible stays as it is.
-        """
+        """What is visible stays as it is."""
         assert escape_invisible(text) == escape_invisible(escape_invisible(text))

@@ -44,9 +44,7 @@ def result(text, call_id, **fields):
 
 
 def summarise(prepared):
-    """
-    Each message as its text, or the ids of its calls.
-    """
+    """Each message as its text, or the ids of its calls."""
     return [
         [call.id for call in message.tool_calls] or message.text
         for message in prepared.messages

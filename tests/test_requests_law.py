@@ -94,9 +94,7 @@ def days(draw):
 
 
 def as_request(state):
-    """
-    *state* with a user's message behind it, unless it is a request already.
-    """
+    """*state* with a user's message behind it, unless it is a request already."""
     if state.pending_calls or not len(state) or state[-1].role not in ("user", "tool"):
         return state.add_user_prompt("And now?")
 
@@ -111,9 +109,7 @@ class TestJudge:
 
     @given(state=states().map(as_request) | days(), limit=st.integers(20, 3_000))
     def test_accepts_what_is_dumped(self, name, state, limit):
-        """
-        Of any state that is a request, and of its view in any budget.
-        """
+        """Of any state that is a request, and of its view in any budget."""
         adapter = FORMATS[name]
         budget = TokenBudget(context_window=limit)
         laws.requests_are_accepted(adapter, name, state)
@@ -138,9 +134,7 @@ class TestJudge:
             )
 
     def test_finds_a_request_that_is_refused(self, name):
-        """
-        A call that nothing answers, sent as it is.
-        """
+        """A call that nothing answers, sent as it is."""
         call = ToolCall("call_1", "f", "{}")
         messages = [
             UserMessage("a"),

@@ -1,6 +1,4 @@
-"""
-The sources of the documentation's site: what `make docs` builds it from.
-"""
+"""The sources of the documentation's site: what `make docs` builds it from."""
 
 import re
 from pathlib import Path
@@ -15,9 +13,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 @pytest.fixture(scope="module")
 def reference():
-    """
-    The pages of the reference by their names.
-    """
+    """The pages of the reference by their names."""
     return dict(site_reference.make_reference())
 
 
@@ -46,9 +42,7 @@ class TestMakeReference:
             assert public.name in reference[f"{public.module}.rst"]
 
     def test_front_door(self, reference):
-        """
-        What the package itself exports is owned by the modules it comes from.
-        """
+        """What the package itself exports is owned by the modules it comes from."""
         page = reference["conversation_state.rst"]
 
         assert ":py:obj:`conversation_state.aggregator.Aggregator`" in page
@@ -76,16 +70,12 @@ class TestMapLink:
         [("no-such.md", "does not exist"), ("../tests", "not in the site")],
     )
     def test_refused(self, path, problem):
-        """
-        A link that leads nowhere in the site is an error, not a dead link.
-        """
+        """A link that leads nowhere in the site is an error, not a dead link."""
         with pytest.raises(SystemExit, match=problem):
             site_sources.map_link(path, DOCS)
 
     def test_code(self):
-        """
-        Code blocks are not searched for links.
-        """
+        """Code blocks are not searched for links."""
         text = "```python\nhandlers[name](value)\n```\n\n[The store](docs/store.md)\n"
 
         mapped = site_sources.map_links(text, DOCS.parent)
@@ -95,9 +85,7 @@ class TestMapLink:
 
 class TestIndex:
     def test_lists_pages(self):
-        """
-        Every page has one line in one section of the index.
-        """
+        """Every page has one line in one section of the index."""
         sections = site_sources.read_sections((DOCS / "index.md").read_text("utf-8"))
         listed = [path for section in sections for _, path in section.entries]
         pages = {path.name for path in DOCS.glob("*.md")} - {"index.md"}
@@ -121,9 +109,7 @@ class TestMakeSources:
         assert before == (tmp_path / "source/store.md").stat().st_mtime_ns
 
     def test_links(self, tmp_path):
-        """
-        Every file that a page has a link to is among the sources.
-        """
+        """Every file that a page has a link to is among the sources."""
         site_sources.make_sources(tmp_path)
         source = tmp_path / "source"
         links = [
@@ -156,9 +142,7 @@ class TestMakeSources:
 class TestPictures:
     @pytest.mark.parametrize("path", pictures.PICTURES, ids=lambda path: path.stem)
     def test_current(self, path):
-        """
-        Each picture is what the library gives now: `python -m tools.pictures`.
-        """
+        """Each picture is what the library gives now: `python -m tools.pictures`."""
         drawn = pictures.PICTURES[path]()
 
         assert path.read_text(encoding="utf-8") == drawn

@@ -1,6 +1,4 @@
-"""
-Strategies draw what happens: measured on two thousand draws, and shape by shape.
-"""
+"""Strategies draw what happens: measured on two thousand draws, and shape by shape."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -44,9 +42,7 @@ _ADAPTERS = {
 
 
 def list_features(messages: Iterable[Message]) -> set[str]:
-    """
-    What happens in a conversation, read from its messages alone.
-    """
+    """What happens in a conversation, read from its messages alone."""
     messages = list(messages)
     made_at = {
         call.id: at
@@ -159,9 +155,7 @@ class TestConversations:
         ],
     )
     def test_without(self, option: str, feature: str):
-        """
-        What an option excludes is in no shape that is drawn.
-        """
+        """What an option excludes is in no shape that is drawn."""
         seen: set[str] = set()
 
         @_FEW
@@ -175,9 +169,7 @@ class TestConversations:
         assert feature not in seen
 
     def test_shrink_to_a_turn(self):
-        """
-        The smallest conversation with parallel calls is one turn of them.
-        """
+        """The smallest conversation with parallel calls is one turn of them."""
         found = find(
             conversations(), lambda drawn: "parallel calls" in list_features(drawn)
         )
@@ -186,9 +178,7 @@ class TestConversations:
         assert len(found) <= 5
 
     def test_draw_shapes_of_users(self, monkeypatch: pytest.MonkeyPatch):
-        """
-        A shape that a user adds to the table is drawn like ours.
-        """
+        """A shape that a user adds to the table is drawn like ours."""
         form = ConversationShape(
             lambda turn: [UserMessage(f"form {turn.number}")], share=5
         )
@@ -215,9 +205,7 @@ class TestShapes:
         assert shapes == write_shapes()
 
     def test_are_drawn(self):
-        """
-        Random search meets every shape of the table.
-        """
+        """Random search meets every shape of the table."""
         names = {id(shape): name for name, shape in SHAPES.items()}
         met: set[str] = set()
         written = {
@@ -300,9 +288,7 @@ class TestModelAnswers:
         ],
     )
     def test_have_faults(self, fault, shows):
-        """
-        Each fault is drawn where it is asked for, and not where it is not.
-        """
+        """Each fault is drawn where it is asked for, and not where it is not."""
         find(model_answers([ToolInfo("clock")], broken=[fault]), shows)
         with pytest.raises(Exception, match="No"):
             find(
@@ -312,9 +298,7 @@ class TestModelAnswers:
             )
 
     def test_refuse_unknown_faults(self):
-        """
-        An unknown fault is an error that lists the known ones.
-        """
+        """An unknown fault is an error that lists the known ones."""
         with pytest.raises(ValueError, match="unknown fault 'late'; valid ones are"):
             model_answers(broken=["late"])
 
@@ -361,8 +345,6 @@ class TestWires:
         assert {*ends} == {"error", "cut", "whole"}
 
     def test_unknown_formats_are_refused(self, wire: str):
-        """
-        An unknown format is an error that lists the known ones.
-        """
+        """An unknown format is an error that lists the known ones."""
         with pytest.raises(ValueError, match=wire):
             event_streams("morse")

@@ -1,6 +1,4 @@
-"""
-Streams in threads: what is read once, kept while held, and never waits for ever.
-"""
+"""Streams in threads: what is read once, kept while held, and never waits for ever."""
 
 import collections
 import collections.abc
@@ -38,9 +36,7 @@ pipe: Any = streams.pipe
 
 
 def seen_by(seen):
-    """
-    A function that gives what it is given, and notes it.
-    """
+    """A function that gives what it is given, and notes it."""
 
     def function(x):
         seen.append(x)
@@ -50,17 +46,13 @@ def seen_by(seen):
 
 
 def breaking_off(*items, error):
-    """
-    A generator that gives *items*, then raises.
-    """
+    """A generator that gives *items*, then raises."""
     yield from items
     raise error
 
 
 def give_or_raise(error, item):
-    """
-    *item* if it is 1, or *error*.
-    """
+    """*item* if it is 1, or *error*."""
     if item == 1:
         return item
 
@@ -68,9 +60,7 @@ def give_or_raise(error, item):
 
 
 def noting(noted, item):
-    """
-    *item*, which is noted.
-    """
+    """*item*, which is noted."""
     noted.append(item)
     return item
 
@@ -80,30 +70,22 @@ pipe_items = st.lists(st.integers() | st.builds(Boom, st.integers()), max_size=2
 
 
 def make_results(items):
-    """
-    What `results` has to give for *items*.
-    """
+    """What `results` has to give for *items*."""
     return [Failed(x) if isinstance(x, Exception) else Ok(x) for x in items]
 
 
 def fail(error):
-    """
-    Send *error* into a pipe.
-    """
+    """Send *error* into a pipe."""
     sender, _stream = pipe(1)
     return sender.fail(error)
 
 
 class TestOf:
-    """
-    `Stream.of`, and reading with `for`.
-    """
+    """`Stream.of`, and reading with `for`."""
 
     @given(st.lists(st.integers()))
     def test_gives_every_element_to_every_reader(self, items):
-        """
-        A stream can be read again and again, whatever it is made of.
-        """
+        """A stream can be read again and again, whatever it is made of."""
         for source in (items, tuple(items), iter(items), (x for x in items)):
             stream = Stream.of(source)
 
@@ -111,9 +93,7 @@ class TestOf:
             assert items == list(stream)
 
     def test_takes_each_element_once_and_late(self):
-        """
-        The source is asked when an element is read for the first time.
-        """
+        """The source is asked when an element is read for the first time."""
         asked: list[int] = []
         stream = Stream.of(map(seen_by(asked), range(3)))
         first, second = iter(stream), iter(stream)
@@ -136,9 +116,7 @@ class TestOf:
         ids=["list", "set", "map", "memory"],
     )
     def test_does_not_change_with_its_source(self, make, change):
-        """
-        A collection that changes later changes no stream.
-        """
+        """A collection that changes later changes no stream."""
         source = make()
         stream = Stream.of(source)
         change(source)
@@ -146,9 +124,7 @@ class TestOf:
         assert [1, 2] == list(stream)
 
     def test_copies_no_more_than_it_must(self):
-        """
-        What can't change, a range or a state's messages, is not copied.
-        """
+        """What can't change, a range or a state's messages, is not copied."""
 
         class Numbers(collections.abc.Sequence[int]):
             asked = 0
@@ -167,9 +143,7 @@ class TestOf:
         assert 1 == numbers.asked
 
     def test_of_a_stream_is_a_stream_of_its_own(self):
-        """
-        Streams and readers give a stream from where they are.
-        """
+        """Streams and readers give a stream from where they are."""
         stream = Stream.of(iter([1, 2, 3]))
         reader = iter(stream)
         next(reader)
@@ -184,16 +158,12 @@ class TestOf:
     )
     @pytest.mark.parametrize("verb", [pickle.dumps, copy.copy, copy.deepcopy])
     def test_is_not_pickled(self, end, verb):
-        """
-        An object of one process can't be pickled; the error says what to do.
-        """
+        """An object of one process can't be pickled; the error says what to do."""
         with pytest.raises(TypeError, match=r"can't pickle a [SR]"):
             verb(end)
 
     def test_rest_is_the_stream_from_there(self):
-        """
-        A reader gives the stream from where it is, again and again.
-        """
+        """A reader gives the stream from where it is, again and again."""
         reader = iter(Stream.of(iter("abc")))
         whole = reader.rest
         next(reader)
@@ -204,9 +174,7 @@ class TestOf:
         assert ["a", "b", "c"] == list(whole)
 
     def test_needs_a_loop_for_what_is_awaited(self):
-        """
-        `for` over an async source is an error that says what to use.
-        """
+        """`for` over an async source is an error that says what to use."""
 
         async def numbers():
             yield 1
@@ -223,15 +191,11 @@ class TestOf:
 
 
 class TestErrors:
-    """
-    Errors are elements with a place.
-    """
+    """Errors are elements with a place."""
 
     @given(pipe_items)
     def test_for_raises_each_in_its_place_and_can_go_on(self, items):
-        """
-        A reader gives or raises what was sent, in order, whatever others read.
-        """
+        """A reader gives or raises what was sent, in order, whatever others read."""
         stream = sent(*items)
         for _ in range(2):
             reader, got = iter(stream), []
@@ -247,9 +211,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("make", [iter, lambda xs: xs], ids=["asked", "in memory"])
     def test_a_source_that_would_go_on_ends_as_well(self, make):
-        """
-        After an error an iterator is not asked again, whatever it would give.
-        """
+        """After an error an iterator is not asked again, whatever it would give."""
 
         class Numbers:
             def __len__(self):
@@ -269,9 +231,7 @@ class TestErrors:
     @pytest.mark.parametrize("error", [IndexError, ValueError, KeyError])
     @pytest.mark.parametrize("reader", ["alone", "with others", "of results"])
     def test_whatever_a_source_raises_is_its_own(self, error, reader):
-        """
-        Also the errors that our own containers and generators raise.
-        """
+        """Also the errors that our own containers and generators raise."""
         own = error("its own")
         stream = Stream.of(map(partial(give_or_raise, own), [1, 2]))
         if reader == "of results":
@@ -311,9 +271,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("error", [StopIteration, StopAsyncIteration])
     def test_an_error_is_never_taken_for_the_end(self, error):
-        """
-        What would end a loop in silence reaches it as something else.
-        """
+        """What would end a loop in silence reaches it as something else."""
 
         class Source:
             def __iter__(self):
@@ -336,9 +294,7 @@ class TestErrors:
             assert length == len(list(stream.results()))
 
     def test_grow_no_traceback_with_their_readers(self):
-        """
-        The hundredth reader sees the traceback the first one saw.
-        """
+        """The hundredth reader sees the traceback the first one saw."""
         stream = Stream.of(breaking_off(error=Boom()))
 
         def depth():
@@ -352,9 +308,7 @@ class TestErrors:
         assert 1 == len(depths)
 
     def test_begin_in_the_code_that_raised(self):
-        """
-        A traceback names the source or function, and nothing of ours.
-        """
+        """A traceback names the source or function, and nothing of ours."""
 
         def fails(_):
             raise Boom
@@ -369,9 +323,7 @@ class TestErrors:
             assert [__file__] == [frame.filename for frame in frames]
 
     def test_keep_the_context_they_came_with(self):
-        """
-        What a reader was just handling is no part of another's error.
-        """
+        """What a reader was just handling is no part of another's error."""
         cause = Boom("cause")
         error = Boom("error")
         error.__context__ = cause
@@ -429,9 +381,7 @@ class TestErrors:
         assert not kept
 
     def test_raised_leave_no_cycle(self):
-        """
-        A reader that got an error, the error and its stream are freed at once.
-        """
+        """A reader that got an error, the error and its stream are freed at once."""
         error = Boom()
         stream, watch = sent(error), weakref.ref(error)
         there = weakref.ref(stream)
@@ -455,15 +405,11 @@ class TestErrors:
 
 
 class TestConvert:
-    """
-    `convert`, element by element.
-    """
+    """`convert`, element by element."""
 
     @given(pipe_items, st.sampled_from([2, 3]))
     def test_is_the_list_comprehension(self, items, skipped):
-        """
-        Converted is what a comprehension with a condition gives; errors stay.
-        """
+        """Converted is what a comprehension with a condition gives; errors stay."""
         stream = sent(*items).convert(lambda n: SKIP if n % skipped else -n)
         expected = [
             x if isinstance(x, Exception) else -x
@@ -474,9 +420,7 @@ class TestConvert:
         assert make_results(expected) == list(stream.results())
 
     def test_on_error_sees_all_errors_and_answers(self):
-        """
-        A handler gives what stands in an error's place, or nothing, or an error.
-        """
+        """A handler gives what stands in an error's place, or nothing, or an error."""
         left, again = Boom("left"), Boom("again")
 
         def answer(error):
@@ -557,17 +501,13 @@ async def _do_nothing(_):
     ids=itertools.count(),
 )
 def test_refuses(error, shown, call):
-    """
-    What is no source, function, capacity, error or stream is refused at once.
-    """
+    """What is no source, function, capacity, error or stream is refused at once."""
     with pytest.raises(error, match=shown):
         call()
 
 
 def test_shows_its_state():
-    """
-    Streams and senders show whether they are open, and read nothing for that.
-    """
+    """Streams and senders show whether they are open, and read nothing for that."""
     sender, stream = pipe(2)
     sender.send(1)
     shown = [repr(sender), repr(stream)]
@@ -595,9 +535,7 @@ def test_shows_its_state():
     ids=["convert", "skip", "merge", "named", "results"],
 )
 def test_thousands_deep(source, wrap, expected):
-    """
-    A stream of a stream of ... is read without a call in a call.
-    """
+    """A stream of a stream of ... is read without a call in a call."""
     stream = Stream.of(source)
     for level in range(2_000):
         stream = wrap(level, stream)
@@ -622,15 +560,11 @@ def test_thousands_in_a_row():
 
 
 class TestPipe:
-    """
-    Both ends of a pipe.
-    """
+    """Both ends of a pipe."""
 
     @pytest.mark.parametrize("capacity", [0, 1, 2, 100])
     def test_gives_all_in_order(self, capacity):
-        """
-        Nothing is lost or turned round between threads, whatever the room.
-        """
+        """Nothing is lost or turned round between threads, whatever the room."""
         sender, stream = pipe(capacity)
 
         def send():
@@ -646,9 +580,7 @@ class TestPipe:
 
     @pytest.mark.parametrize("capacity", [0, 1, 3])
     def test_blocks_while_it_is_full(self, capacity):
-        """
-        Exactly *capacity* elements wait; one more goes in for each that is read.
-        """
+        """Exactly *capacity* elements wait; one more goes in for each that is read."""
         sender, stream = pipe(capacity)
         sent_now = []
 
@@ -673,9 +605,7 @@ class TestPipe:
         finish(thread)
 
     def test_senders_learn_that_no_reader_is_left(self):
-        """
-        Without a reader nothing is sent, before, while and after waiting.
-        """
+        """Without a reader nothing is sent, before, while and after waiting."""
         sender, stream = pipe(1)
         assert sender.send(1)
         waits = threading.Event()
@@ -698,9 +628,7 @@ class TestPipe:
         assert "deserted" in repr(sender)
 
     def test_is_read_by_what_is_made_of_it(self):
-        """
-        A pipe is deserted only when no stream made of it is left.
-        """
+        """A pipe is deserted only when no stream made of it is left."""
         sender, stream = pipe(1)
         made = merge(stream.convert(str), Stream.of([])).results()
         del stream
@@ -714,9 +642,7 @@ class TestPipe:
         assert sender.send(3) is False
 
     def test_refuses_to_send_after_closing(self):
-        """
-        Closing again is fine; sending into a closed pipe is not.
-        """
+        """Closing again is fine; sending into a closed pipe is not."""
         sender, stream = pipe(2)
         sender.send(1)
         sender.close()
@@ -729,9 +655,7 @@ class TestPipe:
 
     @pytest.mark.parametrize("capacity", [0, 1])
     def test_closing_wakes_who_waits_to_send(self, capacity):
-        """
-        Closed by another thread, a waiting sender learns it and sends nothing.
-        """
+        """Closed by another thread, a waiting sender learns it and sends nothing."""
         sender, stream = pipe(capacity)
         if capacity:
             sender.send(0)
@@ -746,9 +670,7 @@ class TestPipe:
         assert [0] * capacity == list(stream)
 
     def test_sends_the_error_that_left_its_block(self):
-        """
-        What breaks a sender's block off is the last thing read, room or not.
-        """
+        """What breaks a sender's block off is the last thing read, room or not."""
         boom = Boom()
         for capacity in (0, 1):
             sender, stream = pipe(capacity)
@@ -759,9 +681,7 @@ class TestPipe:
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, StopIteration])
     def test_sends_interrupts_of_its_block_as_errors(self, error):
-        """
-        An interrupt, or what looks like an end, is reported as another error.
-        """
+        """An interrupt, or what looks like an end, is reported as another error."""
         sender, stream = pipe(0)
         with pytest.raises(error), sender:
             raise error
@@ -791,9 +711,7 @@ class TestPipe:
             raise last.error
 
     def test_takes_many_senders(self):
-        """
-        Each thread's elements keep their order, and all of them come.
-        """
+        """Each thread's elements keep their order, and all of them come."""
         sender, stream = pipe(3)
 
         def send(name):
@@ -817,9 +735,7 @@ class TestPipe:
             assert [(name, n) for n in range(300)] == [x for x in got if x[0] == name]
 
     def test_waiting_senders_are_served_in_turn(self):
-        """
-        The longest waiter is next, and none overtakes.
-        """
+        """The longest waiter is next, and none overtakes."""
         sender, stream = pipe(1)
         sender.send(0)
         threads = []
@@ -834,9 +750,7 @@ class TestPipe:
         finish(*threads)
 
     def test_no_reader_overtakes_while_an_element_is_taken(self):
-        """
-        Room that a reader just made belongs to the sender that waits for it.
-        """
+        """Room that a reader just made belongs to the sender that waits for it."""
         sender, stream = pipe(1)
         shared = sender._pipe
         sender.send(0)
@@ -855,9 +769,7 @@ class TestPipe:
     @pytest.mark.parametrize("capacity", [0, 1])
     @pytest.mark.parametrize("nth", [1, 2, 3])
     def test_misses_nothing_that_comes_while_it_looks(self, capacity, nth, monkeypatch):
-        """
-        Whenever an element comes, before or after a look, its reader wakes up.
-        """
+        """Whenever an element comes, before or after a look, its reader wakes up."""
         sender, stream = pipe(capacity)
         shared = sender._pipe
         take, looks, sent_ = type(shared).take, itertools.count(1), []
@@ -880,14 +792,10 @@ class TestPipe:
 
 
 class TestMerge:
-    """
-    `merge` and `merge_named`.
-    """
+    """`merge` and `merge_named`."""
 
     def test_mixed_thousands_deep(self):
-        """
-        So is anything made of anything, also where it has several sources.
-        """
+        """So is anything made of anything, also where it has several sources."""
         stream = Stream.of("ab")
         for _ in range(300):
             stream = merge_named({"x": stream, "y": Stream.of(())})
@@ -910,9 +818,7 @@ class TestMerge:
 
     @given(st.lists(st.lists(st.integers(), max_size=8), max_size=5), st.data())
     def test_keeps_each_order_and_loses_nothing(self, many, data):
-        """
-        Whatever the sources are, each keeps its order and all of it comes.
-        """
+        """Whatever the sources are, each keeps its order and all of it comes."""
         makers = [list, iter, lambda xs: sent(*xs), lambda xs: (x for x in xs)]
         sources = [
             Stream.of(data.draw(st.sampled_from(makers))([(n, x) for x in items]))
@@ -927,9 +833,7 @@ class TestMerge:
             assert items == [x for m, x in got if m == n]
 
     def test_of_one_is_that_one(self):
-        """
-        One stream is returned as it is; none give an empty one.
-        """
+        """One stream is returned as it is; none give an empty one."""
         stream = Stream.of("ab")
 
         assert stream is merge(stream)
@@ -937,17 +841,13 @@ class TestMerge:
         assert [] == list(merge_named({}))
 
     def test_takes_turns(self):
-        """
-        Of streams that are ready each gives one in turn, always the same way.
-        """
+        """Of streams that are ready each gives one in turn, always the same way."""
         merged = merge(Stream.of("abc"), Stream.of("1"), Stream.of("xy"))
 
         assert ["a", "1", "x", "b", "y", "c"] == list(merged)
 
     def test_reads_the_source_that_is_ready_first(self):
-        """
-        A silent source blocks no reader, before or after.
-        """
+        """A silent source blocks no reader, before or after."""
         silent, quiet = pipe(1)
         loud, receiver = pipe(1)
         merged = iter(merge(quiet, receiver))
@@ -968,9 +868,7 @@ class TestMerge:
         assert [] == list(merged)
 
     def test_asks_sources_that_block_at_once(self):
-        """
-        A source that blocks stops no other, and is asked for one element only.
-        """
+        """A source that blocks stops no other, and is asked for one element only."""
         begun, go = threading.Event(), threading.Event()
         asked = []
 
@@ -990,9 +888,7 @@ class TestMerge:
         assert ["slow"] * 3 == list(merged)
 
     def test_reports_each_named_end_once(self):
-        """
-        Each source's end is reported after its last element, inner ones, too.
-        """
+        """Each source's end is reported after its last element, inner ones, too."""
         inner = merge_named({"x": Stream.of([1]), "y": Stream.of([])})
         outer = merge_named({"in": inner, "b": Stream.of([2, 3])})
 
@@ -1020,14 +916,10 @@ class TestMerge:
 
 
 class TestClose:
-    """
-    Letting go.
-    """
+    """Letting go."""
 
     def test_closes_the_stream_and_its_readers(self):
-        """
-        After closing, neither can be read; closing again is fine.
-        """
+        """After closing, neither can be read; closing again is fine."""
         stream = Stream.of(iter("abc"))
         reader = iter(stream)
         next(reader)
@@ -1047,9 +939,7 @@ class TestClose:
                 read()
 
     def test_wakes_who_is_reading(self):
-        """
-        A reader that waits gets an error when its stream is closed.
-        """
+        """A reader that waits gets an error when its stream is closed."""
         sender, stream = pipe(1)
 
         def close():
@@ -1062,9 +952,7 @@ class TestClose:
         assert sender.send(1) is False
 
     def test_closes_the_source_with_the_last_reader(self):
-        """
-        A generator is closed with its last reader, not before.
-        """
+        """A generator is closed with its last reader, not before."""
         closed = []
 
         def numbers():
@@ -1085,9 +973,7 @@ class TestClose:
         assert [] == list(source)
 
     def test_closes_iterators_that_can_be_closed(self):
-        """
-        Any iterator with a `close` has it called, at its end, too.
-        """
+        """Any iterator with a `close` has it called, at its end, too."""
 
         class Source:
             closed = 0
@@ -1109,9 +995,7 @@ class TestClose:
         assert 1 == read.closed
 
     def test_a_reader_closes_alone(self):
-        """
-        A reader that is closed takes nothing from others.
-        """
+        """A reader that is closed takes nothing from others."""
         stream = Stream.of(iter("ab"))
         reader = iter(stream)
         reader.close()
@@ -1122,9 +1006,7 @@ class TestClose:
         assert ["a", "b"] == list(stream)
 
     def test_while_its_source_is_asked(self):
-        """
-        A reader whose stream is closed meanwhile gets the error, and no element.
-        """
+        """A reader whose stream is closed meanwhile gets the error, and no element."""
 
         def source():
             yield 1
@@ -1140,9 +1022,7 @@ class TestClose:
 
 
 class TestAbort:
-    """
-    Stopping the source, whatever readers are left.
-    """
+    """Stopping the source, whatever readers are left."""
 
     @pytest.mark.parametrize("kind", ["list", "iterator", "generator", "pipe"])
     def test_ends_after_what_had_come(self, kind):
@@ -1179,9 +1059,7 @@ class TestAbort:
         assert first[2:] == [*reader.rest.results()]
 
     def test_a_failed_close_is_logged(self, caplog):
-        """
-        An iterator whose `close` raises is stopped all the same.
-        """
+        """An iterator whose `close` raises is stopped all the same."""
 
         class Broken:
             def __iter__(self):
@@ -1202,9 +1080,7 @@ class TestAbort:
             list(stream)
 
     def test_an_ended_source_is_left_alone(self):
-        """
-        Without effect on a source that has ended, and on a closed stream.
-        """
+        """Without effect on a source that has ended, and on a closed stream."""
         stream = Stream.of(iter("ab"))
         other = Stream.of(stream)
         assert ["a", "b"] == list(stream)
@@ -1254,9 +1130,7 @@ class TestAbort:
         assert 3 == len(failed)
 
     def test_visits_each_source_once(self):
-        """
-        A stream that is made of the same stream many times over is no more work.
-        """
+        """A stream that is made of the same stream many times over is no more work."""
         stream = source = Stream.of(iter([1]))
         for _ in range(60):
             stream = merge_named({"a": stream.convert(str), "b": stream})
@@ -1268,9 +1142,7 @@ class TestAbort:
 
     @pytest.mark.parametrize("capacity", [0, 1])
     def test_a_waiting_sender_learns_of_it(self, capacity):
-        """
-        Senders that wait, and later ones, get False, and readers what was sent.
-        """
+        """Senders that wait, and later ones, get False, and readers what was sent."""
         sender, stream = pipe(capacity)
         for n in range(capacity):
             assert sender.send(n)
@@ -1290,9 +1162,7 @@ class TestAbort:
 
     @pytest.mark.parametrize("made", ["pipe", "convert", "merge"])
     def test_wakes_a_reader_that_waits(self, made):
-        """
-        A thread that waits for a sender gets the error.
-        """
+        """A thread that waits for a sender gets the error."""
         sender, piped = pipe(1)
         stream = piped
         if made == "convert":
@@ -1431,9 +1301,7 @@ class TestAbort:
         assert connection.was_ended
 
     def test_again_while_a_connection_is_closed(self, monkeypatch):
-        """
-        However often it is aborted, one thread closes an iterator that is asked.
-        """
+        """However often it is aborted, one thread closes an iterator that is asked."""
 
         class Connection:
             def __iter__(self):
@@ -1457,9 +1325,7 @@ class TestAbort:
         assert [1] == closed
 
     def test_from_inside(self):
-        """
-        The source itself, or a function that is called for an element, may abort.
-        """
+        """The source itself, or a function that is called for an element, may abort."""
         closed: list[int] = []
 
         def source():
@@ -1570,9 +1436,7 @@ class TestAbort:
             next(one)
 
     def test_many_at_once(self):
-        """
-        Threads that abort, read and send at once agree on one sequence.
-        """
+        """Threads that abort, read and send at once agree on one sequence."""
         for _ in range(50):
             stream = Stream.of(iter(range(1_000)))
             sender, piped = pipe(3)
@@ -1595,14 +1459,10 @@ class TestAbort:
 
 
 class TestMemory:
-    """
-    Elements without a reader are freed.
-    """
+    """Elements without a reader are freed."""
 
     def test_a_reader_keeps_nothing_of_the_past(self):
-        """
-        Each element goes with the last who holds it, in every kind of stream.
-        """
+        """Each element goes with the last who holds it, in every kind of stream."""
 
         def things():
             for _ in range(100):
@@ -1817,9 +1677,7 @@ class TestMemory:
         assert [3] == list(other)
 
     def test_a_slow_reader_keeps_its_backlog(self):
-        """
-        What one reader still has before it stays, and goes as it reads.
-        """
+        """What one reader still has before it stays, and goes as it reads."""
         reader = iter(Stream.of(Thing() for _ in range(3)))
         slow = iter(reader.rest)
         there = [weakref.ref(x) for x in reader]
@@ -1831,9 +1689,7 @@ class TestMemory:
         assert [False] * 3 == [x() is not None for x in there]
 
     def test_a_deserted_pipe_keeps_nothing(self):
-        """
-        Elements that are not read are freed with the last reader.
-        """
+        """Elements that are not read are freed with the last reader."""
         sender, stream = pipe(2)
         thing = Thing()
         there = weakref.ref(thing)
@@ -1843,9 +1699,7 @@ class TestMemory:
         assert there() is None
 
     def test_finalizers_wait_for_nothing(self, monkeypatch):
-        """
-        A reader may be freed amid a send, and a sender amid a read.
-        """
+        """A reader may be freed amid a send, and a sender amid a read."""
         ends = list(pipe(1))
         sender, shared = ends[0], ends[0]._pipe
         accept, take = type(shared).accept, type(shared).take
@@ -1987,9 +1841,7 @@ os._exit(os.waitpid(child, 0)[1] != 0)
 
 
 class TestThreads:
-    """
-    Many readers at once.
-    """
+    """Many readers at once."""
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
     @pytest.mark.parametrize("program", [LOST_LOOP, LOST_WORKER])
@@ -2026,9 +1878,7 @@ class TestThreads:
         assert 0 == subprocess.run(command, timeout=60, check=False).returncode
 
     def test_one_asks_and_all_get_the_same(self):
-        """
-        The source is asked once for each element, by any reader.
-        """
+        """The source is asked once for each element, by any reader."""
         asked = itertools.count()
         stream = Stream.of(next(asked) for _ in range(2_000)).convert(lambda n: [n])
         got = in_threads(*[lambda: list(stream) for _ in range(4)])
@@ -2064,9 +1914,7 @@ class TestThreads:
         assert ["one", "one", None] == got
 
     def test_a_turn_is_left_to_the_one_that_has_it(self):
-        """
-        A reader that finds the turn taken waits, though the source is idle.
-        """
+        """A reader that finds the turn taken waits, though the source is idle."""
         stream = Stream.of(iter([1]))
         source = stream._cell.link[0]
         turn = source.turn[0] = [-1]
@@ -2092,9 +1940,7 @@ class TestThreads:
         assert 1 == next(numbers)
 
     def test_a_source_that_reads_itself_fails(self):
-        """
-        A source that waits for itself gets an error instead, and the stream ends.
-        """
+        """A source that waits for itself gets an error instead, and the stream ends."""
 
         def source():
             yield 1
@@ -2108,9 +1954,7 @@ class TestThreads:
             raise failed.error
 
     def test_a_function_that_reads_its_own_stream_fails(self):
-        """
-        The same through a function, and through streams made of the stream.
-        """
+        """The same through a function, and through streams made of the stream."""
         made: list[Any] = []
         stream = Stream.of([1]).convert(lambda _: list(merge(*made)))
         made += [stream.convert(str), Stream.of([])]
@@ -2119,9 +1963,7 @@ class TestThreads:
         assert isinstance(failed.error, StreamClosedError)
 
     def test_threads_that_wait_for_each_other_fail(self):
-        """
-        Two sources that read each other, each asked by a thread, end in errors.
-        """
+        """Two sources that read each other, each asked by a thread, end in errors."""
         both = threading.Barrier(2, timeout=60)
         streams_: list[Any] = []
 
@@ -2139,9 +1981,7 @@ class TestThreads:
             assert isinstance(got[-1].error, StreamClosedError)
 
     def test_readers_waiting_in_a_merge_get_what_another_took(self):
-        """
-        A merge that finds a source taken is woken when it is free again.
-        """
+        """A merge that finds a source taken is woken when it is free again."""
         inside, go = threading.Event(), threading.Event()
 
         def slow(n):
@@ -2169,17 +2009,13 @@ class TestThreads:
 
 
 class TestCollect:
-    """
-    `collect` gives one message.
-    """
+    """`collect` gives one message."""
 
     CHUNKS = (AssistantMessage("Hel"), AssistantMessage("lo"))
     WHOLE = AssistantMessage("Hello")
 
     def test_reads_to_the_end_and_leaves_the_stream(self):
-        """
-        Chunks become one message, and who holds the stream reads it again.
-        """
+        """Chunks become one message, and who holds the stream reads it again."""
         stream = Stream.of(iter(self.CHUNKS))
 
         assert self.WHOLE == collect(stream)
@@ -2188,15 +2024,11 @@ class TestCollect:
 
     @pytest.mark.parametrize("make", [list, tuple, iter])
     def test_takes_any_iterable(self, make):
-        """
-        A list of messages, or their generator, will do.
-        """
+        """A list of messages, or their generator, will do."""
         assert self.WHOLE == collect(make(self.CHUNKS))
 
     def test_keeps_what_was_read_before_an_error(self):
-        """
-        The error has the message until there, and the rest can be read.
-        """
+        """The error has the message until there, and the rest can be read."""
         stream = sent(*self.CHUNKS, Boom(), AssistantMessage("!"))
         for _ in range(2):
             with pytest.raises(Boom) as caught:
@@ -2260,16 +2092,12 @@ steps = st.lists(
 
 
 class TestAnyOrder:
-    """
-    Whatever is done in whatever order, it comes to an end.
-    """
+    """Whatever is done in whatever order, it comes to an end."""
 
     @settings(max_examples=150)
     @given(st.integers(0, 3), steps)
     def test_never_hangs_and_loses_nothing(self, capacity, steps):  # noqa: C901 - a sender and a reader
-        """
-        What was accepted is read in order, by all readers; none waits for ever.
-        """
+        """What was accepted is read in order, by all readers; none waits for ever."""
         sender, stream = pipe(capacity)
         accepted = []
 

@@ -1,6 +1,4 @@
-"""
-Streams in tasks, under asyncio and trio, and between tasks and threads.
-"""
+"""Streams in tasks, under asyncio and trio, and between tasks and threads."""
 
 import asyncio
 import contextvars
@@ -33,17 +31,13 @@ pipe: Any = streams.pipe
 
 
 async def listed(stream):
-    """
-    All of *stream*, in thirty seconds at most.
-    """
+    """All of *stream*, in thirty seconds at most."""
     with anyio.fail_after(60):
         return [x async for x in stream]
 
 
 async def at_once(*functions):
-    """
-    What each gave, run as tasks in thirty seconds at most.
-    """
+    """What each gave, run as tasks in thirty seconds at most."""
     gave: list[Any] = [None] * len(functions)
 
     async def run(n, function):
@@ -58,18 +52,14 @@ async def at_once(*functions):
 
 
 async def until(condition):
-    """
-    Return once *condition* holds; in twenty seconds at most.
-    """
+    """Return once *condition* holds; in twenty seconds at most."""
     with anyio.fail_after(20):
         while not condition():  # noqa: ASYNC110 - the condition is the caller's
             await anyio.sleep(0.001)
 
 
 async def slowly(*items):
-    """
-    Items with a moment before each; exceptions are raised.
-    """
+    """Items with a moment before each; exceptions are raised."""
     for item in items:
         await anyio.sleep(0.001)
         if isinstance(item, BaseException):
@@ -78,9 +68,7 @@ async def slowly(*items):
 
 
 class Counted:
-    """
-    An async iterator that is not a generator, counts, and can be closed.
-    """
+    """An async iterator that is not a generator, counts, and can be closed."""
 
     def __init__(self, *items):
         self.items = iter(items)
@@ -103,15 +91,11 @@ class Counted:
 
 
 class TestRead:
-    """
-    `async for`.
-    """
+    """`async for`."""
 
     @pytest.mark.parametrize("make", [list, iter, tuple, slowly])
     async def test_gives_every_element_to_every_reader(self, make):
-        """
-        What is in memory, what may block and what is awaited read the same.
-        """
+        """What is in memory, what may block and what is awaited read the same."""
         source = make([0, 1, 2]) if make is not slowly else slowly(0, 1, 2)
         stream = Stream.of(source)
 
@@ -121,9 +105,7 @@ class TestRead:
         assert [0, 1, 2] == await listed(stream)
 
     async def test_reads_in_tasks_what_threads_read(self):
-        """
-        What was read with `async for` is there for `for`, and the other way.
-        """
+        """What was read with `async for` is there for `for`, and the other way."""
         stream = Stream.of(slowly(1, 2))
         assert [1, 2] == await listed(stream)
         assert [1, 2] == list(stream)
@@ -167,9 +149,7 @@ class TestRead:
         assert [0] == asked
 
     async def test_blocks_no_other_task(self):
-        """
-        An iterator that blocks is asked in a thread, once for each element.
-        """
+        """An iterator that blocks is asked in a thread, once for each element."""
         go = threading.Event()
         seen = set()
 
@@ -191,9 +171,7 @@ class TestRead:
         assert threading.get_ident() not in seen
 
     async def test_reads_collections_on_the_spot(self):
-        """
-        What is in memory needs no thread.
-        """
+        """What is in memory needs no thread."""
         seen = set()
         stream = Stream.of(range(3)).convert(lambda _: seen.add(threading.get_ident()))
         await listed(stream)
@@ -201,9 +179,7 @@ class TestRead:
         assert {threading.get_ident()} == seen
 
     async def test_takes_the_context_along(self):
-        """
-        A source sees the context variables of who reads first.
-        """
+        """A source sees the context variables of who reads first."""
         name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
         name.set("reader")
 
@@ -218,9 +194,7 @@ class TestRead:
 
     @pytest.mark.parametrize("length", [1_000, 100_000])
     async def test_gives_way_to_others(self, length):
-        """
-        A long stream that is all there stops no other task.
-        """
+        """A long stream that is all there stops no other task."""
         turns = 0
 
         async def other():
@@ -240,9 +214,7 @@ class TestRead:
         assert 5 < turns < length
 
     async def test_keeps_errors_in_their_place(self):
-        """
-        `async for` raises an error, the reader can go on, the source ends.
-        """
+        """`async for` raises an error, the reader can go on, the source ends."""
         boom = Boom()
         stream = Stream.of(slowly(1, boom))
         for _ in range(2):
@@ -256,9 +228,7 @@ class TestRead:
         assert [Ok(1), Failed(boom)] == await listed(stream.results())
 
     async def test_keeps_nothing_of_the_past(self):
-        """
-        Each element goes with the last who holds it.
-        """
+        """Each element goes with the last who holds it."""
 
         async def things():
             for _ in range(20):
@@ -285,9 +255,7 @@ class TestRead:
                 await anext(reader)
 
     async def test_a_source_that_reads_itself_fails(self):
-        """
-        A source that waits for itself gets an error instead.
-        """
+        """A source that waits for itself gets an error instead."""
 
         async def source():
             yield 1
@@ -302,9 +270,7 @@ class TestRead:
         assert "read by its own source" in str(failed.error)
 
     async def test_closing_wakes_who_waits(self):
-        """
-        A reader that waits gets an error when its stream is closed.
-        """
+        """A reader that waits gets an error when its stream is closed."""
         sender, stream = pipe(0)
 
         async def read():
@@ -320,14 +286,10 @@ class TestRead:
 
 
 class TestCancel:
-    """
-    A cancelled reader takes nothing from the others.
-    """
+    """A cancelled reader takes nothing from the others."""
 
     async def test_kills_no_generator(self):
-        """
-        An async generator goes on for the next reader.
-        """
+        """An async generator goes on for the next reader."""
         go = anyio.Event()
 
         async def numbers():
@@ -344,9 +306,7 @@ class TestCancel:
         assert [1, 2] == await listed(stream)
 
     async def test_loses_no_element_of_a_thread(self):
-        """
-        Nor does an element get lost that a thread is waiting for.
-        """
+        """Nor does an element get lost that a thread is waiting for."""
         go = threading.Event()
 
         def source():
@@ -363,9 +323,7 @@ class TestCancel:
 
     @pytest.mark.parametrize("capacity", [0, 1])
     async def test_loses_no_element_of_a_pipe(self, capacity):
-        """
-        Cancelled readers leave all to the last one, and none in a queue.
-        """
+        """Cancelled readers leave all to the last one, and none in a queue."""
         sender, stream = pipe(capacity)
         for _ in range(3):
             with anyio.move_on_after(0.002):
@@ -383,9 +341,7 @@ class TestCancel:
 
     @pytest.mark.parametrize("capacity", [0, 1])
     async def test_sends_nothing(self, capacity):
-        """
-        A sender that is cancelled while it waits has sent nothing.
-        """
+        """A sender that is cancelled while it waits has sent nothing."""
         sender, stream = pipe(capacity)
         if capacity:
             await sender.asend("first")
@@ -431,9 +387,7 @@ class TestCancel:
         assert ["first"] * capacity + ["behind"] == await listed(stream)
 
     async def test_of_one_reader_leaves_the_other_waiting(self):
-        """
-        Of two who wait for the same element one may go.
-        """
+        """Of two who wait for the same element one may go."""
         sender, stream = pipe(0)
         gone = anyio.Event()
 
@@ -452,15 +406,11 @@ class TestCancel:
 
 
 class TestPipe:
-    """
-    Between tasks, and between tasks and threads.
-    """
+    """Between tasks, and between tasks and threads."""
 
     @pytest.mark.parametrize("capacity", [0, 3])
     async def test_from_a_thread_to_tasks(self, capacity):
-        """
-        A thread may send what tasks read.
-        """
+        """A thread may send what tasks read."""
         sender, stream = pipe(capacity)
 
         def send():
@@ -479,9 +429,7 @@ class TestPipe:
 
     @pytest.mark.parametrize("capacity", [0, 3])
     async def test_from_tasks_to_a_thread(self, capacity):
-        """
-        A task may send what a thread and a task read.
-        """
+        """A task may send what a thread and a task read."""
         sender, stream = pipe(capacity)
 
         async def send():
@@ -496,9 +444,7 @@ class TestPipe:
         assert list(range(300)) == one == two
 
     async def test_between_two_loops(self):
-        """
-        Tasks of different loops share a stream.
-        """
+        """Tasks of different loops share a stream."""
         sender, stream = pipe(2)
         source = Stream.of(slowly(*range(50)))
 
@@ -517,9 +463,7 @@ class TestPipe:
         assert (list(range(50)), list(range(50))) == got
 
     async def test_senders_learn_that_no_reader_is_left(self):
-        """
-        A task that waits for room learns that there will be none.
-        """
+        """A task that waits for room learns that there will be none."""
         sender, stream = pipe(1)
         assert await sender.asend(1)
 
@@ -534,9 +478,7 @@ class TestPipe:
         assert await sender.afail(Boom()) is False
 
     async def test_a_cancelled_sender_is_no_end(self):
-        """
-        A reader of a cancelled sender learns that something is missing.
-        """
+        """A reader of a cancelled sender learns that something is missing."""
         sender, stream = pipe(0)
         with anyio.move_on_after(0.001):
             async with sender:
@@ -546,9 +488,7 @@ class TestPipe:
         assert "its sender's block was left by Cancelled" in str(last.error)
 
     async def test_sending_gives_way(self):
-        """
-        A pipe with room for all stops no other task.
-        """
+        """A pipe with room for all stops no other task."""
         sender, stream = pipe(10_000)
         reader, seen = aiter(stream), []
 
@@ -563,14 +503,10 @@ class TestPipe:
 
 
 class TestMerge:
-    """
-    `merge` of what is awaited, and of everything.
-    """
+    """`merge` of what is awaited, and of everything."""
 
     async def test_keeps_each_order_and_loses_nothing(self):
-        """
-        Async sources, iterators, collections and pipes, all at once.
-        """
+        """Async sources, iterators, collections and pipes, all at once."""
         sender, stream = pipe(1)
         sources = {
             "a": Stream.of(slowly(1, 2, 3)),
@@ -600,9 +536,7 @@ class TestMerge:
         assert 5 == len(ends)
 
     async def test_reads_the_source_that_is_ready_first(self):
-        """
-        A silent source blocks no reader, and is not given up.
-        """
+        """A silent source blocks no reader, and is not given up."""
         silent = Counted("at last")
         reader = aiter(merge(Stream.of(silent), Stream.of(slowly(1, 2))))
 
@@ -612,9 +546,7 @@ class TestMerge:
             assert ["at last"] == await listed(reader)
 
     async def test_a_cancelled_reader_loses_nothing(self):
-        """
-        Readers that give up again and again miss no element.
-        """
+        """Readers that give up again and again miss no element."""
         reader = aiter(
             merge(Stream.of(slowly(*range(20))), Stream.of(slowly(*range(20, 40))))
         )
@@ -629,14 +561,10 @@ class TestMerge:
 
 
 class TestClose:
-    """
-    Letting go of what is awaited.
-    """
+    """Letting go of what is awaited."""
 
     async def test_closes_the_generator_before_it_returns(self):
-        """
-        `aclose` waits until the source is closed, in the task that ran it.
-        """
+        """`aclose` waits until the source is closed, in the task that ran it."""
         tasks = []
 
         async def numbers():
@@ -655,9 +583,7 @@ class TestClose:
         assert 1 == len(set(tasks))
 
     async def test_allows_scopes_in_a_generator(self):
-        """
-        A generator that holds a scope open across elements is fine.
-        """
+        """A generator that holds a scope open across elements is fine."""
 
         async def numbers():
             with anyio.fail_after(60):
@@ -674,9 +600,7 @@ class TestClose:
 
     @pytest.mark.parametrize("how", ["waiting", "between", "before"])
     async def test_a_dropped_stream_closes_its_source(self, how):
-        """
-        Without a reader, the source is closed soon, wherever it was.
-        """
+        """Without a reader, the source is closed soon, wherever it was."""
         source = Counted(1, 2)
         stream = Stream.of(source)
         if how == "waiting":
@@ -692,9 +616,7 @@ class TestClose:
         await until(lambda: source.closed == 1)
 
     async def test_closes_nothing_that_others_hold(self):
-        """
-        As long as one can read, the source goes on.
-        """
+        """As long as one can read, the source goes on."""
         source = Counted(1, 2)
         source.go.set()
         stream = Stream.of(source)
@@ -725,9 +647,7 @@ class TestClose:
 
 
 class TestAbort:
-    """
-    Stopping the source, whatever readers are left.
-    """
+    """Stopping the source, whatever readers are left."""
 
     async def test_closes_before_it_returns(self):
         """
@@ -765,9 +685,7 @@ class TestAbort:
         assert got[1:] == other[1:] == (await listed(stream.results()))[1:]
 
     async def test_from_another_thread(self):
-        """
-        `abort` reaches the loop of the source.
-        """
+        """`abort` reaches the loop of the source."""
         closed = anyio.Event()
         inside = anyio.Event()
 
@@ -792,9 +710,7 @@ class TestAbort:
         assert isinstance(got[1].error, StreamClosedError)
 
     async def test_a_source_that_was_not_asked(self):
-        """
-        It is closed, and never asked.
-        """
+        """It is closed, and never asked."""
         source = Counted(1)
         source.go.set()
         stream = Stream.of(source)
@@ -807,9 +723,7 @@ class TestAbort:
 
     @pytest.mark.parametrize("when", ["before its task is made", "before it begins"])
     async def test_a_source_that_was_just_asked(self, when, monkeypatch):
-        """
-        Its task, which has not begun, asks for nothing.
-        """
+        """Its task, which has not begun, asks for nothing."""
         source = Counted(1)
         source.go.set()
         stream = Stream.of(source)
@@ -834,9 +748,7 @@ class TestAbort:
         assert not source.inside.is_set()
 
     async def test_a_source_that_will_not_end(self):
-        """
-        Readers don't wait for a source that shields itself; `aabort` does.
-        """
+        """Readers don't wait for a source that shields itself; `aabort` does."""
         inside, go, closed = anyio.Event(), anyio.Event(), []
 
         async def source():
@@ -868,9 +780,7 @@ class TestAbort:
         assert got == await listed(stream.results())
 
     async def test_a_sending_task_learns_of_it(self):
-        """
-        `asend` gives False, to those that wait, too.
-        """
+        """`asend` gives False, to those that wait, too."""
         sender, stream = pipe(1)
         assert await sender.asend(1)
 
@@ -885,9 +795,7 @@ class TestAbort:
         assert Ok(1) == (await listed(stream.results()))[0]
 
     async def test_a_thread_that_blocks(self):
-        """
-        Tasks that wait for an iterator in a thread get the error at once.
-        """
+        """Tasks that wait for an iterator in a thread get the error at once."""
         inside, go = threading.Event(), threading.Event()
         closed = threading.Event()
 
@@ -919,9 +827,7 @@ class TestAbort:
         await until(closed.is_set)
 
     async def test_merged_sources_of_all_kinds(self):
-        """
-        One `aabort` stops a pipe, an async generator and an iterator.
-        """
+        """One `aabort` stops a pipe, an async generator and an iterator."""
         sender, piped = pipe(0)
         source = Counted(1)
         both = merge_named(
@@ -942,25 +848,19 @@ class TestAbort:
 
 
 class TestCollect:
-    """
-    `acollect` gives one message.
-    """
+    """`acollect` gives one message."""
 
     CHUNKS = (AssistantMessage("Hel"), AssistantMessage("lo"))
     WHOLE = AssistantMessage("Hello")
 
     async def test_takes_what_has_messages(self):
-        """
-        Streams, async generators and lists become one message.
-        """
+        """Streams, async generators and lists become one message."""
         stream = merge_named({"a": Stream.of(slowly(*self.CHUNKS))})
         for source in (stream, stream, slowly(*self.CHUNKS), list(self.CHUNKS)):
             assert self.WHOLE == await acollect(source)
 
     async def test_keeps_what_was_read_before_an_error(self):
-        """
-        The error has the message until there.
-        """
+        """The error has the message until there."""
         with pytest.raises(Boom) as caught:
             await acollect(slowly(*self.CHUNKS, Boom()))
 
@@ -997,9 +897,7 @@ class TestCollect:
 
 
 async def test_needs_anyio(monkeypatch):
-    """
-    Without anyio, async use names the extra; the rest works.
-    """
+    """Without anyio, async use names the extra; the rest works."""
     sender, stream = pipe(1)
     monkeypatch.setitem(sys.modules, "anyio", None)
     _waiting.require_anyio.cache_clear()
@@ -1017,14 +915,10 @@ async def test_needs_anyio(monkeypatch):
 
 
 class TestLoops:
-    """
-    When a loop ends before its streams.
-    """
+    """When a loop ends before its streams."""
 
     def test_an_ended_loop_is_no_end(self, anyio_backend):
-        """
-        What was read stays, and what comes after is an error, not the end.
-        """
+        """What was read stays, and what comes after is an error, not the end."""
         stream = Stream.of(slowly(1, 2, 3))
 
         async def first():
@@ -1038,9 +932,7 @@ class TestLoops:
         assert [one, broken] == list(stream.results())
 
     def test_a_closed_loop_is_no_end(self):
-        """
-        Nor is a loop that was closed without cancelling its tasks.
-        """
+        """Nor is a loop that was closed without cancelling its tasks."""
         stream = Stream.of(slowly(1, 2, 3))
         loop = asyncio.new_event_loop()
         assert 1 == loop.run_until_complete(anext(aiter(stream)))
@@ -1057,9 +949,7 @@ class TestLoops:
                 task.get_coro().close()
 
     def test_wakes_threads_of_a_loop_that_ended(self):
-        """
-        A sender in a thread is not disturbed by readers whose loop is gone.
-        """
+        """A sender in a thread is not disturbed by readers whose loop is gone."""
         sender, stream = pipe(1)
 
         async def give_up():
@@ -1071,9 +961,7 @@ class TestLoops:
         assert sender.send(1)
 
     def test_dropping_a_stream_after_its_loop_is_quiet(self, anyio_backend):
-        """
-        A stream may outlive its loop, and be dropped then.
-        """
+        """A stream may outlive its loop, and be dropped then."""
         stream = Stream.of(slowly(1, 2, 3))
 
         async def first():
@@ -1086,9 +974,7 @@ class TestLoops:
         assert there() is None
 
     def test_workers_serve_again(self, monkeypatch):
-        """
-        A worker without a job takes the next one, rather than a new thread.
-        """
+        """A worker without a job takes the next one, rather than a new thread."""
         idle: deque[Any] = deque()
         monkeypatch.setattr(_waiting, "_idle", idle)
         monkeypatch.setattr(_waiting, "_IDLE_S", 60)
@@ -1105,9 +991,7 @@ class TestLoops:
         assert first is second
 
     def test_one_limit_in_a_loop(self, anyio_backend):
-        """
-        What is shielded has one limit of threads in each event loop.
-        """
+        """What is shielded has one limit of threads in each event loop."""
 
         async def get_twice():
             return [_waiting._get_shielded_limiter() for _ in range(2)]

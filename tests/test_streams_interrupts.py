@@ -50,9 +50,7 @@ def read_pipe(capacity):
 
 
 def check_sent(subject, completed):
-    """
-    What was sent of 0, 1 and so on was read once, in order, and others send on.
-    """
+    """What was sent of 0, 1 and so on was read once, in order, and others send on."""
     sender, sent, got, thread = subject
     assert sender.send("more")
     sender.close()
@@ -64,9 +62,7 @@ def check_sent(subject, completed):
 
 
 def sent_pipe(capacity, size):
-    """
-    A stream, and a thread that sends *size* numbers to it.
-    """
+    """A stream, and a thread that sends *size* numbers to it."""
     sender, stream = pipe(capacity)
 
     def send():
@@ -100,15 +96,11 @@ KINDS: dict[str, Any] = {
 
 
 class TestRead:
-    """
-    Readers that are interrupted, and those that come after.
-    """
+    """Readers that are interrupted, and those that come after."""
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_leaves_all_to_the_next(self, kind):
-        """
-        Wherever a reader is interrupted, the next one reads every element once.
-        """
+        """Wherever a reader is interrupted, the next one reads every element once."""
         make, expected = KINDS[kind]
 
         def check(stream, completed):
@@ -119,9 +111,7 @@ class TestRead:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_leaves_all_to_one_that_waits(self, kind):
-        """
-        So does a reader that reads at the same time, in another thread.
-        """
+        """So does a reader that reads at the same time, in another thread."""
         make, expected = KINDS[kind]
 
         def prepare():
@@ -170,9 +160,7 @@ class TestRead:
         assert lacking < moments / 4
 
     def test_leaves_all_to_itself_when_others_went(self):
-        """
-        So does a reader that is the only one from then on.
-        """
+        """So does a reader that is the only one from then on."""
         items = [*range(4)]
 
         def prepare():
@@ -240,9 +228,7 @@ class TestRead:
         )
 
     def test_leaves_all_to_the_rest(self):
-        """
-        So do the readers of its `rest`, however many there are.
-        """
+        """So do the readers of its `rest`, however many there are."""
         items = [*range(4)]
 
         def check(subject, completed):
@@ -405,9 +391,7 @@ class TestRead:
         [("iterator", "asyncio"), ("convert", "asyncio"), ("pipe", "trio")],
     )
     def test_in_tasks(self, kind, backend):
-        """
-        A loop that is interrupted leaves all to the next one.
-        """
+        """A loop that is interrupted leaves all to the next one."""
         make, expected = KINDS[kind]
 
         async def read(stream):
@@ -456,9 +440,7 @@ class TestRead:
 
 
 class TestSend:
-    """
-    Senders that are interrupted, and both sides after that.
-    """
+    """Senders that are interrupted, and both sides after that."""
 
     @pytest.mark.parametrize("capacity", [0, 1, 5])
     def test_leaves_the_pipe_usable(self, capacity):
@@ -522,9 +504,7 @@ class TestSend:
 
     @pytest.mark.parametrize("capacity", [0, 1])
     def test_goes_on_when_a_reader_is_interrupted(self, capacity):
-        """
-        A sender that waits for room sends all, wherever its reader stops.
-        """
+        """A sender that waits for room sends all, wherever its reader stops."""
 
         def check(subject, completed):
             stream, thread = subject
@@ -599,14 +579,10 @@ class TestSend:
 
 
 class TestClose:
-    """
-    Closing that is interrupted.
-    """
+    """Closing that is interrupted."""
 
     def test_can_be_repeated(self):
-        """
-        A sender learns that there is no reader when closing is repeated.
-        """
+        """A sender learns that there is no reader when closing is repeated."""
 
         def prepare():
             sender, stream = pipe(1)
@@ -622,9 +598,7 @@ class TestClose:
         interrupt_anywhere(lambda subject: subject[0].close(), check, prepare=prepare)
 
     def test_collect_keeps_no_source(self):
-        """
-        An interrupt of `collect` while it waits may be kept: it keeps no source.
-        """
+        """An interrupt of `collect` while it waits may be kept: it keeps no source."""
         sender, stream = pipe(1)
         held = [stream]
         del stream
@@ -645,9 +619,7 @@ class TestClose:
 
 
 class TestAbort:
-    """
-    Aborting that is interrupted, and readers of what is aborted.
-    """
+    """Aborting that is interrupted, and readers of what is aborted."""
 
     @pytest.mark.parametrize("kind", ["pipe", "generator", "merge"])
     def test_is_done_or_was_not_begun(self, kind):
@@ -772,9 +744,7 @@ class TestAbort:
         interrupt_anywhere(read, check, prepare=prepare)
 
     def test_an_async_source(self):
-        """
-        A loop whose `aabort` was interrupted leaves no reader that waits.
-        """
+        """A loop whose `aabort` was interrupted leaves no reader that waits."""
 
         async def read_and_abort(stream):
             async for _ in stream:
@@ -810,17 +780,13 @@ class TestAbort:
 
 
 class TestSignals:
-    """
-    Real interrupts, at random moments.
-    """
+    """Real interrupts, at random moments."""
 
     TIMES = 100
 
     @pytest.mark.parametrize("kind", ["collection", "iterator", "convert", "merge"])
     def test_reading(self, kind):
-        """
-        After each the next reader gets every element once.
-        """
+        """After each the next reader gets every element once."""
         many = range(300)
         make = {
             "collection": lambda: Stream.of(many),
@@ -836,9 +802,7 @@ class TestSignals:
 
     @pytest.mark.parametrize("capacity", [0, 1, 10])
     def test_sending(self, capacity):
-        """
-        After each others send and read what was sent.
-        """
+        """After each others send and read what was sent."""
 
         def send(subject):
             sender, sent, *_ = subject
@@ -852,9 +816,7 @@ class TestSignals:
 
     @pytest.mark.parametrize("capacity", [0, 1, 10])
     def test_receiving(self, capacity):
-        """
-        After each the sender goes on, and the next reader gets everything.
-        """
+        """After each the sender goes on, and the next reader gets everything."""
 
         def check(subject, completed):
             stream, thread = subject

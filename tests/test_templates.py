@@ -1,6 +1,4 @@
-"""
-Templates: messages from variables, in three syntaxes, strict in all of them.
-"""
+"""Templates: messages from variables, in three syntaxes, strict in all of them."""
 # ruff: noqa: E501 - a row of a table is a line
 
 import copy
@@ -69,16 +67,12 @@ every_syntax = pytest.mark.parametrize("syntax", SYNTAXES)
 
 
 def gap(syntax, name="x"):
-    """
-    The gap for variable *name*.
-    """
+    """The gap for variable *name*."""
     return GAP[syntax] % name
 
 
 def escaped(text, syntax):
-    """
-    A template that becomes *text*.
-    """
+    """A template that becomes *text*."""
     if syntax == "fstring":
         return text.replace("{", "{{").replace("}", "}}")
 
@@ -94,9 +88,7 @@ class Number(IntEnum):
 
 
 class TestFString:
-    """
-    Python's format syntax, but for what reaches into objects.
-    """
+    """Python's format syntax, but for what reaches into objects."""
 
     VARIABLES: ClassVar[dict[str, Any]] = {
         "name": "eino",
@@ -129,9 +121,7 @@ class TestFString:
         ],
     )
     def test_fills_names_keys_and_positions(self, made, text):
-        """
-        Fields name variables, keys and positions, and formats hold.
-        """
+        """Fields name variables, keys and positions, and formats hold."""
         assert made == render(text, self.VARIABLES, syntax="fstring")
 
     @pytest.mark.parametrize(
@@ -155,23 +145,17 @@ class TestFString:
         ],
     )
     def test_refuses_what_is_no_name_key_or_position(self, text, why):
-        """
-        The error has the reason, and what to write instead.
-        """
+        """The error has the reason, and what to write instead."""
         with pytest.raises(TemplateError, match=why):
             render(text, self.VARIABLES, syntax="fstring")
 
     def test_pads_up_to_the_bound(self):
-        """
-        The widest format still holds.
-        """
+        """The widest format still holds."""
         assert 10_000 == len(render("{n:10000}", self.VARIABLES, syntax="fstring"))
 
 
 class TestJinja2:
-    """
-    Jinja2, in its sandbox and with no loader.
-    """
+    """Jinja2, in its sandbox and with no loader."""
 
     VARIABLES: ClassVar[dict[str, Any]] = {
         "name": "Ann",
@@ -242,9 +226,7 @@ class TestJinja2:
         ],
     )  # fmt: skip
     def test_renders_as_jinja2_does(self, made, text):
-        """
-        Statements, filters and tests do what they do in Jinja2; newlines stay.
-        """
+        """Statements, filters and tests do what they do in Jinja2; newlines stay."""
         assert made == render(text, self.VARIABLES, syntax="jinja2")
 
     @pytest.mark.parametrize(
@@ -277,17 +259,13 @@ class TestJinja2:
         ],
     )
     def test_refuses_the_rest(self, text, why):
-        """
-        No loader, no attributes, no objects: each error names what is missing.
-        """
+        """No loader, no attributes, no objects: each error names what is missing."""
         with pytest.raises(TemplateError, match=why):
             render(text, self.VARIABLES, syntax="jinja2")
 
 
 class TestGo:
-    """
-    Go's text/template with its standard functions.
-    """
+    """Go's text/template with its standard functions."""
 
     VARIABLES: ClassVar[dict[str, Any]] = {
         "name": "Ann",
@@ -332,17 +310,13 @@ class TestGo:
         ],
     )  # fmt: skip
     def test_renders_as_go_does(self, made, text):
-        """
-        Actions and functions do what they do in Go.
-        """
+        """Actions and functions do what they do in Go."""
         variables = {**self.VARIABLES, "nan": float("nan")}
 
         assert made == render(text, variables, syntax="go")
 
     def test_a_single_dot_is_all_variables(self):
-        """
-        The topmost dot is a map of everything.
-        """
+        """The topmost dot is a map of everything."""
         variables = {"b": 2, "a": [1]}
 
         assert "map[a:[1] b:2]" == render("{{.}}", variables, syntax="go")
@@ -399,9 +373,7 @@ class TestGo:
         ],
     )
     def test_refuses_the_rest(self, text, why):
-        """
-        What Go would refuse, or reaches out of the variables.
-        """
+        """What Go would refuse, or reaches out of the variables."""
         with pytest.raises(TemplateError, match=why):
             render(text, self.VARIABLES, syntax="go")
 
@@ -424,9 +396,7 @@ class TestGo:
         ).map("".join)
     )
     def test_agrees_with_gotpl(self, text):
-        """
-        What gotpl's own machine renders, this renders the same.
-        """
+        """What gotpl's own machine renders, this renders the same."""
         variables = {**self.VARIABLES, "none": "some"}
         budget = gotpl.ExecutionBudget.strict()
         try:
@@ -439,9 +409,7 @@ class TestGo:
 
 
 class TestMissing:
-    """
-    What is missing is an error in every syntax, with its dotted name.
-    """
+    """What is missing is an error in every syntax, with its dotted name."""
 
     @pytest.mark.parametrize(
         ("syntax", "text", "name"),
@@ -480,9 +448,7 @@ class TestMissing:
         ],
     )
     def test_names_what_is_missing(self, syntax, text, name):
-        """
-        The variable, and the keys below it that lead to what is missing.
-        """
+        """The variable, and the keys below it that lead to what is missing."""
         variables = {"m": {"in": {}}, "l": [1, 2], "r": [{}]}
 
         with pytest.raises(MissingVariableError) as caught:
@@ -493,9 +459,7 @@ class TestMissing:
 
     @every_syntax
     def test_is_also_the_builtin_one_would_guess(self, syntax):
-        """
-        A LookupError, a TemplateError, and it survives pickling.
-        """
+        """A LookupError, a TemplateError, and it survives pickling."""
         with pytest.raises(LookupError) as caught:
             Template(UserMessage(gap(syntax)), syntax=syntax).format({})
 
@@ -504,9 +468,7 @@ class TestMissing:
 
     @every_syntax
     def test_shows_a_line_of_the_template(self, syntax):
-        """
-        Of a long template the error shows the beginning, on one line.
-        """
+        """Of a long template the error shows the beginning, on one line."""
         text = f"a\n\nlong   {'text ' * 100}{gap(syntax)}"
 
         with pytest.raises(MissingVariableError) as caught:
@@ -517,9 +479,7 @@ class TestMissing:
 
 
 class TestValues:
-    """
-    What values are written as; what is not a plain data is refused.
-    """
+    """What values are written as; what is not a plain data is refused."""
 
     @pytest.mark.parametrize(
         ("value", "fstring", "jinja2", "go"),
@@ -552,9 +512,7 @@ class TestValues:
         ],
     )
     def test_are_written_in_each_syntax(self, value, fstring, jinja2, go):
-        """
-        As Python writes builtins, and as Go does; messages by their text.
-        """
+        """As Python writes builtins, and as Go does; messages by their text."""
         expected = {"fstring": fstring, "jinja2": jinja2, "go": go}
 
         made = {
@@ -614,17 +572,13 @@ class TestValues:
         ],
     )
     def test_refuses_what_is_no_plain_data(self, syntax, value, what):
-        """
-        The error names the place, and what may be there.
-        """
+        """The error names the place, and what may be there."""
         with pytest.raises(TemplateError, match=what):
             render(gap(syntax), {"x": value}, syntax=syntax)
 
     @every_syntax
     def test_bounds_levels(self, syntax):
-        """
-        A hundred levels can be written; more, and rings, are refused by place.
-        """
+        """A hundred levels can be written; more, and rings, are refused by place."""
         ring: list[Any] = []
         ring.append(ring)
         value: Any = 1
@@ -640,18 +594,14 @@ class TestValues:
 
     @every_syntax
     def test_looks_at_no_other_variable(self, syntax):
-        """
-        What a template does not name may be anything.
-        """
+        """What a template does not name may be anything."""
         variables = {"x": 1, "y": object(), "z": range(10**9)}
 
         assert "1" == render(gap(syntax), variables, syntax=syntax)
 
     @every_syntax
     def test_bounds(self, syntax):
-        """
-        The largest there may be is still rendered, and one more is not.
-        """
+        """The largest there may be is still rendered, and one more is not."""
         text, mark = gap(syntax), "!"
         most = {"x": "a" * (MAX_CHARACTERS - 1)}
         widest = text + mark * (MAX_TEMPLATE_CHARACTERS - len(text))
@@ -667,24 +617,18 @@ class TestValues:
 
     @every_syntax
     def test_text_without_syntax_may_be_of_any_length(self, syntax):
-        """
-        What has no gaps is given back, however long.
-        """
+        """What has no gaps is given back, however long."""
         text = "a" * (MAX_CHARACTERS + 1)
 
         assert text is render(text, {}, syntax=syntax)
 
 
 class TestRender:
-    """
-    One text.
-    """
+    """One text."""
 
     @pytest.mark.parametrize("wrong", ["f", "", None, "FSTRING", ["go"], "jinja"])
     def test_names_the_syntaxes(self, wrong):
-        """
-        There are three, and the error lists them.
-        """
+        """There are three, and the error lists them."""
         with pytest.raises(TemplateError, match="one of fstring, jinja2, go"):
             render("a", {}, syntax=wrong)
         with pytest.raises(TemplateError, match="one of fstring, jinja2, go"):
@@ -700,9 +644,7 @@ class TestRender:
         ],
     )
     def test_takes_a_text_and_a_mapping(self, text, variables, why):
-        """
-        Anything else is refused, gaps or none.
-        """
+        """Anything else is refused, gaps or none."""
         for syntax in SYNTAXES:
             with pytest.raises(TemplateError, match=why):
                 render(text, variables, syntax=syntax)
@@ -712,9 +654,7 @@ class TestRender:
         [("jinja2", "jinja2", "jinja"), ("go", "gotpl", "go-templates")],
     )
     def test_names_the_extra(self, syntax, package, extra, monkeypatch):
-        """
-        A syntax without its package is an error that names the extra.
-        """
+        """A syntax without its package is an error that names the extra."""
         for name in list(sys.modules):
             ours = ("conversation_state.templates._jinja", f"{package}.")
             if name.startswith((*ours, "conversation_state.templates._go")):
@@ -727,9 +667,7 @@ class TestRender:
         assert extra == caught.value.extra
 
     def test_loads_an_engine_when_it_is_needed(self):
-        """
-        Importing templates loads no engine, and each loads its own only.
-        """
+        """Importing templates loads no engine, and each loads its own only."""
         script = (
             "import sys; from conversation_state.templates import render\n"
             "for syntax in ('fstring', 'jinja2'):\n"
@@ -743,15 +681,11 @@ class TestRender:
 
 
 class TestFormat:
-    """
-    Messages from messages.
-    """
+    """Messages from messages."""
 
     @every_syntax
     def test_renders_texts_urls_and_names(self, syntax):
-        """
-        Every text, url and name is rendered; all else stays byte for byte.
-        """
+        """Every text, url and name is rendered; all else stays byte for byte."""
         g = gap(syntax)
         kept: Any = {"metadata": {"m": g}, "index": 1}
         raw = {"type": "future", "text": g}
@@ -807,9 +741,7 @@ class TestFormat:
     @every_syntax
     @given(messages=st.lists(our.messages(), max_size=3), x=our.texts())
     def test_never_changes_the_template(self, syntax, messages, x):
-        """
-        Whatever comes of it, a template is what it was; so are the messages.
-        """
+        """Whatever comes of it, a template is what it was; so are the messages."""
         template = Template(*messages, Placeholder("h", optional=True), syntax=syntax)
         before = pickle.dumps(template)
         first = copy.deepcopy(template)
@@ -843,9 +775,7 @@ class TestFormat:
 
     @every_syntax
     def test_in_many_threads(self, syntax):
-        """
-        Threads that share a template each get their own.
-        """
+        """Threads that share a template each get their own."""
         text = {
             "fstring": "{x} {y[0]}",
             "jinja2": "{% for i in y %}{{ x }} {{ i }}{% endfor %}",
@@ -871,9 +801,7 @@ class TestFormat:
 
 
 class TestPlaceholder:
-    """
-    Messages from elsewhere.
-    """
+    """Messages from elsewhere."""
 
     HISTORY = (UserMessage("{x} {{ x }} {{.x}}"), AssistantMessage("}"))
 
@@ -890,9 +818,7 @@ class TestPlaceholder:
         ids=["list", "tuple", "aggregator", "view", "part of a view"],
     )
     def test_gives_the_messages_as_they_are(self, syntax, given_as):
-        """
-        The very messages, braces and all, from any sequence of them.
-        """
+        """The very messages, braces and all, from any sequence of them."""
         template = Template(SystemMessage(gap(syntax)), Placeholder("h"), syntax=syntax)
 
         system, *history = template.format({"x": 1, "h": given_as(self.HISTORY)})
@@ -902,16 +828,12 @@ class TestPlaceholder:
 
     @pytest.mark.parametrize("variables", [{}, {"h": None}, {"h": []}, {"h": ()}])
     def test_optional_may_be_nothing(self, variables):
-        """
-        Missing, None and empty all give nothing.
-        """
+        """Missing, None and empty all give nothing."""
         assert () == Template(Placeholder("h", optional=True)).format(variables)
 
     @every_syntax
     def test_missing(self, syntax):
-        """
-        One that is needed and missing is named, in every syntax.
-        """
+        """One that is needed and missing is named, in every syntax."""
         with pytest.raises(MissingVariableError) as caught:
             Template(Placeholder("h"), syntax=syntax).format({"x": 1})
 
@@ -930,44 +852,32 @@ class TestPlaceholder:
         ],
     )
     def test_takes_messages_only(self, optional, wrong, why):
-        """
-        Anything else is refused, optional or not.
-        """
+        """Anything else is refused, optional or not."""
         with pytest.raises(TemplateError, match=why):
             Template(Placeholder("h", optional)).format({"h": wrong})
 
     def test_needed_is_not_none(self):
-        """
-        None counts as missing to one that is required, and the error names it.
-        """
+        """None counts as missing to one that is required, and the error names it."""
         with pytest.raises(TemplateError, match=r"h is None.*An empty list"):
             Template(Placeholder("h")).format({"h": None})
 
     @pytest.mark.parametrize("key", ["", None, 1, "\ud800"])
     def test_key_is_a_name(self, key):
-        """
-        A key is a text and not empty.
-        """
+        """A key is a text and not empty."""
         with pytest.raises(InvalidMessageError, match=r"Placeholder\.key"):
             Placeholder(key)
 
     def test_optional_is_a_flag(self):
-        """
-        Neither a number nor a text.
-        """
+        """Neither a number nor a text."""
         with pytest.raises(InvalidMessageError, match=r"Placeholder\.optional"):
             Placeholder("h", optional="yes")  # type: ignore[arg-type]
 
 
 class TestTemplate:
-    """
-    A template is a value.
-    """
+    """A template is a value."""
 
     def test_repr(self):
-        """
-        The repr is the call that makes it.
-        """
+        """The repr is the call that makes it."""
         template = Template(UserMessage("a"), Placeholder("h"), syntax="go")
 
         expected = (
@@ -979,24 +889,18 @@ class TestTemplate:
 
     @pytest.mark.parametrize("wrong", ["hi", None, [UserMessage("a")], TextPart("a")])
     def test_holds_messages_and_placeholders(self, wrong):
-        """
-        Anything else is refused by its position.
-        """
+        """Anything else is refused by its position."""
         with pytest.raises(InvalidMessageError, match="item 1 of the template is"):
             Template(UserMessage("a"), wrong)
 
 
 class TestLaws:
-    """
-    What is true of all texts and values.
-    """
+    """What is true of all texts and values."""
 
     @every_syntax
     @given(text=our.texts(), value=our.texts())
     def test_text_and_value_stay_apart(self, syntax, text, value):
-        """
-        What is escaped comes out as it was, and the value behind it.
-        """
+        """What is escaped comes out as it was, and the value behind it."""
         if syntax == "jinja2":  # which makes all ends of lines alike
             text = text.replace("\r", "")
 
@@ -1013,9 +917,7 @@ class TestLaws:
         ).map("".join)
     )
     def test_values_are_never_templates(self, syntax, value):
-        """
-        Syntax in a value comes out as it is.
-        """
+        """Syntax in a value comes out as it is."""
         text = f"[{gap(syntax)}|{gap(syntax, 'y')}]"
 
         made = render(text, {"x": value, "y": value}, syntax=syntax)
@@ -1025,9 +927,7 @@ class TestLaws:
     @every_syntax
     @given(value=our.json_values())
     def test_json_values_can_be_written(self, syntax, value):
-        """
-        Whatever JSON can hold is written, twice the same.
-        """
+        """Whatever JSON can hold is written, twice the same."""
         once = render(gap(syntax), {"x": value}, syntax=syntax)
 
         assert once + once == render(gap(syntax) * 2, {"x": value}, syntax=syntax)

@@ -33,9 +33,7 @@ FULL = MAX_TEMPLATE_CHARACTERS
 
 
 class Broken(Mapping[str, Any]):
-    """
-    A mapping that breaks when it is read.
-    """
+    """A mapping that breaks when it is read."""
 
     def __getitem__(self, key):
         raise RuntimeError(key)
@@ -48,9 +46,7 @@ class Broken(Mapping[str, Any]):
 
 
 class Endless(Mapping[str, Any]):
-    """
-    A mapping that never ends.
-    """
+    """A mapping that never ends."""
 
     def __getitem__(self, key):
         return key
@@ -66,9 +62,7 @@ class Endless(Mapping[str, Any]):
 
 
 class Liar:
-    """
-    A truth value by its class, which would be returned as it is.
-    """
+    """A truth value by its class, which would be returned as it is."""
 
     secret = "s3cret"
 
@@ -81,9 +75,7 @@ class Liar:
 
 
 class Loud:
-    """
-    An object with a text, attributes and a method.
-    """
+    """An object with a text, attributes and a method."""
 
     secret = "s3cret"
 
@@ -97,18 +89,14 @@ class Loud:
 
 
 def itself():
-    """
-    A list that holds itself.
-    """
+    """A list that holds itself."""
     ring: list[Any] = []
     ring.append(ring)
     return ring
 
 
 def deep(levels):
-    """
-    A list in a list in a list.
-    """
+    """A list in a list in a list."""
     value: list[Any] = []
     for _ in range(levels):
         value = [value]
@@ -117,9 +105,7 @@ def deep(levels):
 
 
 def doubled(levels):
-    """
-    Few objects that are written as very many.
-    """
+    """Few objects that are written as very many."""
     value: list[Any] = ["x"]
     for _ in range(levels):
         value = [value, value]
@@ -596,9 +582,7 @@ SLOW_AND_ALIKE = frozenset(
 
 
 def cases():
-    """
-    All of them: a name, a syntax, a template and variables.
-    """
+    """All of them: a name, a syntax, a template and variables."""
     for syntax, table in (("fstring", FSTRING), ("jinja2", JINJA2), ("go", GO)):
         for name, (text, variables) in table.items():
             yield f"{syntax}: {name}", syntax, text, variables
@@ -607,9 +591,7 @@ def cases():
 
 
 def main(left_out):
-    """
-    Renders each but those, and prints how that ended and how long it took.
-    """
+    """Renders each but those, and prints how that ended and how long it took."""
     import resource  # noqa: PLC0415 - not on every system
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))

@@ -46,9 +46,7 @@ QUICK = settings(
 
 
 class State:
-    """
-    A state that can be watched.
-    """
+    """A state that can be watched."""
 
 
 def tree() -> Timeline[str]:
@@ -67,24 +65,18 @@ def tree() -> Timeline[str]:
 
 
 def numbers(moments: Any) -> list[int]:
-    """
-    The numbers of *moments*.
-    """
+    """The numbers of *moments*."""
     return [moment.number for moment in moments]
 
 
 def differs(present: object, state: object) -> bool:
-    """
-    A filter: an equal state is not worth a step.
-    """
+    """A filter: an equal state is not worth a step."""
     return present != state
 
 
 class TestBegin:
     def test_is_one_moment(self):
-        """
-        The state is present, has a label, and nothing is before or ahead.
-        """
+        """The state is present, has a label, and nothing is before or ahead."""
         timeline = Timeline.begin("S", "start")
 
         assert "S" == timeline.present
@@ -96,9 +88,7 @@ class TestBegin:
         assert timeline.limit is None
 
     def test_takes_any_state(self):
-        """
-        Also one that has no hash, or is None.
-        """
+        """Also one that has no hash, or is None."""
         state: dict[str, list[int]] = {"a": []}
 
         assert state is Timeline.begin(state).present
@@ -122,9 +112,7 @@ class TestCommit:
 
 class TestGroup:
     def test_nothing_to_close(self):
-        """
-        Where no group is open, closing it is the same timeline.
-        """
+        """Where no group is open, closing it is the same timeline."""
         begun = Timeline.begin("")
         steps = [begun, begun.commit("a"), begun.commit("a", stay=True)]
         typed = begun.commit("a", group="g")
@@ -135,9 +123,7 @@ class TestGroup:
         assert typed is not typed.close_group()
 
     def test_goes_on_where_nothing_happened(self):
-        """
-        An undo or redo that has nowhere to go does not end it.
-        """
+        """An undo or redo that has nowhere to go does not end it."""
         typed = Timeline.begin("").commit("a", group="g")
         forgotten = Timeline.begin("", limit=1).commit("a", group="g")
 
@@ -146,9 +132,7 @@ class TestGroup:
         assert 2 == len(typed.redo().commit("b", group="g").moments)
 
     def test_frees_what_was_replaced(self):
-        """
-        Of a group, only the newest state is kept.
-        """
+        """Of a group, only the newest state is kept."""
         timeline: Timeline[Any] = Timeline.begin(None)
         watches = []
         for _ in range(100):
@@ -161,9 +145,7 @@ class TestGroup:
 
 
 class TestCost:
-    """
-    What is kept is shared, and not copied.
-    """
+    """What is kept is shared, and not copied."""
 
     USES: ClassVar[dict[str, Callable[[Timeline[int]], object]]] = {
         "moments": lambda timeline: timeline.moments,
@@ -184,9 +166,7 @@ class TestCost:
     @pytest.mark.parametrize("use", USES)
     @pytest.mark.parametrize("limit", [None, 20_000])
     def test_of_each_use(self, use, limit):
-        """
-        A hundred times as many moments, and a few steps more.
-        """
+        """A hundred times as many moments, and a few steps more."""
         counts = []
         for size in (110, 11_000):
             timeline = Timeline.begin(0, limit=limit)
@@ -221,9 +201,7 @@ class TestCost:
 
 class TestFilter:
     def test_is_not_asked_within_a_group(self):
-        """
-        Nor about the state that is present.
-        """
+        """Nor about the state that is present."""
         asked = []
 
         def note(present, state):
@@ -236,18 +214,14 @@ class TestFilter:
         assert [("", "a")] == asked
 
     def test_the_same_again(self):
-        """
-        A state that is no step, committed again with its label, changes nothing.
-        """
+        """A state that is no step, committed again with its label, changes nothing."""
         timeline = Timeline.begin("a", "first", filter=differs)
 
         assert timeline is timeline.commit("a", "first")
         assert timeline.commit("a", "other") is not timeline
 
     def test_with_filter(self):
-        """
-        Another one, or none; the same timeline for the same one.
-        """
+        """Another one, or none; the same timeline for the same one."""
         plain: Timeline[float] = Timeline.begin(1)
         plain = plain.commit(2, group="g")
         filtered = plain.with_filter(differs)
@@ -284,9 +258,7 @@ class TestLimit:
 
     @pytest.mark.parametrize("limit", [1, 5, 8, 50, 200])
     def test_frees_what_is_forgotten(self, limit):
-        """
-        All but an eighth of the limit is freed at once.
-        """
+        """All but an eighth of the limit is freed at once."""
         timeline: Timeline[Any] = Timeline.begin(None, limit=limit)
         watches = []
         for _ in range(500):
@@ -302,9 +274,7 @@ class TestLimit:
         assert [] == [watch for watch in watches if watch()]
 
     def test_is_not_pickled(self):
-        """
-        What is forgotten is in no copy, even where it was not freed yet.
-        """
+        """What is forgotten is in no copy, even where it was not freed yet."""
         timeline = Timeline.begin("forgotten", limit=80)
         for i in range(80):
             timeline = timeline.commit(str(i))
@@ -315,9 +285,7 @@ class TestLimit:
 
 
 class TestElsewhere:
-    """
-    What arrives while the present is somewhere else.
-    """
+    """What arrives while the present is somewhere else."""
 
     def test_a_stream_while_the_user_goes_back(self):
         """
@@ -337,9 +305,7 @@ class TestElsewhere:
         assert "answer" == chat.goto("done").present
 
     def test_the_present_is_not_forgotten(self):
-        """
-        A limit is exceeded until the next commit that does not stay.
-        """
+        """A limit is exceeded until the next commit that does not stay."""
         chat = Timeline.begin(0, limit=2).commit(1)
         for state in range(2, 6):
             chat = chat.commit(state, stay=True)
@@ -349,9 +315,7 @@ class TestElsewhere:
         assert [5, 6] == [each.state for each in chat.goto(5).commit(6).moments]
 
     def test_nothing_new(self):
-        """
-        What changes nothing is the timeline itself.
-        """
+        """What changes nothing is the timeline itself."""
         chat = Timeline.begin("hi").commit("asked", "question")
 
         assert chat.commit("asked", stay=True) is chat
@@ -434,9 +398,7 @@ def test_lists_what_is_there():
 
 class TestReading:
     def test_children(self):
-        """
-        Of the present moment, of another, of a number.
-        """
+        """Of the present moment, of another, of a number."""
         timeline = tree()
 
         assert [1, 3] == numbers(timeline.children(0))
@@ -447,9 +409,7 @@ class TestReading:
             timeline.children(6)
 
     def test_moments(self):
-        """
-        A sequence: indexes, slices, backwards, membership.
-        """
+        """A sequence: indexes, slices, backwards, membership."""
         moments = tree().moments
 
         assert isinstance(moments, Moments)
@@ -468,9 +428,7 @@ class TestReading:
                 moments[at]
 
     def test_slices_of_one_timeline(self):
-        """
-        Slices that share a log are equal where they have equal moments only.
-        """
+        """Slices that share a log are equal where they have equal moments only."""
         timeline = Timeline.begin(0)
         for state in range(1, 70):
             timeline = timeline.commit(state)
@@ -481,9 +439,7 @@ class TestReading:
             assert (skip == 0) == (moments[skip : 64 + skip] == moments[0:64])
 
     def test_moments_of_a_limited_timeline(self):
-        """
-        Never show what is forgotten, whether it was freed or not.
-        """
+        """Never show what is forgotten, whether it was freed or not."""
         timeline = Timeline.begin(0, limit=50)
         for i in range(1, 53):
             timeline = timeline.commit(i)
@@ -501,9 +457,7 @@ class TestReading:
             moments[-51]
 
     def test_repr(self):
-        """
-        How much there is, and where one is.
-        """
+        """How much there is, and where one is."""
         begun = Timeline.begin("S")
 
         assert "<Timeline: 1 moment, 1 tip, at 0>" == repr(begun)
@@ -513,9 +467,7 @@ class TestReading:
 
 class TestEquality:
     def test_is_by_content(self):
-        """
-        Moments, present, limit, and where redo goes.
-        """
+        """Moments, present, limit, and where redo goes."""
         timeline = tree()
 
         assert timeline == tree()
@@ -547,9 +499,7 @@ class TestEquality:
 
 class TestCopies:
     def test_of_many_moments(self):
-        """
-        A long history needs no more stack than a short one.
-        """
+        """A long history needs no more stack than a short one."""
         timeline = Timeline.begin("")
         for i in range(20_000):
             timeline = timeline.commit(str(i))
@@ -559,9 +509,7 @@ class TestCopies:
         assert timeline is copy.copy(timeline)
 
     def test_share_what_was_shared(self):
-        """
-        States pickle as what they have in common, and come back so.
-        """
+        """States pickle as what they have in common, and come back so."""
         chat = Aggregator.new()
         timeline = Timeline.begin(chat)
         for i in range(500):
@@ -578,9 +526,7 @@ class TestCopies:
 class TestMemory:
     @pytest.mark.parametrize("label", ["", "a label of all"])
     def test_of_a_step(self, label):
-        """
-        About a hundred bytes beside the state, however many there are.
-        """
+        """About a hundred bytes beside the state, however many there are."""
 
         def bytes_per_step(steps):
             states = [object() for _ in range(steps)]
@@ -600,9 +546,7 @@ class TestMemory:
         assert bytes_per_step(20_000) < 130
 
     def test_a_straight_history_remembers_no_choices(self):
-        """
-        Where redo goes is stored only where it is not the next moment.
-        """
+        """Where redo goes is stored only where it is not the next moment."""
         timeline: Timeline[object] = Timeline.begin(0)
         for i in range(1, 50):
             timeline = timeline.commit(i)
@@ -614,35 +558,27 @@ class TestMemory:
 
 @given(timelines())
 def test_add_up(timeline):
-    """
-    Whatever was done, the tree is one.
-    """
+    """Whatever was done, the tree is one."""
     timelines_add_up(timeline)
 
 
 @given(timelines())
 def test_undo_and_redo(timeline):
-    """
-    Each undoes the other.
-    """
+    """Each undoes the other."""
     undo_then_redo_is_the_identity(timeline)
     redo_then_undo_is_the_identity(timeline)
 
 
 @given(timelines(states=st.integers()), st.lists(st.text().map(lambda t: [t])))
 def test_nothing_is_lost(timeline, states):
-    """
-    Without a limit.
-    """
+    """Without a limit."""
     if timeline.limit is None:
         nothing_committed_is_lost(timeline, states)
 
 
 @given(timelines(), st.data())
 def test_there_and_back(timeline, data):
-    """
-    Going somewhere and back changes only where redo goes.
-    """
+    """Going somewhere and back changes only where redo goes."""
     number = data.draw(st.sampled_from(numbers(timeline.moments)))
 
     goto_changes_no_moments(timeline, number)
@@ -650,9 +586,7 @@ def test_there_and_back(timeline, data):
 
 @given(timelines(), timelines(), aggregators() | states(), st.data())
 def test_old_timelines_are_unchanged(timeline, other, state, data):
-    """
-    Whatever is done with a timeline, it stays what it was.
-    """
+    """Whatever is done with a timeline, it stays what it was."""
     moment = data.draw(st.sampled_from(timeline.moments))
     with unchanged(timeline, other):
         timeline.undo().commit(state, "new", group="typing").commit(1, group="typing")
@@ -663,35 +597,27 @@ def test_old_timelines_are_unchanged(timeline, other, state, data):
 
 @given(timelines())
 def test_copies(timeline):
-    """
-    Copies are equal, and hash alike.
-    """
+    """Copies are equal, and hash alike."""
     copies_are_equal(timeline)
 
 
 @given(timelines(states=st.integers(0, 2)), timelines(states=st.integers(0, 2)))
 def test_equal_values_hash_alike(one, other):
-    """
-    Equality goes both ways.
-    """
+    """Equality goes both ways."""
     equal_values_hash_alike(one, other)
     equal_values_hash_alike(one, pickle.loads(pickle.dumps(one)))
 
 
 @given(moments())
 def test_moments_are_values(moment):
-    """
-    They are equal by content, have a hash, and can't be changed.
-    """
+    """They are equal by content, have a hash, and can't be changed."""
     copies_are_equal(moment)
     with pytest.raises(AttributeError):
         moment.label = "other"
 
 
 class TestLaws:
-    """
-    A broken law raises an error that names it.
-    """
+    """A broken law raises an error that names it."""
 
     @pytest.mark.parametrize(
         ("verb", "lie", "law", "problem"),
@@ -742,9 +668,7 @@ class TestLaws:
         ],
     )
     def test_of_timelines(self, verb, lie, law, problem, monkeypatch):
-        """
-        Of timelines whose verbs lie.
-        """
+        """Of timelines whose verbs lie."""
         timeline = tree().goto(1).redo()
         at_one = timeline.undo()
         given = timeline if law is undo_then_redo_is_the_identity else at_one
@@ -754,9 +678,7 @@ class TestLaws:
             law(given)
 
     def test_unchanged(self, monkeypatch):
-        """
-        A timeline that changes is noticed.
-        """
+        """A timeline that changes is noticed."""
         timeline = tree()
 
         with (
@@ -768,9 +690,7 @@ class TestLaws:
 
 class TestStrategies:
     def test_timelines(self):
-        """
-        Trees, limits, groups, labels; states of several conversations.
-        """
+        """Trees, limits, groups, labels; states of several conversations."""
         missing: dict[str, Callable[[Timeline[Any]], object]] = {
             "tree": lambda timeline: 2 < len(timeline.tips),
             "middle": lambda timeline: timeline.can_undo and timeline.can_redo,
@@ -797,9 +717,7 @@ class TestStrategies:
         assert {} == missing
 
     def test_shrink(self):
-        """
-        To one moment without a label.
-        """
+        """To one moment without a label."""
         timeline = find(timelines(), lambda _: True, settings=QUICK)
 
         assert 1 == len(timeline.moments)
@@ -807,9 +725,7 @@ class TestStrategies:
         assert 0 == find(moments(), lambda _: True, settings=QUICK).number
 
     def test_of_any_states(self):
-        """
-        Those that are given are those that are committed.
-        """
+        """Those that are given are those that are committed."""
         made = timelines(states=st.integers(5, 9))
         timeline = find(made, lambda made: 2 < len(made.moments), settings=QUICK)
 

@@ -1,6 +1,4 @@
-"""
-All verbs of timelines, in any order and direction, beside a plain tree.
-"""
+"""All verbs of timelines, in any order and direction, beside a plain tree."""
 
 import pytest
 from hypothesis import Phase, settings

@@ -1,6 +1,4 @@
-"""
-Running the calls that a model made.
-"""
+"""Running the calls that a model made."""
 
 import functools
 import logging
@@ -24,9 +22,7 @@ call_anything: Any = call
 
 
 def add(a: int, b: int = 0) -> int:
-    """
-    A tool with a parameter that may be left out.
-    """
+    """A tool with a parameter that may be left out."""
     return a + b
 
 
@@ -35,32 +31,24 @@ def ran(function, arguments=""):
 
 
 class TestArguments:
-    """
-    Arguments are checked against the hints, and converted to them.
-    """
+    """Arguments are checked against the hints, and converted to them."""
 
     @pytest.mark.parametrize(
         ("arguments", "expected"), [('{"a": 2}', "2"), ('{"a": 2, "b": 3}', "5")]
     )
     def test_by_name(self, arguments, expected):
-        """
-        A parameter with a default may be left out.
-        """
+        """A parameter with a default may be left out."""
         assert ToolMessage(expected, tool_call_id="c1", tool_name="tool") == ran(
             add, arguments
         )
 
     @pytest.mark.parametrize("arguments", ["", "  ", "{}"])
     def test_none_at_all(self, arguments):
-        """
-        Models write nothing, or an empty object, for a tool without parameters.
-        """
+        """Models write nothing, or an empty object, for a tool without parameters."""
         assert "done" == ran(lambda: "done", arguments).text
 
     def test_all_problems_at_once(self):
-        """
-        The model reads everything that is wrong, each with its path.
-        """
+        """The model reads everything that is wrong, each with its path."""
         answer = ran(add, '{"c": 1, "b": "3", "d": 2}')
 
         assert answer.is_error
@@ -83,9 +71,7 @@ class TestArguments:
         ],
     )
     def test_no_object(self, arguments, problem):
-        """
-        What is not a JSON object is an error that the model can read.
-        """
+        """What is not a JSON object is an error that the model can read."""
         answer = ran(add, arguments)
 
         assert answer.is_error
@@ -93,9 +79,7 @@ class TestArguments:
 
     @pytest.mark.parametrize("number", [2**63, 2**64, -(2**63) - 1, 10**30])
     def test_large_integers(self, number):
-        """
-        An integer is what the model wrote, however large, inside of others, too.
-        """
+        """An integer is what the model wrote, however large, inside of others, too."""
         given = []
 
         def transfer(amount: int, fees: dict[str, Any]) -> None:
@@ -107,9 +91,7 @@ class TestArguments:
         assert [(number, {"bank": [number]})] == given
 
     def test_conversion(self):
-        """
-        Dates, nested classes and arguments of any name are made of JSON.
-        """
+        """Dates, nested classes and arguments of any name are made of JSON."""
 
         @dataclass
         class Trip:
@@ -127,9 +109,7 @@ class TestArguments:
         assert '[2031,"Bern",3.0]' == answer.text
 
     def test_typed_keywords(self):
-        """
-        ``**kwargs`` may have a `TypedDict` of hints.
-        """
+        """``**kwargs`` may have a `TypedDict` of hints."""
         Options = TypedDict("Options", {"n": int})  # noqa: UP013 - local names
 
         def show(**options: Any):
@@ -142,9 +122,7 @@ class TestArguments:
         assert "$.m: unknown; tool takes n" in ran(show, '{"n": 2, "m": 1}').text
 
     def test_partial_hides_its_arguments(self):
-        """
-        What the program fills in is none of the model's.
-        """
+        """What the program fills in is none of the model's."""
         bound = functools.partial(add, b=40)
 
         assert "42" == ran(bound, '{"a": 2}').text
@@ -163,9 +141,7 @@ class TestArguments:
         assert "$.end: required" in ran(join, '{"first": "a"}').text
 
     def test_methods_and_instances(self):
-        """
-        Whatever can be called with named arguments is a tool.
-        """
+        """Whatever can be called with named arguments is a tool."""
 
         class Counter:
             def __call__(self, n: int):
@@ -180,16 +156,12 @@ class TestArguments:
 
     @given(st.text())
     def test_whatever_a_model_writes(self, arguments):
-        """
-        No text is too odd: there is always a message.
-        """
+        """No text is too odd: there is always a message."""
         assert ran(add, arguments).is_error
 
 
 class TestResults:
-    """
-    The result is the content.
-    """
+    """The result is the content."""
 
     @pytest.mark.parametrize(
         ("result", "text"),
@@ -203,18 +175,14 @@ class TestResults:
         ],
     )
     def test_text_or_json(self, result, text):
-        """
-        A text as it is, None is empty, everything else is JSON.
-        """
+        """A text as it is, None is empty, everything else is JSON."""
         answer = ran(lambda: result)
 
         assert text == answer.text
         assert not answer.is_error
 
     def test_parts(self):
-        """
-        Parts are the content as they are.
-        """
+        """Parts are the content as they are."""
         image = ImagePart(url="https://example.org/map.png")
 
         assert (image,) == ran(lambda: image).parts
@@ -224,9 +192,7 @@ class TestResults:
         "result", [object(), float("nan"), {"a": object()}, "\ud800"]
     )
     def test_what_json_cannot_represent(self, result, caplog):
-        """
-        The model reads why there is no result, and the log has it.
-        """
+        """The model reads why there is no result, and the log has it."""
         answer = ran(lambda: result)
 
         assert answer.is_error
@@ -234,14 +200,10 @@ class TestResults:
 
 
 class TestFailures:
-    """
-    An exception is an answer, too.
-    """
+    """An exception is an answer, too."""
 
     def test_marked_and_logged(self, caplog):
-        """
-        The model reads the class and the message; the log has the traceback.
-        """
+        """The model reads the class and the message; the log has the traceback."""
 
         def broken():
             raise LookupError("no trains")
@@ -257,9 +219,7 @@ class TestFailures:
         assert LookupError is record.exc_info[0]
 
     def test_text_that_is_no_unicode(self, monkeypatch):
-        """
-        Half a surrogate pair, such as in the name of a file, becomes U+FFFD.
-        """
+        """Half a surrogate pair, such as in the name of a file, becomes U+FFFD."""
 
         def broken():
             raise LookupError("no file \ud800")
@@ -272,9 +232,7 @@ class TestFailures:
         assert "LookupError: no file \ufffd" == ran(broken).text
 
     def test_message_that_raises(self, caplog):
-        """
-        An exception without a message that can be read is its class.
-        """
+        """An exception without a message that can be read is its class."""
 
         class OddError(Exception):
             def __str__(self):
@@ -288,9 +246,7 @@ class TestFailures:
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
     def test_interrupts_pass(self, error):
-        """
-        An interrupt is not an answer.
-        """
+        """An interrupt is not an answer."""
 
         def interrupted():
             raise error
@@ -308,16 +264,12 @@ class TestFailures:
         assert not caplog.records
 
     def test_no_call(self):
-        """
-        The second argument is a call.
-        """
+        """The second argument is a call."""
         with pytest.raises(TypeError, match=r"expected a ToolCall, one of message"):
             call_anything(add, '{"a": 1}')
 
     def test_functions_that_no_model_can_call(self):
-        """
-        That is the program's mistake, and raised.
-        """
+        """That is the program's mistake, and raised."""
 
         def positional(a, /):
             return a
@@ -334,22 +286,16 @@ class TestFailures:
 
     @pytest.mark.parametrize("function", [range, 5, None], ids=["builtin", "5", "None"])
     def test_no_signature(self, function):
-        """
-        Neither can what has no signature, or can't be called at all.
-        """
+        """Neither can what has no signature, or can't be called at all."""
         with pytest.raises(InvalidToolError, match="its signature is unknown"):
             call_anything(function, ToolCall("c1", "tool"))
 
 
 class TestAsync:
-    """
-    Async functions, and others, in a task.
-    """
+    """Async functions, and others, in a task."""
 
     def test_both_kinds(self):
-        """
-        What can be awaited is.
-        """
+        """What can be awaited is."""
 
         async def later(n: int):
             await anyio.lowlevel.checkpoint()
@@ -366,9 +312,7 @@ class TestAsync:
         assert ["2", "1", True] == anyio.run(main)
 
     def test_failure(self, caplog):
-        """
-        What is raised while it is awaited is the answer.
-        """
+        """What is raised while it is awaited is the answer."""
 
         async def broken():
             await anyio.lowlevel.checkpoint()
@@ -381,9 +325,7 @@ class TestAsync:
         assert 1 == len(caplog.records)
 
     def test_cancellation_passes(self):
-        """
-        A task that is cancelled gets no answer.
-        """
+        """A task that is cancelled gets no answer."""
 
         async def forever():
             await anyio.sleep_forever()
@@ -397,9 +339,7 @@ class TestAsync:
         assert anyio.run(main)
 
     def test_async_in_call(self):
-        """
-        `call` does not leave a coroutine behind, and the error says what to do.
-        """
+        """`call` does not leave a coroutine behind, and the error says what to do."""
 
         async def later():
             pass

@@ -1,6 +1,4 @@
-"""
-Tools: what a model gets as their description, and which of them.
-"""
+"""Tools: what a model gets as their description, and which of them."""
 
 import json
 import math
@@ -38,9 +36,7 @@ NODE = {
 
 
 def refused(make: Callable[[], object]) -> str:
-    """
-    The message of the error that *make* raises.
-    """
+    """The message of the error that *make* raises."""
     with pytest.raises(InvalidToolError) as raised:
         make()
 
@@ -50,9 +46,7 @@ def refused(make: Callable[[], object]) -> str:
 
 
 def nested(levels: int) -> Parameter:
-    """
-    A parameter of so many levels.
-    """
+    """A parameter of so many levels."""
     made = TEXT
     for _ in range(levels - 1):
         made = Parameter("object", properties={"a": made})
@@ -62,9 +56,7 @@ def nested(levels: int) -> Parameter:
 
 class TestToolChoice:
     def test_values(self):
-        """
-        Each is its own word in lower case, and may stand where a text may.
-        """
+        """Each is its own word in lower case, and may stand where a text may."""
         assert ["forbidden", "allowed", "forced"] == list(ToolChoice)
         assert '"forced"' == json.dumps(ToolChoice.FORCED)
         assert ToolChoice.FORBIDDEN is ToolChoice("forbidden")
@@ -72,9 +64,7 @@ class TestToolChoice:
 
 class TestRoom:
     def test_is_light(self):
-        """
-        The extra is imported only when a function is inspected.
-        """
+        """The extra is imported only when a function is inspected."""
         script = (
             "import sys, conversation_state.tools as t; t.ToolInfo('t');"
             "print({'msgspec', 'docstring_parser'} & {*sys.modules})"
@@ -89,9 +79,7 @@ class TestParameter:
         "kind", ["", None, "text", "String", str, 5, [], "obj\ud800"]
     )
     def test_other_types(self, kind):
-        """
-        Anything else is refused, and the error has those there are.
-        """
+        """Anything else is refused, and the error has those there are."""
         problem = refused(lambda: Parameter(kind))
 
         assert f"Parameter.type is {kind!r}; expected one of {TYPES}" == problem
@@ -114,9 +102,7 @@ class TestParameter:
         ],
     )
     def test_refuses(self, given, message):
-        """
-        What makes no sense is refused where it is made.
-        """
+        """What makes no sense is refused where it is made."""
         assert refused(lambda: Parameter("string", **given)).startswith(message)
 
     @pytest.mark.parametrize(
@@ -130,35 +116,27 @@ class TestParameter:
         ],
     )
     def test_enum_fits_the_type(self, kind, wrong):
-        """
-        JSON's types are kept apart, also where Python's are not.
-        """
+        """JSON's types are kept apart, also where Python's are not."""
         problem = refused(lambda: Parameter(kind, enum=[wrong]))
 
         assert f"Parameter.enum has {wrong!r}; expected {kind}" == problem
 
     @pytest.mark.parametrize("values", [[1, 1.0], [0.0, -0.0], [math.nan], [2**64]])
     def test_enum_of_numbers(self, values):
-        """
-        JSON knows no difference between 1 and 1.0, and no NaN.
-        """
+        """JSON knows no difference between 1 and 1.0, and no NaN."""
         assert "Parameter.enum has " in refused(
             lambda: Parameter("number", enum=values)
         )
 
     @pytest.mark.parametrize("kind", ["array", "object"])
     def test_enum_of_what_has_parts(self, kind):
-        """
-        An array's values are those of its items.
-        """
+        """An array's values are those of its items."""
         problem = refused(lambda: Parameter(kind, enum=[[]]))
 
         assert f"Parameter.enum has values for an {kind}; an enum belongs" in problem
 
     def test_items(self):
-        """
-        Items are a parameter that is not required.
-        """
+        """Items are a parameter that is not required."""
         needed = Parameter("string", required=True)
 
         assert TEXT == Parameter("array", items=TEXT).items
@@ -170,9 +148,7 @@ class TestParameter:
         )
 
     def test_levels(self):
-        """
-        As deep as a schema given as JSON may be, and no deeper.
-        """
+        """As deep as a schema given as JSON may be, and no deeper."""
         tool = ToolInfo("t", "", {"a": nested(45)})
 
         assert tool.schema == ToolInfo("t", "", tool.schema).parameters
@@ -181,9 +157,7 @@ class TestParameter:
         )
 
     def test_is_frozen(self):
-        """
-        Neither it nor what it was made of can be changed.
-        """
+        """Neither it nor what it was made of can be changed."""
         values, properties = ["a"], {"a": TEXT}
         choice = Parameter("string", enum=values)
         thing = Parameter("object", properties=properties)
@@ -198,9 +172,7 @@ class TestParameter:
 
 class TestParametersSchema:
     def test_all(self):
-        """
-        All fields of a parameter are in its schema, and nothing else.
-        """
+        """All fields of a parameter are in its schema, and nothing else."""
         schema = parameters_schema(
             {
                 "z": Parameter("integer", "how many", required=True, enum=[3, 1]),
@@ -265,9 +237,7 @@ class TestParametersSchema:
         ],
     )
     def test_refuses(self, given, message):
-        """
-        What is not a mapping of names to parameters.
-        """
+        """What is not a mapping of names to parameters."""
         assert refused(lambda: parameters_schema(given)).startswith(message)
 
 
@@ -299,15 +269,11 @@ class TestToolInfo:
         ],
     )
     def test_refuses(self, given, message):
-        """
-        What can't be described to a model is refused where it is made.
-        """
+        """What can't be described to a model is refused where it is made."""
         assert refused(lambda: ToolInfo(**{"name": "t", **given})).startswith(message)
 
     def test_takes_nothing(self):
-        """
-        Nothing is not the same as nothing in particular.
-        """
+        """Nothing is not the same as nothing in particular."""
         nothing, empty = ToolInfo("t"), ToolInfo("t", "", {})
 
         assert nothing.parameters is None
@@ -316,9 +282,7 @@ class TestToolInfo:
         assert {"type": "object", "properties": {}} == thaw(empty.schema)
 
     def test_takes_parameters(self):
-        """
-        Parameters are kept, whatever their names, and their schema is made.
-        """
+        """Parameters are kept, whatever their names, and their schema is made."""
         each = {"type": TEXT, "properties": TEXT}
         tool = ToolInfo("t", "", each)
 
@@ -373,9 +337,7 @@ class TestToolInfo:
         assert found.startswith(f"ToolInfo.parameters {says}; a tool takes an object")
 
     def test_distinguishes_schemas_from_parameters(self):
-        """
-        On the wire, too, where both look alike.
-        """
+        """On the wire, too, where both look alike."""
         schema = ToolInfo("t", "", {"properties": {"type": "string"}})
         named = ToolInfo("t", "", {"properties": Parameter("string")})
         wrapped = ToolInfo("t", "", {"schema": Parameter("string")})

@@ -1,6 +1,4 @@
-"""
-Descriptions of functions for a model.
-"""
+"""Descriptions of functions for a model."""
 
 import dataclasses
 import functools
@@ -54,9 +52,7 @@ from tests.processes import run_script
 
 
 def refused(make: Callable[[], object]) -> str:
-    """
-    The message of the error that *make* raises.
-    """
+    """The message of the error that *make* raises."""
     with pytest.raises(InvalidToolError) as raised:
         make()
 
@@ -217,16 +213,12 @@ class Plain:
 
 
 def array(items: Any = None, **more: Any) -> dict[str, Any]:
-    """
-    The schema of an array of these items.
-    """
+    """The schema of an array of these items."""
     return {"type": "array", **({} if items is None else {"items": items}), **more}
 
 
 def closed(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
-    """
-    The schema of an object of these properties and no others.
-    """
+    """The schema of an object of these properties and no others."""
     needed = {"required": list(required)} if required else {}
     schema = {"type": "object", "properties": properties, **needed}
     return {**schema, "additionalProperties": False, **more}
@@ -363,9 +355,7 @@ KINDS: list[tuple[Any, Any]] = [
 
 
 def of_kind(kind: Any) -> Any:
-    """
-    The schema of a function that takes an *x* of that kind.
-    """
+    """The schema of a function that takes an *x* of that kind."""
 
     def f(x): ...
 
@@ -374,24 +364,18 @@ def of_kind(kind: Any) -> Any:
 
 
 def takes(schema: Any, value: Any) -> bool:
-    """
-    Whether *schema*, which is one, takes *value*.
-    """
+    """Whether *schema*, which is one, takes *value*."""
     Draft202012Validator.check_schema(schema)
     valid: bool = Draft202012Validator(schema).is_valid(json.loads(json.dumps(value)))
     return valid
 
 
 class TestKinds:
-    """
-    What types are in JSON.
-    """
+    """What types are in JSON."""
 
     @pytest.mark.parametrize(("kind", "schema"), KINDS, ids=[repr(k[0]) for k in KINDS])
     def test_schema(self, kind, schema):
-        """
-        Each has a schema of its own.
-        """
+        """Each has a schema of its own."""
         whole = of_kind(kind)
 
         assert {
@@ -421,9 +405,7 @@ class TestKinds:
         ],
     )
     def test_no_word(self, kind, shown):
-        """
-        What JSON can't represent is named with its parameter, and what to do.
-        """
+        """What JSON can't represent is named with its parameter, and what to do."""
         problem = refused(lambda: of_kind(kind))
 
         assert "can't describe f(): JSON can't represent " in problem
@@ -445,9 +427,7 @@ class TestKinds:
         assert "as a class, or as `type Json = ...` (Python 3.12)" in problem
 
     def test_variables_of_bases(self):
-        """
-        What a base's type variable stands for is known however far away it is.
-        """
+        """What a base's type variable stands for is known however far away it is."""
 
         @dataclasses.dataclass
         class Deeper(Numbered): ...
@@ -463,9 +443,7 @@ class TestKinds:
         )
 
     def test_no_text_inside(self):
-        """
-        The path is reported.
-        """
+        """The path is reported."""
 
         @attrs.frozen
         class Inside:
@@ -498,9 +476,7 @@ class TestKinds:
         ],
     )
     def test_recursive(self, kind, right, wrong):
-        """
-        What refers to itself is defined once and referred to.
-        """
+        """What refers to itself is defined once and referred to."""
         schema = of_kind(kind)
 
         assert takes(schema, {"x": right})
@@ -530,9 +506,7 @@ class TestKinds:
         )
 
     def test_too_large(self):
-        """
-        A schema that doubles with every level is refused, in bounded time.
-        """
+        """A schema that doubles with every level is refused, in bounded time."""
         kind: Any = int
         for i in range(40):
             kind = attrs.make_class(
@@ -542,9 +516,7 @@ class TestKinds:
         assert "its schema has more than 5,000 parts" in refused(lambda: of_kind(kind))
 
     def test_grows_forever(self):
-        """
-        So is one that never ends.
-        """
+        """So is one that never ends."""
 
         @dataclasses.dataclass
         class Growing(Generic[T]):
@@ -557,9 +529,7 @@ class TestKinds:
         ) in refused(lambda: of_kind(Growing[int]))
 
     def test_bounds_that_do_not_fit(self):
-        """
-        A text has no least value.
-        """
+        """A text has no least value."""
         problem = refused(lambda: of_kind(Annotated[str, msgspec.Meta(ge=1)]))
 
         assert "can't describe f(): msgspec.Meta(ge=1) does not fit str" in problem
@@ -621,32 +591,22 @@ def wrapped(function):
 
 
 class Desk:
-    """
-    A desk.
-    """
+    """A desk."""
 
     def book(self, to: str) -> None:
-        """
-        Books.
-        """
+        """Books."""
 
     @classmethod
     def cancel(cls, number: int) -> None:
-        """
-        Cancels.
-        """
+        """Cancels."""
 
     @staticmethod
     def ask(question: str) -> None:
-        """
-        Asks.
-        """
+        """Asks."""
 
     @functools.lru_cache  # noqa: B019 - is never called
     def find(self, name: str) -> None:
-        """
-        Finds.
-        """
+        """Finds."""
 
     def __call__(self, question: str) -> None:
         """
@@ -658,17 +618,13 @@ class Desk:
 
 
 class Night(Desk):
-    """
-    A desk at night.
-    """
+    """A desk at night."""
 
     def book(self, to: str) -> None: ...
 
 
 class Silent:
-    """
-    Says nothing.
-    """
+    """Says nothing."""
 
     def __call__(self, word: str) -> None: ...
 
@@ -676,9 +632,7 @@ class Silent:
 class TestFromFunction:
     @pytest.mark.parametrize("function", [ours, numpy])
     def test_docstrings(self, function):
-        """
-        What a function does, and what each parameter means, whatever the style.
-        """
+        """What a function does, and what each parameter means, whatever the style."""
         tool = ToolInfo.from_function(function)
         expected = {
             name: " ".join(each["description"].split())
@@ -717,9 +671,7 @@ class TestFromFunction:
         assert {"description": "Colours."} == schema["additionalProperties"]
 
     def test_documented_in_no_style(self):
-        """
-        A docstring that none of the styles can be read from is the description.
-        """
+        """A docstring that none of the styles can be read from is the description."""
 
         def f(x: int):
             """
@@ -732,9 +684,7 @@ class TestFromFunction:
         assert ":   :returns: a\n:type x: int." == tool.description
 
     def test_doctests_are_left_out(self):
-        """
-        What is written for programmers, not for models.
-        """
+        """What is written for programmers, not for models."""
 
         def f():
             """
@@ -783,9 +733,7 @@ class TestFromFunction:
         } == thaw(tool.schema)
 
     def test_takes_nothing(self):
-        """
-        A function without parameters takes an empty object.
-        """
+        """A function without parameters takes an empty object."""
         tool = ToolInfo.from_function(lambda: 5, name="five", description="Five.")
 
         assert ("five", "Five.") == (tool.name, tool.description)
@@ -796,9 +744,7 @@ class TestFromFunction:
         } == thaw(tool.schema)
 
     def test_description_in_both(self):
-        """
-        What a parameter is for, then what its type is.
-        """
+        """What a parameter is for, then what its type is."""
 
         def f(comfort: Comfort = Comfort.FIRST, place: Annotated[int, "A."] = 0):
             """
@@ -819,9 +765,7 @@ class TestFromFunction:
         assert "first" == properties["comfort"]["default"]
 
     def test_description_of_others(self):
-        """
-        A description in Annotated may be of another library's making.
-        """
+        """A description in Annotated may be of another library's making."""
         field = type("Field", (), {"description": "Where to."})()
         kind = Annotated[str, field]
 
@@ -838,9 +782,7 @@ class TestFromFunction:
         ],
     )
     def test_defaults(self, default, shown):
-        """
-        A default is shown as the JSON it is.
-        """
+        """A default is shown as the JSON it is."""
 
         def f(x=default): ...
 
@@ -859,9 +801,7 @@ class TestFromFunction:
         ],
     )
     def test_defaults_without_a_word(self, default):
-        """
-        What JSON can't represent is not shown; it need not be given all the same.
-        """
+        """What JSON can't represent is not shown; it need not be given all the same."""
 
         def f(x=default): ...
 
@@ -871,9 +811,7 @@ class TestFromFunction:
         assert "required" not in schema
 
     def test_default_its_type_does_not_take(self):
-        """
-        A default of None is not a value a model may give.
-        """
+        """A default of None is not a value a model may give."""
 
         def f(x: int = None, y: int | None = None, z: Odd = None): ...  # type: ignore[assignment] # noqa: RUF013
 
@@ -899,9 +837,7 @@ class TestFromFunction:
         ids=map(str, range(9)),
     )
     def test_what_can_be_called(self, function, name, description, takes):
-        """
-        Methods, instances, partials and what decorators made of them.
-        """
+        """Methods, instances, partials and what decorators made of them."""
         tool = ToolInfo.from_function(function)
         properties = thaw(tool.schema)["properties"]
 
@@ -912,9 +848,7 @@ class TestFromFunction:
         )
 
     def test_partial(self):
-        """
-        What is bound already is not a model's to give, by place or by name.
-        """
+        """What is bound already is not a model's to give, by place or by name."""
 
         def f(a: int, b: int, c: int, d: int = 4): ...
 
@@ -925,9 +859,7 @@ class TestFromFunction:
         assert {"c": INTEGER} == thaw(tool.schema)["properties"]
 
     def test_further_arguments(self):
-        """
-        Those of any name, if the function takes them.
-        """
+        """Those of any name, if the function takes them."""
 
         def untyped(a: int, **more): ...
         def typed(a: int, **more: int | str): ...
@@ -948,9 +880,7 @@ class TestFromFunction:
         assert True is first["additionalProperties"]
 
     def test_further_arguments_that_refer_to_themselves(self):
-        """
-        Those of a TypedDict that holds its like.
-        """
+        """Those of a TypedDict that holds its like."""
 
         def f(**more: Unpack[Nested]): ...
 
@@ -961,9 +891,7 @@ class TestFromFunction:
         assert not takes(schema, {})
 
     def test_without(self):
-        """
-        Parameters of any type may be hidden: their types are not read.
-        """
+        """Parameters of any type may be hidden: their types are not read."""
 
         def f(ctx: "Nobody", /, to: str, *rest: bytes, db: bytes): ...  # type: ignore[name-defined] # noqa: F821
 
@@ -981,9 +909,7 @@ class TestFromFunction:
         ],
     )
     def test_without_what_is_not_there(self, without, message):
-        """
-        Hidden can only be what is there.
-        """
+        """Hidden can only be what is there."""
 
         def f(a): ...
 
@@ -992,9 +918,7 @@ class TestFromFunction:
         assert problem.startswith(message)
 
     def test_can_not_be_called_by_name(self):
-        """
-        A model gives arguments by name.
-        """
+        """A model gives arguments by name."""
 
         def positional(a, /, b): ...
         def several(*numbers): ...
@@ -1023,15 +947,11 @@ class TestFromFunction:
         ],
     )
     def test_refuses(self, function, message):
-        """
-        What a model could not call.
-        """
+        """What a model could not call."""
         assert refused(lambda: ToolInfo.from_function(function)).startswith(message)
 
     def test_unresolved(self):
-        """
-        An unknown hint is reported with what to do.
-        """
+        """An unknown hint is reported with what to do."""
 
         def f(a: "list[Nobody]"): ...  # type: ignore[name-defined] # noqa: F821
         def g(a: "1 / 0"): ...  # type: ignore[valid-type]
@@ -1043,9 +963,7 @@ class TestFromFunction:
         assert "ZeroDivisionError" in refused(lambda: ToolInfo.from_function(g))
 
     def test_missing_extra(self, monkeypatch):
-        """
-        Without the extra the error names it.
-        """
+        """Without the extra the error names it."""
         for name in ("_functions", "_types", "_classes"):
             monkeypatch.delitem(
                 sys.modules, f"conversation_state.tools.{name}", raising=False
@@ -1060,9 +978,7 @@ class TestFromFunction:
         assert ("ToolInfo.from_function", "tools") == raised.value.args
 
     def test_same_in_every_process(self):
-        """
-        Neither the seed of hashes nor the call makes a difference.
-        """
+        """Neither the seed of hashes nor the call makes a difference."""
         script = (
             "from tests.test_tools_functions import *\n"
             "def f(a: Leg, b: set[Literal['x', 'y']], c: Tree[int] | Options): ...\n"
@@ -1076,9 +992,7 @@ class TestFromFunction:
 
     @pytest.mark.skipif(sys.version_info < (3, 12), reason="syntax of Python 3.12")
     def test_new_syntax(self):
-        """
-        Type aliases and type parameters of Python 3.12.
-        """
+        """Type aliases and type parameters of Python 3.12."""
         names: dict[str, Any] = {"Place": Place}
         exec(  # older Pythons could not even parse it
             "type Pair[X] = tuple[X, X]\n"
@@ -1120,16 +1034,12 @@ SCALARS: Any = st.sampled_from(
 
 
 def of(generic: Any, *kinds: Any) -> Any:
-    """
-    *generic* of those kinds.
-    """
+    """*generic* of those kinds."""
     return generic[kinds if len(kinds) > 1 else kinds[0]]
 
 
 def composed(inner):
-    """
-    Types that are made of others, with values.
-    """
+    """Types that are made of others, with values."""
     pairs = st.tuples(inner, inner)
     return st.one_of(
         inner.map(lambda t: (of(list, t[0]), st.lists(t[1], max_size=3))),
@@ -1148,9 +1058,7 @@ KINDS_WITH_VALUES = st.recursive(SCALARS, composed, max_leaves=5)
 
 
 class TestLaws:
-    """
-    Whatever the function, its schema is one, and takes its arguments.
-    """
+    """Whatever the function, its schema is one, and takes its arguments."""
 
     @given(
         st.dictionaries(
@@ -1206,9 +1114,7 @@ class TestLaws:
 
     @given(KINDS_WITH_VALUES, json_values())
     def test_takes_what_a_call_reads(self, described, value):
-        """
-        A schema takes of any JSON what a call reads as the type.
-        """
+        """A schema takes of any JSON what a call reads as the type."""
         kind, _ = described
         # Floats behind 2**53 are no integers to a call, and are to JSON Schema.
         assume(not re.search(r"[0-9]{16}|e\+", json.dumps(value)))

@@ -1,6 +1,4 @@
-"""
-Message trees: siblings, the message that is shown, and the way to it.
-"""
+"""Message trees: siblings, the message that is shown, and the way to it."""
 
 import pickle
 from functools import partial
@@ -34,14 +32,10 @@ def last(state):
 
 
 class TestOf:
-    """
-    Trees of states and timelines.
-    """
+    """Trees of states and timelines."""
 
     def test_siblings(self):
-        """
-        A regenerated answer is a sibling of the first one.
-        """
+        """A regenerated answer is a sibling of the first one."""
         tree = MessageTree.of(SEA, HILLS)
 
         assert (1, (last(SEA), last(HILLS))) == tree.siblings(last(HILLS))
@@ -51,9 +45,7 @@ class TestOf:
         assert 3 == len(tree)
 
     def test_of_a_timeline(self):
-        """
-        All moments of a timeline; the present one is shown.
-        """
+        """All moments of a timeline; the present one is shown."""
         timeline = Timeline.begin(ASKED).commit(SEA).undo().commit(HILLS).goto(1)
         tree = MessageTree.of(timeline)
 
@@ -61,9 +53,7 @@ class TestOf:
         assert ["Where to?", "To the sea."] == texts(tree.present)
 
     def test_nothing(self):
-        """
-        A conversation begins without messages.
-        """
+        """A conversation begins without messages."""
         tree = MessageTree.of(Aggregator.new())
 
         assert tree.head is None
@@ -81,17 +71,13 @@ class TestOf:
         ],
     )
     def test_something_else(self, given, error, problem):
-        """
-        What is not a state is refused.
-        """
+        """What is not a state is refused."""
         with pytest.raises(error, match=problem):
             Tree.of(*given)
 
     @given(timelines())
     def test_any_timeline(self, timeline):
-        """
-        Whatever a timeline holds.
-        """
+        """Whatever a timeline holds."""
         tree = MessageTree.of(timeline)
 
         message_trees_add_up(tree)
@@ -99,14 +85,10 @@ class TestOf:
 
 
 class TestMoving:
-    """
-    Another way is shown.
-    """
+    """Another way is shown."""
 
     def test_switch(self):
-        """
-        Down to the newest message behind the one that is asked for.
-        """
+        """Down to the newest message behind the one that is asked for."""
         booked = SEA.add_user_prompt("Book it.").add_assistant_message("Booked.")
         tree = MessageTree.of(booked, HILLS)
         other = tree.switch(last(SEA))
@@ -137,9 +119,7 @@ class TestMoving:
         assert texts(HILLS) == texts(same_head.switch(last(HILLS)).present)
 
     def test_joined_again(self):
-        """
-        A joined state that is there already changes nothing, in which order ever.
-        """
+        """A joined state that is there already changes nothing, in which order ever."""
         other = ASKED.fork().add_assistant_message("Uphill.")
         one, two = SEA.join(other), other.join(SEA)
         tree = MessageTree.of(one, two)
@@ -151,31 +131,23 @@ class TestMoving:
 
     @pytest.mark.parametrize("verb", ["switch", "path", "siblings", "node"])
     def test_unknown(self, verb):
-        """
-        An entry that the tree does not have is refused.
-        """
+        """An entry that the tree does not have is refused."""
         with pytest.raises(LookupError, match="this tree has no entry 'nothing'"):
             getattr(MessageTree.of(SEA), verb)("nothing")
         with pytest.raises(LookupError, match=r"this tree has no entry \[1\]"):
             getattr(MessageTree.of(SEA), verb)([1])
 
     def test_switch_to_none(self):
-        """
-        The state before the first message is on every way, so None is refused.
-        """
+        """The state before the first message is on every way, so None is refused."""
         with pytest.raises(LookupError, match="this tree has no entry None"):
             MessageTree.of(SEA).switch(None)  # type: ignore[arg-type]
 
 
 class TestBill:
-    """
-    Every way has the whole bill.
-    """
+    """Every way has the whole bill."""
 
     def test_of_the_whole_tree(self):
-        """
-        What an abandoned answer cost is in the ledger of the other one.
-        """
+        """What an abandoned answer cost is in the ledger of the other one."""
         hills = ASKED.add_assistant_message("Uphill.").add_usage(Usage(5))
         tree = MessageTree.of(SEA, hills)
 
@@ -186,9 +158,7 @@ class TestBill:
         assert Usage(15) == tree.path(None).total_usage
 
     def test_one_key_with_two_usages(self):
-        """
-        Each state keeps its own usage under a key, and has all the others.
-        """
+        """Each state keeps its own usage under a key, and has all the others."""
         one = ASKED.add_usage(Usage(1), key="request 1").add_user_prompt("a")
         two = ASKED.add_usage(Usage(2), key="request 1").add_user_prompt("b")
         tree = MessageTree.of(SEA, one, two)
@@ -217,14 +187,10 @@ class TestBill:
 
 
 class TestValue:
-    """
-    Trees are values.
-    """
+    """Trees are values."""
 
     def test_equality(self):
-        """
-        Equal by messages, places, what is shown, and the ledger.
-        """
+        """Equal by messages, places, what is shown, and the ledger."""
         tree = MessageTree.of(SEA, HILLS)
 
         assert MessageTree.of(SEA, HILLS) == tree
@@ -250,9 +216,7 @@ class TestValue:
             assert encode(decode(written)) == written
 
     def test_states_of_something_else(self):
-        """
-        A tree is of states of a conversation.
-        """
+        """A tree is of states of a conversation."""
         data = to_data(MessageTree.of(SEA))
         data["states"] = [{"json": 1}]
         data["moments"] = [{"state": 0}]
@@ -261,9 +225,7 @@ class TestValue:
             from_data(data)
 
     def test_costs_what_is_new(self):
-        """
-        Adding a state looks at its new messages, not at its past.
-        """
+        """Adding a state looks at its new messages, not at its past."""
         counts = []
         for size in (100, 10_000):
             state = Aggregator.new().extend([SEA[0]] * size)
@@ -292,9 +254,7 @@ class TestValue:
 
 
 def change_message(state: Aggregator, at: int) -> Aggregator:
-    """
-    A copy of *state* that shares nothing with it and has another message at *at*.
-    """
+    """A copy of *state* that shares nothing with it and has another message at *at*."""
     state = pickle.loads(pickle.dumps(state))
     entries = list(state.entries)
     entries[at] = entries[at]._replace(message=ASKED[0])

@@ -1,6 +1,4 @@
-"""
-Message trees, compared step by step with plain dicts.
-"""
+"""Message trees, compared step by step with plain dicts."""
 
 import pickle
 from typing import NamedTuple
@@ -14,9 +12,7 @@ from conversation_state.tree import MessageTree
 
 
 class Grown(NamedTuple):
-    """
-    A state, and the identities of its entries in a plain tuple.
-    """
+    """A state, and the identities of its entries in a plain tuple."""
 
     state: Aggregator
     ids: tuple[str, ...]
@@ -63,9 +59,7 @@ class MessageTreeMachine(RuleBasedStateMachine):
 
     @rule(target=states, first=states, second=states)
     def join(self, first, second):
-        """
-        Both, in an order in which entries may stand behind others than before.
-        """
+        """Both, in an order in which entries may stand behind others than before."""
         state = first.state.join(second.state)
         new = [each for each in second.ids if each not in first.ids]
         return Grown(state, (*first.ids, *new))
@@ -94,9 +88,7 @@ class MessageTreeMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def switch(self, data):
-        """
-        Another message is shown: the newest behind it.
-        """
+        """Another message is shown: the newest behind it."""
         if not self._parents:
             return
 
@@ -127,9 +119,7 @@ class MessageTreeMachine(RuleBasedStateMachine):
         assert hash(copy) == hash(tree), "a copy has another hash"
 
     def teardown(self):
-        """
-        Trees that were kept are what they were.
-        """
+        """Trees that were kept are what they were."""
         for tree, before in self._kept:
             assert pickle.loads(before) == tree, "a kept tree changed"
 

@@ -1,6 +1,4 @@
-"""
-Trimming: views with guarantees, proven against brute force.
-"""
+"""Trimming: views with guarantees, proven against brute force."""
 
 import asyncio
 import copy
@@ -47,23 +45,17 @@ from conversation_state.trimming import (
 
 
 def calls(*ids):
-    """
-    An assistant's message that makes these calls.
-    """
+    """An assistant's message that makes these calls."""
     return AssistantMessage(tool_calls=[ToolCall(name, "f", "{}") for name in ids])
 
 
 def result(call_id, text="res"):
-    """
-    The answer to a call.
-    """
+    """The answer to a call."""
     return ToolMessage(text, tool_call_id=call_id)
 
 
 def is_valid(view: Sequence[Message]) -> bool:
-    """
-    The judge: a plain reading of what providers refuse, written on its own.
-    """
+    """The judge: a plain reading of what providers refuse, written on its own."""
     for at, message in enumerate(view):
         made = [call.id for call in getattr(message, "tool_calls", ())]
         behind = at + 1
@@ -87,17 +79,13 @@ def is_valid(view: Sequence[Message]) -> bool:
 
 
 def order_problems(view):
-    """
-    What is wrong with the order of *view*; forms are what `repair` mends.
-    """
+    """What is wrong with the order of *view*; forms are what `repair` mends."""
     order = {"orphaned result", "repeated result", "dangling call", "start"}
     return [flaw for flaw in view.problems() if flaw.kind in order]
 
 
 def is_text(message):
-    """
-    Whether *message* has texts alone.
-    """
+    """Whether *message* has texts alone."""
     return all(isinstance(part, TextPart) for part in message.parts)
 
 
@@ -118,9 +106,7 @@ def with_task(history, lead, start):
 
 
 def best_view(history, limit, *, keep_system):
-    """
-    Brute force: what `fit` should give, or the error it should raise.
-    """
+    """Brute force: what `fit` should give, or the error it should raise."""
     lead = 0
     while keep_system and lead < len(history) and history[lead].role == "system":
         lead += 1
@@ -188,9 +174,7 @@ one_step = st.one_of(
 
 
 class TestFit:
-    """
-    `fit` keeps the longest run of newest messages that fits and is valid.
-    """
+    """`fit` keeps the longest run of newest messages that fits and is valid."""
 
     @given(anything, st.integers(0, 60), options)
     def test_gives_what_brute_force_finds(self, history, limit, choice):
@@ -216,9 +200,7 @@ class TestFit:
 
     @given(anything, st.integers(0, 60), st.data())
     def test_fits_what_a_step_before_it_left(self, history, limit, data):
-        """
-        After removals, fitting a view is fitting what it shows.
-        """
+        """After removals, fitting a view is fitting what it shows."""
         removed = data.draw(st.sets(st.integers(0, max(len(history) - 1, 0))))
         left = [one for at, one in enumerate(history) if at not in removed]
         expected = best_view(tuple(left), limit, keep_system=True)
@@ -239,9 +221,7 @@ class TestFit:
 
     @given(our.transcripts(min_size=1), st.integers(1, 40))
     def test_fitting_twice_changes_nothing(self, history, limit):
-        """
-        What fits is left as it is: the very same view.
-        """
+        """What fits is left as it is: the very same view."""
         try:
             view = trim(history, TokenBudget(context_window=limit))
         except BudgetExceededError:
@@ -250,9 +230,7 @@ class TestFit:
         assert view is fit()(view)
 
     def test_keeps_an_answer_with_its_calls(self):
-        """
-        Parallel calls and their results stay or go together, at every budget.
-        """
+        """Parallel calls and their results stay or go together, at every budget."""
         history = [UserMessage("aaaa"), calls("x", "y"), result("x"), result("y")]
 
         assert history == trim(history, TokenBudget(context_window=5)).messages
@@ -263,9 +241,7 @@ class TestFit:
         assert "needs 5 tokens and the budget leaves 4" in str(caught.value)
 
     def test_explains_why_no_view_is_valid(self):
-        """
-        A result without its call can't be shown, and the error names it.
-        """
+        """A result without its call can't be shown, and the error names it."""
         history = [UserMessage("a"), result("gone")]
 
         with pytest.raises(InvalidTranscriptError, match=r"messages\[1\].*'gone'"):
@@ -377,9 +353,7 @@ class TestFit:
         assert sum(map(by_characters, view)) == view.total_tokens
 
     def test_views_with_failures_are_values(self):
-        """
-        Equal to the view of the same, and so after pickling.
-        """
+        """Equal to the view of the same, and so after pickling."""
         history = [calls("lost"), UserMessage("a")]
 
         view = trim(history, None, fit())
@@ -394,9 +368,7 @@ class TestFit:
         assert view != trim([calls("other"), UserMessage("a")], None, fit())
 
     def test_views_of_other_counters_are_others(self):
-        """
-        Equal only where the same function counted, whatever it found.
-        """
+        """Equal only where the same function counted, whatever it found."""
         history = [UserMessage("four")]
         one = TrimContext.of(history, counter=by_characters)
         other = TrimContext.of(history, counter=lambda message: 1)
@@ -407,9 +379,7 @@ class TestFit:
 
 
 class TestTrimContext:
-    """
-    Views are values over a state that never changes.
-    """
+    """Views are values over a state that never changes."""
 
     @given(anything, st.lists(st.sets(st.integers(-3, 12)), max_size=4))
     def test_remove_keeps_a_running_total(self, history, removals):
@@ -437,9 +407,7 @@ class TestTrimContext:
         assert history == context.original.messages
 
     def test_remove_takes_one_or_many(self):
-        """
-        A position or any iterable of them; unknown ones change nothing.
-        """
+        """A position or any iterable of them; unknown ones change nothing."""
         context = TrimContext.of([UserMessage("a"), UserMessage("b")])
 
         assert context.remove([1]) == context.remove(1) == context.remove(range(1, 9))
@@ -463,9 +431,7 @@ class TestTrimContext:
         ],
     )
     def test_problems_have_place_and_advice(self, kind, seqs, history):
-        """
-        Each flaw has a kind, the positions concerned, and a sentence.
-        """
+        """Each flaw has a kind, the positions concerned, and a sentence."""
         flaws = TrimContext.of(history).problems()
         (flaw,) = [flaw for flaw in flaws if flaw.kind != "start"]
 
@@ -498,14 +464,10 @@ class TestTrimContext:
 
 
 class TestTrim:
-    """
-    `trim` runs a view through steps.
-    """
+    """`trim` runs a view through steps."""
 
     def test_refuses_a_step_that_gives_no_view(self):
-        """
-        A step that forgot its return is named.
-        """
+        """A step that forgot its return is named."""
         with pytest.raises(
             TypeError, match="expected a TrimContext in return, got None"
         ):
@@ -513,9 +475,7 @@ class TestTrim:
 
 
 def stopped(turns=50):
-    """
-    A state in which a user stopped a tool call and went on.
-    """
+    """A state in which a user stopped a tool call and went on."""
     state = Aggregator.new(messages=[SystemMessage("sys")])
     for n in range(turns):
         state = state.add_user_prompt(f"q{n}").add_assistant_message(f"a{n}")
@@ -526,9 +486,7 @@ def stopped(turns=50):
 
 
 class TestDefault:
-    """
-    Without steps a view is repaired and fitted: nothing is lost in silence.
-    """
+    """Without steps a view is repaired and fitted: nothing is lost in silence."""
 
     def test_keeps_what_stands_before_a_stopped_call(self):
         """
@@ -579,14 +537,10 @@ class TestDefault:
 
 
 class TestCost:
-    """
-    Each message is weighed once in its life, and surveyed once in a state's.
-    """
+    """Each message is weighed once in its life, and surveyed once in a state's."""
 
     def test_weighs_a_message_once_for_all_states_and_forks(self):
-        """
-        Turn by turn, in forks, joins and older states: one call a message.
-        """
+        """Turn by turn, in forks, joins and older states: one call a message."""
         asked = []
 
         def counter(message):
@@ -607,9 +561,7 @@ class TestCost:
 
 
 def test_long_names_of_steps():
-    """
-    A step that returns no view is named, however long its qualified name is.
-    """
+    """A step that returns no view is named, however long its qualified name is."""
 
     def step(view):
         return None

@@ -1,6 +1,4 @@
-"""
-Summaries: one message for many, and one that grows with the conversation.
-"""
+"""Summaries: one message for many, and one that grows with the conversation."""
 
 import asyncio
 import pickle
@@ -45,52 +43,38 @@ from tests.test_trimming import anything, calls, order_problems, result
 
 
 def listing(messages):
-    """
-    A summary that lists what it was made of.
-    """
+    """A summary that lists what it was made of."""
     return f"[{'|'.join(message.text for message in messages)}]"
 
 
 async def alisting(messages):
-    """
-    The same after a while.
-    """
+    """The same after a while."""
     await asyncio.sleep(0)
     return listing(messages)
 
 
 def broken(messages):
-    """
-    A summariser that is down.
-    """
+    """A summariser that is down."""
     raise OSError(f"no model for {len(messages)} messages")
 
 
 def giving(summary):
-    """
-    A summariser that gives this, whatever it reads.
-    """
+    """A summariser that gives this, whatever it reads."""
     return lambda _: summary
 
 
 def mark(message):
-    """
-    The mark in the metadata of a summary.
-    """
+    """The mark in the metadata of a summary."""
     return message.metadata["conversation_state"]
 
 
 def texts(view):
-    """
-    The texts of a view.
-    """
+    """The texts of a view."""
     return [message.text for message in view]
 
 
 class TestCompact:
-    """
-    `compact` puts one message in the place of exactly those it was given.
-    """
+    """`compact` puts one message in the place of exactly those it was given."""
 
     @given(anything, st.integers(0, 8), st.integers(0, 8), st.sets(st.integers(0, 8)))
     def test_replaces_exactly_the_range_or_refuses(self, history, start, stop, removed):
@@ -128,9 +112,7 @@ class TestCompact:
         assert history == view.original.messages
 
     def test_carries_what_it_stands_for(self):
-        """
-        Identities of the entries, and positions; given in order.
-        """
+        """Identities of the entries, and positions; given in order."""
         state = Aggregator.new(messages=map(UserMessage, "abcde"))
         seen = []
 
@@ -172,9 +154,7 @@ class TestCompact:
         assert 1 == len(whole.summaries)
 
     def test_takes_a_message(self):
-        """
-        Its role and metadata stay.
-        """
+        """Its role and metadata stay."""
         history = [UserMessage("a"), UserMessage("b")]
 
         def summarise(messages):
@@ -201,9 +181,7 @@ class TestCompact:
         ],
     )
     def test_reports_an_invalid_summary(self, given_, history):
-        """
-        The view is what it was, and has the reason.
-        """
+        """The view is what it was, and has the reason."""
         context = TrimContext.of([UserMessage("a"), UserMessage("b")])
         step = compact(range(2), lambda _: given_)
 
@@ -219,9 +197,7 @@ class TestCompact:
         assert "1 failure>" in repr(view)
 
     def test_reports_the_error_of_a_summariser(self):
-        """
-        And goes on: the next steps see the view as it was.
-        """
+        """And goes on: the next steps see the view as it was."""
         history = [UserMessage("a"), UserMessage("b")]
 
         view = trim(history, None, compact(range(2), broken), keep_last(1))
@@ -231,9 +207,7 @@ class TestCompact:
         assert isinstance(view.failures[0].error, OSError)
 
     def test_does_not_catch_what_ends_a_program(self):
-        """
-        Only errors are listed; an interrupt is raised.
-        """
+        """Only errors are listed; an interrupt is raised."""
 
         def interrupted(_):
             raise KeyboardInterrupt
@@ -242,9 +216,7 @@ class TestCompact:
             trim([UserMessage("a")], None, compact([0], interrupted))
 
     def test_refuses_to_part_calls_from_results(self):
-        """
-        With an error that says where to begin or end instead.
-        """
+        """With an error that says where to begin or end instead."""
         history = [UserMessage("a"), calls("x", "y"), result("x"), result("y")]
         history += [UserMessage("b"), calls("z")]
 
@@ -267,9 +239,7 @@ class TestCompact:
             trim(history, None, compact([0], listing))
 
     def test_refuses_to_lose_what_is_between(self):
-        """
-        What the view shows between two of the positions has no place to go.
-        """
+        """What the view shows between two of the positions has no place to go."""
         history = list(map(UserMessage, "abc"))
 
         with pytest.raises(CompactionError, match=r"shows messages\[1\] between them"):
@@ -299,9 +269,7 @@ class TestCompact:
         views_add_up(view)
 
     def test_a_summary_can_have_other_words(self):
-        """
-        Replaced, it stands for the same.
-        """
+        """Replaced, it stands for the same."""
         history = list(map(UserMessage, "abc"))
         view = trim(history, None, compact(range(2), listing))
 
@@ -312,9 +280,7 @@ class TestCompact:
         views_add_up(other)
 
     def test_explains_wrong_arguments(self):
-        """
-        When the step is made, not when a model was asked.
-        """
+        """When the step is made, not when a model was asked."""
         for seqs in (3, "ab", ["a"]):
             with pytest.raises(TypeError):
                 compact(seqs, listing)  # type: ignore[arg-type]
@@ -327,9 +293,7 @@ class TestCompact:
 
 
 def open_calls(messages):
-    """
-    The calls at the very end without a result.
-    """
+    """The calls at the very end without a result."""
     found: set[str] = set()
     for message in messages:
         if message.role == "tool":
@@ -341,9 +305,7 @@ def open_calls(messages):
 
 
 class TestPaid:
-    """
-    What a summary cost is never lost.
-    """
+    """What a summary cost is never lost."""
 
     META = ResponseMeta(usage=Usage(90, 9), model="gpt-5", id="resp_1")
 
@@ -380,9 +342,7 @@ class TestPaid:
         assert state is record_summaries(state, later)
 
     def test_records_every_summary_of_one_id(self):
-        """
-        Where a server gives every response one id, each usage is recorded, once.
-        """
+        """Where a server gives every response one id, each usage is recorded, once."""
         more = attrs.evolve(self.META, usage=Usage(1))
         answers = [AssistantMessage("s", response=meta) for meta in (self.META, more)]
         steps = [compact([at], giving(one)) for at, one in enumerate(answers)]
@@ -397,9 +357,7 @@ class TestPaid:
 
     @pytest.mark.parametrize("wrong", [None, (), Aggregator.new()])
     def test_records_only_views(self, wrong):
-        """
-        What is neither a view nor an error is refused.
-        """
+        """What is neither a view nor an error is refused."""
         with pytest.raises(TypeError, match="record_summaries takes a view"):
             record_summaries(Aggregator.new(), wrong)
 
@@ -453,9 +411,7 @@ class TestPaid:
         assert not hasattr(caught.value, "summaries")
 
     def test_error_that_cannot_be_changed(self):
-        """
-        An error that takes no attributes is raised as it is.
-        """
+        """An error that takes no attributes is raised as it is."""
 
         class Frozen(Exception):  # noqa: N818 - raised by the test only
             def __setattr__(self, name, value):
@@ -469,14 +425,10 @@ class TestPaid:
 
 
 class TestAwaited:
-    """
-    `atrim` takes steps that have to be awaited among others.
-    """
+    """`atrim` takes steps that have to be awaited among others."""
 
     def test_mixes_both_kinds(self):
-        """
-        A view of steps that answer at once and steps that don't.
-        """
+        """A view of steps that answer at once and steps that don't."""
         history = list(map(UserMessage, "abcde"))
 
         async def step(context):
@@ -491,9 +443,7 @@ class TestAwaited:
         assert history[-1:] == asyncio.run(atrim(history, None, keep_last(1))).messages
 
     def test_reports_the_error_of_a_summariser(self):
-        """
-        Raised before or after waiting; the view is what it was.
-        """
+        """Raised before or after waiting; the view is what it was."""
 
         async def late(messages):
             await asyncio.sleep(0)
@@ -514,9 +464,7 @@ class TestAwaited:
             assert isinstance(view.failures[0].error, error)
 
     def test_a_cancelled_one_is_cancelled(self):
-        """
-        Cancelling is not a failure of a summariser.
-        """
+        """Cancelling is not a failure of a summariser."""
 
         async def forever(_):
             await asyncio.sleep(60)
@@ -550,9 +498,7 @@ class TestAwaited:
             asyncio.run(atrim(history, None, lambda _: None))  # type: ignore[arg-type, return-value]
 
     def test_knows_objects_that_have_to_be_awaited(self):
-        """
-        An object with an async call is as good as a function.
-        """
+        """An object with an async call is as good as a function."""
 
         class Summariser:
             async def __call__(self, messages):
@@ -566,9 +512,7 @@ class TestAwaited:
 
 
 def chat(turns):
-    """
-    A state of so many turns, each of a call and its result.
-    """
+    """A state of so many turns, each of a call and its result."""
     state = Aggregator.new().add(SystemMessage("be brief"))
     for n in range(turns):
         state = turn(state, n)
@@ -577,9 +521,7 @@ def chat(turns):
 
 
 def turn(state, n):
-    """
-    One turn more.
-    """
+    """One turn more."""
     return state.extend(
         [
             UserMessage(f"q{n}"),
@@ -591,9 +533,7 @@ def turn(state, n):
 
 
 class TestRollingSummary:
-    """
-    `rolling_summary` sums up what no summary covers yet.
-    """
+    """`rolling_summary` sums up what no summary covers yet."""
 
     def test_keeps_an_answer_that_was_made_up(self):
         """
@@ -669,17 +609,13 @@ class TestRollingSummary:
         assert len(originals) == len(stands_for)
 
     def test_does_nothing_below_its_limit(self):
-        """
-        The very same view, and *summarise* is not called.
-        """
+        """The very same view, and *summarise* is not called."""
         context = TrimContext.of(chat(3))
 
         assert context is rolling_summary(context.total_tokens, 2, broken)(context)
 
     def test_does_not_sum_up_a_summary_alone(self):
-        """
-        One that is too long itself stays: there is nothing new to read.
-        """
+        """One that is too long itself stays: there is nothing new to read."""
         state = chat(9)
         view = trim(state, None, rolling_summary(1, 4, lambda _: "long" * 50))
 
@@ -689,9 +625,7 @@ class TestRollingSummary:
         assert view.messages == later.messages
 
     def test_goes_on_from_what_was_written_down(self):
-        """
-        In another process, from the state and the summaries alone.
-        """
+        """In another process, from the state and the summaries alone."""
         state = chat(9)
         view = trim(state, None, rolling_summary(30, 4, lambda _: "sum"))
         summaries = decode(encode(list(view.summaries)))
@@ -825,9 +759,7 @@ class TestRollingSummary:
             assert view.messages == again.messages
 
     def test_remembers_a_bounded_number(self):
-        """
-        Eight summaries of earlier views, however many turns there were.
-        """
+        """Eight summaries of earlier views, however many turns there were."""
         view = None
         for n in range(20):
             view = trim(
@@ -841,9 +773,7 @@ class TestRollingSummary:
         assert expected == texts(view.summaries)  # type: ignore[union-attr]
 
     def test_a_failure_leaves_the_summary_before(self):
-        """
-        It still stands, the error is listed, and the next turn makes up for it.
-        """
+        """It still stands, the error is listed, and the next turn makes up for it."""
         state = chat(9)
         view = trim(state, None, rolling_summary(30, 4, listing))
         state = state.add(UserMessage("and?"))
@@ -873,9 +803,7 @@ class TestRollingSummary:
             assert 2 + kept == len(view)
 
     def test_fit_keeps_a_system_message(self):
-        """
-        A summary by the system stands in front, and goes on from there.
-        """
+        """A summary by the system stands in front, and goes on from there."""
         step = rolling_summary(8, 2, lambda m: SystemMessage(f"{len(m)} messages"))
         trimmer = Trimmer(TokenBudget(context_window=9), step, fit())
         state, view = chat(0), None
@@ -888,9 +816,7 @@ class TestRollingSummary:
                 assert 1 == len(view.summaries)
 
     def test_does_not_believe_what_others_wrote(self):
-        """
-        Marks that are none, or stand for something else, are not taken over.
-        """
+        """Marks that are none, or stand for something else, are not taken over."""
         state = chat(5)
         ids = [entry.id for entry in state.entries]
         lies: tuple[dict[str, Any], ...] = (
@@ -916,9 +842,7 @@ class TestRollingSummary:
         assert "no mark" not in texts(view)
 
     def test_works_for_messages_in_no_state(self):
-        """
-        They have no identities; equal messages at the same positions do.
-        """
+        """They have no identities; equal messages at the same positions do."""
         history = list(chat(5).messages)
         view = trim(history, None, rolling_summary(20, 2, lambda _: "sum"))
 
@@ -952,15 +876,11 @@ class TestRollingSummary:
             assert state.messages == view.original.messages
 
     def test_wait_for_it(self):
-        """
-        A function that has to be awaited is for the async twin.
-        """
+        """A function that has to be awaited is for the async twin."""
         with pytest.raises(TypeError, match="use arolling_summary, with atrim"):
             rolling_summary(9, 2, alisting)  # type: ignore[arg-type]
 
     def test_previous_is_a_view_or_messages(self):
-        """
-        Something else is refused at once.
-        """
+        """Something else is refused at once."""
         with pytest.raises(TypeError, match="expected a message, got a str"):
             trim([], None, previous="summary")  # type: ignore[arg-type]

@@ -1,6 +1,4 @@
-"""
-Trimming the next state costs what is new in it, and leaves little behind.
-"""
+"""Trimming the next state costs what is new in it, and leaves little behind."""
 
 import gc
 import pickle
@@ -56,9 +54,7 @@ pipelines = st.lists(one_step, min_size=1, max_size=4)
 
 
 def views(conversation, budget, pipeline):
-    """
-    The view after each step, but for those that are refused.
-    """
+    """The view after each step, but for those that are refused."""
     found = [TrimContext.of(conversation, budget)]
     for step in pipeline:
         try:
@@ -70,9 +66,7 @@ def views(conversation, budget, pipeline):
 
 
 def account(view):
-    """
-    All parts of a view that can be compared.
-    """
+    """All parts of a view that can be compared."""
     return (
         list(view.elements),
         list(view.dropped),
@@ -83,9 +77,7 @@ def account(view):
 
 
 class TestSameAsFresh:
-    """
-    What was remembered of earlier states changes no view.
-    """
+    """What was remembered of earlier states changes no view."""
 
     @given(
         history,
@@ -144,9 +136,7 @@ class TestSameAsFresh:
 
     @given(history, pipelines)
     def test_index_is_what_listing_gives(self, messages, pipeline):
-        """
-        From either end and in slices, in views of any steps.
-        """
+        """From either end and in slices, in views of any steps."""
         view = views(messages, TokenBudget(context_window=60), pipeline)[-1]
         for sequence in (view.messages, view.elements, view.dropped):
             listed = list(sequence)
@@ -186,9 +176,7 @@ PIPELINES = {
 
 
 def grown(size: int, transcript: Sequence[Message] = CHAT) -> Aggregator:
-    """
-    A state of so many messages, in which ids are of one round of *transcript*.
-    """
+    """A state of so many messages, in which ids are of one round of *transcript*."""
     messages: list[Message] = [SystemMessage("Be brief.")]
     for at, message in enumerate(islice(cycle(transcript), size - 1)):
         messages.append(_of_round(message, at // len(transcript)))
@@ -208,9 +196,7 @@ def _of_round(message: Message, number: int) -> Message:
 
 
 class TestEveryBudget:
-    """
-    Steps on a whole log, and `fit` behind them, as on what they show.
-    """
+    """Steps on a whole log, and `fit` behind them, as on what they show."""
 
     @pytest.mark.parametrize("transcript", [CHAT, DAMAGED])
     @pytest.mark.parametrize(
@@ -252,9 +238,7 @@ class TestEveryBudget:
 
 
 class TestWhatChanged:
-    """
-    Every step costs what is new since the state before.
-    """
+    """Every step costs what is new since the state before."""
 
     @pytest.mark.parametrize("name", PIPELINES)
     def test_next_state(self, name):
@@ -288,9 +272,7 @@ class TestWhatChanged:
         return count_calls(lambda: trim(later, budget, *steps))
 
     def test_reads_nothing_again(self):
-        """
-        The results that earlier views rewrote are the very objects in the next.
-        """
+        """The results that earlier views rewrote are the very objects in the next."""
         state = grown(400)
         steps = shorten_tool_results(20), clear_tool_results()
         before = trim(state, None, *steps)
@@ -303,9 +285,7 @@ class TestWhatChanged:
         assert {"[cleared]"} < {one.text for one in before if one.role == "tool"}
 
     def test_older_state(self):
-        """
-        An older state costs what its own view shows.
-        """
+        """An older state costs what its own view shows."""
         state = grown(2_001)
         budget = TokenBudget(context_window=200)
         trim(state, budget)
@@ -313,9 +293,7 @@ class TestWhatChanged:
         assert 1_500 > count_calls(lambda: trim(state.fork(at=1_401), budget))
 
     def test_siblings_share_what_was_read(self):
-        """
-        A hundred branches of a state that was trimmed read what they added.
-        """
+        """A hundred branches of a state that was trimmed read what they added."""
         state = grown(311)
         budget = TokenBudget(context_window=200)
         trim(state, budget)
@@ -399,14 +377,10 @@ class TestManySummaries:
 
 
 class TestWeight:
-    """
-    What trimming and listing leave behind in a state that is kept.
-    """
+    """What trimming and listing leave behind in a state that is kept."""
 
     def test_of_a_kept_state(self):
-        """
-        At most 330 bytes for each of 500 states, one message apart.
-        """
+        """At most 330 bytes for each of 500 states, one message apart."""
         budget = TokenBudget(context_window=500)
 
         def measure(read: Callable[[Aggregator], object]) -> float:

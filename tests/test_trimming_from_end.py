@@ -78,9 +78,7 @@ limits = st.integers(10, 2_000)
 
 
 def show(state, limit, *steps):
-    """
-    What a view shows, with positions, or the error that it raises.
-    """
+    """What a view shows, with positions, or the error that it raises."""
     try:
         view = trim(state, TokenBudget(context_window=limit), *steps)
     except (BudgetExceededError, InvalidTranscriptError) as error:
@@ -90,9 +88,7 @@ def show(state, limit, *steps):
 
 
 class TestFromTheEnd:
-    """
-    The newest messages are read alone, and nothing differs for it.
-    """
+    """The newest messages are read alone, and nothing differs for it."""
 
     @given(long_states(damage=()), limits)
     def test_valid_ones_as_by_a_survey_of_the_whole(self, state, limit):
@@ -176,9 +172,7 @@ class TestFromTheEnd:
 
 
 def show_of(view, limit):
-    """
-    What `fit` shows of *view*, whose every message was read and repaired.
-    """
+    """What `fit` shows of *view*, whose every message was read and repaired."""
     messages = list(view.messages)
     positions = [each.seq for each in view.elements]
     fitted = TrimContext.of(messages, TokenBudget(context_window=limit))
@@ -191,15 +185,11 @@ def show_of(view, limit):
 
 
 class TestTheTask:
-    """
-    Which message of a user stays before the run.
-    """
+    """Which message of a user stays before the run."""
 
     @pytest.mark.parametrize("content", ["", " \n"])
     def test_is_not_an_empty_one(self, content):
-        """
-        A message that providers refuse is no task; the one before it is.
-        """
+        """A message that providers refuse is no task; the one before it is."""
         state = Aggregator.new([UserMessage("Fix it."), UserMessage(content)])
         for n in range(60):
             state = state.add(calls(f"c{n}")).add(result(f"c{n}", "done " * 9))
@@ -210,9 +200,7 @@ class TestTheTask:
         assert () == view.problems()
 
     def test_has_a_name_that_all_take(self):
-        """
-        Its name is made right, like those of the newest messages.
-        """
+        """Its name is made right, like those of the newest messages."""
         state = Aggregator.new([UserMessage("Fix it.", name="Ann Lee")])
         for n in range(60):
             state = state.add(calls(f"c{n}")).add(result(f"c{n}", "done " * 9))
@@ -224,9 +212,7 @@ class TestTheTask:
 
 
 class TestChangedIds:
-    """
-    Ids of calls that came twice.
-    """
+    """Ids of calls that came twice."""
 
     def test_depend_on_their_message_alone(self):
         """
@@ -252,9 +238,7 @@ class TestChangedIds:
 
 
 class TestCost:
-    """
-    What was wrong long ago costs nothing in later turns.
-    """
+    """What was wrong long ago costs nothing in later turns."""
 
     def test_of_a_call_that_was_stopped_at_the_beginning(self):
         """

@@ -48,9 +48,7 @@ from tests.test_trimming import (
 
 
 def thought(*more):
-    """
-    A message of reasoning, and its other content.
-    """
+    """A message of reasoning, and its other content."""
     return AssistantMessage([ReasoningPart("hm"), *more])
 
 
@@ -59,14 +57,10 @@ def _name(wanted):
 
 
 class TestProperties:
-    """
-    Each property reports what is wrong, where, and where cuts do no harm.
-    """
+    """Each property reports what is wrong, where, and where cuts do no harm."""
 
     def test_many_calls(self):
-        """
-        A flaw of a thousand calls names three of them.
-        """
+        """A flaw of a thousand calls names three of them."""
         many = [ToolCall(f"call {at:03} {'x' * 1_000}", "f") for at in range(1_000)]
         history = [AssistantMessage("", tool_calls=many), UserMessage("Go on")]
         flaws = TrimContext.of(history).problems()
@@ -118,9 +112,7 @@ class TestProperties:
                 assert at not in cuts
 
     def test_parallel_results_stay_together(self):
-        """
-        Cuts are safe around a group, not within.
-        """
+        """Cuts are safe around a group, not within."""
         history = [UserMessage("a"), calls("x", "y"), result("x"), result("y")]
         history.append(UserMessage("b"))
 
@@ -135,9 +127,7 @@ class TestProperties:
         assert {0, 1, 2, 3} == CALLS_KEEP_RESULTS.safe_cuts(alone)
 
     def test_system_messages_in_front(self):
-        """
-        Late ones are flaws; the leading ones are not cut.
-        """
+        """Late ones are flaws; the leading ones are not cut."""
         lead = [SystemMessage("a"), SystemMessage("b")]
         history = [*lead, UserMessage("c"), SystemMessage("d")]
 
@@ -163,9 +153,7 @@ class TestProperties:
             assert {0, 1, 2} == REASONING_STAYS.safe_cuts([whole, calls("y")])
 
     def test_starts_on_a_user(self):
-        """
-        After the leading system messages, if there are other messages at all.
-        """
+        """After the leading system messages, if there are other messages at all."""
         history = [SystemMessage("a"), AssistantMessage("b"), UserMessage("c")]
 
         (flaw,) = STARTS_ON_USER.flaws(history)
@@ -187,9 +175,7 @@ class TestProperties:
         assert {0, 1, 2, 3} == STARTS_ON_USER.safe_cuts(late)
 
     def test_problems_takes_what_only_some_want(self):
-        """
-        With the view's own positions; those that all require are listed once.
-        """
+        """With the view's own positions; those that all require are listed once."""
         view = TrimContext.of([UserMessage("a"), AssistantMessage("b"), result("x")])
         view = view.remove(0)
 
@@ -204,9 +190,7 @@ class TestProperties:
     @pytest.mark.parametrize("ask", ["holds", "flaws", "safe_cuts"])
     @pytest.mark.parametrize("wanted", PROPERTIES, ids=repr)
     def test_are_of_messages(self, wanted, ask):
-        """
-        Something else is named in the error, in place of a property that holds.
-        """
+        """Something else is named in the error, in place of a property that holds."""
         with pytest.raises(TypeError, match="messages: expected Messages or a list"):
             getattr(wanted, ask)(3)
         with pytest.raises(TypeError, match="expected a message, got a str: 'Hi'"):
@@ -214,9 +198,7 @@ class TestProperties:
 
 
 class TestAnyOrder:
-    """
-    Steps in any order: each keeps the account, and a `fit` at the end holds.
-    """
+    """Steps in any order: each keeps the account, and a `fit` at the end holds."""
 
     @given(
         anything,
@@ -259,9 +241,7 @@ class TestAnyOrder:
 
 
 def turns(state, count):
-    """
-    States of a conversation, one after each message.
-    """
+    """States of a conversation, one after each message."""
     for n in range(count):
         for message in (
             UserMessage(f"question {n}"),
@@ -274,9 +254,7 @@ def turns(state, count):
 
 
 def start_of_run(view):
-    """
-    Where the newest messages begin that follow each other.
-    """
+    """Where the newest messages begin that follow each other."""
     seqs = [one.seq for one in view.elements]
     start = seqs[-1]
     while start - 1 in seqs and start > 1:
@@ -286,15 +264,11 @@ def start_of_run(view):
 
 
 class TestSlack:
-    """
-    With slack, the start of a view moves seldom, and far.
-    """
+    """With slack, the start of a view moves seldom, and far."""
 
     @given(our.transcripts(max_size=12), st.integers(1, 60), st.integers(1, 80))
     def test_gives_a_valid_run_that_is_no_longer(self, history, limit, slack):
-        """
-        What `fit` gives, or a later start of it; and the same error.
-        """
+        """What `fit` gives, or a later start of it; and the same error."""
         budget = TokenBudget(context_window=limit)
         try:
             most = trim(history, budget, fit())
@@ -341,9 +315,7 @@ class TestSlack:
         assert 2 < moves <= sum(weights) / slack
 
     def test_is_at_most_half_of_the_room(self):
-        """
-        More would leave next to nothing, and move all the time.
-        """
+        """More would leave next to nothing, and move all the time."""
         history = [UserMessage("four")] * 130
         budget = TokenBudget(context_window=20)
 
@@ -358,9 +330,7 @@ class TestSlack:
 
 
 class TestSharedPrefix:
-    """
-    `shared_prefix` counts what two views begin with.
-    """
+    """`shared_prefix` counts what two views begin with."""
 
     @given(
         anything,
@@ -400,9 +370,7 @@ class TestSharedPrefix:
         assert (len(left), views[0].total_tokens) == views[0].shared_prefix(views[0])
 
     def test_reads_runs_not_messages(self, monkeypatch):
-        """
-        A thousand messages in common are not compared one by one.
-        """
+        """A thousand messages in common are not compared one by one."""
         asked = []
         compare = UserMessage.__eq__
 
@@ -420,9 +388,7 @@ class TestSharedPrefix:
 
 
 class TestTrimmer:
-    """
-    A `Trimmer` is a budget and steps, to be kept.
-    """
+    """A `Trimmer` is a budget and steps, to be kept."""
 
     @given(anything, st.integers(0, 40))
     def test_reports_what_trim_reports(self, history, limit):
@@ -442,9 +408,7 @@ class TestTrimmer:
         assert expected == Trimmer(budget, repair(), fit(), counter=by_text)(history)
 
     def test_is_a_value(self):
-        """
-        Equal to the same, hashable, picklable, and never changed.
-        """
+        """Equal to the same, hashable, picklable, and never changed."""
         trimmer = Trimmer(TokenBudget(context_window=9), repair(), fit(slack=3))
 
         assert trimmer == pickle.loads(pickle.dumps(trimmer))
@@ -456,18 +420,14 @@ class TestTrimmer:
 
     @pytest.mark.parametrize("make", [Trimmer, lambda *args: trim((), *args)])
     def test_explains_wrong_arguments(self, make):
-        """
-        At once, before there is a conversation.
-        """
+        """At once, before there is a conversation."""
         with pytest.raises(TypeError, match="expected a TokenBudget"):
             make(8_000, fit())
         with pytest.raises(TypeError, match="functions from view to view, got"):
             make(None, "fit")
 
     def test_views_ask_for_views_and_properties(self):
-        """
-        Something else is named in the error.
-        """
+        """Something else is named in the error."""
         view = TrimContext.of([UserMessage("a")])
 
         with pytest.raises(TypeError, match=r"other: expected a TrimContext, got \[\]"):
@@ -477,7 +437,5 @@ class TestTrimmer:
 
 
 def by_text(message):
-    """
-    A counter of words.
-    """
+    """A counter of words."""
     return len(message.text.split())

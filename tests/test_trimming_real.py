@@ -1,6 +1,4 @@
-"""
-The recorded conversations: at a sample of budgets, and request by request.
-"""
+"""The recorded conversations: at a sample of budgets, and request by request."""
 
 import json
 import random
@@ -29,9 +27,7 @@ from tests.test_trimming import order_problems
 
 @pytest.fixture(scope="module")
 def chats(recordings):
-    """
-    All of them, as states.
-    """
+    """All of them, as states."""
     path = recordings / "transcripts" / "airline.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines()
     return [

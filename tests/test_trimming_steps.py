@@ -1,6 +1,4 @@
-"""
-Steps that keep a number of messages, and that make tool results smaller.
-"""
+"""Steps that keep a number of messages, and that make tool results smaller."""
 
 import pickle
 from functools import partial
@@ -49,9 +47,7 @@ from tests.test_trimming import (
 
 
 def by_length(message):
-    """
-    A counter that leaves nothing to rounding.
-    """
+    """A counter that leaves nothing to rounding."""
     return len(message.text) + len(getattr(message, "tool_calls", ()))
 
 
@@ -78,9 +74,7 @@ def find_last_run(history, n):
 
 
 def find_lead(history):
-    """
-    How many system messages stand before all others.
-    """
+    """How many system messages stand before all others."""
     lead = 0
     while lead < len(history) and history[lead].role == "system":
         lead += 1
@@ -89,23 +83,17 @@ def find_lead(history):
 
 
 def kept_last(history, n):
-    """
-    Brute force: what `keep_last` shows.
-    """
+    """Brute force: what `keep_last` shows."""
     start = find_last_run(history, n)
     return None if start is None else with_task(history, find_lead(history), start)
 
 
 class TestKeepLast:
-    """
-    `keep_last` keeps so many messages, and no group in part.
-    """
+    """`keep_last` keeps so many messages, and no group in part."""
 
     @given(anything, st.integers(1, 6))
     def test_keeps_the_most_that_is_valid(self, history, n):
-        """
-        The longest valid run of at most *n*; if there is none, the shortest.
-        """
+        """The longest valid run of at most *n*; if there is none, the shortest."""
         expected = kept_last(history, n) if history else ()
         step = keep_last(n)
         if expected is None:
@@ -122,9 +110,7 @@ class TestKeepLast:
 
     @given(small, st.integers(1, 4), st.data())
     def test_counts_what_a_view_shows(self, history, n, data):
-        """
-        After other steps: what they dropped or put there counts as shown.
-        """
+        """After other steps: what they dropped or put there counts as shown."""
         removed = data.draw(st.sets(st.integers(0, 8)))
         context = repair()(TrimContext.of(history).remove(removed))
         expected = kept_last(tuple(context.messages), n) if len(context) else ()
@@ -142,9 +128,7 @@ class TestKeepLast:
 
 
 class TestKeepFirstAndLast:
-    """
-    `keep_first_and_last` keeps both ends.
-    """
+    """`keep_first_and_last` keeps both ends."""
 
     @given(anything, st.integers(0, 4), st.integers(1, 4))
     def test_keeps_whole_groups_at_both_ends(self, history, m, n):
@@ -182,9 +166,7 @@ class TestKeepFirstAndLast:
 
 
 class TestShortenToolResults:
-    """
-    `shorten_tool_results` cuts the middle out of long results.
-    """
+    """`shorten_tool_results` cuts the middle out of long results."""
 
     @given(
         st.text(max_size=60) | st.text(max_size=400), st.integers(0, 50), st.booleans()
@@ -222,9 +204,7 @@ class TestShortenToolResults:
             assert text.endswith(after)
 
     def test_marks_how_much_is_gone(self):
-        """
-        Beginning and end stay, with a note between, and the number is right.
-        """
+        """Beginning and end stay, with a note between, and the number is right."""
         history = [calls("x"), result("x", "a" * 500 + "b" * 500)]
 
         view = trim(history, None, shorten_tool_results(30))
@@ -237,9 +217,7 @@ class TestShortenToolResults:
         assert () == view.dropped
 
     def test_keeps_all_else(self):
-        """
-        Ids, names, metadata, images and the position stay.
-        """
+        """Ids, names, metadata, images and the position stay."""
         image = ImagePart(data=b"GIF89a", media_type="image/gif")
         long = ToolMessage(
             [TextPart("a" * 99), image, TextPart("b" * 99)],
@@ -264,9 +242,7 @@ class TestShortenToolResults:
         assert 1 == view.elements[1].seq
 
     def test_leaves_images_and_others_messages_alone(self):
-        """
-        The limit is on the texts of tool results.
-        """
+        """The limit is on the texts of tool results."""
         image = ImagePart(data=b"GIF89a")
         history = [
             UserMessage("a" * 99),
@@ -278,9 +254,7 @@ class TestShortenToolResults:
         assert context is shorten_tool_results(10)(context)
 
     def test_shortens_again_what_was_shortened_less(self):
-        """
-        A smaller limit cuts more, a larger one nothing.
-        """
+        """A smaller limit cuts more, a larger one nothing."""
         history = [calls("x"), result("x", "word " * 500)]
         once = trim(history, None, shorten_tool_results(100))
 
@@ -291,9 +265,7 @@ class TestShortenToolResults:
 
 
 class TestClearToolResults:
-    """
-    `clear_tool_results` empties old results and keeps the pairs.
-    """
+    """`clear_tool_results` empties old results and keeps the pairs."""
 
     @given(anything, st.integers(0, 4))
     def test_clears_all_but_the_newest(self, history, keep):
@@ -322,9 +294,7 @@ class TestClearToolResults:
                 assert was is now
 
     def test_keeps_three(self):
-        """
-        By default; and media go, too.
-        """
+        """By default; and media go, too."""
         image = ToolMessage([ImagePart(data=b"GIF89a")], tool_call_id="a")
         history = [calls(*"abcd"), image, *[result(name, "b" * 50) for name in "bcd"]]
 
@@ -336,9 +306,7 @@ class TestClearToolResults:
 
 
 class TestRepair:
-    """
-    `repair` leaves no result and no call alone.
-    """
+    """`repair` leaves no result and no call alone."""
 
     @given(anything, st.booleans(), st.sets(st.integers(0, 8)))
     def test_closes_every_call_and_drops_every_orphan(self, history, at_end, removed):
@@ -402,9 +370,7 @@ class TestRepair:
         assert history == list(state.messages)
 
     def test_drops_what_answers_nothing(self):
-        """
-        Orphans and second answers, each with its place.
-        """
+        """Orphans and second answers, each with its place."""
         history = [UserMessage("a"), result("w"), calls("x"), result("x")]
         history += [result("x"), result("y")]
 
@@ -424,9 +390,7 @@ class TestRepair:
         ] == [str(failure.error) for failure in view.failures]
 
     def test_a_call_without_id_gets_one(self):
-        """
-        Its result, which can't name it, is made up under the new id.
-        """
+        """Its result, which can't name it, is made up under the new id."""
         nameless = ToolCall("", "f", "{}")
         history = [UserMessage("a"), AssistantMessage("Well.", tool_calls=[nameless])]
         history.append(UserMessage("go on"))
@@ -462,9 +426,7 @@ class TestRepair:
         assert {1, 2, 5} <= {one.seq for one in gone.dropped}
 
     def test_a_result_that_came_is_better_than_one_made_up(self):
-        """
-        An error that was made up goes when the result comes, with its reason.
-        """
+        """An error that was made up goes when the result comes, with its reason."""
         made = ToolMessage(
             "no",
             tool_call_id="x",
@@ -527,9 +489,7 @@ class TestRepair:
         assert "repeated call id" == flaw.kind
 
     def test_names_and_ids_have_the_form_that_is_asked(self):
-        """
-        The default is right for all providers, and *rules* are those of one.
-        """
+        """The default is right for all providers, and *rules* are those of one."""
         call = ToolCall("id with spaces " * 5, "multi_tool_use.parallel", "{}")
         history = [UserMessage("a"), AssistantMessage(tool_calls=[call])]
         history.append(result(call.id))
@@ -612,9 +572,7 @@ class TestRepair:
         )
 
     def test_goes_with_its_call(self):
-        """
-        Removing a position removes the answer that was put there.
-        """
+        """Removing a position removes the answer that was put there."""
         history = [calls("x"), UserMessage("a")]
         view = trim(history, None, repair())
 
@@ -634,14 +592,10 @@ def _is_synthetic(message):
 
 
 class TestReplace:
-    """
-    `TrimContext.replace` shows another message.
-    """
+    """`TrimContext.replace` shows another message."""
 
     def test_shows_another_message_at_the_position(self):
-        """
-        Tokens, elements and the original are right, and nothing is dropped.
-        """
+        """Tokens, elements and the original are right, and nothing is dropped."""
         history = [UserMessage("secret word"), UserMessage("b")]
         context = TrimContext.of(history)
 
@@ -656,9 +610,7 @@ class TestReplace:
         assert view == pickle.loads(pickle.dumps(view))
 
     def test_explains_wrong_arguments(self):
-        """
-        A position that is not shown, or something that is not a message.
-        """
+        """A position that is not shown, or something that is not a message."""
         context = TrimContext.of([UserMessage("a")]).remove(0)
 
         for seq in (0, 1, -1):
@@ -671,9 +623,7 @@ class TestReplace:
 
 
 def lengths(messages):
-    """
-    A summary that can be pickled.
-    """
+    """A summary that can be pickled."""
     return f"{len(messages)} messages"
 
 
@@ -759,9 +709,7 @@ SECRET = UserMessage([ImagePart(data=b"GIF89a")])
     ],
 )
 def test_examples(history, steps, shown, dropped):
-    """
-    What is shown, and why the rest is not.
-    """
+    """What is shown, and why the rest is not."""
     view = trim(history, None, *steps)
 
     assert shown == [message.text for message in view]
@@ -797,9 +745,7 @@ def test_steps_are_values(step):
 
 
 def test_wants_numbers():
-    """
-    The error names the step and the number that is wrong.
-    """
+    """The error names the step and the number that is wrong."""
     wrong: list[Any] = [
         *[(keep_last, n, "n of keep_last") for n in (0, -1, True, 1.0, "3", None)],
         *[(partial(keep_first_and_last, n=2), m, "m of keep_fi") for m in (-1, "1")],

@@ -1,6 +1,4 @@
-"""
-Usage: tokens as the provider reported them, and how they add.
-"""
+"""Usage: tokens as the provider reported them, and how they add."""
 
 from typing import Any
 
@@ -40,9 +38,7 @@ FIELDS = [(kind, name) for kind, names in COUNTS.items() for name in names]
 
 class TestNew:
     def test_total(self):
-        """
-        The total is prompt and completion unless the provider reports another.
-        """
+        """The total is prompt and completion unless the provider reports another."""
         assert 15 == Usage(10, 5).total_tokens
         assert Usage(10, 5) == Usage(10, 5, None) == Usage(10, 5, 15)
         assert 99 == Usage(10, 5, 99).total_tokens
@@ -68,9 +64,7 @@ class TestNew:
 
     @pytest.mark.parametrize("name", ["prompt", "completion"])
     def test_details(self, name):
-        """
-        Details are of their class.
-        """
+        """Details are of their class."""
         details: Any = {f"{name}_tokens_details": {"audio_tokens": 1}}
         with pytest.raises(InvalidUsageError) as raised:
             Usage(**details)
@@ -88,18 +82,14 @@ class TestNew:
         ],
     )
     def test_extra_errors(self, extra, problem):
-        """
-        What is not a map of counts by category is refused, and shown.
-        """
+        """What is not a map of counts by category is refused, and shown."""
         with pytest.raises(InvalidUsageError) as raised:
             Usage(extra=extra)
 
         assert problem in str(raised.value)
 
     def test_extra_is_frozen(self):
-        """
-        A caller's later changes have no effect.
-        """
+        """A caller's later changes have no effect."""
         extra = {"cache_write_tokens": 3}
         usage = Usage(extra=extra)
         extra["cache_write_tokens"] = 4
@@ -124,9 +114,7 @@ of_each_kind = pytest.mark.parametrize(
 
 
 def filled(factor):
-    """
-    A usage whose counts are all different multiples of *factor*.
-    """
+    """A usage whose counts are all different multiples of *factor*."""
     accepted, audio, reasoning, rejected = (factor * n for n in (6, 7, 8, 9))
     return Usage(
         1 * factor,
@@ -152,9 +140,7 @@ class TestAdd:
         adding_is_a_commutative_monoid(*[data.draw(kind) for _ in range(3)])
 
     def test_field_by_field(self):
-        """
-        Every count is added to its like; totals are added, not recomputed.
-        """
+        """Every count is added to its like; totals are added, not recomputed."""
         one = attrs.evolve(filled(1), extra={"a": 10, "b": 11})
         two = attrs.evolve(filled(100), extra={"b": 1100, "c": 1200})
         both = attrs.evolve(filled(101), extra={"a": 10, "b": 1111, "c": 1200})
@@ -163,17 +149,13 @@ class TestAdd:
 
     @given(usages())
     def test_nothing_is_the_same_object(self, usage):
-        """
-        Adding None makes no new value.
-        """
+        """Adding None makes no new value."""
         assert usage is usage + None
         assert usage is None + usage
 
     @pytest.mark.parametrize("other", [1, PromptTokensDetails()])
     def test_other_kinds(self, other):
-        """
-        Anything else can't be added.
-        """
+        """Anything else can't be added."""
         with pytest.raises(TypeError):
             Usage() + other
         with pytest.raises(TypeError):
@@ -190,9 +172,7 @@ class TestAdd:
         ],
     )
     def test_too_large(self, usage):
-        """
-        A sum over 2**63 - 1 is refused, never wrapped around.
-        """
+        """A sum over 2**63 - 1 is refused, never wrapped around."""
         with pytest.raises(InvalidUsageError, match="is 18446744073709551614; a count"):
             usage + usage
 
@@ -201,15 +181,11 @@ class TestOr:
     @of_each_kind
     @given(data=st.data())
     def test_law(self, kind, data):
-        """
-        Taking the larger counts is idempotent, commutative, associative.
-        """
+        """Taking the larger counts is idempotent, commutative, associative."""
         larger_is_a_semilattice(*[data.draw(kind) for _ in range(3)])
 
     def test_field_by_field(self):
-        """
-        The larger of each count, from either side.
-        """
+        """The larger of each count, from either side."""
         one = Usage(1, 20, 21, PromptTokensDetails(audio_tokens=4), extra={"a": 10})
         two = Usage(
             10, 2, 99, PromptTokensDetails(cached_tokens=5), extra={"a": 1, "b": 2}
@@ -246,9 +222,7 @@ class TestOr:
 class TestMinus:
     @given(usages(), usages())
     def test_undoes_add(self, a, b):
-        """
-        What is left of a sum without one part is the other.
-        """
+        """What is left of a sum without one part is the other."""
         assert a == (a + b).minus(b)
         assert b == (a + b).minus(a)
 
@@ -256,9 +230,7 @@ class TestMinus:
         "larger", [Usage(2), Usage(0, 2, 0), Usage(0, 0, 9), Usage(extra={"a": 1})]
     )
     def test_more_than_there_is(self, larger):
-        """
-        Something larger in any count is no part.
-        """
+        """Something larger in any count is no part."""
         with pytest.raises(InvalidUsageError, match="is -"):
             Usage(1, 1, 2).minus(larger)
 
@@ -298,16 +270,12 @@ class TestShown:
         ],
     )
     def test_without_zeros(self, shown, usage):
-        """
-        Zeros are left out, and so is a total that is the sum.
-        """
+        """Zeros are left out, and so is a total that is the sum."""
         assert shown == repr(usage) == str(usage)
 
     @given(usages() | prompt_tokens_details() | completion_tokens_details())
     def test_can_be_evaluated(self, usage):
-        """
-        What is shown is the Python that makes it.
-        """
+        """What is shown is the Python that makes it."""
         names = {kind.__name__: kind for kind in COUNTS}
 
         assert usage == eval(repr(usage), names)

@@ -1,6 +1,4 @@
-"""
-What all values of messages, tools, documents, usage and templates have in common.
-"""
+"""What all values of messages, tools, documents, usage and templates have in common."""
 
 import attrs
 import pytest
@@ -43,15 +41,11 @@ VALUES = {
 
 @pytest.mark.parametrize("name", VALUES)
 class TestValues:
-    """
-    Equal by content, hashable, copied, and frozen.
-    """
+    """Equal by content, hashable, copied, and frozen."""
 
     @given(st.data())
     def test_equal_values_hash_alike(self, name, data):
-        """
-        Equal values have equal hashes, and one that is made of the same is equal.
-        """
+        """Equal values have equal hashes, and one that is made of the same is equal."""
         a, b = data.draw(VALUES[name]), data.draw(VALUES[name])
         equal_values_hash_alike(a, b)
         if name not in ("budgets", "templates"):  # whose constructors take other things
@@ -61,17 +55,13 @@ class TestValues:
 
     @given(st.data())
     def test_copies(self, name, data):
-        """
-        Copied and pickled, it is equal, and shown the same.
-        """
+        """Copied and pickled, it is equal, and shown the same."""
         value = data.draw(VALUES[name])
         copies_are_equal(value)
 
     @given(st.data())
     def test_frozen(self, name, data):
-        """
-        Nothing can be set, deleted or added.
-        """
+        """Nothing can be set, deleted or added."""
         value = data.draw(VALUES[name])
         for field in (*[each.name for each in attrs.fields(type(value))], "other"):
             with pytest.raises(AttributeError):

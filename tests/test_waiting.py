@@ -1,6 +1,4 @@
-"""
-The worker threads that wait in the place of tasks.
-"""
+"""The worker threads that wait in the place of tasks."""
 
 import asyncio
 import gc
@@ -22,9 +20,7 @@ PATIENCE_S = 60
 
 
 def run_and_find_thread(patience_s=PATIENCE_S):
-    """
-    The thread in which a job ran.
-    """
+    """The thread in which a job ran."""
     found: list[threading.Thread] = []
     done = threading.Event()
 
@@ -50,9 +46,7 @@ class TestWorkers:
         assert first is not run_and_find_thread()
 
     def test_daemons(self):
-        """
-        A job that never ends does not keep the program running.
-        """
+        """A job that never ends does not keep the program running."""
         thread = run_and_find_thread()
 
         assert thread.daemon
@@ -60,9 +54,7 @@ class TestWorkers:
 
     @pytest.mark.parametrize("is_locked", [True, False])
     def test_woken_twice(self, is_locked):
-        """
-        A worker that found its last job before it was woken takes the next one.
-        """
+        """A worker that found its last job before it was woken takes the next one."""
         worker: Any = object.__new__(_waiting._Worker)
         worker._job, worker._lock = {}, allocate_lock()
         if is_locked:
@@ -95,9 +87,7 @@ class TestThreadsOfTasks:
     @pytest.mark.parametrize("backend", ["asyncio", "trio"])
     @pytest.mark.parametrize("is_shielded", [True, False])
     def test_errors_are_freed(self, backend, is_shielded):
-        """
-        An error, and what its traceback holds, does not wait for the collector.
-        """
+        """An error, and what its traceback holds, does not wait for the collector."""
 
         class Token:
             pass

@@ -22,24 +22,18 @@ PATIENCE_S = 120
 
 @pytest.fixture(scope="module")
 def web():
-    """
-    The example as a module.
-    """
+    """The example as a module."""
     return example("web_chat")
 
 
 def event(text="", **more):
-    """
-    An event of Chat Completions with a piece of text.
-    """
+    """An event of Chat Completions with a piece of text."""
     choices = [{"index": 0, "delta": {"content": text}}] if text else []
     return {"id": "c1", "model": "m", "choices": choices, **more}
 
 
 class Answer(httpx.AsyncByteStream):
-    """
-    A response whose text is sent piece by piece, when the test wants it.
-    """
+    """A response whose text is sent piece by piece, when the test wants it."""
 
     def __init__(self, number):
         self.id = f"chatcmpl-{number}"
@@ -66,9 +60,7 @@ class Answer(httpx.AsyncByteStream):
 
 
 class Model(httpx.AsyncBaseTransport):
-    """
-    A provider: each request gets an `Answer`.
-    """
+    """A provider: each request gets an `Answer`."""
 
     def __init__(self):
         self.requests = []
@@ -82,9 +74,7 @@ class Model(httpx.AsyncBaseTransport):
 
 
 class Tab:
-    """
-    What one tab of a browser is sent.
-    """
+    """What one tab of a browser is sent."""
 
     def __init__(self, app):
         self.pages: asyncio.Queue[str] = asyncio.Queue()
@@ -105,16 +95,12 @@ class Tab:
             self.pages.put_nowait(json.loads(line.removeprefix("data: ")))
 
     async def close(self):
-        """
-        Leave the page.
-        """
+        """Leave the page."""
         self.closed.set()
         await self.task
 
     async def until(self, *words, without=()):
-        """
-        The page, once it shows all *words*, in order, and none *without*.
-        """
+        """The page, once it shows all *words*, in order, and none *without*."""
         pattern = ".*".join(map(re.escape, words))
 
         def is_shown(page):
@@ -124,9 +110,7 @@ class Tab:
         return await self._find_page(is_shown)
 
     async def until_page(self, page):
-        """
-        Return once it shows that very page.
-        """
+        """Return once it shows that very page."""
         await self._find_page(lambda shown: shown == page)
 
     async def _find_page(self, is_found):
@@ -138,18 +122,14 @@ class Tab:
 
 
 def find_buttons(page, act):
-    """
-    The identities that the buttons of a page for *act* have.
-    """
+    """The identities that the buttons of a page for *act* have."""
     return [
         unescape(id) for id in re.findall(f'data-act="{act}" data-id="(.*?)"', page)
     ]
 
 
 class Browser:
-    """
-    Two tabs of one chat.
-    """
+    """Two tabs of one chat."""
 
     def __init__(self, app):
         self.app = app
@@ -159,24 +139,18 @@ class Browser:
         self.requests = set()
 
     async def act(self, act, id="", text=""):
-        """
-        Press a button. An answer streams in afterwards, so this does not wait.
-        """
+        """Press a button. An answer streams in afterwards, so this does not wait."""
         body = {"act": act, "id": id, "text": text}
         request = asyncio.create_task(self.client.post("/act", json=body))
         self.requests.add(request)
 
     async def shows(self, *words, without=()):
-        """
-        Return once both tabs show all *words*, in order, and none *without*.
-        """
+        """Return once both tabs show all *words*, in order, and none *without*."""
         for tab in (self.left, self.right):
             await tab.until(*words, without=without)
 
     async def settled(self, *words):
-        """
-        What both tabs show in the end: what a tab shows that is opened now.
-        """
+        """What both tabs show in the end: what a tab shows that is opened now."""
         await asyncio.gather(*self.requests)
         fresh = Tab(self.app)
         page = await fresh.until(*words)
@@ -189,9 +163,7 @@ class Browser:
 
 @asynccontextmanager
 async def opened(web, client):
-    """
-    A browser, closed at the end of the block.
-    """
+    """A browser, closed at the end of the block."""
     async with client:
         browser = Browser(web.create_app(client))
         try:
@@ -206,9 +178,7 @@ async def opened(web, client):
 
 
 def drive(web, scenario):
-    """
-    Run *scenario* with a model and a browser.
-    """
+    """Run *scenario* with a model and a browser."""
 
     async def run():
         model = Model()
@@ -220,9 +190,7 @@ def drive(web, scenario):
 
 
 async def ask(model, browser, text, answer):
-    """
-    A prompt and its whole answer.
-    """
+    """A prompt and its whole answer."""
     await browser.act("send", text=text)
     pages = await model.answers.get()
     pages.send(answer)
@@ -232,9 +200,7 @@ async def ask(model, browser, text, answer):
 
 class TestWebChat:
     def test_streams_to_both_tabs(self, web):
-        """
-        Both tabs show what has come, piece by piece, and what it cost.
-        """
+        """Both tabs show what has come, piece by piece, and what it cost."""
 
         async def scenario(model, browser):
             await browser.act("send", text="Where to?")
@@ -253,9 +219,7 @@ class TestWebChat:
         assert ["system", "user"] == [each["role"] for each in request["messages"]]
 
     def test_stop(self, web):
-        """
-        Stop ends the request; what had come stays, and the chat goes on from it.
-        """
+        """Stop ends the request; what had come stays, and the chat goes on from it."""
 
         async def scenario(model, browser):
             await browser.act("send", text="Where to?")
@@ -275,9 +239,7 @@ class TestWebChat:
         ]
 
     def test_undo_while_it_streams(self, web):
-        """
-        What was undone does not come back by itself, and is whole when redone.
-        """
+        """What was undone does not come back by itself, and is whole when redone."""
 
         async def scenario(model, browser):
             await browser.act("send", text="Where to?")
@@ -331,9 +293,7 @@ class TestWebChat:
         ]
 
     def test_hostile_text(self, web):
-        """
-        All content is shown as text.
-        """
+        """All content is shown as text."""
 
         async def scenario(model, browser):
             return await ask(model, browser, "<script>1</script>", '"><img onerror=x>')
@@ -373,9 +333,7 @@ class TestWebChat:
         assert "<main></main>" in page.text
 
     def test_a_provider_over_http(self, web):
-        """
-        The same with a server: its answer, and then its failure, which is shown.
-        """
+        """The same with a server: its answer, and then its failure, which is shown."""
         usage = {"prompt_tokens": 9, "completion_tokens": 1}
 
         async def scenario(server):

@@ -1,6 +1,4 @@
-"""
-Wording that texts of all layers have in common.
-"""
+"""Wording that texts of all layers have in common."""
 
 import re
 from decimal import Decimal
@@ -48,9 +46,7 @@ WORDS = r"\b1 (?:more )?(?:[a-z]+s|entries|identities|branches|bytes)\b"
     ],
 )
 def test_format_count(text, count, words):
-    """
-    One is singular, and thousands are parted.
-    """
+    """One is singular, and thousands are parted."""
     assert text.replace("no", "0") == format_count(count, *words)
 
 
@@ -63,9 +59,7 @@ def test_format_count(text, count, words):
     ],
 )
 def test_with_article(text):
-    """
-    A noun has the article of its first sound.
-    """
+    """A noun has the article of its first sound."""
     assert text == with_article(text.partition(" ")[2])
 
 
@@ -80,9 +74,7 @@ def test_with_article(text):
     ],
 )
 def test_format_dollars(text, amount):
-    """
-    All digits, and two at least behind the point; thousands are parted.
-    """
+    """All digits, and two at least behind the point; thousands are parted."""
     assert text == format_dollars(Decimal(amount))
 
 
@@ -106,9 +98,7 @@ def test_escape_invisible(shown, text):
 
 
 def test_escape_line():
-    """
-    Line ends and tabs are escapes, too.
-    """
+    """Line ends and tabs are escapes, too."""
     assert r"a\tb\r\nc" == escape_line("a\tb\r\nc")
 
 
@@ -121,9 +111,7 @@ def test_escape_line():
     ids=map(str, range(9)),
 )
 def test_shorten_repr_is_the_start(value):
-    """
-    What is shown of a long value is what its repr begins with.
-    """
+    """What is shown of a long value is what its repr begins with."""
     shown = shorten_repr(value)
 
     assert shown in {repr(value), f"{repr(value)[:57]}..."}
@@ -131,9 +119,7 @@ def test_shorten_repr_is_the_start(value):
 
 
 def test_shorten_repr_is_bounded():
-    """
-    Nothing is written that is not shown, of what is long.
-    """
+    """Nothing is written that is not shown, of what is long."""
 
     class Item:
         def __repr__(self):
@@ -153,9 +139,7 @@ def test_shorten_repr_is_bounded():
 
 
 def test_shorten_repr_of_what_raises():
-    """
-    A repr that raises is no other error.
-    """
+    """A repr that raises is no other error."""
 
     class Broken:
         def __repr__(self):
@@ -172,9 +156,7 @@ def test_shorten_repr_of_what_raises():
 
 @pytest.mark.parametrize(("length", "is_cut"), [(500, False), (501, True)])
 def test_shorten_path(length, is_cut):
-    """
-    The beginning and the end of a long path are shown.
-    """
+    """The beginning and the end of a long path are shown."""
     path = "a" * (length - 5) + ".last"
 
     assert (path != shorten_path(path)) == is_cut
@@ -183,9 +165,7 @@ def test_shorten_path(length, is_cut):
 
 
 def message_of(error, function, *args):
-    """
-    What *function* raises.
-    """
+    """What *function* raises."""
     with pytest.raises(error) as caught:
         function(*args)
 
@@ -193,9 +173,7 @@ def message_of(error, function, *args):
 
 
 def test_one_is_singular():
-    """
-    Wherever a text counts something, one of it is not several.
-    """
+    """Wherever a text counts something, one of it is not several."""
     state = Aggregator.new(
         messages=[UserMessage([ImagePart(data=b"a"), UnknownPart({"x": "y" * 1_001})])]
     ).add_usage(Usage(1), key="k", model="no such model")
@@ -225,7 +203,5 @@ def test_one_is_singular():
     ("expected", "text"), [("", ""), ("abcdef", "abcdef"), ("abc...", "abcdefg")]
 )
 def test_shorten_text(expected, text):
-    """
-    A shortened text ends in three dots, and is no longer than the limit.
-    """
+    """A shortened text ends in three dots, and is no longer than the limit."""
     assert expected == shorten_text(text, 6)

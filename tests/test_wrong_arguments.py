@@ -45,18 +45,14 @@ WORDS = "the repr of this value raises"
 
 
 class RaisesInRepr:
-    """
-    A value that can't be shown.
-    """
+    """A value that can't be shown."""
 
     def __repr__(self):
         raise LookupError(WORDS)
 
 
 class IsLongInRepr:
-    """
-    A value that is shown at length.
-    """
+    """A value that is shown at length."""
 
     def __repr__(self):
         return "x" * 100_000
@@ -105,9 +101,7 @@ VALUES = [
 
 
 def iterate_calls(function, values):
-    """
-    Calls of *function* with one of *values* for each parameter, and its name.
-    """
+    """Calls of *function* with one of *values* for each parameter, and its name."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:  # written in C
@@ -134,17 +128,13 @@ def iterate_calls(function, values):
 
 
 def is_needed(parameter):
-    """
-    Whether a call without the parameter is an error.
-    """
+    """Whether a call without the parameter is an error."""
     is_optional = parameter.kind == parameter.VAR_POSITIONAL
     return parameter.default is parameter.empty and not is_optional
 
 
 def describe_problem(call, error):
-    """
-    What is wrong with the error of a call, or "".
-    """
+    """What is wrong with the error of a call, or ""."""
     text = str(error)
     if len(text) > MAX_CHARACTERS:
         return f"{len(text):,} characters: {text[:80]}"
@@ -157,9 +147,7 @@ def describe_problem(call, error):
 
 
 def find_wrong_errors(functions):
-    """
-    The calls of *functions* with wrong arguments whose errors are wrong.
-    """
+    """The calls of *functions* with wrong arguments whose errors are wrong."""
     wrong = {}
     for name, function in functions.items():
         for parameter, call in iterate_calls(function, WRONG):
@@ -181,9 +169,7 @@ def find_wrong_errors(functions):
 
 
 def list_public(module):
-    """
-    The functions and classes of a module, and what makes instances of these.
-    """
+    """The functions and classes of a module, and what makes instances of these."""
     module = importlib.import_module(f"conversation_state.{module}")
     names = [name for name in module.__all__ if name != "open_store"]
     found = {name: getattr(module, name) for name in names}
@@ -198,9 +184,7 @@ def list_public(module):
 
 
 def list_methods(value):
-    """
-    The public methods of a value, by class and name.
-    """
+    """The public methods of a value, by class and name."""
     found = {
         f"{type(value).__name__}.{name}": getattr(value, name)
         for name in dir(value)
@@ -211,18 +195,14 @@ def list_methods(value):
 
 @pytest.fixture
 def store():
-    """
-    An open store with a state.
-    """
+    """An open store with a state."""
     with open_store("memory:") as store:
         store.save("chat", STATE)
         yield store
 
 
 def list_verbs(store):
-    """
-    The methods of a store but those that close it.
-    """
+    """The methods of a store but those that close it."""
     methods = list_methods(store)
     return {name: methods[name] for name in methods if not name.endswith("close")}
 
@@ -235,22 +215,16 @@ class TestErrors:
 
     @pytest.mark.parametrize("module", MODULES)
     def test_functions(self, module):
-        """
-        Of functions and classes.
-        """
+        """Of functions and classes."""
         assert {} == find_wrong_errors(list_public(module))
 
     @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
     def test_methods(self, value):
-        """
-        Of methods.
-        """
+        """Of methods."""
         assert {} == find_wrong_errors(list_methods(value))
 
     def test_store(self, store):
-        """
-        Of a store.
-        """
+        """Of a store."""
         assert {} == find_wrong_errors(list_verbs(store))
 
 

@@ -1,6 +1,4 @@
-"""
-Threads, and what streams are made of, for tests that must not hang.
-"""
+"""Threads, and what streams are made of, for tests that must not hang."""
 
 import threading
 import time
@@ -14,32 +12,24 @@ pipe: Any = streams.pipe
 
 
 class Thing:
-    """
-    Something that can be weakly referred to.
-    """
+    """Something that can be weakly referred to."""
 
 
 class Boom(Exception):  # noqa: N818 - a word to look for
-    """
-    An error of a source's own.
-    """
+    """An error of a source's own."""
 
     partial: Any
 
 
 def start(function, *arguments):
-    """
-    A daemon thread that runs *function*.
-    """
+    """A daemon thread that runs *function*."""
     thread = threading.Thread(target=function, args=arguments, daemon=True)
     thread.start()
     return thread
 
 
 def finish(*threads):
-    """
-    Join *threads*, in a minute at most.
-    """
+    """Join *threads*, in a minute at most."""
     for thread in threads:
         thread.join(60)
 
@@ -47,9 +37,7 @@ def finish(*threads):
 
 
 def in_threads(*functions):
-    """
-    What each gave, or raised, run at once.
-    """
+    """What each gave, or raised, run at once."""
     gave: list[Any] = [None] * len(functions)
     barrier = threading.Barrier(len(functions))
 
@@ -65,9 +53,7 @@ def in_threads(*functions):
 
 
 def until(condition):
-    """
-    Return once *condition* holds; in a minute at most.
-    """
+    """Return once *condition* holds; in a minute at most."""
     end = time.monotonic() + 60
     while not condition():
         if time.monotonic() > end:
@@ -77,9 +63,7 @@ def until(condition):
 
 
 def sent(*items, capacity=None):
-    """
-    A closed pipe's stream: exceptions among *items* are sent as errors.
-    """
+    """A closed pipe's stream: exceptions among *items* are sent as errors."""
     sender, stream = pipe(len(items) if capacity is None else capacity)
     for item in items:
         if isinstance(item, Exception):

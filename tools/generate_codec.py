@@ -120,18 +120,14 @@ class Field(NamedTuple):
     is_optional: bool
 
     def is_there(self, value: str) -> str:
-        """
-        The condition that *value* is not the default, which is never written.
-        """
+        """The condition that *value* is not the default, which is never written."""
         if self.default in ("None", "EMPTY_MAP"):
             return f"{value} is not {self.default}"
 
         return value if self.default == "False" else f"{value} != {self.default}"
 
     def read(self) -> Iterator[str]:
-        """
-        The lines that bind the raw value, and make the value of it.
-        """
+        """The lines that bind the raw value, and make the value of it."""
         name, kind = self.name, self.kind
         if not self.default:
             yield f'{name} = given["{name}"]'
@@ -168,9 +164,7 @@ class Field(NamedTuple):
         return f"({self.name} is not None and ({doubt}))" if self.is_optional else doubt
 
     def write(self) -> Iterator[str]:
-        """
-        The lines that write a value that is not the default.
-        """
+        """The lines that write a value that is not the default."""
         there = f"({self.name} := value.{self.name})"
         if self.default in ("EMPTY_MAP", '""', "()", "False"):
             yield f"if {there[1:-1]}:"
@@ -198,37 +192,27 @@ class Plan(NamedTuple):
 
     @property
     def name(self) -> str:
-        """
-        The name of the class, as it stands in those of functions.
-        """
+        """The name of the class, as it stands in those of functions."""
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.cls.__name__).lower()
 
     @property
     def draft(self) -> str:
-        """
-        The name of the class of drafts.
-        """
+        """The name of the class of drafts."""
         return f"_new_{self.name}"
 
     @property
     def attributes(self) -> list[str]:
-        """
-        The names of the attributes of an instance.
-        """
+        """The names of the attributes of an instance."""
         return [field.name for field in attrs.fields(self.cls)]
 
     @property
     def keys(self) -> str:
-        """
-        The name of the set of its keys.
-        """
+        """The name of the set of its keys."""
         return f"_{self.name.upper()}_KEYS"
 
 
 def make_plan(cls: type) -> Plan:
-    """
-    The plan of *cls*, from its attrs fields.
-    """
+    """The plan of *cls*, from its attrs fields."""
     tag: tuple[str, ...] = ()
     if issubclass(cls, parts.Part):
         tag = ("type", cls.kind)
@@ -247,9 +231,7 @@ def make_plan(cls: type) -> Plan:
 
 
 def make_plans() -> list[Plan]:
-    """
-    The plans of all classes that have a reader and a writer of their own.
-    """
+    """The plans of all classes that have a reader and a writer of their own."""
     classes = [*OTHERS, *PARTS, *MESSAGES]
     return [make_plan(cls) for cls in classes if cls not in MEDIA]
 
@@ -357,16 +339,12 @@ def _read_fields(fields: list[Field]) -> list[str]:
 
 
 def _format_return(cls: str) -> list[str]:
-    """
-    Returns the draft as what it is a draft of.
-    """
+    """Returns the draft as what it is a draft of."""
     return [f"value.__class__ = {cls}", "return value"]
 
 
 def _read_content(plan: Plan) -> list[str]:
-    """
-    Binds the content: a text, or the parts, never both.
-    """
+    """Binds the content: a text, or the parts, never both."""
     held = {"system": "_SYSTEM_PARTS", "assistant": "PARTS"}
     parts_read = f'read_parts(given["parts"], {held.get(plan.tag[1], "_USER_PARTS")})'
     body = [
@@ -389,9 +367,7 @@ def _read_content(plan: Plan) -> list[str]:
 
 
 def keys(plans: list[Plan]) -> Iterator[str]:
-    """
-    The known keys of each class that keeps unknown ones.
-    """
+    """The known keys of each class that keeps unknown ones."""
     yield f"_KEYS = frozenset({{{', '.join(map(_quote_name, _COMMON))}}})"
     for plan in plans:
         names = {*plan.tag[:1], *[field.name for field in plan.fields]}
@@ -415,9 +391,7 @@ def _quote_name(name: str) -> str:
 
 
 def writer(plan: Plan) -> str:
-    """
-    The source of the writer of one class.
-    """
+    """The source of the writer of one class."""
     cls, names = plan.cls.__name__, plan.attributes
     optional = [field for field in plan.fields if field.default]
     start = [f'"{plan.tag[0]}": "{plan.tag[1]}"'] if plan.tag else []
@@ -534,9 +508,7 @@ _LINE = "\n"
 
 
 def make_module(what: str, *body: str) -> str:
-    """
-    The source of a module, with the imports that its *body* needs.
-    """
+    """The source of a module, with the imports that its *body* needs."""
     source = "\n\n".join(body)
     imports = []
     for module, names in _NAMES.items():
@@ -549,9 +521,7 @@ def make_module(what: str, *body: str) -> str:
 
 
 def readers_module() -> str:
-    """
-    The source of the module of readers.
-    """
+    """The source of the module of readers."""
     plans = make_plans()
     for_any = {
         cls.kind: f"partial(read_media_part, {cls.__name__})"
@@ -582,9 +552,7 @@ def _make_table(name: str, entries: Mapping[str, str]) -> str:
 
 
 def writers_module() -> str:
-    """
-    The source of the module of writers.
-    """
+    """The source of the module of writers."""
     of_parts = {
         cls.__name__: "media_part" if cls in MEDIA else make_plan(cls).name
         for cls in PARTS
@@ -605,9 +573,7 @@ def writers_module() -> str:
 
 
 def generate() -> dict[Path, str]:
-    """
-    The source of each generated module, not formatted, by its path.
-    """
+    """The source of each generated module, not formatted, by its path."""
     return {
         CODEC / "_readers.py": readers_module(),
         CODEC / "_writers.py": writers_module(),

@@ -33,14 +33,10 @@ class DirectImportsContract(Contract):
 
     @abstractmethod
     def error(self, importer: str, imported: str) -> str:
-        """
-        Why *importer* can't import *imported*; "" if it can.
-        """
+        """Why *importer* can't import *imported*; "" if it can."""
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: ARG002, FBT001
-        """
-        Every import that breaks the contract, with its lines.
-        """
+        """Every import that breaks the contract, with its lines."""
         removal = remove_ignored_imports_and_report(
             graph,
             self.ignore_imports,  # type: ignore[arg-type]
@@ -64,9 +60,7 @@ class DirectImportsContract(Contract):
         )
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        """
-        Print one line for each import that breaks the contract.
-        """
+        """Print one line for each import that breaks the contract."""
         for error in check.metadata["errors"]:
             output.print_error(error)
 
@@ -80,9 +74,7 @@ class PrivateContract(DirectImportsContract):
     type_name = "private"
 
     def error(self, importer: str, imported: str) -> str:
-        """
-        Why *importer* can't import *imported*; "" if it can.
-        """
+        """Why *importer* can't import *imported*; "" if it can."""
         return private_error(importer, imported)
 
 
@@ -99,21 +91,15 @@ class SiblingsContract(DirectImportsContract):
     parent = fields.StringField()
 
     def error(self, importer: str, imported: str) -> str:
-        """
-        Why *importer* can't import *imported*; "" if it can.
-        """
+        """Why *importer* can't import *imported*; "" if it can."""
         return sibling_error(importer, imported, str(self.parent))
 
 
 class TableField(fields.Field[Mapping[str, list[str]]]):
-    """
-    A table of TOML.
-    """
+    """A table of TOML."""
 
     def parse(self, raw_data: Any) -> Mapping[str, list[str]]:
-        """
-        *raw_data* if it is a table of lists of names.
-        """
+        """*raw_data* if it is a table of lists of names."""
         if not isinstance(raw_data, dict) or not all(
             isinstance(names, list) for names in raw_data.values()
         ):
@@ -133,9 +119,7 @@ class ThirdPartiesContract(DirectImportsContract):
     importers = TableField()
 
     def error(self, importer: str, imported: str) -> str:
-        """
-        Why *importer* can't import *imported*; "" if it can.
-        """
+        """Why *importer* can't import *imported*; "" if it can."""
         (package,) = self.session_options["root_packages"]
         if imported.partition(".")[0] == package:
             return ""

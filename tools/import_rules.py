@@ -10,9 +10,7 @@ from collections.abc import Collection, Mapping
 
 
 def is_inside(module: str, package: str) -> bool:
-    """
-    Whether *module* is *package* or one of its descendants.
-    """
+    """Whether *module* is *package* or one of its descendants."""
     return f"{module}.".startswith(f"{package}.")
 
 
@@ -32,9 +30,7 @@ def private_owner(module: str) -> str | None:
 
 
 def private_error(importer: str, imported: str) -> str:
-    """
-    Why *importer* can't import *imported*, if it is private elsewhere; else "".
-    """
+    """Why *importer* can't import *imported*, if it is private elsewhere; else ""."""
     owner = private_owner(imported)
     if owner is None or is_inside(importer, owner):
         return ""

@@ -58,9 +58,7 @@ class Order:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """
-    How a child ended: *by* is the test that failed first, or why no test ran.
-    """
+    """How a child ended: *by* is the test that failed first, or why no test ran."""
 
     status: Status
     by: str = ""
@@ -70,9 +68,7 @@ class Outcome:
 
 
 class Copy:
-    """
-    A copy of the repository in which one file at a time is changed.
-    """
+    """A copy of the repository in which one file at a time is changed."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.folder = folder
@@ -82,9 +78,7 @@ class Copy:
 
     @contextlib.contextmanager
     def change(self, path: str, source: bytes) -> Iterator[None]:
-        """
-        *path* has the content *source* until the block ends.
-        """
+        """*path* has the content *source* until the block ends."""
         target = self.folder / path
         before, times = target.read_bytes(), target.stat()
         self._clock += 1
@@ -98,9 +92,7 @@ class Copy:
 
 
 def import_third_parties(names: Sequence[str]) -> None:
-    """
-    Import what a child imported that is not ours, so that the next one need not.
-    """
+    """Import what a child imported that is not ours, so that the next one need not."""
     os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"  # one of them is ours
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -110,9 +102,7 @@ def import_third_parties(names: Sequence[str]) -> None:
 
 
 class Child:
-    """
-    A forked process that runs tests; ended with all that it started.
-    """
+    """A forked process that runs tests; ended with all that it started."""
 
     def __init__(self, copy: Copy, order: Order) -> None:
         self._report = copy.folder.with_suffix(".json")
@@ -131,9 +121,7 @@ class Child:
                 os._exit(0)
 
     def poll(self) -> Outcome | None:
-        """
-        How it ended; None while it runs.
-        """
+        """How it ended; None while it runs."""
         pid, _, usage = os.wait4(self.pid, os.WNOHANG)
         if pid:
             self._kill_group()
@@ -147,18 +135,14 @@ class Child:
         return None
 
     def wait(self) -> Outcome:
-        """
-        How it ended, when it has.
-        """
+        """How it ended, when it has."""
         while (outcome := self.poll()) is None:
             time.sleep(0.02)
 
         return outcome
 
     def kill(self) -> None:
-        """
-        End it at once.
-        """
+        """End it at once."""
         self._kill_group()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
@@ -187,9 +171,7 @@ class Child:
 
 
 def read_status(code: int) -> Status:
-    """
-    What pytest's exit code means for a mutant.
-    """
+    """What pytest's exit code means for a mutant."""
     statuses: dict[int, Status] = {
         PASSED: "passed",
         FAILED: "failed",
@@ -200,9 +182,7 @@ def read_status(code: int) -> Status:
 
 
 def run_isolated(folder: Path, order: Order, report: Path) -> None:
-    """
-    Run tests in this process, which was forked for it, and write how they ended.
-    """
+    """Run tests in this process, which was forked for it, and write how they ended."""
     import resource  # noqa: PLC0415 - the lists of mutants need no POSIX
 
     os.setsid()
@@ -228,9 +208,7 @@ def run_isolated(folder: Path, order: Order, report: Path) -> None:
 
 
 def run_tests(folder: Path, order: Order) -> dict[str, Any]:
-    """
-    Run tests in this process; what pytest returned, and what was measured.
-    """
+    """Run tests in this process; what pytest returned, and what was measured."""
     import pytest  # noqa: PLC0415 - only a child runs tests
 
     plugin = _Plugin(folder, order)
@@ -258,9 +236,7 @@ def run_tests(folder: Path, order: Order) -> dict[str, Any]:
 
 
 class _Plugin:
-    """
-    Selects and orders tests, notes which failed, and measures what each runs.
-    """
+    """Selects and orders tests, notes which failed, and measures what each runs."""
 
     def __init__(self, folder: Path, order: Order) -> None:
         self._folder = folder

@@ -163,9 +163,7 @@ class Equivalent:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """
-        As `Mutant.key`.
-        """
+        """As `Mutant.key`."""
         return self.path, self.place, self.line, self.change
 
 
@@ -220,9 +218,7 @@ def list_modules(root: Path = ROOT) -> list[str]:
 
 
 def list_parts(name: str, package: Path) -> list[str]:
-    """
-    The paths below *package* that are sampled each for itself, of one module.
-    """
+    """The paths below *package* that are sampled each for itself, of one module."""
     folder = package / name
     if not folder.is_dir():
         return [f"{name}.py"]
@@ -254,9 +250,7 @@ def resolve_module(name: str, root: Path = ROOT) -> str:
 
 
 def list_mutants(module: str, root: Path = ROOT) -> list[Mutant]:
-    """
-    Every mutant of a module or a file.
-    """
+    """Every mutant of a module or a file."""
     path = root / PACKAGE / module
     files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
     return [
@@ -286,18 +280,14 @@ def take_sample(mutants: Sequence[Mutant], size: int, seed: int) -> list[Mutant]
 
 
 def compute_rank(mutant: Mutant, seed: int) -> bytes:
-    """
-    Where a mutant stands in the order of a seed.
-    """
+    """Where a mutant stands in the order of a seed."""
     return hashlib.sha256(repr((seed, mutant.key)).encode()).digest()
 
 
 def find_tests(
     module: str, table: Mapping[str, tuple[str, ...]], root: Path = ROOT
 ) -> list[str]:
-    """
-    The test files of a module or a file, from *table* or by its name.
-    """
+    """The test files of a module or a file, from *table* or by its name."""
     steps = module.split("/")
     for length in range(len(steps), 0, -1):
         patterns = table.get("/".join(steps[:length]), ())
@@ -318,9 +308,7 @@ def find_tests(
 
 
 def find_group(path: str) -> str:
-    """
-    The longest beginning of *path*, below the package, that has tests of its own.
-    """
+    """The longest beginning of *path*, below the package, that has tests of its own."""
     steps = path.removeprefix(f"{PACKAGE}/").split("/")
     names = ["/".join(steps[:length]) for length in range(len(steps), 0, -1)]
     return next((name for name in names if name in TESTS), names[-1])

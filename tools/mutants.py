@@ -89,9 +89,7 @@ class Verdict:
 
 
 class Measure:
-    """
-    Which tests run which line of the package, and how long they take.
-    """
+    """Which tests run which line of the package, and how long they take."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self.modules: list[str] = facts["modules"]
@@ -128,9 +126,7 @@ class Measure:
 
 
 class Campaign:
-    """
-    A run over the mutants of one group of files that have the same tests.
-    """
+    """A run over the mutants of one group of files that have the same tests."""
 
     def __init__(self, copies: Sequence[Copy], module: str) -> None:
         # The checkout may change meanwhile, and each of the others has a mutant.
@@ -232,9 +228,7 @@ class Campaign:
         return Child(self._pristine, order).wait()
 
     def _find_measured(self) -> Path:
-        """
-        Where the measure of these very tests is kept.
-        """
+        """Where the measure of these very tests is kept."""
         digest = hashlib.sha256(repr(sys.version).encode())
         for pattern in (f"{PACKAGE}/**/*.py", "tests/**/*.py"):
             for path in sorted(self._root.glob(pattern)):
@@ -329,9 +323,7 @@ def run_module(
 
 
 def list_facts(verdict: Verdict) -> dict[str, Any]:
-    """
-    A verdict as files of results have it.
-    """
+    """A verdict as files of results have it."""
     return {
         **dict(zip(KEY, verdict.mutant.key, strict=True)),
         "number": verdict.mutant.number,
@@ -342,9 +334,7 @@ def list_facts(verdict: Verdict) -> dict[str, Any]:
 
 
 def describe(verdict: Verdict) -> str:
-    """
-    A mutant and what became of it, for people.
-    """
+    """A mutant and what became of it, for people."""
     mutant = verdict.mutant
     return (
         f"{verdict.status} {mutant.path}:{mutant.number} in {mutant.place}\n"
@@ -353,9 +343,7 @@ def describe(verdict: Verdict) -> str:
 
 
 def summarise(module: str, verdicts: Sequence[Verdict], all_of: int) -> dict[str, Any]:
-    """
-    The row of a module, and its mutants by name.
-    """
+    """The row of a module, and its mutants by name."""
     counted = [verdict.status for verdict in verdicts]
     tested = counted.count("killed") + counted.count("survived")
     return {
@@ -373,9 +361,7 @@ def summarise(module: str, verdicts: Sequence[Verdict], all_of: int) -> dict[str
 
 
 def main(arguments: Sequence[str]) -> int:
-    """
-    Run mutants and print the table; 1 if a module is below what was asked for.
-    """
+    """Run mutants and print the table; 1 if a module is below what was asked for."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants")
     parser.add_argument("modules", nargs="*", help="modules or files; all by default")
     parser.add_argument("--sample", type=int, default=40, help="mutants of each module")
@@ -430,9 +416,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def format_row(row: Mapping[str, Any]) -> str:
-    """
-    A row of the table, for a terminal.
-    """
+    """A row of the table, for a terminal."""
     rate = "" if row["rate"] is None else f"{row['rate']:7.1%}"
     counts = "  ".join(
         f"{name} {row[name]:3}"
@@ -482,9 +466,7 @@ def read_killed(
 
 
 def write_results(path: Path, row: Mapping[str, Any], seed: int) -> None:
-    """
-    Put the row of a module into the file of results, in place of an older one.
-    """
+    """Put the row of a module into the file of results, in place of an older one."""
     results: dict[str, Any] = {}
     if path.exists():
         results = json.loads(path.read_text(encoding="utf-8"))

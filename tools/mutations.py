@@ -93,15 +93,11 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """
-        What stays the same while other lines of the file change.
-        """
+        """What stays the same while other lines of the file change."""
         return self.path, self.place, self.line, self.change
 
     def apply(self, source: bytes) -> bytes:
-        """
-        *source*, the file as it was read, with this change.
-        """
+        """*source*, the file as it was read, with this change."""
         return source[: self.start] + self.replacement.encode() + source[self.end :]
 
 
@@ -261,9 +257,7 @@ class _Finder(ast.NodeVisitor):
         self.visit(node.test)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """
-        Nothing: before Python 3.12 the nodes in it have no position of their own.
-        """
+        """Nothing: before Python 3.12 the nodes in it have no position of their own."""
 
     def _visit_without_texts(self, node: ast.AST) -> None:
         before, self._texts = self._texts, False
@@ -274,9 +268,7 @@ class _Finder(ast.NodeVisitor):
 def _change_expression(
     node: ast.expr, *, texts: bool
 ) -> Iterator[tuple[ast.expr, str]]:
-    """
-    What *node* may become, each with a label; "" where both texts are the label.
-    """
+    """What *node* may become, each with a label; "" where both texts are the label."""
     match node:
         case ast.Compare():
             yield from ((each, "") for each in _change_comparison(node))
@@ -304,9 +296,7 @@ def _change_expression(
 
 
 def _change_selection(node: ast.expr) -> Iterator[tuple[ast.expr, str]]:
-    """
-    Slices and comprehensions, with less that limits them.
-    """
+    """Slices and comprehensions, with less that limits them."""
     match node:
         case ast.Subscript(slice=ast.Slice() as part, ctx=ast.Load()):
             for field in ("lower", "upper", "step"):
@@ -378,9 +368,7 @@ def _change_call(node: ast.Call) -> Iterator[tuple[ast.expr, str]]:
 
 
 def _change_statement(node: ast.stmt) -> Iterator[tuple[str, str]]:
-    """
-    What *node* may become, as source and a label.
-    """
+    """What *node* may become, as source and a label."""
     match node:
         case ast.Expr(value=ast.Constant()):
             return
@@ -405,9 +393,7 @@ def _change_statement(node: ast.stmt) -> Iterator[tuple[str, str]]:
 
 
 def _change_condition(test: ast.expr) -> Iterator[tuple[ast.expr, str]]:
-    """
-    What the condition of a statement may become.
-    """
+    """What the condition of a statement may become."""
     text = _shorten_code(ast.unparse(test))
     if not isinstance(test, ast.Compare | ast.UnaryOp):
         yield ast.UnaryOp(ast.Not(), test), f"if {text} → if not {text}"
@@ -418,9 +404,7 @@ def _change_condition(test: ast.expr) -> Iterator[tuple[ast.expr, str]]:
 
 
 def _change_caught(node: ast.expr) -> Iterator[tuple[ast.expr, str]]:
-    """
-    What the exception types of an `except` may become.
-    """
+    """What the exception types of an `except` may become."""
     text = _shorten_code(ast.unparse(node))
     if isinstance(node, ast.Tuple) and len(node.elts) > 1:
         for position, each in enumerate(node.elts):
@@ -457,9 +441,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _is_text(*nodes: ast.expr) -> bool:
-    """
-    Whether one of the operands is a text or a list, which know only addition.
-    """
+    """Whether one of the operands is a text or a list, which know only addition."""
     return any(
         isinstance(node, ast.JoinedStr | ast.List | ast.Tuple)
         or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
@@ -468,9 +450,7 @@ def _is_text(*nodes: ast.expr) -> bool:
 
 
 def _is_small(node: ast.expr) -> bool:
-    """
-    Whether *node* is a constant or a length, whose value is often one object.
-    """
+    """Whether *node* is a constant or a length, whose value is often one object."""
     return isinstance(node, ast.Constant | ast.UnaryOp) or _last_name(node) == "len"
 
 

@@ -62,23 +62,17 @@ class Box(NamedTuple):
 
     @property
     def width(self) -> float:
-        """
-        As wide as its longest line.
-        """
+        """As wide as its longest line."""
         longest = max(len(line) for line in (self.title, *self.lines))
         return longest * CHARACTER + 2 * PADDING
 
     @property
     def height(self) -> float:
-        """
-        As high as its lines.
-        """
+        """As high as its lines."""
         return LINE * (1 + len(self.lines)) + PADDING
 
     def draw(self) -> str:
-        """
-        The box as SVG.
-        """
+        """The box as SVG."""
         kind = f' class="{self.kind}"' if self.kind else ""
         frame = (
             f'<rect{kind} x="{self.left:g}" y="{self.top:g}" width="{self.width:.0f}" '
@@ -96,9 +90,7 @@ class Box(NamedTuple):
 
 
 def draw_arrow(start: Box, end: Box) -> str:
-    """
-    An arrow from the right side of one box to the left side of another.
-    """
+    """An arrow from the right side of one box to the left side of another."""
     x, y = start.left + start.width, start.top + start.height / 2
     to_x, to_y = end.left - 7, end.top + end.height / 2
     middle = (x + to_x) / 2
@@ -112,9 +104,7 @@ def draw_arrow(start: Box, end: Box) -> str:
 def draw_picture(
     label: str, boxes: Sequence[Box], arrows: Sequence[tuple[int, int]]
 ) -> str:
-    """
-    An SVG of boxes, and of arrows between those with these positions.
-    """
+    """An SVG of boxes, and of arrows between those with these positions."""
     width = max(box.left + box.width for box in boxes) + PADDING
     height = max(box.top + box.height for box in boxes) + PADDING
     parts = [
@@ -133,24 +123,18 @@ def draw_picture(
 
 
 def describe_usage(usage: Usage) -> str:
-    """
-    Tokens of the prompt and of the completion.
-    """
+    """Tokens of the prompt and of the completion."""
     return f"{usage.prompt_tokens} + {usage.completion_tokens} tokens"
 
 
 def describe_state(state: Aggregator, *, since: int = 0) -> list[str]:
-    """
-    The messages of a state from *since* on, and its ledger.
-    """
+    """The messages of a state from *since* on, and its ledger."""
     lines = [f"{message.role}: {message.text}" for message in state[since:]]
     return [*lines, *(f"usage: {describe_usage(each.usage)}" for each in state.ledger)]
 
 
 def draw_fork_and_join() -> str:
-    """
-    Two forks of one state, and their join with one bill.
-    """
+    """Two forks of one state, and their join with one bill."""
     past = Aggregator.new().add_user_prompt("Where to, in May?")
     sea = past.fork().add_assistant_message("To the sea.").add_usage(Usage(20, 5))
     hills = past.fork().add_assistant_message("The hills.").add_usage(Usage(20, 6))
@@ -172,9 +156,7 @@ def draw_fork_and_join() -> str:
 
 
 def draw_revisions() -> str:
-    """
-    The revisions of a name after a rollback: a tree, with a label.
-    """
+    """The revisions of a name after a rollback: a tree, with a label."""
     with open_store("memory:") as store:
         state = Aggregator.new().add_user_prompt("When is the next train?")
         store.save("travel", state)
@@ -223,9 +205,7 @@ def draw_revisions() -> str:
 
 
 def draw_streamed_answer() -> str:
-    """
-    The way of a streamed answer: from the provider's events to the ledger.
-    """
+    """The way of a streamed answer: from the provider's events to the ledger."""
     events = [
         {"id": "r-1", "choices": [{"delta": {"content": "At "}}]},
         {

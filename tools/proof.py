@@ -51,9 +51,7 @@ SEARCHED = ("tests/test_laws.py", "tests/test_*_machine.py")
 
 @attrs.frozen(kw_only=True)
 class Size:
-    """
-    How much is run. *tests* are files, all of them if it is empty.
-    """
+    """How much is run. *tests* are files, all of them if it is empty."""
 
     name: str
     tests: Sequence[str]
@@ -80,9 +78,7 @@ WHOLE = Size(
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """
-    One run of `make proof`: its size, its seed, and where mutants leave results.
-    """
+    """One run of `make proof`: its size, its seed, and where mutants leave results."""
 
     size: Size
     seed: int
@@ -90,16 +86,12 @@ class Run:
 
 
 def run_tests(run: Run) -> dict[str, Any]:
-    """
-    The tests with the examples of `make test`, counted.
-    """
+    """The tests with the examples of `make test`, counted."""
     return count_tests([*run.size.tests], run)
 
 
 def run_fuzz(run: Run) -> dict[str, Any]:
-    """
-    The laws and the state machines with new examples, and many of each.
-    """
+    """The laws and the state machines with new examples, and many of each."""
     chosen = [
         path.relative_to(ROOT).as_posix() if "/" in each else each
         for each in run.size.fuzz
@@ -110,9 +102,7 @@ def run_fuzz(run: Run) -> dict[str, Any]:
 
 
 def count_tests(arguments: Sequence[str], run: Run) -> dict[str, Any]:
-    """
-    What pytest and `tools.proof_counts` say of a run of tests.
-    """
+    """What pytest and `tools.proof_counts` say of a run of tests."""
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder) / "counts.json"
         environment = {**os.environ, "PROOF_COUNTS": str(counts), "PYTHONHASHSEED": "0"}
@@ -128,9 +118,7 @@ def count_tests(arguments: Sequence[str], run: Run) -> dict[str, Any]:
 
 
 def run_stress(run: Run) -> dict[str, Any]:
-    """
-    The rows of the table that `make stress` prints.
-    """
+    """The rows of the table that `make stress` prints."""
     command = [
         *(sys.executable, "-m", "tests.store.stress"),
         *("--seconds", str(run.size.seconds), "--kills", str(run.size.kills)),
@@ -142,9 +130,7 @@ def run_stress(run: Run) -> dict[str, Any]:
 
 
 def read_table(text: str) -> list[dict[str, Any]]:
-    """
-    The rows of a table of the stress program: a title, numbers, and a note.
-    """
+    """The rows of a table of the stress program: a title, numbers, and a note."""
     head, *lines = text.splitlines()
     names = head.split()[1:]
     rows = []
@@ -168,9 +154,7 @@ def read_table(text: str) -> list[dict[str, Any]]:
 
 
 def run_peers(_run: Run) -> dict[str, Any]:
-    """
-    The laws checked on other libraries, as `python -m peers` finds them.
-    """
+    """The laws checked on other libraries, as `python -m peers` finds them."""
     if not (ROOT / "peers").is_dir():
         return {"missing": "this checkout has no examples of other libraries"}
 
@@ -192,9 +176,7 @@ def run_peers(_run: Run) -> dict[str, Any]:
 
 
 def run_mutants(run: Run) -> dict[str, Any]:
-    """
-    A sample of the mutants of each module, planted.
-    """
+    """A sample of the mutants of each module, planted."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.json"
         command = [
@@ -225,9 +207,7 @@ def read_mutants(
 
 
 def shorten_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    A row of results with the mutants that survived, and none of the others.
-    """
+    """A row of results with the mutants that survived, and none of the others."""
     return {
         **{name: each for name, each in row.items() if name != "verdicts"},
         "survivors": [
@@ -248,9 +228,7 @@ PARTS: dict[str, Callable[[Run], dict[str, Any]]] = {
 
 
 def describe_run(run: Run) -> dict[str, Any]:
-    """
-    When, of which commit and on what something was run.
-    """
+    """When, of which commit and on what something was run."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],  # noqa: S607 - the one on PATH
         cwd=ROOT,
@@ -300,9 +278,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read_facts() -> dict[str, Any]:
-    """
-    What the runs until now found.
-    """
+    """What the runs until now found."""
     if not FACTS.exists():
         return {}
 
@@ -311,9 +287,7 @@ def read_facts() -> dict[str, Any]:
 
 
 def update_facts(name: str, found: Mapping[str, Any]) -> None:
-    """
-    Keep what a part found, at once: the next one may take an hour.
-    """
+    """Keep what a part found, at once: the next one may take an hour."""
     facts = {**read_facts(), name: found}
     ordered = {part: facts[part] for part in PARTS if part in facts}
     text = json.dumps(ordered, indent=1, ensure_ascii=False)

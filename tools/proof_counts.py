@@ -26,16 +26,12 @@ laws: Counter[str] = Counter()
 
 
 def count_examples(statistics: str) -> int:
-    """
-    The examples that passed, in what Hypothesis says of one test.
-    """
+    """The examples that passed, in what Hypothesis says of one test."""
     return sum(map(int, EXAMPLES.findall(statistics)))
 
 
 def count_calls(name: str, law: Callable[..., Any]) -> Callable[..., Any]:
-    """
-    *law*, counted each time it held.
-    """
+    """*law*, counted each time it held."""
 
     @functools.wraps(law)
     def counted(*args: Any, **kwargs: Any) -> Any:
@@ -47,9 +43,7 @@ def count_calls(name: str, law: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pytest_configure() -> None:
-    """
-    Count the laws from now on, before a test imports one.
-    """
+    """Count the laws from now on, before a test imports one."""
     module = importlib.import_module(LAWS)
     for name in module.__all__:
         law = getattr(module, name)
@@ -59,9 +53,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: Any, call: Any) -> Any:
-    """
-    Add the examples of a test when it is over.
-    """
+    """Add the examples of a test when it is over."""
     yield
     if call.when == "teardown":
         file = item.nodeid.partition("::")[0]
@@ -69,18 +61,14 @@ def pytest_runtest_makereport(item: Any, call: Any) -> Any:
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """
-    Add how a test ended: where xdist runs, in the first process only.
-    """
+    """Add how a test ended: where xdist runs, in the first process only."""
     if report.when == "call" or not report.passed:
         tests[report.outcome] += 1
         tests[f"file {report.nodeid.partition('::')[0]}"] += report.passed
 
 
 def pytest_testnodedown(node: Any) -> None:
-    """
-    Add what another process counted.
-    """
+    """Add what another process counted."""
     found = getattr(node, "workeroutput", {}).get("proof_counts", {})
     for name, counter in list_counters().items():
         counter.update(found.get(name, {}))
@@ -90,18 +78,14 @@ pytest_testnodedown = pytest.hookimpl(optionalhook=True)(pytest_testnodedown)
 
 
 def pytest_sessionfinish(session: Any) -> None:
-    """
-    Hand over the counts, or write them.
-    """
+    """Hand over the counts, or write them."""
     counts = {name: dict(counter) for name, counter in list_counters().items()}
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["proof_counts"] = counts
 
 
 def pytest_unconfigure(config: Any) -> None:
-    """
-    Write what all processes counted.
-    """
+    """Write what all processes counted."""
     if not hasattr(config, "workeroutput") and "PROOF_COUNTS" in os.environ:
         counts = {"tests": dict(tests)}
         counts |= {name: dict(each) for name, each in list_counters().items()}
@@ -110,8 +94,6 @@ def pytest_unconfigure(config: Any) -> None:
 
 
 def list_counters() -> dict[str, Counter[str]]:
-    """
-    What each process counts for itself.
-    """
+    """What each process counts for itself."""
     counts = importlib.import_module("tests.counts").COUNTS
     return {"examples": examples, "laws": laws, "done": counts}

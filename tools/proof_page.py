@@ -43,9 +43,7 @@ def render_page(page: str, facts: Mapping[str, Facts]) -> str:
 
 
 def describe_run(facts: Facts) -> str:
-    """
-    The sentence that says what a part was run on.
-    """
+    """The sentence that says what a part was run on."""
     versions = ", ".join(f"{name} {each}" for name, each in facts["versions"].items())
     return (
         f"Run on {facts['date']}, commit `{facts['commit']}`, size *{facts['size']}*, "
@@ -55,9 +53,7 @@ def describe_run(facts: Facts) -> str:
 
 
 def describe_tests(facts: Facts | None) -> Iterable[str]:
-    """
-    How many tests and examples passed.
-    """
+    """How many tests and examples passed."""
     if facts is None:
         yield NOT_RUN
         return
@@ -82,9 +78,7 @@ def describe_tests(facts: Facts | None) -> Iterable[str]:
 
 
 def describe_laws(facts: Facts | None) -> Iterable[str]:
-    """
-    How often each law held.
-    """
+    """How often each law held."""
     if facts is None:
         yield NOT_RUN
         return
@@ -100,9 +94,7 @@ def describe_laws(facts: Facts | None) -> Iterable[str]:
 
 
 def describe_fuzz(facts: Facts | None) -> Iterable[str]:
-    """
-    How many new examples there were.
-    """
+    """How many new examples there were."""
     if facts is None:
         yield NOT_RUN
         return
@@ -118,9 +110,7 @@ def describe_fuzz(facts: Facts | None) -> Iterable[str]:
 
 
 def describe_faults(facts: Facts | None) -> Iterable[str]:
-    """
-    How often something was interrupted or damaged, of what was counted.
-    """
+    """How often something was interrupted or damaged, of what was counted."""
     if facts is None:
         yield NOT_RUN
         return
@@ -138,9 +128,7 @@ def describe_faults(facts: Facts | None) -> Iterable[str]:
 
 
 def describe_stress(facts: Facts | None) -> Iterable[str]:
-    """
-    The table of the stress program.
-    """
+    """The table of the stress program."""
     if facts is None:
         yield NOT_RUN
         return
@@ -152,9 +140,7 @@ def describe_stress(facts: Facts | None) -> Iterable[str]:
 
 
 def describe_peers(facts: Facts | None) -> Iterable[str]:
-    """
-    Which laws others keep and break.
-    """
+    """Which laws others keep and break."""
     if facts is None or "missing" in facts:
         yield NOT_RUN if facts is None else f"{NOT_RUN[:-1]}: {facts['missing']}."
         return
@@ -176,9 +162,7 @@ def describe_peers(facts: Facts | None) -> Iterable[str]:
 
 
 def describe_mutants(facts: Facts | None) -> Iterable[str]:
-    """
-    The table of the mutants, and the survivors by name.
-    """
+    """The table of the mutants, and the survivors by name."""
     if facts is None:
         yield NOT_RUN
         return
@@ -221,9 +205,7 @@ def describe_mutants(facts: Facts | None) -> Iterable[str]:
 
 
 def render_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """
-    A table of Markdown; numbers have separators and stand on the right.
-    """
+    """A table of Markdown; numbers have separators and stand on the right."""
     table = [list(row) for row in rows]
     numbers = [
         all(isinstance(row[column], int) for row in table)
@@ -235,22 +217,16 @@ def render_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def format_cell(cell: object) -> str:
-    """
-    A number with separators, or a text that does not end its cell.
-    """
+    """A number with separators, or a text that does not end its cell."""
     return f"{cell:,}" if isinstance(cell, int) else str(cell).replace("|", "\\|")
 
 
 def quote(text: str) -> str:
-    """
-    Code in a line of Markdown.
-    """
+    """Code in a line of Markdown."""
     marks = "``" if "`" in text else "`"
     return f"{marks}{text}{marks}"
 
 
 def count(number: int, noun: str) -> str:
-    """
-    A number and what it counts.
-    """
+    """A number and what it counts."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -38,9 +38,7 @@ class PublicName(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """
-        What it is: "class", "exception", "function" or "data".
-        """
+        """What it is: "class", "exception", "function" or "data"."""
         if isclass(self.value):
             raised = issubclass(self.value, BaseException)
             return "exception" if raised else "class"
@@ -49,33 +47,25 @@ class PublicName(NamedTuple):
 
     @property
     def path(self) -> str:
-        """
-        Its dotted name, in the module that owns it.
-        """
+        """Its dotted name, in the module that owns it."""
         return f"{self.owner}.{self.name}"
 
 
 def find_file(module: str) -> Path:
-    """
-    The file of *module*.
-    """
+    """The file of *module*."""
     path = ROOT.joinpath(*module.split("."))
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 @cache
 def parse_module(module: str) -> ast.Module:
-    """
-    The syntax tree of *module*.
-    """
+    """The syntax tree of *module*."""
     return ast.parse(find_file(module).read_text(encoding="utf-8"))
 
 
 @cache
 def list_exports(module: str) -> tuple[str, ...]:
-    """
-    The names in `__all__` of *module*; none if it has no `__all__`.
-    """
+    """The names in `__all__` of *module*; none if it has no `__all__`."""
     for node in parse_module(module).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return tuple(ast.literal_eval(node.value))
@@ -85,9 +75,7 @@ def list_exports(module: str) -> tuple[str, ...]:
 
 @cache
 def list_public_modules() -> tuple[str, ...]:
-    """
-    The modules that export something and have no underscore in their path.
-    """
+    """The modules that export something and have no underscore in their path."""
     found = []
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         steps = path.relative_to(ROOT).with_suffix("").parts
@@ -101,9 +89,7 @@ def list_public_modules() -> tuple[str, ...]:
 
 @cache
 def find_definition(module: str, name: str) -> str:
-    """
-    The module that defines *name*, beginning where *module* imports it from.
-    """
+    """The module that defines *name*, beginning where *module* imports it from."""
     for node in ast.walk(parse_module(module)):
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
@@ -117,9 +103,7 @@ def find_definition(module: str, name: str) -> str:
 
 
 def find_comment(module: str, name: str) -> str:
-    """
-    The comment directly above the assignment of *name* in *module*.
-    """
+    """The comment directly above the assignment of *name* in *module*."""
     lines = find_file(module).read_text(encoding="utf-8").splitlines()
     for node in parse_module(module).body:
         match node:
@@ -151,9 +135,7 @@ def rank_owner(module: str, definition: str) -> tuple[int, int, str]:
 
 
 def find_owner(module: str, name: str, value: object) -> PublicName:
-    """
-    *name* of *module*, with the module that owns it.
-    """
+    """*name* of *module*, with the module that owns it."""
     definition = find_definition(module, name)
     owner = min(
         (
@@ -168,9 +150,7 @@ def find_owner(module: str, name: str, value: object) -> PublicName:
 
 @cache
 def list_public_names() -> Sequence[PublicName]:
-    """
-    Every name of every public module.
-    """
+    """Every name of every public module."""
     return [
         find_owner(module, name, getattr(import_module(module), name))
         for module in list_public_modules()

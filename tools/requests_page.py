@@ -64,9 +64,7 @@ _MIDDLE = """
 
 
 def write_page() -> str:
-    """
-    The text of the page.
-    """
+    """The text of the page."""
     parts = [_BEFORE]
     for name, title in _NAMES.items():
         rows = [

@@ -143,9 +143,7 @@ def unlink_type(_app: Sphinx, doctree: nodes.document) -> None:
 
 
 def find_target(env: BuildEnvironment, text: str) -> str | None:
-    """
-    The path of the object that *text* names, if it does.
-    """
+    """The path of the object that *text* names, if it does."""
     match = NAME.fullmatch(text)
     return env.site_names.get(match["name"]) if match else None
 
@@ -153,9 +151,7 @@ def find_target(env: BuildEnvironment, text: str) -> str | None:
 def make_reference(
     app: Sphinx, source: str, target: str, content: nodes.Node
 ) -> nodes.reference:
-    """
-    A link from the document *source* to the object *target*.
-    """
+    """A link from the document *source* to the object *target*."""
     entry = app.env.domains.python_domain.objects[target]
     uri = app.builder.get_relative_uri(source, entry.docname)
     return nodes.reference(
@@ -164,9 +160,7 @@ def make_reference(
 
 
 def find_names(doctree: nodes.document) -> Iterator[nodes.literal]:
-    """
-    The code in the running text of a page.
-    """
+    """The code in the running text of a page."""
     for node in list(doctree.findall(nodes.literal)):
         parents = []
         parent = node.parent
@@ -178,9 +172,7 @@ def find_names(doctree: nodes.document) -> Iterator[nodes.literal]:
 
 
 def link_names(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """
-    Make links of the names of the code in a page.
-    """
+    """Make links of the names of the code in a page."""
     if docname.startswith("reference/"):
         return
 
@@ -192,9 +184,7 @@ def link_names(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 def resolve_name(
     app: Sphinx, env: BuildEnvironment, node: Any, content: nodes.Node
 ) -> nodes.reference | None:
-    """
-    A link for a name in a docstring that is not of the same module.
-    """
+    """A link for a name in a docstring that is not of the same module."""
     if node.get("refdomain") != "py":
         return None
 
@@ -203,9 +193,7 @@ def resolve_name(
 
 
 def setup(app: Sphinx) -> dict[str, object]:
-    """
-    Called by Sphinx.
-    """
+    """Called by Sphinx."""
     app.connect("autodoc-process-signature", show_defaults)
     # After Napoleon, and before links are made of the names in code blocks.
     app.connect("autodoc-process-docstring", move_types, priority=900)

@@ -90,16 +90,12 @@ ATTRIBUTE = re.compile(r"^    (\w+): ", re.MULTILINE)
 
 
 def summarize(doc: str) -> str:
-    """
-    The first paragraph of a docstring, on one line.
-    """
+    """The first paragraph of a docstring, on one line."""
     return " ".join(doc.partition("\n\n")[0].split())
 
 
 def format_heading(text: str, underline: str) -> list[str]:
-    """
-    A heading of reStructuredText.
-    """
+    """A heading of reStructuredText."""
     return [text, underline * len(text), ""]
 
 
@@ -130,9 +126,7 @@ def list_members(cls: type) -> list[str]:
 
 
 def describe_class(public: PublicName) -> list[str]:
-    """
-    The directives that describe a class and its members.
-    """
+    """The directives that describe a class and its members."""
     members = list_members(public.value)
     plain = [name for name in members if not name.startswith("__")]
     special = [name for name in members if name.startswith("__")]
@@ -148,9 +142,7 @@ def describe_class(public: PublicName) -> list[str]:
 
 
 def describe_data(public: PublicName) -> list[str]:
-    """
-    The directives that describe a constant or an alias.
-    """
+    """The directives that describe a constant or an alias."""
     lines = [f".. py:data:: {public.name}"]
     if isinstance(public.value, str | int):
         lines.append(f"   :value: {public.value!r}")
@@ -159,9 +151,7 @@ def describe_data(public: PublicName) -> list[str]:
 
 
 def make_class_page(public: PublicName) -> str:
-    """
-    The page of one class.
-    """
+    """The page of one class."""
     lines = [
         *format_heading(public.name, "="),
         f".. py:currentmodule:: {public.owner}",
@@ -211,16 +201,12 @@ def make_module_page(module: str, names: Sequence[PublicName]) -> str:
 
 
 def qualify_module(name: str) -> str:
-    """
-    The whole name of a module of `GROUPS`.
-    """
+    """The whole name of a module of `GROUPS`."""
     return f"{PACKAGE}.{name}" if name else PACKAGE
 
 
 def check_groups() -> None:
-    """
-    Stop unless every public module is in one group of the reference.
-    """
+    """Stop unless every public module is in one group of the reference."""
     grouped = [qualify_module(name) for names in GROUPS.values() for name in names]
     public = list_public_modules()
     if sorted(grouped) != sorted(public):
@@ -231,9 +217,7 @@ def check_groups() -> None:
 
 
 def make_reference_index() -> str:
-    """
-    The first page of the reference: every module, and what it is for.
-    """
+    """The first page of the reference: every module, and what it is for."""
     lines = format_heading("Reference", "=")
     for title, names in GROUPS.items():
         lines += format_heading(title, "-")
@@ -249,9 +233,7 @@ def make_reference_index() -> str:
 
 
 def make_reference() -> Iterator[tuple[str, str]]:
-    """
-    The name and the text of every page of the reference.
-    """
+    """The name and the text of every page of the reference."""
     check_groups()
     public = list_public_names()
     yield "index.rst", make_reference_index()

@@ -113,9 +113,7 @@ class Section(NamedTuple):
 
 
 def read_sections(index: str) -> list[Section]:
-    """
-    The sections of the index.
-    """
+    """The sections of the index."""
     return [
         Section(
             match["title"],
@@ -130,9 +128,7 @@ def read_sections(index: str) -> list[Section]:
 
 
 def add_contents(index: str, sections: Sequence[Section]) -> str:
-    """
-    The index with a table of contents for each of its sections.
-    """
+    """The index with a table of contents for each of its sections."""
     lines = [map_links(index, DOCS)]
     for section in sections:
         lines += ["", "```{toctree}", ":hidden:", f":caption: {section.title}", ""]
@@ -145,9 +141,7 @@ def add_contents(index: str, sections: Sequence[Section]) -> str:
 
 
 def make_example_pages() -> Iterator[tuple[str, str]]:
-    """
-    The name and the text of a page for each program of `examples`, and of a list.
-    """
+    """The name and the text of a page for each program of `examples`, and of a list."""
     listed, contents = [], []
     for path in sorted(EXAMPLES.glob("*.py")):
         code = path.read_text(encoding="utf-8").rstrip()
@@ -182,9 +176,7 @@ def make_plain_texts(
 
 
 def read_pages() -> dict[str, str]:
-    """
-    The pages of the site but the index and the reference, by their paths.
-    """
+    """The pages of the site but the index and the reference, by their paths."""
     pages = {
         path.name: map_links(path.read_text(encoding="utf-8"), DOCS)
         for path in sorted(DOCS.glob("*.md"))

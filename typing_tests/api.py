@@ -1,6 +1,4 @@
-"""
-What type checkers must infer, and what they must refuse. Checked, never run.
-"""
+"""What type checkers must infer, and what they must refuse. Checked, never run."""
 
 from __future__ import annotations
 
@@ -182,9 +180,7 @@ assert_type(view.remove(3), TrimContext)
 
 
 def no_pleasantries(context: TrimContext) -> TrimContext:
-    """
-    A step is any function from a view to a view.
-    """
+    """A step is any function from a view to a view."""
     short = [e.seq for e in context.elements if e.tokens == 1]
     return context.remove(short)
 
@@ -238,16 +234,12 @@ cell.watch(print, on_error=lambda error: error.args)
 
 
 async def step(state: Aggregator) -> Aggregator:
-    """
-    A step of `afan_out` is async; one of `fan_out` is not.
-    """
+    """A step of `afan_out` is async; one of `fan_out` is not."""
     return save_progress(state)
 
 
 async def branches() -> None:
-    """
-    Which steps go with which executor.
-    """
+    """Which steps go with which executor."""
     assert_type(await afan_out(chat, [step]), FanOut)
     assert_type(await cell.aswap(step), Aggregator)
     await afan_out(chat, [save_progress], executor=ThreadPoolExecutor())
@@ -439,9 +431,7 @@ async def in_an_agent() -> None:
 
 
 async def tool_calls(state: Aggregator, function: Callable[[int], str]) -> None:
-    """
-    Every message has calls, and every call is answered by a message.
-    """
+    """Every message has calls, and every call is answered by a message."""
     assert_type(state[-1].tool_calls, tuple[ToolCall, ...])
     for each in state[-1].tool_calls:
         assert_type(call(function, each), ToolMessage)

@@ -80,9 +80,7 @@ class ByContent:
 
     @abstractmethod
     def _comparison_key(self) -> tuple[Any, ...]:
-        """
-        All that makes the value what it is.
-        """
+        """All that makes the value what it is."""
 
     def __eq__(self, other: object) -> bool:
         if self is other:

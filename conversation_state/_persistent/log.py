@@ -97,9 +97,7 @@ class Log(Sequence[T], Generic[T]):
         self._folds = ()
 
     def append(self, item: T) -> Log[T]:
-        """
-        This log with *item* at its end.
-        """
+        """This log with *item* at its end."""
         # An `__init__` with arguments takes a third more, and each message calls this.
         log: Log[T] = _new(Log)
         fill = self._fill
@@ -117,9 +115,7 @@ class Log(Sequence[T], Generic[T]):
         return log
 
     def extend(self, items: Iterable[T]) -> Log[T]:
-        """
-        This log with all *items* at its end; itself if *items* is empty.
-        """
+        """This log with all *items* at its end; itself if *items* is empty."""
         if not isinstance(items, (tuple, list, Log)):
             items = tuple(items)
 
@@ -255,9 +251,7 @@ class Log(Sequence[T], Generic[T]):
         return is_equal
 
     def iterate(self, start: int = 0) -> Iterator[T]:
-        """
-        An iterator over the items from position *start* on. O(log n) to get.
-        """
+        """An iterator over the items from position *start* on. O(log n) to get."""
         full = self._trunk.full
         if start >= full:
             return iter(self._newest_items(full + self._fill - start))

@@ -116,9 +116,7 @@ class _EventReader:
                 self._others += line
 
     def _read_data(self, data: str) -> Iterator[dict[str, Any]]:
-        """
-        The event in the field *data*, if it is complete on this line.
-        """
+        """The event in the field *data*, if it is complete on this line."""
         # Nearly every event is one line. It is returned at once, because some HTTP
         # clients drop the empty line that ends an event.
         event = None if self._data else _parse_event(data)
@@ -142,9 +140,7 @@ class _EventReader:
         yield event
 
     def finish(self) -> Iterator[dict[str, Any]]:
-        """
-        The last event, if only the empty line after it is missing.
-        """
+        """The last event, if only the empty line after it is missing."""
         event = _parse_event("\n".join(self._data))
         if event is not None:
             self._count += 1
@@ -172,9 +168,7 @@ def _make_error(text: str) -> ProviderStreamError:
 
 
 def _parse_event(text: str) -> dict[str, Any] | None:
-    """
-    *text* parsed as a JSON object; None if it is something else.
-    """
+    """*text* parsed as a JSON object; None if it is something else."""
     if not text.lstrip().startswith("{"):
         return None
 

@@ -141,9 +141,7 @@ def _is_before(call: ToolCall, part: Part) -> bool:
 
 
 class PayloadWriter:
-    """
-    One payload while it is written. Never leaves the function that writes it.
-    """
+    """One payload while it is written. Never leaves the function that writes it."""
 
     def __init__(self, provider: str, rules: Rules | None = None) -> None:
         self.provider = provider  # whose notes are read; those of others are lost
@@ -275,9 +273,7 @@ class PayloadWriter:
         return notes_of(metadata, self.provider)
 
     def notes_on(self, message: Message, path: str) -> Mapping[str, Any]:
-        """
-        The notes on *message*; texts that were mended in it are listed as lost.
-        """
+        """The notes on *message*; texts that were mended in it are listed as lost."""
         notes = self.notes(message, path)
         if notes is EMPTY_MAP:
             return notes
@@ -294,9 +290,7 @@ class PayloadWriter:
         path: str,
         why: str = "messages have no name in this format",
     ) -> Mapping[str, Any]:
-        """
-        As `notes_on`; the sender's name is listed as lost, too.
-        """
+        """As `notes_on`; the sender's name is listed as lost, too."""
         notes = self.notes_on(message, path)
         if message.name:
             self.lose(path, "name", why)
@@ -305,15 +299,11 @@ class PayloadWriter:
 
     @property
     def is_request(self) -> bool:
-        """
-        Whether a request is written, and not a piece of a conversation as it is.
-        """
+        """Whether a request is written, and not a piece of a conversation as it is."""
         return self.rules is None or self.rules.is_request
 
     def is_as_loaded(self, metadata: Mapping[str, Any], field: str) -> bool:
-        """
-        Whether *field* of what has this *metadata* is sent as it was loaded.
-        """
+        """Whether *field* of what has this *metadata* is sent as it was loaded."""
         return self.rules is not None and came_as_is(self.rules, metadata, field)
 
     def unknown(self, raw: Mapping[str, Any], source: str, path: str, key: str) -> Any:
@@ -367,7 +357,5 @@ _PLURALS = {"audio": "audio", "file": "files", "image": "images", "video": "vide
 
 
 def whose(source: str) -> str:
-    """
-    Why what is specific to *source* is lost elsewhere.
-    """
+    """Why what is specific to *source* is lost elsewhere."""
     return f"is specific to {source}" if source else NEWER

@@ -52,9 +52,7 @@ def note_forms(
 
 
 def note_calls(message: AssistantMessage, source: str) -> AssistantMessage:
-    """
-    *message*, a chunk of a response, with such notes on its calls.
-    """
+    """*message*, a chunk of a response, with such notes on its calls."""
     if source not in _FORMATS:
         return message
 
@@ -160,9 +158,7 @@ class _Noter:
         return bool(getattr(self.rules, rule) != getattr(self.home, rule))
 
     def _changes(self, rule: str, text: str, field: str) -> list[str]:
-        """
-        *field* if *rule* would change the *text* that its own provider takes.
-        """
+        """*field* if *rule* would change the *text* that its own provider takes."""
         ours, theirs = getattr(self.rules, rule), getattr(self.home, rule)
         if ours is None or ours.is_valid(text):
             return []

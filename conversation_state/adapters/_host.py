@@ -106,9 +106,7 @@ def import_lazily(
 
 
 class StoreHost:
-    """
-    Base of the hosts: has an open store, and closes it if it opened it.
-    """
+    """Base of the hosts: has an open store, and closes it if it opened it."""
 
     _owns_store = False
 
@@ -147,15 +145,11 @@ class StoreHost:
 
     @property
     def store(self) -> Store:
-        """
-        The store that holds the conversations.
-        """
+        """The store that holds the conversations."""
         return self._host_store
 
     def close(self) -> None:
-        """
-        Close the store, if it was opened by `from_url`. Idempotent.
-        """
+        """Close the store, if it was opened by `from_url`. Idempotent."""
         if self._owns_store:
             self.store.close()
 

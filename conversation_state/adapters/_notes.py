@@ -58,9 +58,7 @@ FORMATS = tuple(sorted((*PROVIDERS, "langchain", "pydantic_ai", "transcripts")))
 def with_notes(
     source: str, notes: Mapping[str, Any], metadata: Mapping[str, Any] = EMPTY_MAP
 ) -> Mapping[str, Any]:
-    """
-    *metadata* with the *notes* of the format *source*, if there are any.
-    """
+    """*metadata* with the *notes* of the format *source*, if there are any."""
     if not notes:
         return metadata
 
@@ -72,9 +70,7 @@ def without_empty(notes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def notes_of(metadata: Mapping[str, Any], source: str) -> Mapping[str, Any]:
-    """
-    The notes of the format *source* in *metadata*; often none.
-    """
+    """The notes of the format *source* in *metadata*; often none."""
     if metadata is EMPTY_MAP:
         return EMPTY_MAP
 
@@ -82,9 +78,7 @@ def notes_of(metadata: Mapping[str, Any], source: str) -> Mapping[str, Any]:
 
 
 def formats_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    """
-    The formats with notes in *metadata*, in alphabetical order.
-    """
+    """The formats with notes in *metadata*, in alphabetical order."""
     kept = map_of(metadata, RESERVED)
     return () if kept is EMPTY_MAP else tuple(name for name in FORMATS if name in kept)
 
@@ -146,9 +140,7 @@ def own_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_own(metadata: Mapping[str, Any]) -> bool:
-    """
-    Whether there is more in *metadata* than notes.
-    """
+    """Whether there is more in *metadata* than notes."""
     if metadata is EMPTY_MAP:
         return False
 
@@ -160,17 +152,13 @@ def has_own(metadata: Mapping[str, Any]) -> bool:
 
 
 def map_of(notes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """
-    The map that *notes* have under *name*; empty if missing or invalid.
-    """
+    """The map that *notes* have under *name*; empty if missing or invalid."""
     found = notes.get(name)
     return found if isinstance(found, Mapping) else EMPTY_MAP
 
 
 def list_of(notes: Mapping[str, Any], name: str) -> tuple[Any, ...]:
-    """
-    The list that *notes* have under *name*; empty if missing or invalid.
-    """
+    """The list that *notes* have under *name*; empty if missing or invalid."""
     found = notes.get(name)
     return found if isinstance(found, tuple) else ()
 
@@ -187,9 +175,7 @@ def signer_of(metadata: Mapping[str, Any], source: str) -> str:
 def write_extra(
     metadata: Mapping[str, Any], notes: Mapping[str, Any], key: str
 ) -> dict[str, Any]:
-    """
-    *metadata* as the map that stands under *key*, in sorted order.
-    """
+    """*metadata* as the map that stands under *key*, in sorted order."""
     extra = own_of(metadata)
     theirs = thaw(map_of(notes, key))
     marks = extra.get(RESERVED)

@@ -44,9 +44,7 @@ SLOTS = {"file": "file_data", "input_audio": "data"}
 
 
 class Content(NamedTuple):
-    """
-    What a media block holds: exactly one of *url* and *data*.
-    """
+    """What a media block holds: exactly one of *url* and *data*."""
 
     url: str | None
     data: bytes | None
@@ -96,9 +94,7 @@ _NOTHING = LogProb("", 0.0)
 
 
 def is_odd(raw: Any) -> bool:
-    """
-    Whether *raw* has more than a `LogProb` holds.
-    """
+    """Whether *raw* has more than a `LogProb` holds."""
     if not is_map(raw) or raw.keys() <= _LEAST_LOGPROB:
         return False
 

@@ -65,9 +65,7 @@ def mended(text: str) -> str:
 
 
 def describe_failure(error: object) -> str:
-    """
-    Why the provider failed: the message of *error*, an object or a text.
-    """
+    """Why the provider failed: the message of *error*, an object or a text."""
     message = error.get("message") if is_map(error) else error
     if isinstance(message, str) and message:
         return mended(message)
@@ -132,9 +130,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _describe_value(value: Any) -> str:
-    """
-    *value* for an error, in JSON's terms and on one line.
-    """
+    """*value* for an error, in JSON's terms and on one line."""
     if value is None or value is True or value is False:
         return {None: "null", True: "true", False: "false"}[value]
 
@@ -164,9 +160,7 @@ def _advise(value: object) -> str:
 
 
 class DocumentReader:
-    """
-    One document while it is read. Never leaves the function that reads it.
-    """
+    """One document while it is read. Never leaves the function that reads it."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []  # at most the first hundred
@@ -198,9 +192,7 @@ class DocumentReader:
             raise DecodeError(tuple(self.problems))
 
     def text(self, raw: Mapping[str, Any], key: str, path: str) -> str:
-        """
-        The text that *raw*, at *path*, has under *key*; "" if missing.
-        """
+        """The text that *raw*, at *path*, has under *key*; "" if missing."""
         value = raw.get(key)
         if not isinstance(value, str):
             ObjectReader(self, raw, path).wrong(key, "a text")
@@ -248,9 +240,7 @@ class DocumentReader:
     def rest(
         self, raw: Mapping[Any, Any], known: frozenset[str], path: str, depth: int = 0
     ) -> dict[str, Any]:
-        """
-        What *raw* has besides the *known* keys, as plain JSON.
-        """
+        """What *raw* has besides the *known* keys, as plain JSON."""
         rest: dict[str, Any] = {}
         if raw.keys() <= known:
             return rest
@@ -280,9 +270,7 @@ class DocumentReader:
 
 
 def take_text(notes: dict[str, Any], key: str) -> str:
-    """
-    The text under *key*, taken out of *notes*; "" if missing or not text.
-    """
+    """The text under *key*, taken out of *notes*; "" if missing or not text."""
     return notes.pop(key) if isinstance(notes.get(key), str) else ""
 
 
@@ -302,9 +290,7 @@ class ObjectReader:
     keys: dict[str, Any] = attrs.field(factory=dict, init=False)
 
     def text(self, key: str) -> str:
-        """
-        The text under *key*, which must be there.
-        """
+        """The text under *key*, which must be there."""
         return self.reading.text(self.raw, key, self.path)
 
     def optional(self, key: str) -> str:
@@ -322,9 +308,7 @@ class ObjectReader:
         return self.text(key)
 
     def nullable(self, key: str) -> str:
-        """
-        The text under *key*; "" if it is missing or null.
-        """
+        """The text under *key*; "" if it is missing or null."""
         return "" if self.raw.get(key) is None else self.text(key)
 
     def if_text(self, key: str) -> str:
@@ -353,9 +337,7 @@ class ObjectReader:
         return self.__class__(self.reading, self.raw[key], f"{self.path}.{key}")
 
     def inside(self, key: str) -> Self | None:
-        """
-        The object under *key*; None if it is missing or null, or wrong.
-        """
+        """The object under *key*; None if it is missing or null, or wrong."""
         given = self.raw.get(key)
         if is_map(given):
             return self.child(key)
@@ -366,9 +348,7 @@ class ObjectReader:
         return None
 
     def required(self, key: str) -> Self | None:
-        """
-        The object under *key*, which must be there; None if it is not, or wrong.
-        """
+        """The object under *key*, which must be there; None if it is not, or wrong."""
         if is_map(self.raw.get(key)):
             return self.child(key)
 
@@ -378,17 +358,13 @@ class ObjectReader:
     def keep_within(
         self, key: str, inside: ObjectReader, known: frozenset[str]
     ) -> None:
-        """
-        Keep, under *key*, all but the *known* keys of the object *inside*.
-        """
+        """Keep, under *key*, all but the *known* keys of the object *inside*."""
         inside.keep(known)
         if inside.keys:
             self.keys[key] = inside.keys
 
     def objects(self, key: str) -> Iterator[Self]:
-        """
-        Each object in the list under *key*; any other item is noted as wrong.
-        """
+        """Each object in the list under *key*; any other item is noted as wrong."""
         for at, raw in enumerate(self.raw[key]):
             path = f"{self.path}.{key}[{at}]"
             if is_map(raw):
@@ -411,9 +387,7 @@ class ObjectReader:
         return iter(())
 
     def as_unknown(self, source: str, index: int | None = None) -> UnknownPart:
-        """
-        The object as a part that the format *source* keeps as it is.
-        """
+        """The object as a part that the format *source* keeps as it is."""
         raw = self.reading.json(self.raw, self.path)
         metadata = self.metadata(source)
         return UnknownPart(raw, source=source, index=index, metadata=metadata)

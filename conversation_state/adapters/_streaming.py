@@ -97,9 +97,7 @@ def chunks_of(
 async def achunks_of(
     streaming: EventReader, events: AsyncIterable[Any], source: str = ""
 ) -> AsyncIterator[AssistantMessage]:
-    """
-    As `chunks_of`, for events that are awaited.
-    """
+    """As `chunks_of`, for events that are awaited."""
     failure: Exception | None = None
     ended = False
     take, number = streaming.template.take, -1
@@ -137,9 +135,7 @@ def check_event(read: DocumentReader, event: Any, path: str) -> None:
 
 
 def checked_choice(choice: int) -> int:
-    """
-    *choice*, the number of one of several answers; a ValueError if it is invalid.
-    """
+    """*choice*, the number of one of several answers; a ValueError if it is invalid."""
     if choice.__class__ is not int or choice < 0:
         raise ValueError(
             f"choice is {shorten_repr(choice)}; expected the index of a response, 0 or "
@@ -366,9 +362,7 @@ class _Piece:
 
 
 class _Anything:
-    """
-    A value that doesn't matter: equal to all.
-    """
+    """A value that doesn't matter: equal to all."""
 
     __slots__ = ()
 
@@ -392,9 +386,7 @@ _COMMON: Any = AssistantMessage("")._common
 
 
 def make_text_chunk(piece: str) -> AssistantMessage:
-    """
-    ``AssistantMessage(piece)``.
-    """
+    """``AssistantMessage(piece)``."""
     # The three functions repeat these lines, because a call of a helper would take a
     # fifth of the time.
     chunk = _new_chunk()

@@ -19,9 +19,7 @@ from conversation_state.tools import ToolChoice, ToolInfo
 
 
 class ToolRules(NamedTuple):
-    """
-    What a provider refuses.
-    """
+    """What a provider refuses."""
 
     provider: str  # its name, for people
     names: TextRule  # the form of the name of a tool

@@ -229,9 +229,7 @@ class RunningCounts:
         self._block: Any = None
 
     def add(self, block: Any) -> None:
-        """
-        Add the usage *block* of an event; None changes nothing.
-        """
+        """Add the usage *block* of an event; None changes nothing."""
         # A copy: a client may change the same object for the next event.
         block = as_kept(block)
         if not isinstance(block, dict):
@@ -256,9 +254,7 @@ class RunningCounts:
                 self._block.pop(name, None)
 
     def read(self) -> tuple[Usage | None, Any]:
-        """
-        The usage, None if it is unknown; and the values that are not counts.
-        """
+        """The usage, None if it is unknown; and the values that are not counts."""
         if self._block is None:
             return None, {}
 
@@ -271,9 +267,7 @@ def _get_needed(block: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _merge_counts(kept: dict[str, Any], news: Mapping[str, Any], depth: int) -> None:
-    """
-    Merge *news* into what is *kept*, except totals.
-    """
+    """Merge *news* into what is *kept*, except totals."""
     for key, value in news.items():
         before = kept.get(key)
         new, old = as_count(value), as_count(before)

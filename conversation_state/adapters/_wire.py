@@ -46,9 +46,7 @@ from conversation_state.tools import ToolCall
 
 
 def encode_base64(data: bytes) -> str:
-    """
-    *data* in base64, of the usual alphabet and with padding.
-    """
+    """*data* in base64, of the usual alphabet and with padding."""
     return base64.b64encode(data).decode()
 
 
@@ -119,9 +117,7 @@ def parse_data_url(url: str) -> tuple[bytes, str] | None:
 
 
 class DuplicateKeyError(ValueError):
-    """
-    An object has a key twice; Python would keep only the last value.
-    """
+    """An object has a key twice; Python would keep only the last value."""
 
 
 def parse_arguments(text: str) -> Any:
@@ -158,9 +154,7 @@ def _refuse_constant(constant: str) -> NoReturn:
 
 
 def parse_finite(digits: str) -> float:
-    """
-    A parsed number, for the hook of a decoder; an error if it would be infinite.
-    """
+    """A parsed number, for the hook of a decoder; an error if it would be infinite."""
     number = float(digits)
     # `json` parses 1e999 as infinity, and would write that as `Infinity`, which is not
     # JSON.
@@ -271,18 +265,14 @@ class CallPairing:
         self._queues: dict[tuple[str, bool] | None, deque[str]] = {}
 
     def start_group(self) -> None:
-        """
-        Forget the calls so far: results answer those that follow.
-        """
+        """Forget the calls so far: results answer those that follow."""
         self.has_results = False
         self._open.clear()
         self._unqueued.clear()
         self._queues.clear()
 
     def open_call(self, call_id: str, name: str, *, is_made_up: bool = False) -> None:
-        """
-        Add a call; *is_made_up* says whether its id was made up.
-        """
+        """Add a call; *is_made_up* says whether its id was made up."""
         self._known.add(call_id)
         self._open.add(call_id)
         self._unqueued.append((call_id, name, is_made_up))
@@ -300,9 +290,7 @@ class CallPairing:
                 self.open_call(call.id, call.name)
 
     def close_call(self, call_id: str) -> bool:
-        """
-        Close the call with this id; True if there ever was one.
-        """
+        """Close the call with this id; True if there ever was one."""
         self.has_results = True
         self._open.discard(call_id)
         return call_id in self._known

@@ -187,9 +187,7 @@ def _get_finish_reason(message: Message) -> str:
 
 
 class _AttributeWriter:
-    """
-    A conversation while it is written. Never leaves the function that writes it.
-    """
+    """A conversation while it is written. Never leaves the function that writes it."""
 
     def __init__(self, messages: Iterable[Message], *, contents: bool) -> None:
         self.contents = contents
@@ -200,9 +198,7 @@ class _AttributeWriter:
         self._tools: dict[str, str] = {}
 
     def write_instructions(self, end: int) -> list[dict[str, Any]]:
-        """
-        The parts of the first messages, up to *end*, which are the system's.
-        """
+        """The parts of the first messages, up to *end*, which are the system's."""
         parts: list[dict[str, Any]] = []
         for at in range(end):
             message, path = self.conversation[at], f"messages[{at}]"
@@ -241,9 +237,7 @@ class _AttributeWriter:
         return raw
 
     def _write_parts(self, message: Message, path: str) -> list[dict[str, Any]]:
-        """
-        The parts and calls of *message*, in the order they were streamed in.
-        """
+        """The parts and calls of *message*, in the order they were streamed in."""
         return [
             self._write_call(one, here)
             if isinstance(one, ToolCall)
@@ -331,9 +325,7 @@ class _AttributeWriter:
 
 
 def _get_modality(part: MediaPart, media_type: str) -> str:
-    """
-    The modality of *part*: a file may be of any.
-    """
+    """The modality of *part*: a file may be of any."""
     if not isinstance(part, FilePart):
         return part.kind
 

@@ -41,9 +41,7 @@ def describe_wrong(verb: str, expected: str, given: object, line: str) -> str:
 
 
 def _advise_own(verb: str, given: object) -> str:
-    """
-    What takes *given*, a text or a value of this library's; "" if it is neither.
-    """
+    """What takes *given*, a text or a value of this library's; "" if it is neither."""
     if isinstance(given, str):
         return _TEXTS.get(verb, "make a message of it: UserMessage(text)")
 
@@ -80,9 +78,7 @@ def _advise_foreign(verb: str, given: object, line: str) -> str:
 
 
 def _name_load_of_object(given: object) -> str:
-    """
-    The call that loads *given*, an object of an SDK; "" for any other.
-    """
+    """The call that loads *given*, an object of an SDK; "" for any other."""
     if isinstance(given, (list, tuple)):
         return _name_load_of_object(given[0]) if given else ""
 

@@ -96,9 +96,7 @@ class Messages(View[Message]):
 
     @property
     def entries(self) -> Log[Entry]:
-        """
-        The entries: these messages with the identity of each append.
-        """
+        """The entries: these messages with the identity of each append."""
         return self._entries
 
     def __len__(self) -> int:
@@ -143,9 +141,7 @@ _MESSAGES = Maker("aggregator.Messages", Messages)
 
 @final
 class Ledger(NamedTuple):
-    """
-    The recorded usage, in order, and its total.
-    """
+    """The recorded usage, in order, and its total."""
 
     entries: Log[LedgerEntry]
     total: Usage

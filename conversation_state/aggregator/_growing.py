@@ -1,6 +1,4 @@
-"""
-How a state grows: messages at its end, and usage in its ledger.
-"""
+"""How a state grows: messages at its end, and usage in its ledger."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ _new = object.__new__
 
 
 class GrowingState(StateValue):
-    """
-    A state that messages and usages can be added to; each gives the next state.
-    """
+    """A state that messages and usages can be added to; each gives the next state."""
 
     __slots__ = ()
 

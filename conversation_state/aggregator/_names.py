@@ -41,9 +41,7 @@ def add_missing_names(cls: type, what: str, names: Mapping[str, str]) -> None:
 
 
 def list_names(cls: type, instance: object) -> list[str]:
-    """
-    What *instance* of *cls* has, without the names that are missing.
-    """
+    """What *instance* of *cls* has, without the names that are missing."""
     names = object.__dir__(instance)
     return [name for name in names if not isinstance(_find(cls, name), MissingName)]
 

@@ -1,6 +1,4 @@
-"""
-The state, and what can be kept of one.
-"""
+"""The state, and what can be kept of one."""
 
 from __future__ import annotations
 
@@ -354,9 +352,7 @@ _STATE = Maker("aggregator.Aggregator", _make_state)
 
 
 def join(first: Aggregator, *others: Aggregator | Turn) -> Aggregator:
-    """
-    The ordered union of states: ``first.join(*others)``.
-    """
+    """The ordered union of states: ``first.join(*others)``."""
     if not isinstance(first, Aggregator):  # a list of states, most likely
         raise TypeError(describe_mismatch("join", "Aggregators", first))
 
@@ -398,23 +394,17 @@ class Checkpoint:
 
     @property
     def id(self) -> UUID:
-        """
-        The id of the state.
-        """
+        """The id of the state."""
         return self.state.id
 
     @property
     def messages(self) -> Messages:
-        """
-        Its messages.
-        """
+        """Its messages."""
         return self.state.messages
 
     @property
     def usage(self) -> Usage:
-        """
-        The usage recorded since the fork.
-        """
+        """The usage recorded since the fork."""
         return self.state.usage
 
     def restore(self) -> Aggregator:

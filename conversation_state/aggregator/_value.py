@@ -114,30 +114,22 @@ class Turn:
 
     @property
     def id(self) -> UUID:
-        """
-        The id of the state it was added to.
-        """
+        """The id of the state it was added to."""
         return make_uuid(self._number)
 
     @property
     def parent_id(self) -> UUID | None:
-        """
-        The id of the state that this state was forked from; None for a root.
-        """
+        """The id of the state that this state was forked from; None for a root."""
         return None if self._parent is None else make_uuid(self._parent)
 
     @property
     def messages(self) -> Messages:
-        """
-        The messages added since the fork, in order.
-        """
+        """The messages added since the fork, in order."""
         return Messages(self.entries)
 
     @property
     def usage(self) -> Usage:
-        """
-        The usage recorded since the fork. O(ledger entries).
-        """
+        """The usage recorded since the fork. O(ledger entries)."""
         return sum([entry.usage for entry in self.ledger], NOTHING)
 
     def base_log(self) -> Log[Entry] | None:
@@ -149,9 +141,7 @@ class Turn:
         return None if state is None else state.entries.take(state.init_len)
 
     def base_ledger(self) -> Log[LedgerEntry] | None:
-        """
-        The ledger entries that the turn was added to, likewise.
-        """
+        """The ledger entries that the turn was added to, likewise."""
         state = self._state
         return None if state is None else state.ledger.take(state.init_ledger_len)
 
@@ -179,9 +169,7 @@ _TURN = Maker("aggregator.Turn", Turn)
 
 
 class StateValue:
-    """
-    The entries and the ledger of a state, and how they are read.
-    """
+    """The entries and the ledger of a state, and how they are read."""
 
     __slots__ = ("__weakref__", "_ledger", "_log", "_origin")
 
@@ -206,52 +194,38 @@ class StateValue:
 
     @property
     def parent_id(self) -> UUID | None:
-        """
-        The id of the state this was forked from; None for a root.
-        """
+        """The id of the state this was forked from; None for a root."""
         parent = self._origin.parent
         return None if parent is None else make_uuid(parent)
 
     @property
     def root_id(self) -> UUID:
-        """
-        The id of the state that the first of its forks was taken from.
-        """
+        """The id of the state that the first of its forks was taken from."""
         return make_uuid(self._origin.root)
 
     @property
     def init_len(self) -> int:
-        """
-        How many messages were inherited at the fork; 0 for a root.
-        """
+        """How many messages were inherited at the fork; 0 for a root."""
         return self._origin.init_len
 
     @property
     def init_ledger_len(self) -> int:
-        """
-        How many ledger entries were inherited at the fork; 0 for a root.
-        """
+        """How many ledger entries were inherited at the fork; 0 for a root."""
         return self._origin.init_ledger_len
 
     @property
     def turn_len(self) -> int:
-        """
-        The number of messages added since the fork; all of them, for a root.
-        """
+        """The number of messages added since the fork; all of them, for a root."""
         return len(self._log) - self._origin.init_len
 
     @property
     def messages(self) -> Messages:
-        """
-        The messages in order. O(1).
-        """
+        """The messages in order. O(1)."""
         return Messages(self._log)
 
     @property
     def entries(self) -> Log[Entry]:
-        """
-        The messages in order, with the identity of each append. O(1).
-        """
+        """The messages in order, with the identity of each append. O(1)."""
         return self._log
 
     @property
@@ -277,31 +251,23 @@ class StateValue:
 
     @property
     def ledger(self) -> Log[LedgerEntry]:
-        """
-        The recorded usages in order, those inherited at the fork included. O(1).
-        """
+        """The recorded usages in order, those inherited at the fork included. O(1)."""
         return self._ledger.entries
 
     @property
     def usage(self) -> Usage:
-        """
-        The usage recorded since the fork; all of it, for a root. O(1).
-        """
+        """The usage recorded since the fork; all of it, for a root. O(1)."""
         inherited = self._origin.inherited
         return self._ledger.total.minus(inherited)
 
     @property
     def total_usage(self) -> Usage:
-        """
-        The usage recorded, what was inherited at the fork included. O(1).
-        """
+        """The usage recorded, what was inherited at the fork included. O(1)."""
         return self._ledger.total
 
     @property
     def turn(self) -> Turn:
-        """
-        What was added since the fork. O(that).
-        """
+        """What was added since the fork. O(that)."""
         origin = self._origin
         return Turn(
             origin.number,

@@ -1,6 +1,4 @@
-"""
-Cells: reading, swapping and following the current value.
-"""
+"""Cells: reading, swapping and following the current value."""
 
 from __future__ import annotations
 
@@ -126,9 +124,7 @@ class Cell(Generic[T]):
 
     @property
     def value(self) -> T:
-        """
-        The current value. Never waits.
-        """
+        """The current value. Never waits."""
         return self._find_newest().value
 
     def swap(self, function: Callable[[T], T]) -> T:
@@ -348,9 +344,7 @@ class Cell(Generic[T]):
 
 
 class _NewestValues(AsyncIterator[T]):
-    """
-    The newest values of a cell, each once.
-    """
+    """The newest values of a cell, each once."""
 
     __slots__ = ("__weakref__", "_cell", "_last_value")
 

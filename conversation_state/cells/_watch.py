@@ -29,9 +29,7 @@ T = TypeVar("T")
 
 
 class Version(Generic[T]):
-    """
-    A value of a cell, and its successor.
-    """
+    """A value of a cell, and its successor."""
 
     __slots__ = ("after", "during", "value")
 
@@ -90,9 +88,7 @@ class Watch(Generic[T]):
 
     @property
     def is_closed(self) -> bool:
-        """
-        Whether it was closed, so that no further call begins.
-        """
+        """Whether it was closed, so that no further call begins."""
         return self._callback is None
 
     def close(self) -> None:

@@ -1,6 +1,4 @@
-"""
-A message that is still being received.
-"""
+"""A message that is still being received."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _NO_FACTS: PMap[Any, Any] = pmap()
 
 
 def check_usage_mode(mode: object) -> UsageMode:
-    """
-    *mode*, if it is a valid one.
-    """
+    """*mode*, if it is a valid one."""
     if mode in ("cumulative", "delta"):
         return mode
 
@@ -83,9 +79,7 @@ class Accumulator(ByContent):
 
     @property
     def chunks(self) -> Sequence[Message]:
-        """
-        All chunks, in the order they came; immutable.
-        """
+        """All chunks, in the order they came; immutable."""
         return self._chunks
 
     def add(self, chunk: Message) -> Accumulator:

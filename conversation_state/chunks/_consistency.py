@@ -20,9 +20,7 @@ Facts: TypeAlias = MutableMapping[Any, Any]
 
 
 class _OpenCall(NamedTuple):
-    """
-    The tool call that was opened last at an index.
-    """
+    """The tool call that was opened last at an index."""
 
     number: int  # how many calls were opened before it
     id: str

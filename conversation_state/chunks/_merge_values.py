@@ -86,9 +86,7 @@ _MERGEABLE = (TextPart, ReasoningPart, RefusalPart, AudioPart)
 
 
 def continues_part(piece: Part, first: Part) -> bool:
-    """
-    Whether *piece* continues the part whose first piece is *first*.
-    """
+    """Whether *piece* continues the part whose first piece is *first*."""
     if piece.__class__ is not first.__class__ or piece.index != first.index:
         return False
 
@@ -105,9 +103,7 @@ def continues_part(piece: Part, first: Part) -> bool:
 
 
 def merge_parts(pieces: Sequence[Any]) -> Part:
-    """
-    The part made of *pieces*, each of which continues the first.
-    """
+    """The part made of *pieces*, each of which continues the first."""
     first: Part = pieces[0]
     if len(pieces) == 1:
         return first
@@ -131,9 +127,7 @@ def merge_parts(pieces: Sequence[Any]) -> Part:
 
 
 def merge_calls(pieces: Sequence[ToolCall]) -> ToolCall:
-    """
-    The tool call made of *pieces*, which are known to be of one.
-    """
+    """The tool call made of *pieces*, which are known to be of one."""
     if len(pieces) == 1:
         return pieces[0]
 

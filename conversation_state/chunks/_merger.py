@@ -289,9 +289,7 @@ _TEXT_PARTS = (TextPart, ReasoningPart, RefusalPart)
 
 
 def join_texts(chunks: Sequence[Any]) -> str | None:
-    """
-    The text of *chunks* if they hold nothing but text of an assistant.
-    """
+    """The text of *chunks* if they hold nothing but text of an assistant."""
     # Pieces that fit are collected, and counted at the end: a comprehension without a
     # way out takes less time than a loop with one.
     try:

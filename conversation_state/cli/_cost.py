@@ -177,7 +177,5 @@ def _bill_data(bill: _Bill) -> dict[str, Any]:
 
 
 def _amount_data(amount: Decimal, *, is_known: bool) -> str | None:
-    """
-    All digits of *amount*; None where nothing is known, which is not zero.
-    """
+    """All digits of *amount*; None where nothing is known, which is not zero."""
     return f"{amount:f}" if amount or is_known else None

@@ -40,9 +40,7 @@ BROKEN_PIPE = 141
 
 
 class RefusedError(click.ClickException):
-    """
-    A command can't do what was asked; the message is one line.
-    """
+    """A command can't do what was asked; the message is one line."""
 
     exit_code = FAILED
 
@@ -51,9 +49,7 @@ class RefusedError(click.ClickException):
 
 
 class DeclinedError(RefusedError):
-    """
-    Nothing failed, but a question was answered with no, or nothing fits.
-    """
+    """Nothing failed, but a question was answered with no, or nothing fits."""
 
     exit_code = BROKEN
 
@@ -83,16 +79,12 @@ def print_error(line: str) -> None:
 
 
 def print_report(text: str) -> None:
-    """
-    Print what rich laid out of texts that are escaped: its styles are kept.
-    """
+    """Print what rich laid out of texts that are escaped: its styles are kept."""
     print_text(_STYLES_OF_RICH.sub(lambda _: _STYLE, text))
 
 
 def print_document(text: str, *, has_line_end: bool = False) -> None:
-    """
-    Write a document, such as HTML: as it is into a file or a pipe.
-    """
+    """Write a document, such as HTML: as it is into a file or a pipe."""
     if is_stdout_terminal():
         print_text(text)
     else:
@@ -141,9 +133,7 @@ def print_table(
 
 
 class _PagerInput(io.TextIOWrapper):
-    """
-    What a pager reads: shown on a terminal, so with colours.
-    """
+    """What a pager reads: shown on a terminal, so with colours."""
 
     def isatty(self) -> bool:
         return True
@@ -214,9 +204,7 @@ def _wait_for_pager(pager: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def exit_on_error(context: click.Context) -> Iterator[None]:
-    """
-    Turn errors of the block into the exit statuses that `main` lists.
-    """
+    """Turn errors of the block into the exit statuses that `main` lists."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # The name of a conversation may have characters that the terminal's
         # encoding lacks.

@@ -50,9 +50,7 @@ class InputConversation(NamedTuple):
 
 
 class UnreadableInput(NamedTuple):
-    """
-    A line or a file that should hold a conversation and does not.
-    """
+    """A line or a file that should hold a conversation and does not."""
 
     file: str  # the file, as given on the command line
     line: int  # the line, counted from 1; 0 if this is about the whole file
@@ -124,9 +122,7 @@ def read_files(
 
 
 def total_bytes(files: Sequence[str]) -> int | None:
-    """
-    The total size of *files*; None if one of them is not a regular file.
-    """
+    """The total size of *files*; None if one of them is not a regular file."""
     total = 0
     for file in files:
         if file == STANDARD_INPUT:
@@ -183,9 +179,7 @@ def _read_stream(
 def _decode_lines(
     stream: BinaryIO, limit: int, advance: Callable[[int], object]
 ) -> Iterator[str | DecodeError]:
-    """
-    The lines of *stream* as texts, or why they are not text.
-    """
+    """The lines of *stream* as texts, or why they are not text."""
     for line, size in read_lines(stream, limit=limit):
         advance(size)
         if line is None:
@@ -245,9 +239,7 @@ def _load_record(record: Any) -> tuple[Message, ...]:
 
 
 def _is_shared_turn(item: Any) -> bool:
-    """
-    Whether *item* has its role or its content where OpenAI has none.
-    """
+    """Whether *item* has its role or its content where OpenAI has none."""
     return isinstance(item, dict) and (
         "from" in item
         or ("content" not in item and ("value" in item or "text" in item))

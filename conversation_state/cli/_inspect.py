@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 @store_command(has_pages=True)
 @click.option("--prefix", default="", help="Only names that start with this.")
 def names(store: Store, *, prefix: str, as_json: bool) -> None:
-    """
-    List the saved names, each with its newest revision.
-    """
+    """List the saved names, each with its newest revision."""
     # Page by page, and printed at the end: the width of a column is that of all.
     found: list[NamedHead] = []
     while page := store.heads(prefix=prefix, after=found[-1].name if found else ""):

@@ -287,9 +287,7 @@ def restore(
 
 @store_command()
 def gc(store: Store, *, as_json: bool) -> None:
-    """
-    Collect garbage: delete what no revision of any name needs.
-    """
+    """Collect garbage: delete what no revision of any name needs."""
     with _show_status("Collecting"):
         garbage = store.collect_garbage()
 

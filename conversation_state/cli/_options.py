@@ -48,9 +48,7 @@ max_line_option = click.option(
 
 
 class _StoreOption(click.Option):
-    """
-    An option of a command that defaults to the option of the group.
-    """
+    """An option of a command that defaults to the option of the group."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         # click asks for this only where the command itself has no --store, so that the
@@ -291,9 +289,7 @@ def format_notes(notes: Mapping[str, Any]) -> str:
 
 
 def parse_notes(given: Iterable[str]) -> dict[str, Any]:
-    """
-    The notes that arguments give, each as ``KEY=TEXT`` or ``KEY:=JSON``.
-    """
+    """The notes that arguments give, each as ``KEY=TEXT`` or ``KEY:=JSON``."""
     notes: dict[str, Any] = {}
     for each in given:
         key, sign, text = each.partition("=")
@@ -313,9 +309,7 @@ def parse_notes(given: Iterable[str]) -> dict[str, Any]:
 
 
 def check_label(label: str) -> str:
-    """
-    *label* if it is valid and can't be mistaken for a revision.
-    """
+    """*label* if it is valid and can't be mistaken for a revision."""
     if _parse_revision(label) is not None or label.startswith("@"):
         raise RefusedError(
             f"invalid label {shorten_repr(label)}: after an @ it would be read as a "
@@ -336,9 +330,7 @@ def _check_label_text(label: str) -> str:
 
 
 def trim_to(limit: int, state: Aggregator, name: str) -> TrimContext:
-    """
-    The view of *state*, saved as *name*, that fits into *limit* tokens.
-    """
+    """The view of *state*, saved as *name*, that fits into *limit* tokens."""
     from conversation_state.counting import TokenBudget
     from conversation_state.errors import BudgetExceededError
     from conversation_state.trimming import trim
@@ -357,9 +349,7 @@ def is_stdin_terminal() -> bool:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """
-    Ask *question* on the terminal; *yes* answers it in advance.
-    """
+    """Ask *question* on the terminal; *yes* answers it in advance."""
     if yes:
         return
 
@@ -377,9 +367,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def print_result(data: object, *lines: str, as_json: bool) -> None:
-    """
-    Print *data* for a program, or *lines* for people.
-    """
+    """Print *data* for a program, or *lines* for people."""
     if as_json:
         print_json(data)
         return

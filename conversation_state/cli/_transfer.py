@@ -430,9 +430,7 @@ def _dump_state(state: Aggregator, format_name: str) -> tuple[str, Sequence[Lost
 
 
 def replace_file(output: Path, text: str) -> None:
-    """
-    Write the file *output* atomically: on errors an existing one is unchanged.
-    """
+    """Write the file *output* atomically: on errors an existing one is unchanged."""
     path = output
     try:
         is_new = not path.exists()

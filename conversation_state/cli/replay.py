@@ -358,9 +358,7 @@ def _digest_message(message: Message) -> bytes:
 
 
 def group_drops(dropped: Iterable[Dropped]) -> tuple[Drop, ...]:
-    """
-    Dropped messages, neighbours with the same reason as one.
-    """
+    """Dropped messages, neighbours with the same reason as one."""
     drops: list[Drop] = []
     for seq, reason in dropped:
         if drops and drops[-1].last == seq - 1 and drops[-1].reason == reason:

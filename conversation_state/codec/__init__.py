@@ -139,9 +139,7 @@ class Codec:
         return dump(self._write_document(value))
 
     def to_data(self, value: object) -> dict[str, Any]:
-        """
-        The same as plain JSON values: dicts, lists, texts, numbers.
-        """
+        """The same as plain JSON values: dicts, lists, texts, numbers."""
         # The value is encoded to bytes and parsed, because the writers produce UUIDs,
         # times and frozen maps, which orjson converts.
         data: dict[str, Any] = load(self.encode(value))

@@ -61,9 +61,7 @@ _FLOAT_LIMIT: Final = 2.0**63
 
 
 class Doubt(Exception):  # noqa: N818 - named for the fact
-    """
-    A raw value that the slow pass has to read: invalid, or merely unusual.
-    """
+    """A raw value that the slow pass has to read: invalid, or merely unusual."""
 
 
 # What a reader raises in doubt: also where a required field is missing, and
@@ -77,9 +75,7 @@ DOUBTS: Final = (Doubt, KeyError, ValueError)
 def freeze_object(  # noqa: C901 - a call takes as long as a map
     raw: Raw, kind: type[JsonMap] = SortedJsonMap, depth: int = 0
 ) -> JsonMap:
-    """
-    *raw* as an immutable map.
-    """
+    """*raw* as an immutable map."""
     if raw.__class__ is not dict or depth == MAX_LEVELS:
         raise Doubt
 
@@ -146,9 +142,7 @@ def _freeze_item(value: Any, kind: type[JsonMap], depth: int) -> Any:
 
 
 def read_unknown(raw: Raw, left: int, known: frozenset[str]) -> JsonMap:
-    """
-    The *left* fields of *raw* that are not *known*.
-    """
+    """The *left* fields of *raw* that are not *known*."""
     unknown = {key: value for key, value in raw.items() if key not in known}
     if len(unknown) != left:
         raise Doubt  # a known one is null
@@ -183,9 +177,7 @@ _new_common: Final = partial(tuple.__new__, Common)
 
 
 def read_common(raw: Raw, left: int, known: frozenset[str], seen: Seen) -> Common:
-    """
-    The *left* fields of a message, which all messages may have.
-    """
+    """The *left* fields of a message, which all messages may have."""
     metadata = EMPTY_MAP
     given = raw.get("metadata")
     if given is not None:
@@ -223,9 +215,7 @@ def read_common(raw: Raw, left: int, known: frozenset[str], seen: Seen) -> Commo
 
 
 def read_uuid(text: str, seen: Seen) -> UUID:
-    """
-    A UUID, the same object for the same text.
-    """
+    """A UUID, the same object for the same text."""
     uuid: UUID | None = seen.get(text)
     if uuid is None:
         uuid = seen[text] = parse_uuid(text)
@@ -263,9 +253,7 @@ _MEDIA_KEYS: Final = {
 
 
 def read_media_part(cls: type[M], raw: Raw) -> M:
-    """
-    A part of media, by its constructor.
-    """
+    """A part of media, by its constructor."""
     known = _MEDIA_KEYS[cls]
     fields = {key: value for key, value in raw.items() if key in known}
     left = len(raw) - len(fields)
@@ -289,16 +277,12 @@ def read_media_part(cls: type[M], raw: Raw) -> M:
 
 
 def read_new_part(raw: Raw) -> UnknownPart:
-    """
-    A part of a type that this version doesn't know.
-    """
+    """A part of a type that this version doesn't know."""
     return UnknownPart(freeze_object(raw, JsonMap))
 
 
 def refuse(_raw: Raw) -> Never:
-    """
-    A part that a message can't hold.
-    """
+    """A part that a message can't hold."""
     raise Doubt
 
 
@@ -328,9 +312,7 @@ def is_as_it_came(value: UnknownMessage | UnknownPart, tag: str) -> bool:
 
 
 def write_common(data: Object, common: Common) -> None:
-    """
-    Add the fields that all messages may have.
-    """
+    """Add the fields that all messages may have."""
     name, run_id, turn_id, time, metadata, unknown = common
     if name:
         data["name"] = name
@@ -367,9 +349,7 @@ _new_usage: Final = make_draft(Usage)
 
 
 def read_usage(raw: Raw) -> Usage:
-    """
-    A usage. Unknown names are further categories of tokens.
-    """
+    """A usage. Unknown names are further categories of tokens."""
     if raw.__class__ is not dict:
         raise Doubt
 
@@ -435,9 +415,7 @@ def _check_counts(raw: Raw) -> Raw:
 
 
 def write_usage(usage: Usage) -> Object:
-    """
-    The counts that are not zero, and the total unless it is their sum.
-    """
+    """The counts that are not zero, and the total unless it is their sum."""
     data: Object = {}
     prompt, completion = usage.prompt_tokens, usage.completion_tokens
     if prompt:

@@ -103,9 +103,7 @@ def parse_base64(text: str) -> bytes:
 
 
 def format_time(time: datetime) -> str:
-    """
-    ISO 8601 with microseconds and offset.
-    """
+    """ISO 8601 with microseconds and offset."""
     return time.isoformat(timespec="microseconds")
 
 

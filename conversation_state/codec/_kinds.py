@@ -1,6 +1,4 @@
-"""
-Documents: their envelope, and how each kind is read and written.
-"""
+"""Documents: their envelope, and how each kind is read and written."""
 
 from __future__ import annotations
 
@@ -200,9 +198,7 @@ def _advise(data: Any) -> str:
 
 
 def _can_be(made: type, expect: type) -> bool:
-    """
-    Whether a document whose values are of class *made* may hold one of *expect*.
-    """
+    """Whether a document whose values are of class *made* may hold one of *expect*."""
     try:
         return issubclass(made, expect) or issubclass(expect, made)
     except TypeError:

@@ -86,25 +86,19 @@ def strict_shape(make: Callable[..., Any], *required: str, **fields: Read) -> Sh
 
 @attrs.define(eq=False)
 class Problems:
-    """
-    The problems found so far: all of them counted, the first hundred listed.
-    """
+    """The problems found so far: all of them counted, the first hundred listed."""
 
     count: int = 0
     _listed: list[Problem] = attrs.field(factory=list)
 
     def add(self, path: JsonPath, what: str, *, inside: str = "") -> None:
-        """
-        Add a problem at *path*, or at the path *inside* of it.
-        """
+        """Add a problem at *path*, or at the path *inside* of it."""
         self.count += 1
         if len(self._listed) < _MAX_LISTED:
             self._listed.append(Problem(f"{render_path(path)}{inside}", what))
 
     def error(self) -> DecodeError:
-        """
-        All of them, as an error to raise.
-        """
+        """All of them, as an error to raise."""
         listed = self._listed
         more = self.count - len(listed)
         if more:
@@ -145,9 +139,7 @@ class CodecReader:
     # Scalars
 
     def text(self, value: Any, path: JsonPath) -> Any:
-        """
-        A text of valid Unicode.
-        """
+        """A text of valid Unicode."""
         if value.__class__ is not str:
             return self.add_mismatch("a text", value, path)
 
@@ -177,34 +169,26 @@ class CodecReader:
         return value
 
     def count(self, value: Any, path: JsonPath) -> Any:
-        """
-        A number of tokens.
-        """
+        """A number of tokens."""
         if value.__class__ is not int or not 0 <= value < 2**63:
             return self.add_mismatch("an integer from 0 to 2**63 - 1", value, path)
 
         return value
 
     def number(self, value: Any, path: JsonPath) -> Any:
-        """
-        A number, with a fraction or without.
-        """
+        """A number, with a fraction or without."""
         return value if value.__class__ is float else self.integer(value, path)
 
     def base64(self, value: Any, path: JsonPath) -> Any:
         return self._convert_text(parse_base64, "a text that is base64", value, path)
 
     def time(self, value: Any, path: JsonPath) -> Any:
-        """
-        An aware time.
-        """
+        """An aware time."""
         what = "a time with an offset, like 2025-12-31T23:59:59.000000+00:00"
         return self._convert_text(parse_time, what, value, path)
 
     def uuid(self, value: Any, path: JsonPath) -> Any:
-        """
-        A UUID, the same object for the same text.
-        """
+        """A UUID, the same object for the same text."""
         known = self.seen.get(value) if value.__class__ is str else None
         if known is None:
             what = "a UUID, like 01234567-89ab-7def-8123-456789abcdef"
@@ -226,18 +210,14 @@ class CodecReader:
         return self.add_mismatch(what, value, path)
 
     def json_map(self, value: Any, path: JsonPath) -> Any:
-        """
-        An object of others, such as metadata, as it is: constructors freeze it.
-        """
+        """An object of others, such as metadata, as it is: constructors freeze it."""
         self.has_foreign_json = True
         return value if self.is_object(value, path) else None
 
     # Objects and arrays
 
     def is_object(self, raw: Any, path: JsonPath) -> bool:
-        """
-        Whether *raw* is an object. If not, adds a problem.
-        """
+        """Whether *raw* is an object. If not, adds a problem."""
         if raw.__class__ is dict:
             return True
 
@@ -245,9 +225,7 @@ class CodecReader:
         return False
 
     def is_array(self, raw: Any, path: JsonPath) -> bool:
-        """
-        Whether *raw* is an array. If not, adds a problem.
-        """
+        """Whether *raw* is an array. If not, adds a problem."""
         if raw.__class__ is list:
             return True
 
@@ -255,9 +233,7 @@ class CodecReader:
         return False
 
     def has_text(self, raw: dict[str, Any], name: str, path: JsonPath) -> bool:
-        """
-        Whether the field *name* of *raw* is a text. If not, adds a problem.
-        """
+        """Whether the field *name* of *raw* is a text. If not, adds a problem."""
         if raw.get(name).__class__ is str:
             return True
 
@@ -271,9 +247,7 @@ class CodecReader:
     def read_fields(
         self, raw: dict[str, Any], path: JsonPath, shape: Shape, tag: str | None = None
     ) -> dict[str, Any]:
-        """
-        The values of the fields of *raw* by name, all but *tag*.
-        """
+        """The values of the fields of *raw* by name, all but *tag*."""
         _, reads, required, keeps_unknown = shape
         given: dict[str, Any] = {}
         unknown: dict[str, Any] = {}
@@ -302,9 +276,7 @@ class CodecReader:
     def read_object(
         self, raw: Any, path: JsonPath, shape: Shape, tag: str | None = None
     ) -> Any:
-        """
-        Construct the object that *raw* represents, of *shape*.
-        """
+        """Construct the object that *raw* represents, of *shape*."""
         if not self.is_object(raw, path):
             return None
 
@@ -374,9 +346,7 @@ class CodecReader:
         return None
 
     def find_kind(self, data: dict[str, Any], path: JsonPath) -> str:
-        """
-        The kind of a document; "", and a problem, if it is unknown.
-        """
+        """The kind of a document; "", and a problem, if it is unknown."""
         kind: Any = data.get("kind")
         if kind.__class__ is str and kind in self.kinds:
             return kind
@@ -407,9 +377,7 @@ class CodecReader:
         ).get(field)
 
     def read_array(self, raw: Any, path: JsonPath, read: Read) -> list[Any] | None:
-        """
-        The items of *raw*, read by *read*; None if it is not an array.
-        """
+        """The items of *raw*, read by *read*; None if it is not an array."""
         if not self.is_array(raw, path):
             return None
 

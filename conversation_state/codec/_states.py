@@ -218,9 +218,7 @@ _TURN = strict_shape(
 
 
 def _read_whole(reader: CodecReader, raw: Any, path: JsonPath, shape: Shape) -> Any:
-    """
-    A state or a turn, which begins with nothing.
-    """
+    """A state or a turn, which begins with nothing."""
     if not reader.is_object(raw, path):
         return None
 
@@ -287,9 +285,7 @@ def make_state(
     path: JsonPath,
     logs: tuple[Log[Entry], Log[LedgerEntry]],
 ) -> Any:
-    """
-    What *make* makes; None, and a problem, if the ledger's total is too large.
-    """
+    """What *make* makes; None, and a problem, if the ledger's total is too large."""
     origin.setdefault("parent_id", None)
     try:
         return make(**origin, entries=logs[0], ledger=logs[1])
@@ -304,9 +300,7 @@ def check_unique(
     path: JsonPath,
     field: str = "",
 ) -> None:
-    """
-    Add each identity in *ids* that is there before, or in *start*, as a problem.
-    """
+    """Add each identity in *ids* that is there before, or in *start*, as a problem."""
     # Nearly always, and in a tenth of the time of looking at each.
     if not start and len({*ids}) == len(ids):
         return
@@ -384,9 +378,7 @@ def read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
 
 
 def write_origin(state: Aggregator) -> Object:
-    """
-    The identity of a state, and where it was forked.
-    """
+    """The identity of a state, and where it was forked."""
     data: Object = {"id": state.id}
     if state.parent_id is not None:
         data["parent_id"] = state.parent_id
@@ -400,9 +392,7 @@ def write_origin(state: Aggregator) -> Object:
 def write_contents(
     data: Object, entries: Sequence[Entry], ledger: Sequence[LedgerEntry]
 ) -> Object:
-    """
-    *data* with entries and ledger entries, if there are any.
-    """
+    """*data* with entries and ledger entries, if there are any."""
     if entries:
         data["entry_ids"] = [entry[0] for entry in entries]
         data["messages"] = [write_message(entry[1]) for entry in entries]

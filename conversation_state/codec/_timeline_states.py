@@ -60,9 +60,7 @@ def read_states(reader: CodecReader, raw: Any, path: JsonPath) -> list[Any] | No
 
 
 class _StatesReader:
-    """
-    Reads the states of a timeline, each of which may continue earlier ones.
-    """
+    """Reads the states of a timeline, each of which may continue earlier ones."""
 
     def __init__(self, reader: CodecReader) -> None:
         self.made: list[Any] = []
@@ -176,9 +174,7 @@ def _read_place(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
 
 
 def _read_other_state(reader: CodecReader, raw: dict[str, Any], path: JsonPath) -> Any:
-    """
-    A state that has a kind; messages may be marked as a list.
-    """
+    """A state that has a kind; messages may be marked as a list."""
     if raw["kind"] == "timeline":
         what = "a timeline can't be a state of a timeline"
         return reader.problems.add((path, "kind"), what)
@@ -222,9 +218,7 @@ _PLAIN = (*_ATOMS, float, dict, list)
 
 
 class StateWriter:
-    """
-    Writes each state once, as what it adds to earlier ones.
-    """
+    """Writes each state once, as what it adds to earlier ones."""
 
     def __init__(self, write_with_kind: WriteWithKind) -> None:
         self.written: list[Object] = []

@@ -212,9 +212,7 @@ def write_timeline(timeline: Timeline[Any], write_with_kind: WriteWithKind) -> O
 
 
 def write_message_tree(tree: MessageTree, write_with_kind: WriteWithKind) -> Object:
-    """
-    Its states as a timeline, the one that is shown as the present and the last.
-    """
+    """Its states as a timeline, the one that is shown as the present and the last."""
     first, *others = tree.states
     timeline = Timeline.begin(first)
     for state in others:

@@ -1,6 +1,4 @@
-"""
-Tools, documents and templates: how they are read and written.
-"""
+"""Tools, documents and templates: how they are read and written."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ def _read_parameters(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
 def _read_wrapped_schema(
     reader: CodecReader, raw: dict[str, Any], path: JsonPath
 ) -> Any:
-    """
-    A schema that was wrapped, because its type is not a text.
-    """
+    """A schema that was wrapped, because its type is not a text."""
     if not raw:
         return reader.problems.add(path, "is empty")
 
@@ -136,17 +132,13 @@ def _write_parameter(parameter: Parameter) -> Object:
 
 
 def write_document(document: Document) -> Object:
-    """
-    A document, its vectors in its metadata.
-    """
+    """A document, its vectors in its metadata."""
     data = {"id": document.id, "content": document.content}
     return {**data, **_write_set(document, "metadata"), **document.unknown}
 
 
 def _write_set(value: Any, *names: str) -> Object:
-    """
-    The fields of *value* that are not empty, which is the default of each.
-    """
+    """The fields of *value* that are not empty, which is the default of each."""
     return {name: given for name in names if (given := getattr(value, name))}
 
 

@@ -1,6 +1,4 @@
-"""
-Budgets: the tokens of a model's window that are left for messages.
-"""
+"""Budgets: the tokens of a model's window that are left for messages."""
 
 from __future__ import annotations
 
@@ -103,13 +101,9 @@ class TokenBudget:
 
     @property
     def effective_input_limit(self) -> int:
-        """
-        The tokens that are left for messages.
-        """
+        """The tokens that are left for messages."""
         return self.context_window - self.max_output_tokens - self.overhead
 
     def available(self, used: int = 0) -> int:
-        """
-        The same without *used* tokens; at least 0.
-        """
+        """The same without *used* tokens; at least 0."""
         return max(self.effective_input_limit - check_tokens("used", used), 0)

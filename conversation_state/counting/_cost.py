@@ -1,6 +1,4 @@
-"""
-Cost: a ledger priced entry by entry.
-"""
+"""Cost: a ledger priced entry by entry."""
 
 from __future__ import annotations
 
@@ -87,9 +85,7 @@ class HasLedger(Protocol):
 
 # A protocol, because `Entry` is of the same layer, which is not imported.
 class WithMessage(Protocol):
-    """
-    **Protocol:** one entry of a conversation: its identity and its message.
-    """
+    """**Protocol:** one entry of a conversation: its identity and its message."""
 
     @property
     def id(self) -> str: ...
@@ -116,23 +112,17 @@ class CostLine(NamedTuple):
 
     @property
     def model(self) -> str:
-        """
-        The model; "" if it is unknown.
-        """
+        """The model; "" if it is unknown."""
         return self.entry.model
 
     @property
     def usage(self) -> Usage:
-        """
-        The tokens.
-        """
+        """The tokens."""
         return self.entry.usage
 
     @property
     def at(self) -> datetime | None:
-        """
-        When they were used; None if it is unknown.
-        """
+        """When they were used; None if it is unknown."""
         return self.entry.at
 
 
@@ -177,9 +167,7 @@ class Cost:
 
     @property
     def unpriced(self) -> tuple[CostLine, ...]:
-        """
-        The lines that can't be priced, with the reason: what `total` lacks.
-        """
+        """The lines that can't be priced, with the reason: what `total` lacks."""
         return tuple([line for line in self.lines if line.amount is None])
 
     @property
@@ -197,9 +185,7 @@ class Cost:
 
     @property
     def usage(self) -> Usage:
-        """
-        The tokens of all lines.
-        """
+        """The tokens of all lines."""
         return sum([line.usage for line in self.lines], _NOTHING)
 
     def __str__(self) -> str:

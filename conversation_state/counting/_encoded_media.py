@@ -151,9 +151,7 @@ _FORMATS = {
 
 
 def sniff_base64(text: str) -> str:
-    """
-    The media type of what *text* begins with, in base64; "" if unknown.
-    """
+    """The media type of what *text* begins with, in base64; "" if unknown."""
     head = text[:24].translate({45: "+", 95: "/"})
     # Not all that has the alphabet of base64 is base64.
     try:

@@ -49,9 +49,7 @@ class TokenCounter(Protocol):
     """
 
     def __call__(self, message: Message, /) -> int:
-        """
-        The number of tokens of *message*.
-        """
+        """The number of tokens of *message*."""
         ...
 
 
@@ -128,9 +126,7 @@ _KINDS: Mapping[str, type[Part]] = {
 
 
 class ImageTokens(NamedTuple):
-    """
-    The tokens of an image: of a usual size, and in low detail.
-    """
+    """The tokens of an image: of a usual size, and in low detail."""
 
     usual: int
     low: int
@@ -208,9 +204,7 @@ _SHORT = 512
 
 
 def _split_raw(raw: Mapping[str, Any], media: list[Part | EncodedMedia]) -> str:
-    """
-    The JSON text of *raw* without media, which are added to *media*.
-    """
+    """The JSON text of *raw* without media, which are added to *media*."""
     text = format_json(raw)
     if len(text) < _SHORT and not any(hint in text for hint in _HINTS):
         return text
@@ -357,9 +351,7 @@ def by_encoding(encode: Callable[[str], Sized]) -> EncodingCounter:
 
 @attrs.frozen(repr=False)
 class EncodingCounter:
-    """
-    The counter that `by_encoding` and `by_tiktoken` make.
-    """
+    """The counter that `by_encoding` and `by_tiktoken` make."""
 
     _encode: Callable[[str], Sized]
 
@@ -387,9 +379,7 @@ class EncodingCounter:
 
 
 def count_text(encode: Callable[[str], Sized], text: str) -> int:
-    """
-    How many tokens *text* has, in pieces that *encode* can take.
-    """
+    """How many tokens *text* has, in pieces that *encode* can take."""
     starts = range(0, len(text), MAX_TEXT)
     return sum([len(encode(text[start : start + MAX_TEXT])) for start in starts])
 
@@ -417,9 +407,7 @@ class Calibrated:
     counted: int
 
     def __call__(self, message: Message, /) -> int:
-        """
-        The scaled count, rounded up.
-        """
+        """The scaled count, rounded up."""
         # In integers, which are exact however large both sums are.
         return -(-count(message, self.counter) * self.charged // self.counted)
 

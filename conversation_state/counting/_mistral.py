@@ -1,6 +1,4 @@
-"""
-Counting with the vocabularies of Mistral's models, which mistral-common carries.
-"""
+"""Counting with the vocabularies of Mistral's models, which mistral-common carries."""
 
 from __future__ import annotations
 
@@ -92,9 +90,7 @@ def by_mistral(
 
 @lru_cache(maxsize=32)
 def _load_counter(vocabulary: str) -> MistralCounter:
-    """
-    One counter for each vocabulary, since counts are remembered per counter.
-    """
+    """One counter for each vocabulary, since counts are remembered per counter."""
     return MistralCounter(vocabulary)
 
 
@@ -110,9 +106,7 @@ class _Tokenizer(NamedTuple):
 
 @attrs.frozen(repr=False)
 class MistralCounter:
-    """
-    The counter: a value, as small to pickle as a version or the path of a file.
-    """
+    """The counter: a value, as small to pickle as a version or the path of a file."""
 
     _vocabulary: str
 

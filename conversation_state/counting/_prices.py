@@ -218,9 +218,7 @@ def price(usage: Usage, model: str, *, when: datetime | None = None) -> Decimal:
 
 
 def check_moment(when: datetime | None) -> datetime:
-    """
-    *when*, or now.
-    """
+    """*when*, or now."""
     if when is None:
         return datetime.now(UTC)
 
@@ -239,9 +237,7 @@ def check_moment(when: datetime | None) -> datetime:
 
 
 def price_of(usage: Usage, model: str, found: FoundModel, when: datetime) -> Decimal:
-    """
-    The cost of *usage* on the model *found*, whose given name is *model*.
-    """
+    """The cost of *usage* on the model *found*, whose given name is *model*."""
     from genai_prices.types import Usage as TheirUsage  # noqa: PLC0415 - an extra
 
     provider, info = found
@@ -261,9 +257,7 @@ def price_of(usage: Usage, model: str, found: FoundModel, when: datetime) -> Dec
 
 @cache
 def _load_units() -> Mapping[str, Any]:
-    """
-    The units that the registry has prices for, by name.
-    """
+    """The units that the registry has prices for, by name."""
     from genai_prices.data_units import unit_data  # noqa: PLC0415 - an extra
     from genai_prices.units import UnitRegistry  # noqa: PLC0415 - an extra
 
@@ -351,9 +345,7 @@ def _map_counts(usage: Usage, units: Mapping[str, Any], model: str) -> dict[str,
 def _check_priced(
     counts: Mapping[str, int], prices: ModelPrice, units: Mapping[str, Any], model: str
 ) -> None:
-    """
-    Raise for counts that are no part of another one and have no price.
-    """
+    """Raise for counts that are no part of another one and have no price."""
     for name, count in counts.items():
         unit = units[name]
         is_part = unit.dimensions.get("family") == "tokens" and name not in {

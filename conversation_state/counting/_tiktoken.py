@@ -70,9 +70,7 @@ def by_tiktoken(
 
 
 class VocabularyFile(NamedTuple):
-    """
-    An encoding by the file it is read from, here or in another process.
-    """
+    """An encoding by the file it is read from, here or in another process."""
 
     name: str
     path: str
@@ -83,9 +81,7 @@ class VocabularyFile(NamedTuple):
 
 @lru_cache(maxsize=32)
 def _load_counter(file: VocabularyFile) -> EncodingCounter:
-    """
-    One counter for each vocabulary, since counts are remembered per counter.
-    """
+    """One counter for each vocabulary, since counts are remembered per counter."""
     _read_vocabulary(file)  # raises for a file that is not one
     return EncodingCounter(file)  # type: ignore[arg-type]  # taken for a tuple only
 

@@ -116,15 +116,11 @@ class Divergence(Generic[I]):
 
     @property
     def changed(self) -> tuple[Pair[I], ...]:
-        """
-        The pairs in *both* whose content differs under one identity.
-        """
+        """The pairs in *both* whose content differs under one identity."""
         return tuple([pair for pair in self.both if pair.a != pair.b])
 
     def reversed(self) -> Divergence[I]:
-        """
-        The same, seen from the other side.
-        """
+        """The same, seen from the other side."""
         return Divergence(self.common, self.rest_b, self.rest_a)
 
     def __bool__(self) -> bool:
@@ -261,43 +257,31 @@ class Diff:
 
     @property
     def common(self) -> int:
-        """
-        The number of leading entries that both have.
-        """
+        """The number of leading entries that both have."""
         return self.entries.common
 
     @property
     def only_a(self) -> tuple[Entry, ...]:
-        """
-        The entries that only *a* has, in its order.
-        """
+        """The entries that only *a* has, in its order."""
         return self.entries.only_a
 
     @property
     def only_b(self) -> tuple[Entry, ...]:
-        """
-        The entries that only *b* has, in its order: what ``a.join(b)`` adds.
-        """
+        """The entries that only *b* has, in its order: what ``a.join(b)`` adds."""
         return self.entries.only_b
 
     @property
     def usage_a(self) -> Usage:
-        """
-        The usage that only *a* recorded. O(ledger entries).
-        """
+        """The usage that only *a* recorded. O(ledger entries)."""
         return sum([entry.usage for entry in self.ledger.only_a], Usage())
 
     @property
     def usage_b(self) -> Usage:
-        """
-        The usage that only *b* recorded: what ``a.join(b)`` adds to the ledger.
-        """
+        """The usage that only *b* recorded: what ``a.join(b)`` adds to the ledger."""
         return sum([entry.usage for entry in self.ledger.only_b], Usage())
 
     def reversed(self) -> Diff:
-        """
-        The same from the other side: ``diff(b, a)``.
-        """
+        """The same from the other side: ``diff(b, a)``."""
         return attrs.evolve(
             self, entries=self.entries.reversed(), ledger=self.ledger.reversed()
         )

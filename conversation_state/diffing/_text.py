@@ -1,6 +1,4 @@
-"""
-A difference as text, for a terminal and as Markdown.
-"""
+"""A difference as text, for a terminal and as Markdown."""
 
 from __future__ import annotations
 

@@ -233,9 +233,7 @@ def pair_parts(
 def pair_blocks(
     blocks: Iterable[ContentBlock], others: Iterable[ContentBlock], longest: int
 ) -> list[BlockPair]:
-    """
-    The same for a document, with a window of each body, too.
-    """
+    """The same for a document, with a window of each body, too."""
     pairs: list[BlockPair] = []
     for block, other in pair_parts(blocks, others, _MAX_PARTS):
         pairs += _pair_windows(block, other, longest)
@@ -365,9 +363,7 @@ _MAX_KEYS = 5
 
 
 def describe_common(found: Diff) -> str:
-    """
-    What both sides have in common, without a full stop.
-    """
+    """What both sides have in common, without a full stop."""
     count = found.entries.common
     common = format_count(count, "message") if count else "no messages"
     if not found:
@@ -401,9 +397,7 @@ def describe_rest(found: Diff, rows: Sequence[Row], limit: int, a: str, b: str) 
 
 
 def describe_ledger(found: Diff, a: str, b: str, quote: Quote) -> list[str]:
-    """
-    Which side recorded which usage, a sentence each; *a* and *b* are quoted.
-    """
+    """Which side recorded which usage, a sentence each; *a* and *b* are quoted."""
     ledger = found.ledger
     facts = []
     for name, only in ((a, ledger.only_a), (b, ledger.only_b)):
@@ -442,9 +436,7 @@ def _describe_entry(entry: LedgerEntry, other: LedgerEntry, quote: Quote) -> str
 
 
 def list_differing_fields(a: Message, b: Message) -> str:
-    """
-    The names of the fields that differ.
-    """
+    """The names of the fields that differ."""
     if type(a) is not type(b):
         return "role"
 
@@ -455,9 +447,7 @@ def list_differing_fields(a: Message, b: Message) -> str:
 
 
 def elsewhere_note(kind: str, other: str) -> str:
-    """
-    That *other* has an entry, or one with the same content, in another place.
-    """
+    """That *other* has an entry, or one with the same content, in another place."""
     return {
         "": "",
         "both": f", elsewhere in {other}, too",
@@ -467,7 +457,5 @@ def elsewhere_note(kind: str, other: str) -> str:
 
 
 def collect_call_names(*entries: Entry) -> dict[str, str]:
-    """
-    The names of the calls that *entries* make, by their ids.
-    """
+    """The names of the calls that *entries* make, by their ids."""
     return {call.id: call.name for each in entries for call in each.message.tool_calls}

@@ -1,6 +1,4 @@
-"""
-Content that can't be decoded, joined or rendered; failed steps of branches.
-"""
+"""Content that can't be decoded, joined or rendered; failed steps of branches."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ show_in_package(Problem)
 
 @attrs.define(slots=False, repr=False, eq=False)
 class _ProblemsError(ConversationStateError, ValueError):
-    """
-    Problems with their paths.
-    """
+    """Problems with their paths."""
 
     _cannot: ClassVar[str]
 
@@ -248,9 +244,7 @@ class FanOutError(ConversationStateError, ExceptionGroup[Exception]):
         return type(self), self.args, self.__dict__
 
     def derive(self, excs: Sequence[Any], /) -> FanOutError:  # type: ignore[override]  # the same for errors of any kind
-        """
-        The same for some of the errors; `split` and ``except*`` call it.
-        """
+        """The same for some of the errors; `split` and ``except*`` call it."""
         # Without it, a part of the group would be a plain ExceptionGroup, without the
         # state that the other branches made.
         some = set(_leaf_errors(excs))

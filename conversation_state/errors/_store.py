@@ -1,6 +1,4 @@
-"""
-Failed operations of stores.
-"""
+"""Failed operations of stores."""
 
 from __future__ import annotations
 

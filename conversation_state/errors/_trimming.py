@@ -1,6 +1,4 @@
-"""
-Views, budgets, models and prices.
-"""
+"""Views, budgets, models and prices."""
 
 from __future__ import annotations
 

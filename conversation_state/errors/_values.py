@@ -1,6 +1,4 @@
-"""
-Invalid values, and the root of all errors.
-"""
+"""Invalid values, and the root of all errors."""
 
 from __future__ import annotations
 
@@ -8,9 +6,7 @@ import attrs
 
 
 class ConversationStateError(Exception):
-    """
-    The root of all errors that this library raises on purpose.
-    """
+    """The root of all errors that this library raises on purpose."""
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -18,9 +14,7 @@ class ConversationStateError(Exception):
 
 
 def show_in_package(cls: type) -> None:
-    """
-    Make pickles and tracebacks name the public package of *cls*, not its file.
-    """
+    """Make pickles and tracebacks name the public package of *cls*, not its file."""
     # A pickle of one version names the package, and loads in another in which the class
     # has moved to a different file. Subclasses of users keep their own module.
     if cls.__module__.startswith(f"{__package__}."):
@@ -60,39 +54,27 @@ class _InvalidValueError(ConversationStateError, ValueError):
 
 
 class InvalidUsageError(_InvalidValueError):
-    """
-    An invalid count of tokens, or a conflicting ledger entry.
-    """
+    """An invalid count of tokens, or a conflicting ledger entry."""
 
 
 class InvalidPartError(_InvalidValueError):
-    """
-    An invalid part of a message.
-    """
+    """An invalid part of a message."""
 
 
 class InvalidMessageError(_InvalidValueError):
-    """
-    An invalid message, tool call or piece of metadata.
-    """
+    """An invalid message, tool call or piece of metadata."""
 
 
 class InvalidToolError(_InvalidValueError):
-    """
-    An invalid tool, or an invalid parameter of one.
-    """
+    """An invalid tool, or an invalid parameter of one."""
 
 
 class InvalidDocumentError(_InvalidValueError):
-    """
-    An invalid document.
-    """
+    """An invalid document."""
 
 
 class StreamClosedError(ConversationStateError, RuntimeError):
-    """
-    An element was sent to a closed stream, or read from one.
-    """
+    """An element was sent to a closed stream, or read from one."""
 
 
 # attrs gives all facts to `BaseException.__init__`, and a pickle calls the class with

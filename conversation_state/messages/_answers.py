@@ -39,9 +39,7 @@ _KEY = re.compile(rf"#[0-9a-f]{{{_DIGEST_BYTES * 2}}}\Z")
 
 
 class MessageEntry(Protocol):
-    """
-    **Protocol:** one entry of a conversation: its identity and its message.
-    """
+    """**Protocol:** one entry of a conversation: its identity and its message."""
 
     @property
     def id(self) -> str: ...
@@ -132,9 +130,7 @@ def read_response(message: Message) -> ResponseMeta | None:
 
 
 def read_usage(message: Message) -> Usage | None:
-    """
-    The usage that *message* reports; None if it reports no tokens.
-    """
+    """The usage that *message* reports; None if it reports no tokens."""
     meta = read_response(message)
     usage = None if meta is None else meta.usage
     # The total first, because comparing all counts is slow.
@@ -161,33 +157,25 @@ class Answer(NamedTuple):
 
     @property
     def response_id(self) -> str:
-        """
-        The provider's id of the response; "" if it gave none.
-        """
+        """The provider's id of the response; "" if it gave none."""
         meta = read_response(self.entries[0].message)
         return "" if meta is None else meta.id
 
     @property
     def model(self) -> str:
-        """
-        The model that answered; "" if it is unknown.
-        """
+        """The model that answered; "" if it is unknown."""
         metas = [read_response(entry.message) for entry in self.entries]
         return next((meta.model for meta in metas if meta and meta.model), "")
 
     @property
     def time(self) -> datetime | None:
-        """
-        When it was made: the time of its first message that has one.
-        """
+        """When it was made: the time of its first message that has one."""
         times = [entry.message.timestamp for entry in self.entries]
         return next(filter(None, times), None)
 
     @property
     def key(self) -> str:
-        """
-        Its `response_key`.
-        """
+        """Its `response_key`."""
         response_id = self.response_id
         if not response_id:
             return self.entries[0].id

@@ -1,6 +1,4 @@
-"""
-The base of all messages.
-"""
+"""The base of all messages."""
 
 from __future__ import annotations
 
@@ -119,39 +117,29 @@ class Message(_Countable, ByContent):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """
-        The content as parts, a plain text as one.
-        """
+        """The content as parts, a plain text as one."""
         return ()
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """
-        The calls of an assistant's message; () for any other.
-        """
+        """The calls of an assistant's message; () for any other."""
         return ()
 
     @property
     def text(self) -> str:
-        """
-        All text parts, joined.
-        """
+        """All text parts, joined."""
         return "".join([part.text for part in self.parts if isinstance(part, TextPart)])
 
     @property
     def reasoning(self) -> str:
-        """
-        The text of all reasoning parts, joined.
-        """
+        """The text of all reasoning parts, joined."""
         return "".join(
             [part.text for part in self.parts if isinstance(part, ReasoningPart)]
         )
 
     @property
     def refusal(self) -> str:
-        """
-        The text of all refusals, joined.
-        """
+        """The text of all refusals, joined."""
         return "".join(
             [part.text for part in self.parts if isinstance(part, RefusalPart)]
         )

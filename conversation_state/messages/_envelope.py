@@ -1,6 +1,4 @@
-"""
-The envelope: the fields that the messages of one turn share.
-"""
+"""The envelope: the fields that the messages of one turn share."""
 
 from __future__ import annotations
 
@@ -116,15 +114,11 @@ class Envelope:
         return self._common.metadata
 
     def system(self, content: str | Iterable[Part]) -> SystemMessage:
-        """
-        A `SystemMessage` in this envelope.
-        """
+        """A `SystemMessage` in this envelope."""
         return self._fill_in(SystemMessage(content))
 
     def user(self, content: str | Iterable[Part]) -> UserMessage:
-        """
-        A `UserMessage` in this envelope.
-        """
+        """A `UserMessage` in this envelope."""
         return self._fill_in(UserMessage(content))
 
     def assistant(
@@ -134,25 +128,19 @@ class Envelope:
         tool_calls: Iterable[ToolCall] = (),
         response: ResponseMeta | None = None,
     ) -> AssistantMessage:
-        """
-        An `AssistantMessage` in this envelope.
-        """
+        """An `AssistantMessage` in this envelope."""
         return self._fill_in(
             AssistantMessage(content, tool_calls=tool_calls, response=response)
         )
 
     def tool_call(self, *calls: ToolCall) -> AssistantMessage:
-        """
-        An `AssistantMessage` that only calls tools.
-        """
+        """An `AssistantMessage` that only calls tools."""
         return self.assistant(tool_calls=calls)
 
     def tool_response(
         self, content: str | Iterable[Part], *, tool_call_id: str, tool_name: str = ""
     ) -> ToolMessage:
-        """
-        A `ToolMessage` in this envelope.
-        """
+        """A `ToolMessage` in this envelope."""
         return self._fill_in(
             ToolMessage(content, tool_call_id=tool_call_id, tool_name=tool_name)
         )

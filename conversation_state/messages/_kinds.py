@@ -1,6 +1,4 @@
-"""
-The kinds of message, one for each role.
-"""
+"""The kinds of message, one for each role."""
 
 from __future__ import annotations
 

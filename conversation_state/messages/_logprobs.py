@@ -1,6 +1,4 @@
-"""
-The log probabilities of the tokens of a response.
-"""
+"""The log probabilities of the tokens of a response."""
 
 from __future__ import annotations
 

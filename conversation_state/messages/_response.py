@@ -1,6 +1,4 @@
-"""
-The metadata of a response.
-"""
+"""The metadata of a response."""
 
 from __future__ import annotations
 

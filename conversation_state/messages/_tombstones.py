@@ -51,9 +51,7 @@ class Erasure(NamedTuple):
 
 
 def make_tombstone(message: Message, content: bytes, reason: str) -> Message:
-    """
-    The message that replaces *message*, whose content had that digest.
-    """
+    """The message that replaces *message*, whose content had that digest."""
     common: dict[str, Any] = {
         "run_id": message.run_id,
         "turn_id": message.turn_id,
@@ -76,9 +74,7 @@ def make_tombstone(message: Message, content: bytes, reason: str) -> Message:
 
 
 def find_erasure(message: Message) -> Erasure | None:
-    """
-    The erasure that *message* is the tombstone of; None for any other.
-    """
+    """The erasure that *message* is the tombstone of; None for any other."""
     # Every message that is saved or shown is asked, and most have no metadata.
     metadata = message._common.metadata
     if metadata is EMPTY_MAP or len(metadata) != 1:

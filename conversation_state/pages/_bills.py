@@ -37,9 +37,7 @@ _SHARED = -1
 
 
 class BranchBill(NamedTuple):
-    """
-    What one branch cost, or what several have in common.
-    """
+    """What one branch cost, or what several have in common."""
 
     title: str  # never from a conversation
     labels: tuple[str, ...]  # of its newest state
@@ -48,9 +46,7 @@ class BranchBill(NamedTuple):
 
 
 class BranchBills(NamedTuple):
-    """
-    What the branches of a tree cost.
-    """
+    """What the branches of a tree cost."""
 
     # What several branches have in common, if that is anything; then each branch, the
     # present one first, then the newest.
@@ -189,9 +185,7 @@ def _collect_usage(
 
 
 class _Union(NamedTuple):
-    """
-    What `cost` takes.
-    """
+    """What `cost` takes."""
 
     ledger: Sequence[LedgerEntry]
     entries: Sequence[Entry]
@@ -200,9 +194,7 @@ class _Union(NamedTuple):
 def _price_union(
     ledger: Sequence[LedgerEntry], entries: Sequence[Entry], max_priced: int | None
 ) -> tuple[Cost, bool]:
-    """
-    The cost, and whether it has prices.
-    """
+    """The cost, and whether it has prices."""
     if max_priced is None or len(ledger) <= max_priced:
         try:
             return cost(_Union(ledger, entries)), True
@@ -216,9 +208,7 @@ def _price_union(
 
 
 def draw_cost(found: Cost, words: Words, *, has_prices: bool = True) -> Markup:
-    """
-    A row for each model; tokens alone if it has no prices.
-    """
+    """A row for each model; tokens alone if it has no prices."""
     rows = _draw_models(found, words, _MAX_MODELS, has_prices=has_prices)
     body = element("tbody", None, rows)
     return _draw_table("Model", [body], found, words, has_prices=has_prices)

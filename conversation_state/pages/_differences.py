@@ -1,6 +1,4 @@
-"""
-The difference between two states, in two columns.
-"""
+"""The difference between two states, in two columns."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Fragments for notebooks, and whole pages in one file.
-"""
+"""Fragments for notebooks, and whole pages in one file."""
 
 from __future__ import annotations
 
@@ -297,9 +295,7 @@ def _draw_nav(
 def write_document(
     title: Markup, facts: str, *content: Child, with_tree: bool, is_live: bool = False
 ) -> str:
-    """
-    A whole page. In a file it has its policy; a live page has it in its headers.
-    """
+    """A whole page. In a file it has its policy; a live page has it in its headers."""
     policy = None
     if not is_live:
         attributes = {"http-equiv": "Content-Security-Policy", "content": make_policy()}
@@ -363,7 +359,5 @@ def _read_asset(name: str) -> str:
 
 @cache
 def _compute_digest(text: str) -> str:
-    """
-    What a content security policy allows *text* by.
-    """
+    """What a content security policy allows *text* by."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

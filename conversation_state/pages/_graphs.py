@@ -1,6 +1,4 @@
-"""
-Which states a value has, and what each grew from.
-"""
+"""Which states a value has, and what each grew from."""
 
 from __future__ import annotations
 
@@ -72,9 +70,7 @@ class History(NamedTuple):
 
     @classmethod
     def of_timeline(cls, timeline: Timeline[Any]) -> History:
-        """
-        The moments of a timeline.
-        """
+        """The moments of a timeline."""
         states = [
             HistoryState(
                 moment.number,
@@ -88,9 +84,7 @@ class History(NamedTuple):
 
     @property
     def state(self) -> Any:
-        """
-        The present state.
-        """
+        """The present state."""
         return next(each.state for each in self.states if each.number == self.present)
 
     def __str__(self) -> str:
@@ -209,9 +203,7 @@ def _find_others(
     known: Mapping[int | None, Aggregator],
     ending: Mapping[str, int],
 ) -> list[int]:
-    """
-    The states that the messages of *state* come from that are not in its *past*.
-    """
+    """The states that the messages of *state* come from that are not in its *past*."""
     start = state.entries.common_prefix(past.entries)
     others: list[int] = []
     # What a found state has is not asked for again: its own past is in it.
@@ -252,9 +244,7 @@ def _holds_past(state: Aggregator, past: Aggregator) -> bool:
 
 
 def graph_tree(tree: MessageTree) -> list[GraphNode]:
-    """
-    The messages of a tree, oldest first. O(messages).
-    """
+    """The messages of a tree, oldest first. O(messages)."""
     messages = tree.nodes
     nodes = []
     # Counted: `MessageTree.siblings` compares an entry with all of its siblings, and

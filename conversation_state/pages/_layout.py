@@ -38,9 +38,7 @@ class GraphNode(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """
-    States that are shown as one row: a run without forks, joins and labels.
-    """
+    """States that are shown as one row: a run without forks, joins and labels."""
 
     key: Hashable  # the newest one's
     parents: tuple[Hashable, ...]  # the oldest one's
@@ -126,9 +124,7 @@ class _Lanes:
         self._drawn: Counter[int] = Counter()
 
     def _find_main(self) -> set[Hashable]:
-        """
-        The present state and those on the way to it, which stay in lane 0.
-        """
+        """The present state and those on the way to it, which stay in lane 0."""
         main: set[Hashable] = set()
         wanted: Hashable | None = None
         for node in reversed(self._nodes):

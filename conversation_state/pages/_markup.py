@@ -1,6 +1,4 @@
-"""
-HTML from text: the one place where words from outside become markup.
-"""
+"""HTML from text: the one place where words from outside become markup."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ _VISIBLE = re.compile(r"[^\s]")
 
 
 class Markup(str):
-    """
-    Text that is HTML already: escaped, or written by this package.
-    """
+    """Text that is HTML already: escaped, or written by this package."""
 
     __slots__ = ()
 
@@ -88,9 +84,7 @@ def element(name: str, attributes: Attributes | None, *children: Child) -> Marku
 
 
 def draw_before(count: int) -> Markup:
-    """
-    A note that *count* messages are before those shown; nothing for none.
-    """
+    """A note that *count* messages are before those shown; nothing for none."""
     if not count:
         return Markup("")
 
@@ -100,18 +94,14 @@ def draw_before(count: int) -> Markup:
 
 
 def draw_too_large(count: int) -> Markup:
-    """
-    A note that *count* messages are left out because of the size of the page.
-    """
+    """A note that *count* messages are left out because of the size of the page."""
     rest = format_count(count, "message")
     more = f"{rest} after these, which are not shown: this page is large"
     return element("p", {"class": "cs-rest"}, more)
 
 
 def draw_head(columns: Iterable[str]) -> Markup:
-    """
-    The head of a table.
-    """
+    """The head of a table."""
     cells = [element("th", {"scope": "col"}, column) for column in columns]
     return element("thead", None, element("tr", None, cells))
 

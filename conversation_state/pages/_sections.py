@@ -159,9 +159,7 @@ def draw_comparisons(history: object, words: Words) -> tuple[list[Markup], set[i
 
 
 def split_history(history: History) -> list[Section]:
-    """
-    The sections of a history. O(states + messages of all branches).
-    """
+    """The sections of a history. O(states + messages of all branches)."""
     states = {each.number: each for each in history.states}
     grown_from = {each.parent for each in history.states}
     tips = [each for each in reversed(history.states) if each.number not in grown_from]

@@ -60,9 +60,7 @@ def draw_message(
     note: Markup | None = None,
     kind: str = "",
 ) -> Markup:
-    """
-    One message; *names* has the names of the calls before it, and then its own.
-    """
+    """One message; *names* has the names of the calls before it, and then its own."""
     heading = Markup(format_heading(message, names, words.code))
     erased = " cs-erased" if find_erasure(message) is not None else ""
     blocks = list(islice(iterate_blocks(message, words.code), _MAX_PARTS + 1))
@@ -78,9 +76,7 @@ def draw_message(
 
 
 def _draw_block(block: ContentBlock, words: Words) -> Markup:
-    """
-    One piece of a message: what it is, and its content, folded if it is long.
-    """
+    """One piece of a message: what it is, and its content, folded if it is long."""
     label = Markup(block.label)
     if not block.body:
         return element("p", {"class": "cs-part"}, label)
@@ -224,9 +220,7 @@ class ViewBubbles:
 def draw_figures(
     view: TrimContext, words: Words, previous: TrimContext | None = None
 ) -> Markup:
-    """
-    How much of the conversation a view has, its budget, and what failed.
-    """
+    """How much of the conversation a view has, its budget, and what failed."""
     facts = [describe_view(view)]
     if previous is not None:
         shared = view.shared_prefix(previous)
@@ -415,9 +409,7 @@ def _draw_shapes(view: TrimContext, top: float) -> list[Markup]:
 def _draw_run(
     run: Sequence[_SeenMessage], tokens: int, x: float, top: float, scale: float
 ) -> Iterator[Markup]:
-    """
-    The bars of one message, or the one bar of several thin ones that are alike.
-    """
+    """The bars of one message, or the one bar of several thin ones that are alike."""
     first, last = run[0], run[-1]
     role = first.message.role
     colour = _COLOURS.get(role, _OTHER_COLOUR) if first.shown else ""

@@ -237,9 +237,7 @@ def _draw_picture(row: GraphRow, lanes: int) -> Markup:
 
 
 def _draw_tail(row: GraphRow, lanes: int) -> Markup | None:
-    """
-    The lines below a row, as long as what is next to them.
-    """
+    """The lines below a row, as long as what is next to them."""
     tails = sorted({*row.passing, *row.below})
     path = "".join([f"M{_find_centre(lane):g} 0V{_HEIGHT}" for lane in tails])
     return _wrap_picture(lanes, None, element("path", {"d": path})) if path else None
@@ -330,9 +328,7 @@ def _draw_lanes(row: GraphRow) -> str:
 
 
 def _join_lanes(row: GraphRow, lanes: Sequence[int], *, is_above: bool) -> str:
-    """
-    The line above or below a row, where lines change from or to its lane.
-    """
+    """The line above or below a row, where lines change from or to its lane."""
     touched = {row.lane, *lanes}
     first, last = min(touched), max(touched)
     signs = []

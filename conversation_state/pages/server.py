@@ -144,9 +144,7 @@ def make_app(
 
 
 class _Guard:
-    """
-    Refuses what does not come from this page, and protects what is answered.
-    """
+    """Refuses what does not come from this page, and protects what is answered."""
 
     def __init__(self, app: ASGIApp, *, token: str, authority: str) -> None:
         self._app = app
@@ -235,9 +233,7 @@ _HEADERS = [
 
 
 class _BadRequestError(Exception):
-    """
-    A request that no form of the page makes.
-    """
+    """A request that no form of the page makes."""
 
 
 class _Pages:

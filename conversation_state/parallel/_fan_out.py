@@ -1,6 +1,4 @@
-"""
-Fanning out: what callers call.
-"""
+"""Fanning out: what callers call."""
 
 from __future__ import annotations
 

@@ -93,9 +93,7 @@ def is_made(message: Message) -> bool:
 
 
 def make_result(call: ToolCall) -> ToolMessage:
-    """
-    An error for *call*, which has no result although the conversation went on.
-    """
+    """An error for *call*, which has no result although the conversation went on."""
     return ToolMessage(
         NO_RESULT,
         tool_call_id=call.id,
@@ -154,9 +152,7 @@ def prepare(
 def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in each dump
     messages: Sequence[Message], rules: Rules, find_lost: LostFinder | None
 ) -> bool:
-    """
-    Whether nothing is to be changed. May say no where nothing is.
-    """
+    """Whether nothing is to be changed. May say no where nothing is."""
     ids: set[str] = set()
     waiting: set[str] = set()
     is_id = rules.call_ids.pattern.match
@@ -279,9 +275,7 @@ def _has_text(parts: tuple[Part, ...]) -> bool:
 
 @attrs.define(eq=False)
 class _Call:
-    """
-    One call, the id it is sent with, and the position of the result it gets.
-    """
+    """One call, the id it is sent with, and the position of the result it gets."""
 
     at: int  # which message makes it
     call: ToolCall
@@ -290,9 +284,7 @@ class _Call:
 
 
 class _Preparation:
-    """
-    One list while it is made right. Never leaves `prepare`.
-    """
+    """One list while it is made right. Never leaves `prepare`."""
 
     def __init__(
         self,
@@ -341,9 +333,7 @@ class _Preparation:
         )
 
     def _match_results(self) -> None:
-        """
-        Find the result of each call, and list results that have none.
-        """
+        """Find the result of each call, and list results that have none."""
         results: dict[str, list[int]] = {}
         for at, message in enumerate(self.messages):
             if isinstance(message, ToolMessage):
@@ -429,9 +419,7 @@ class _Preparation:
             taken.add(each.id)
 
     def _find_names(self, each: _Call, use: int) -> Iterator[str]:
-        """
-        Ids for *each*, a call with the *use*-th use of its id: the best first.
-        """
+        """Ids for *each*, a call with the *use*-th use of its id: the best first."""
         rule, own = self.rules.call_ids, each.call.id
         seed = "" if self.seeds is None else self.seeds[each.at]
         if own and came_as_is(self.rules, each.call.metadata, "id"):
@@ -666,9 +654,7 @@ class _Preparation:
     def _with_prompts(
         self, rows: list[tuple[int, Message]]
     ) -> list[tuple[int, Message]]:
-        """
-        *rows* with a made message of a user where one has to speak.
-        """
+        """*rows* with a made message of a user where one has to speak."""
         spoken = [
             place
             for place, (_, message) in enumerate(rows)
@@ -738,9 +724,7 @@ def _describe_ids(rules: Rules) -> str:
 
 
 def _rename_made(metadata: Mapping[str, Any], old: str, new: str) -> Mapping[str, Any]:
-    """
-    *metadata* in which notes that the id *old* was made up name the *new* one.
-    """
+    """*metadata* in which notes that the id *old* was made up name the *new* one."""
     kept = metadata.get(MARK)
     if not isinstance(kept, Mapping):
         return metadata

@@ -81,9 +81,7 @@ class Rules:
 
     @property
     def sources(self) -> tuple[Rule, ...]:
-        """
-        Where each rule is from, and which host refuses what breaks it.
-        """
+        """Where each rule is from, and which host refuses what breaks it."""
         return tuple(
             row
             for row in SOURCES
@@ -230,9 +228,7 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
 
 
 def home_rules(format: str) -> Rules:  # noqa: A002
-    """
-    The rules of the provider whose format it is, without those of other hosts.
-    """
+    """The rules of the provider whose format it is, without those of other hosts."""
     return rules(format, host=_HOMES[format])
 
 

@@ -100,9 +100,7 @@ def find_form_flaws(message: Message, rules: Rules) -> Iterator[tuple[str, str]]
 
 
 def is_empty(message: Message, rules: Rules) -> bool:
-    """
-    Whether *message* has nothing but empty texts, or nothing at all.
-    """
+    """Whether *message* has nothing but empty texts, or nothing at all."""
     if rules.takes_empty or message.tool_calls:
         return False
 
@@ -113,9 +111,7 @@ def is_empty(message: Message, rules: Rules) -> bool:
 
 
 def has_no_content(message: Message, rules: Rules) -> bool:
-    """
-    Whether the parts of *message* are empty texts, or there are none.
-    """
+    """Whether the parts of *message* are empty texts, or there are none."""
     for part in message.parts:
         if not isinstance(part, TextPart):
             return False
@@ -129,9 +125,7 @@ def has_no_content(message: Message, rules: Rules) -> bool:
 
 
 def is_thinking_only(message: Message) -> bool:
-    """
-    Whether *message* is an answer that has thinking, and nothing that it led to.
-    """
+    """Whether *message* is an answer that has thinking, and nothing that it led to."""
     if not isinstance(message, AssistantMessage) or message.tool_calls:
         return False
 

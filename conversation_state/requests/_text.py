@@ -49,23 +49,17 @@ class TextRule:
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """
-        What matches a whole valid text.
-        """
+        """What matches a whole valid text."""
         return _compile(self)
 
     def __str__(self) -> str:
-        """
-        The rule for people, as in *1 to 64 letters, digits, _ and -*.
-        """
+        """The rule for people, as in *1 to 64 letters, digits, _ and -*."""
         size = f"1 to {self.max_length}" if self.length is None else str(self.length)
         first = f", the first {_describe(self.first, 'or')}" if self.first else ""
         return f"{size} {_describe(self.characters, 'and')}{first}"
 
     def is_valid(self, text: str) -> bool:
-        """
-        Whether the provider takes *text* as it is.
-        """
+        """Whether the provider takes *text* as it is."""
         return self.pattern.match(text) is not None
 
     def fix(self, text: str, seed: str = "") -> str:

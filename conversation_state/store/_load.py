@@ -148,9 +148,7 @@ def read_log(
     segments: Segments,
     near: Sequence[RememberedHead] = (),
 ) -> tuple[Log[Any], bytes]:
-    """
-    A log and its digest: what is remembered of it, or *near*, and the rest read.
-    """
+    """A log and its digest: what is remembered of it, or *near*, and the rest read."""
     log: Log[Any] = Log()
     common = 0
     # The logs are compared by the places of their rows, so that nothing is read to find
@@ -330,9 +328,7 @@ def _iterate_pages(
 def decode_rows(
     kind: Kind, ids: list[bytes], bodies: Sequence[bytes], blobs: BlobReader
 ) -> tuple[list[Any], list[Any]]:
-    """
-    The JSON values of the bodies of rows, and their entries.
-    """
+    """The JSON values of the bodies of rows, and their entries."""
     # Parsing all bodies as one text takes half the time.
     raw: list[Any] = load(b"[%b]" % b",".join(bodies))
     names = list(map(bytes.decode, ids))

@@ -70,9 +70,7 @@ def chain_digests(
 
 
 def tombstone_digest(id: bytes, body: bytes) -> bytes:
-    """
-    The digest of a tombstone: nothing else has it, as the sizes come first.
-    """
+    """The digest of a tombstone: nothing else has it, as the sizes come first."""
     return digest_of(len(id).to_bytes(8) + len(body).to_bytes(8) + id + body)
 
 
@@ -97,9 +95,7 @@ _make_entry = partial(tuple.__new__, Entry)
 
 @attrs.frozen(eq=False)
 class Kind:
-    """
-    One of the two logs of a state.
-    """
+    """One of the two logs of a state."""
 
     table: str
     # The digest of the empty log. Each kind has another one, since the table ``starts``
@@ -114,9 +110,7 @@ class Kind:
     read: Callable[[Iterable[str], Sequence[Any]], list[Any]]
 
     def content(self, entry: Any) -> bytes:
-        """
-        The digest of an entry's content, or of the content before it was erased.
-        """
+        """The digest of an entry's content, or of the content before it was erased."""
         id: str = entry[0]
         return self.erased(entry) or content_digest(id.encode(), self.body(entry))
 
@@ -124,9 +118,7 @@ class Kind:
         return chain_digest(before, self.content(entry))
 
     def digest(self, log: Log[Any]) -> bytes:
-        """
-        The digest of a whole log; what was computed once is remembered in it.
-        """
+        """The digest of a whole log; what was computed once is remembered in it."""
         return log.fold(self._chain_entry, self.start, key=self.table)
 
     def seed_digests(self, log: Log[Any], digests: Sequence[bytes]) -> None:
@@ -186,9 +178,7 @@ def take_newest(log: Log[Any], count: int) -> list[Any]:
 
 
 class Segment(NamedTuple):
-    """
-    Positions of a log whose rows are in one branch.
-    """
+    """Positions of a log whose rows are in one branch."""
 
     branch: int
     start: int
@@ -200,9 +190,7 @@ Segments = tuple[Segment, ...]
 
 
 def cut_segments(segments: Segments, length: int) -> Segments:
-    """
-    Where the first *length* entries stand.
-    """
+    """Where the first *length* entries stand."""
     kept = [segment for segment in segments if segment.start < length]
     if kept and kept[-1].stop > length:
         kept[-1] = kept[-1]._replace(stop=length)
@@ -221,9 +209,7 @@ def begins_with(segments: Segments, branch: int, length: int) -> bool:
 
 
 def count_shared(ours: Segments, theirs: Segments) -> int:
-    """
-    How many leading rows two logs have in common, as far as segments show.
-    """
+    """How many leading rows two logs have in common, as far as segments show."""
     common = 0
     for a, b in zip(ours, theirs, strict=False):
         if a.branch != b.branch:
@@ -236,9 +222,7 @@ def count_shared(ours: Segments, theirs: Segments) -> int:
 
 
 def extend_segments(segments: Segments, branch: int, stop: int) -> Segments:
-    """
-    Where a log stands after its newest entries came into *branch*.
-    """
+    """Where a log stands after its newest entries came into *branch*."""
     if not segments:
         return (Segment(branch, 0, stop),)
 
@@ -270,9 +254,7 @@ def unpack_id(id: bytes) -> bytes:
 
 
 def unpack_ids(ids: Sequence[bytes]) -> list[bytes]:
-    """
-    `unpack_id` of each, in a third of the time where most begin alike.
-    """
+    """`unpack_id` of each, in a third of the time where most begin alike."""
     short = ids[0][:_SHORT] if ids else b""
     # Identities that begin with a shorter one go on right after it, and not after
     # `_SHORT` bytes.
@@ -305,9 +287,7 @@ def _shorten_start(start: bytes) -> bytes:
 
 @lru_cache(maxsize=64)
 def _restore_start(start: bytes) -> bytes:
-    """
-    The beginning of an identity that was shortened to *start*.
-    """
+    """The beginning of an identity that was shortened to *start*."""
     return start[1:].hex().encode() + b"-" if start[:1] == b"\xff" else start
 
 
@@ -327,9 +307,7 @@ def blob_digest(data: bytes) -> bytes:
 
 
 def extract_blobs(message: Message, body: bytes) -> tuple[bytes, dict[bytes, bytes]]:
-    """
-    The body to keep of *message*, whose canonical one is *body*, and its blobs.
-    """
+    """The body to keep of *message*, whose canonical one is *body*, and its blobs."""
     content = getattr(message, "content", "") if len(body) >= LARGE else ""
     blobs: dict[bytes, bytes] = {}
     references: list[tuple[int, str]] = []
@@ -380,9 +358,7 @@ class BlobReader:
     def restore_message(
         self, message: Message, references: list[tuple[int, str]]
     ) -> Message:
-        """
-        The message that was decoded with placeholders, as it was.
-        """
+        """The message that was decoded with placeholders, as it was."""
         parts: list[Any] = list(getattr(message, "content", ()))
         for at, digest in references:
             parts[at] = attrs.evolve(parts[at], data=self._get_content(digest))
@@ -405,9 +381,7 @@ class BlobReader:
 
 
 def insert_placeholders(raw: Any) -> Any:
-    """
-    The plain JSON of a message from that of a body that was kept.
-    """
+    """The plain JSON of a message from that of a body that was kept."""
     # One byte, since a part refuses empty data.
     return _insert_data(raw, lambda _: "AA==") if raw.__class__ is list else raw
 

@@ -85,9 +85,7 @@ def _scrub_files(core: Core) -> str:
 
 
 class _Garbage(NamedTuple):
-    """
-    Rows that no revision needs, and what they were found with.
-    """
+    """Rows that no revision needs, and what they were found with."""
 
     # The number of the last change of rows that were there.
     change: int
@@ -153,9 +151,7 @@ def _find_garbage(transaction: Transaction) -> _Garbage:
 
 
 def _scan_held(transaction: Transaction) -> Iterator[tuple[int, int]]:
-    """
-    The branches that records need, and how far.
-    """
+    """The branches that records need, and how far."""
     for _, branch, length in transaction.iterate_rows(
         "records", ("key", "branch", "length")
     ):
@@ -170,9 +166,7 @@ def _mark_needed(
     branch: int,
     length: int,
 ) -> None:
-    """
-    Note that a branch is needed up to a length, and what it starts from.
-    """
+    """Note that a branch is needed up to a length, and what it starts from."""
     while branch and reach.get(branch, 0) < length:
         reach[branch] = length
         if branch not in branches:
@@ -284,9 +278,7 @@ def _split_digests(digests: bytes) -> list[bytes]:
 
 
 def _drop_blobs(transaction: Transaction, digests: Iterable[bytes]) -> tuple[int, int]:
-    """
-    Remove those of *digests* that nothing refers to: how many, and their bytes.
-    """
+    """Remove those of *digests* that nothing refers to: how many, and their bytes."""
     left = {*digests}
     if left:
         # All rows of "uses" are read: other messages may show the same content, and a
@@ -389,9 +381,7 @@ def _find_last_change(transaction: Transaction) -> int:
 def _note_change(
     transaction: Transaction, entry: bytes, content: bytes, reason: str
 ) -> int:
-    """
-    Note for all stores that existing rows changed; the number of the change.
-    """
+    """Note for all stores that existing rows changed; the number of the change."""
     # The numbers have no gaps, because the fast path of a save asks for the next number
     # only.
     number = _find_last_change(transaction) + 1

@@ -53,9 +53,7 @@ D = TypeVar("D")
 
 
 class ReadingVerbs:
-    """
-    What `Store` reads.
-    """
+    """What `Store` reads."""
 
     def __init__(self, backend: Backend, *, remembered: int = 100) -> None:
         if not hasattr(backend, "writing"):
@@ -86,15 +84,11 @@ class ReadingVerbs:
 
     @property
     def url(self) -> str:
-        """
-        The URL of the store, without any password.
-        """
+        """The URL of the store, without any password."""
         return self._core.url
 
     def close(self) -> None:
-        """
-        Close files and connections. Idempotent.
-        """
+        """Close files and connections. Idempotent."""
         self._core.forget()
         self._core.backend.close()
 
@@ -228,9 +222,7 @@ class ReadingVerbs:
     alatest = async_twin(latest)
 
     def __contains__(self, name: str) -> bool:
-        """
-        Whether anything is saved under *name*. One row is read.
-        """
+        """Whether anything is saved under *name*. One row is read."""
         check_name(name)
         with self._core.read() as transaction:
             return transaction.find_name(name) is not None

@@ -1,6 +1,4 @@
-"""
-The revisions of names: labelled, annotated, gone back to, forked and deleted.
-"""
+"""The revisions of names: labelled, annotated, gone back to, forked and deleted."""
 
 from __future__ import annotations
 
@@ -49,9 +47,7 @@ from conversation_state.store.schema import (
 
 
 class RevisionVerbs(ReadingVerbs):
-    """
-    What `Store` does with the revisions that a name has.
-    """
+    """What `Store` does with the revisions that a name has."""
 
     def label(
         self,

@@ -42,9 +42,7 @@ class _Start(NamedTuple):
 
 @attrs.frozen
 class PipelineStep:
-    """
-    One step of a name.
-    """
+    """One step of a name."""
 
     _core: Core
     _name: str
@@ -277,9 +275,7 @@ def _add_notes(error: BaseException, *notes: str) -> None:
 
 
 def _add_usage_of(state: Aggregator, others: Sequence[Aggregator]) -> Aggregator:
-    """
-    A state with the ledgers of others, and none of their messages.
-    """
+    """A state with the ledgers of others, and none of their messages."""
     return state.join(*[other.rollback(0) for other in others])
 
 
@@ -301,9 +297,7 @@ def _find_conflicts(
 
 
 def _keep_recorded(before: Aggregator, made: Aggregator) -> Aggregator:
-    """
-    *made* with all that is recorded in the ledger of *before*, as it is there.
-    """
+    """*made* with all that is recorded in the ledger of *before*, as it is there."""
     recorded = {known.id: known for known, _ in _find_conflicts(before, made)}
     # No method of a state replaces a ledger entry, so the ledger is built again.
     if recorded:

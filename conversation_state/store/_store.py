@@ -282,9 +282,7 @@ class Store(RevisionVerbs):
         *,
         start: Aggregator | None = None,
     ) -> Aggregator:
-        """
-        The async twin of `update`: *function* is async, too, and runs here.
-        """
+        """The async twin of `update`: *function* is async, too, and runs here."""
         check_function(function)
         check_name(name)
         for _ in range(UPDATE_ATTEMPTS):

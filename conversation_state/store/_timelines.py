@@ -149,9 +149,7 @@ def _write_moments(  # noqa: PLR0917 - what was found, and what to write
     changed: Mapping[int, bytes],
     head: Head | None,
 ) -> tuple[Head, RememberedTimeline]:
-    """
-    Write the moments that *changed* and where the timeline is; the head.
-    """
+    """Write the moments that *changed* and where the timeline is; the head."""
     tx = transaction.tables
     first, present = timeline.moments[0].number, timeline.moment
     revisions: dict[int, int] = {}
@@ -214,9 +212,7 @@ def _drop_moments(
     moments: PMap[int, tuple[MomentRow, bytes]],
     low: int,
 ) -> PMap[int, tuple[MomentRow, bytes]]:
-    """
-    Remove the moments that were forgotten, or that are not in this timeline.
-    """
+    """Remove the moments that were forgotten, or that are not in this timeline."""
     first = timeline.moments[0].number
     end, old_end = first + len(timeline.moments), old.oldest + old.length
     for gone in (range(old.oldest, min(first, old_end)), range(end, old_end)):
@@ -229,9 +225,7 @@ def _drop_moments(
 
 
 def _list_moved(timeline: States, stored: _Stored) -> set[int]:
-    """
-    The moments that there are, and from which redo goes elsewhere than it did.
-    """
+    """The moments that there are, and from which redo goes elsewhere than it did."""
     redo = timeline._redo_targets
     if stored.timeline is not None and stored.timeline._redo_targets is redo:
         return set()
@@ -272,9 +266,7 @@ def _find_stored(transaction: Transaction, name: Name, newest: Revision) -> _Sto
 
 
 def _list_changed(timeline: States, stored: _Stored) -> dict[int, bytes]:
-    """
-    The moments to write, by number, each with the digest of its state.
-    """
+    """The moments to write, by number, each with the digest of its state."""
     changed: dict[int, bytes] = {}
     known = stored.timeline
     # What two logs share is the same in both.

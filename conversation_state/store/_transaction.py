@@ -259,9 +259,7 @@ class Transaction:
         return DamageError(self.url, f"{what}; verify() lists what is damaged")
 
     def report_damage(self, error: object) -> None:
-        """
-        Raise a `StoreError` if *error* comes of rows that no store wrote.
-        """
+        """Raise a `StoreError` if *error* comes of rows that no store wrote."""
         if isinstance(error, UNREADABLE) and not isinstance(error, StoreError):
             what = f"some rows are not what a store writes ({error})"
             raise self.damage_error(what) from error
@@ -358,9 +356,7 @@ class Transaction:
         return map(self.check_revision, rows)
 
     def find_digest(self, kind: Kind, branch: int, length: int) -> bytes | None:
-        """
-        The digest of a log that ends in a branch; None if its row is not there.
-        """
+        """The digest of a log that ends in a branch; None if its row is not there."""
         if not length:
             return kind.start
 
@@ -371,9 +367,7 @@ class Transaction:
     # which one is not what was written.
 
     def find_name(self, name: str) -> Name | None:
-        """
-        A name and its number; None if nothing is saved under it.
-        """
+        """A name and its number; None if nothing is saved under it."""
         row = self.tables.get("names", name)
         return None if row is None else self.check_name(row)
 

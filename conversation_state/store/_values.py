@@ -104,9 +104,7 @@ class NamedHead(NamedTuple):
 
     @property
     def name(self) -> str:
-        """
-        The name.
-        """
+        """The name."""
         return self.head.name
 
 
@@ -173,16 +171,12 @@ class Window:
 
     @property
     def messages(self) -> Messages:
-        """
-        The messages. O(1).
-        """
+        """The messages. O(1)."""
         return Messages(self.entries)
 
     @property
     def length(self) -> int:
-        """
-        How many messages the whole state has.
-        """
+        """How many messages the whole state has."""
         return self.head.length
 
 
@@ -456,9 +450,7 @@ def check_expecting(name: str, expecting: object) -> None:
 
 
 def is_expected(head: Head | None, expecting: Head | int | None) -> bool:
-    """
-    Whether a head is the expected one, whatever its labels.
-    """
+    """Whether a head is the expected one, whatever its labels."""
     if expecting is None:
         return True
 
@@ -476,9 +468,7 @@ def is_expected(head: Head | None, expecting: Head | int | None) -> bool:
 
 
 def check_count(count: object, what: str, meaning: str) -> None:
-    """
-    Check a number that is at least 0; *what* and *meaning* name it in the error.
-    """
+    """Check a number that is at least 0; *what* and *meaning* name it in the error."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise ValueError(
             f"{what} is {shorten_repr(count)}; expected {meaning}, from 0 on"
@@ -515,7 +505,5 @@ def time_of(milliseconds: int) -> datetime:
 
 
 def now() -> int:
-    """
-    Milliseconds since 1970.
-    """
+    """Milliseconds since 1970."""
     return time_ns() // 1_000_000

@@ -91,9 +91,7 @@ def verify(core: Core) -> tuple[Damage, ...]:
 
 
 def _raise_inaccessible(error: Exception) -> None:
-    """
-    Raise an error of a backend that says nothing about what it keeps.
-    """
+    """Raise an error of a backend that says nothing about what it keeps."""
     if isinstance(error, StoreError) and not isinstance(error, DamageError):
         raise error
 
@@ -173,9 +171,7 @@ def _check_row(
     uses: bytes,
     is_erased: bool,
 ) -> tuple[bytes, str]:
-    """
-    The digest of all up to a row, as far as it is known, and what is wrong.
-    """
+    """The digest of all up to a row, as far as it is known, and what is wrong."""
     (raw,), (item,) = decode_rows(kind, [row.id], [row.body], blobs)
     content, what = check_content(kind, row, item, blobs)
     digests = {chain_digest(each, content) for each in before}

@@ -1,6 +1,4 @@
-"""
-Writing rows: what is not there yet of a log, large content, origins and labels.
-"""
+"""Writing rows: what is not there yet of a log, large content, origins and labels."""
 
 from __future__ import annotations
 
@@ -74,9 +72,7 @@ class LogDigests:
         self._rows: list[LogRow] = []
 
     def at(self, length: int) -> bytes:
-        """
-        The digest of the first *length* entries.
-        """
+        """The digest of the first *length* entries."""
         if self._known is None or length < self._known[0]:
             # A fold is kept with the blocks of the log, so that later saves of any
             # state that shares them compute only what is new.
@@ -158,9 +154,7 @@ def locate_log(
 def _count_common(
     transaction: Transaction, past: LogDigests, branch: int, at: int
 ) -> int:
-    """
-    How far the log and the branch go on together, from *at* on.
-    """
+    """How far the log and the branch go on together, from *at* on."""
     kind = past.kind
     low, high = at, min(_find_end(transaction, kind, branch), len(past.log))
     # Most logs go on where a branch ends: one digest shows that.
@@ -204,9 +198,7 @@ def _find_branch(transaction: Transaction, kind: Kind, digest: bytes) -> int | N
 
 
 def _find_end(transaction: Transaction, kind: Kind, branch: int) -> int:
-    """
-    The position after the last row of a branch.
-    """
+    """The position after the last row of a branch."""
     low, high = key_range(branch)
     scan = transaction.tables.scan
     last = scan(kind.table, low, high, columns=("place",), limit=1, backwards=True)
@@ -266,9 +258,7 @@ def add_rows(
 
 
 def add_origin(transaction: Transaction, origin: Origin) -> int:
-    """
-    The number of an origin, which is added if it is new.
-    """
+    """The number of an origin, which is added if it is new."""
     tx = transaction.tables
     number = origin.first_number()
     while (row := tx.get("origins", number)) is not None:
@@ -282,9 +272,7 @@ def add_origin(transaction: Transaction, origin: Origin) -> int:
 
 
 def point_label(transaction: Transaction, label: str, revision: int) -> None:
-    """
-    Make *label* point to a revision whose row has it, and no longer to another.
-    """
+    """Make *label* point to a revision whose row has it, and no longer to another."""
     tx = transaction.tables
     key = label_key(revision >> SHIFT, label)
     row = tx.get("labels", key)
@@ -302,9 +290,7 @@ def point_label(transaction: Transaction, label: str, revision: int) -> None:
 def add_label(
     transaction: Transaction, name: Name, revision: Revision, label: str
 ) -> Head:
-    """
-    Make *label* point to an existing revision, besides its other labels.
-    """
+    """Make *label* point to an existing revision, besides its other labels."""
     labels = split_labels(revision.labels)
     if label not in labels:
         packed = join_labels([*labels, label])

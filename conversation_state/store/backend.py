@@ -53,16 +53,12 @@ class DamageError(StoreError):
 
 
 class Reading(Protocol):
-    """
-    **Protocol:** rows as they were at one moment.
-    """
+    """**Protocol:** rows as they were at one moment."""
 
     def get(
         self, table: str, key: Key, columns: tuple[str, ...] | None = None
     ) -> Row | None:
-        """
-        The row with that key, or those of its columns, or None.
-        """
+        """The row with that key, or those of its columns, or None."""
         ...
 
     def scan(
@@ -108,16 +104,12 @@ class Reading(Protocol):
         ...
 
     def find(self, table: str, column: str, value: Any) -> list[Key]:
-        """
-        The keys of all rows that have *value* there, in order. May be slow.
-        """
+        """The keys of all rows that have *value* there, in order. May be slow."""
         ...
 
 
 class Writing(Reading, Protocol):
-    """
-    **Protocol:** rows, and changing them.
-    """
+    """**Protocol:** rows, and changing them."""
 
     def add(
         self,
@@ -140,9 +132,7 @@ class Writing(Reading, Protocol):
         ...
 
     def set(self, table: str, key: Key, **values: Any) -> None:
-        """
-        Change columns of the row with that key, which is there.
-        """
+        """Change columns of the row with that key, which is there."""
         ...
 
     def remove(self, table: str, low: Key | None, high: Key | None) -> int:
@@ -153,9 +143,7 @@ class Writing(Reading, Protocol):
         ...
 
     def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
-        """
-        What `remove` does, for each pair of *low* and *high*.
-        """
+        """What `remove` does, for each pair of *low* and *high*."""
         ...
 
     def new_number(self) -> int:

@@ -71,18 +71,14 @@ class Hold(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """
-    What keeps the messages of a state, and what keeps its ledger.
-    """
+    """What keeps the messages of a state, and what keeps its ledger."""
 
     entries: Hold
     ledger: Hold
 
 
 class Record(NamedTuple):
-    """
-    The value under a key, and the messages that it keeps, if any.
-    """
+    """The value under a key, and the messages that it keeps, if any."""
 
     key: bytes
     value: bytes
@@ -143,9 +139,7 @@ class Reader:
         limit: int | None = None,
         backwards: bool = False,
     ) -> list[Record]:
-        """
-        The records from key *low* on and before *high*.
-        """
+        """The records from key *low* on and before *high*."""
         rows = self._tx.scan("records", low, high, limit=limit, backwards=backwards)
         return [self._read_record(row) for row in rows]
 
@@ -157,9 +151,7 @@ class Reader:
         limit: int | None = None,
         backwards: bool = False,
     ) -> list[bytes]:
-        """
-        The keys of them.
-        """
+        """The keys of them."""
         only = {"columns": ("key",), "limit": limit, "backwards": backwards}
         rows = self._tx.scan("records", low, high, **only)  # type: ignore[arg-type]
         return [key for (key,) in rows]
@@ -184,27 +176,19 @@ class Reader:
         return self._run_verb(_read_held, ENTRIES, hold)
 
     def ledger(self, hold: Hold) -> Log[LedgerEntry]:
-        """
-        The same for a ledger.
-        """
+        """The same for a ledger."""
         return self._run_verb(_read_held, LEDGER, hold)
 
     def names(self, prefix: str) -> list[str]:
-        """
-        All names that begin with *prefix*.
-        """
+        """All names that begin with *prefix*."""
         return self._run_verb(list_names, prefix)
 
     def latest(self, name: str) -> Head | None:
-        """
-        The head of a name; None if nothing is saved under it.
-        """
+        """The head of a name; None if nothing is saved under it."""
         return self._run_verb(_read_if_there, name, latest)
 
     def window(self, name: str, last: int) -> Window | None:
-        """
-        The *last* messages of a name; None if nothing is saved under it.
-        """
+        """The *last* messages of a name; None if nothing is saved under it."""
         return self._run_verb(_read_if_there, name, load_window, last)
 
     def load(self, name: str, at: int) -> Aggregator:
@@ -218,24 +202,18 @@ class Reader:
         return self._run_verb(load_at, name, at).state
 
     def state(self, name: str) -> Aggregator | None:
-        """
-        The newest state of a name; None if nothing is saved under it.
-        """
+        """The newest state of a name; None if nothing is saved under it."""
         found = self._run_verb(_read_if_there, name, load_at)
         return None if found is None else found.state
 
 
 class Writer(Reader):
-    """
-    The same in a block that writes: all that is done here happens, or nothing.
-    """
+    """The same in a block that writes: all that is done here happens, or nothing."""
 
     _tx: Writing  # pyright: ignore[reportIncompatibleVariableOverride] - as it is made
 
     def new_number(self) -> int:
-        """
-        A number that was never given before.
-        """
+        """A number that was never given before."""
         return self._tx.new_number()
 
     def add(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
@@ -246,9 +224,7 @@ class Writer(Reader):
         self._tx.add("records", [_make_row(key, value, hold)])
 
     def put(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
-        """
-        Write a record, in place of what is there.
-        """
+        """Write a record, in place of what is there."""
         old = self._tx.get("records", key)
         put_row(self._tx, "records", old, _make_row(key, value, hold))
 
@@ -271,9 +247,7 @@ class Writer(Reader):
         return self.state(name) if remembered is None else remembered.state
 
     def save(self, name: str, state: Aggregator) -> Saved:
-        """
-        Make *state* the head of *name*, whatever was; what keeps it.
-        """
+        """Make *state* the head of *name*, whatever was; what keeps it."""
         check_state(name, state, None)
         transaction = self._transaction
         remembered = transaction.recall(name)
@@ -288,23 +262,17 @@ class Writer(Reader):
         return self._run_verb(_find_holds, name)
 
     def fork(self, name: str, new_name: str) -> None:
-        """
-        What `Store.fork` does.
-        """
+        """What `Store.fork` does."""
         check_name(new_name, "new_name")
         self._run_verb(fork_name, name, new_name, None)
 
     def label(self, name: str, label: str) -> None:
-        """
-        What `Store.label` does, for the head.
-        """
+        """What `Store.label` does, for the head."""
         check_name(label, "label")
         self._run_verb(label_revision, name, label, None)
 
     def delete(self, name: str) -> None:
-        """
-        What `Store.delete` does.
-        """
+        """What `Store.delete` does."""
         self._run_verb(delete_name, name)
 
 
@@ -348,9 +316,7 @@ def _find_holds(transaction: Transaction, name: str) -> Saved:
 
 @contextmanager
 def reading(store: Store) -> Iterator[Reader]:
-    """
-    A block that reads the records and states of a store.
-    """
+    """A block that reads the records and states of a store."""
     with store._core.read() as transaction:
         yield Reader(transaction)
 
@@ -370,9 +336,7 @@ def write(store: Store, work: Callable[[Writer], T]) -> T:
 
 
 class _WriteJob(Generic[T]):
-    """
-    What one thread has to write.
-    """
+    """What one thread has to write."""
 
     __slots__ = ("__weakref__", "is_done", "result", "work")
 
@@ -383,9 +347,7 @@ class _WriteJob(Generic[T]):
         self.is_done = False
 
     def abandon(self) -> None:
-        """
-        Nothing is open between two transactions.
-        """
+        """Nothing is open between two transactions."""
 
 
 class WriteGroup:
@@ -403,16 +365,12 @@ class WriteGroup:
         renew_in_children(self)
 
     def renew(self) -> None:
-        """
-        Leave what waits to the parent, after `os.fork`.
-        """
+        """Leave what waits to the parent, after `os.fork`."""
         self._turn = OneAtATime()
         self._waiting: deque[_WriteJob[Any]] = deque()
 
     def write(self, work: Callable[[Writer], T]) -> T:
-        """
-        What `write` does, perhaps in one transaction with others.
-        """
+        """What `write` does, perhaps in one transaction with others."""
         check_process()
         job, turn, waiting = _WriteJob(work), self._turn, self._waiting
         try:

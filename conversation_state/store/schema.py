@@ -52,9 +52,7 @@ _NUMBER = (1 << SHIFT) - 1
 
 
 def key_range(number: int) -> tuple[int, int]:
-    """
-    The ends of the range of all places in a branch, or revisions of a name.
-    """
+    """The ends of the range of all places in a branch, or revisions of a name."""
     return number << SHIFT, (number + 1) << SHIFT
 
 
@@ -97,9 +95,7 @@ def _compile_seal(row: Any) -> Callable[[Sequence[Any]], bytes]:
 
 
 def make_sealed(row_class: type[R], *values: Any) -> R:
-    """
-    The row of *values*, which are all but its seal.
-    """
+    """The row of *values*, which are all but its seal."""
     return tuple.__new__(row_class, (*values, _SEALS[row_class](values)))
 
 
@@ -155,32 +151,24 @@ class Revision(NamedTuple):
     seal: bytes
 
     def resealed(self, **values: Any) -> Revision:
-        """
-        The row with other *values*, and the seal of that.
-        """
+        """The row with other *values*, and the seal of that."""
         return make_sealed(Revision, *self._replace(**values)[:-1])
 
     @property
     def number(self) -> int:
-        """
-        The number of the save, counted from 1 on for each name.
-        """
+        """The number of the save, counted from 1 on for each name."""
         return self.revision & _NUMBER
 
     @property
     def log_ends(self) -> tuple[tuple[Kind, int, int], tuple[Kind, int, int]]:
-        """
-        Of both logs: which one, the branch that it ends in, and its length.
-        """
+        """Of both logs: which one, the branch that it ends in, and its length."""
         return (
             (ENTRIES, self.branch, self.length),
             (LEDGER, self.ledger_branch, self.ledger_length),
         )
 
     def head(self, name: str, state_id: UUID) -> Head:
-        """
-        What users see of it.
-        """
+        """What users see of it."""
         # Unpacked at once: for each save, and the fields one by one take longer.
         number, parent, _, length, _, usage, _, time, digest, labels, notes, _ = self
         return Head(
@@ -254,9 +242,7 @@ class MomentRow(NamedTuple):
 
     @property
     def number(self) -> int:
-        """
-        Its number in the timeline.
-        """
+        """Its number in the timeline."""
         return self.moment & _NUMBER
 
 
@@ -284,9 +270,7 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, state: Aggregator) -> Origin:
-        """
-        That of a state.
-        """
+        """That of a state."""
         own = state._origin
         parent = None if own.parent is None else own.parent.to_bytes(_ID_SIZE)
         return cls(
@@ -322,24 +306,18 @@ class Origin(NamedTuple):
 
     @property
     def state_id(self) -> UUID:
-        """
-        The state's id.
-        """
+        """The state's id."""
         return UUID(bytes=self.state)
 
     def first_number(self) -> int:
-        """
-        The key it has in the table, or the next one that is free.
-        """
+        """The key it has in the table, or the next one that is free."""
         # Made of the digest, so that an origin is found by its key alone. Of 47 bits:
         # SQLite keeps integers of up to 48, one for the sign, in six bytes and larger
         # ones in eight.
         return int.from_bytes(self.digest()[:6]) >> 1
 
     def digest(self) -> bytes:
-        """
-        Equal for equal origins only.
-        """
+        """Equal for equal origins only."""
         forked = self.init_len.to_bytes(8) + self.init_ledger_len.to_bytes(8)
         # A parent has 16 bytes and none has 0, so it comes last.
         fields = self.state + self.root + forked + (self.parent or b"")
@@ -347,9 +325,7 @@ class Origin(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """
-    A row of ``branches``: where a branch starts. A branch of 0 is the empty log.
-    """
+    """A row of ``branches``: where a branch starts. A branch of 0 is the empty log."""
 
     branch: int
     parent: int
@@ -357,18 +333,14 @@ class Branch(NamedTuple):
 
 
 class Start(NamedTuple):
-    """
-    A row of ``starts``: the chain digest of a branch's first row.
-    """
+    """A row of ``starts``: the chain digest of a branch's first row."""
 
     digest: bytes
     branch: int
 
 
 class Blob(NamedTuple):
-    """
-    A row of ``blobs``: large content by its digest.
-    """
+    """A row of ``blobs``: large content by its digest."""
 
     digest: bytes
     size: int
@@ -376,9 +348,7 @@ class Blob(NamedTuple):
 
 
 class Use(NamedTuple):
-    """
-    A row of ``uses``: the digests of large content that a place refers to.
-    """
+    """A row of ``uses``: the digests of large content that a place refers to."""
 
     place: int
     digests: bytes
@@ -423,9 +393,7 @@ _SEALS: dict[type, Callable[[Sequence[Any]], bytes]] = {
 
 
 class Column(NamedTuple):
-    """
-    A column: integers fit in 63 bits, texts are Unicode without U+0000.
-    """
+    """A column: integers fit in 63 bits, texts are Unicode without U+0000."""
 
     name: str
     type: Literal["integer", "text", "bytes"]
@@ -445,9 +413,7 @@ class Table(NamedTuple):
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """
-        The names of all columns, that of the key first.
-        """
+        """The names of all columns, that of the key first."""
         return (self.key.name, *[column.name for column in self.columns])
 
 
@@ -460,9 +426,7 @@ _TYPES: dict[Any, tuple[Any, ...]] = {
 
 
 def _describe_table(name: str, row_class: Any, key: str = "") -> Table:
-    """
-    The table of a class of rows, which may have an integer *key* besides.
-    """
+    """The table of a class of rows, which may have an integer *key* besides."""
     hints = {key: int} if key else {}
     hints |= get_type_hints(row_class)
     columns = [Column(column, *_TYPES[type]) for column, type in hints.items()]
@@ -491,7 +455,5 @@ TABLES: dict[str, Table] = {
 
 
 def state_digest(entries: bytes, ledger: bytes, origin: bytes) -> bytes:
-    """
-    The digest of a state, of those of its logs and its origin.
-    """
+    """The digest of a state, of those of its logs and its origin."""
     return digest_of(entries + ledger + origin)

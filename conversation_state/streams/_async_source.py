@@ -1,6 +1,4 @@
-"""
-Async iterators as sources, and the tasks that read them.
-"""
+"""Async iterators as sources, and the tasks that read them."""
 
 from __future__ import annotations
 

@@ -43,9 +43,7 @@ class Fault:
 
 
 class Ended:
-    """
-    The place where a source of a named merge ended.
-    """
+    """The place where a source of a named merge ended."""
 
     __slots__ = ("name",)
 
@@ -54,9 +52,7 @@ class Ended:
 
 
 class _End:
-    """
-    The place after the last item.
-    """
+    """The place after the last item."""
 
     __slots__ = ()
 
@@ -178,9 +174,7 @@ def is_ended(generator: Any) -> bool:
 
 
 class ProcessBound:
-    """
-    Something that can't be pickled.
-    """
+    """Something that can't be pickled."""
 
     __slots__ = ()
 
@@ -302,9 +296,7 @@ def take_item(cell: StreamCell, items: deque[Any]) -> bool:
 
 
 class _BareCell(StreamCell):
-    """
-    A cell whose fields its maker sets, which takes half the time.
-    """
+    """A cell whose fields its maker sets, which takes half the time."""
 
     __slots__ = ()
 

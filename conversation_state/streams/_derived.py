@@ -1,6 +1,4 @@
-"""
-Streams made of streams: converted, as results, merged.
-"""
+"""Streams made of streams: converted, as results, merged."""
 
 from __future__ import annotations
 
@@ -167,9 +165,7 @@ class Converted(_Mapped):
 
 
 class Results(_Mapped):
-    """
-    Every item, error and end of a source, as a value.
-    """
+    """Every item, error and end of a source, as a value."""
 
     __slots__ = ()
 

@@ -1,6 +1,4 @@
-"""
-Pipes: what one side sends, the other reads.
-"""
+"""Pipes: what one side sends, the other reads."""
 
 from __future__ import annotations
 
@@ -205,9 +203,7 @@ class Pipe:
 
 
 class PipeSource(Source):
-    """
-    The end of a pipe that is read.
-    """
+    """The end of a pipe that is read."""
 
     __slots__ = ("__weakref__", "_pipe")
 
@@ -318,9 +314,7 @@ class Sender(ProcessBound, Generic[T_contra]):
         return self._send_item(Fault(_check_error(error)))
 
     async def afail(self, error: Exception) -> bool:
-        """
-        Like `fail`, without blocking other tasks.
-        """
+        """Like `fail`, without blocking other tasks."""
         return await self._asend_item(Fault(_check_error(error)))
 
     def close(self) -> None:
@@ -332,9 +326,7 @@ class Sender(ProcessBound, Generic[T_contra]):
         self._close_pipe()
 
     async def aclose(self) -> None:
-        """
-        Like `close`, which never waits.
-        """
+        """Like `close`, which never waits."""
         require_anyio()
         self._close_pipe()
 

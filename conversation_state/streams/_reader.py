@@ -1,6 +1,4 @@
-"""
-Reading: one position in a stream, for a thread or a task.
-"""
+"""Reading: one position in a stream, for a thread or a task."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ CLOSED = (
 
 
 class CellReader(ProcessBound, Generic[T_co]):
-    """
-    A position in a stream, and how to go on from there. See `StreamReader`.
-    """
+    """A position in a stream, and how to go on from there. See `StreamReader`."""
 
     __slots__ = (
         "__weakref__",

@@ -1,6 +1,4 @@
-"""
-Sources: items in memory, and iterators that may block.
-"""
+"""Sources: items in memory, and iterators that may block."""
 
 from __future__ import annotations
 
@@ -427,9 +425,7 @@ class BlockingSource(ReadySource):
 
 @attrs.define(eq=False)
 class _WorkerJob:
-    """
-    The progress of a worker's job.
-    """
+    """The progress of a worker's job."""
 
     is_begun: bool = False
     is_over: bool = False

@@ -1,6 +1,4 @@
-"""
-The stream itself, and its readers.
-"""
+"""The stream itself, and its readers."""
 
 from __future__ import annotations
 
@@ -181,9 +179,7 @@ class Stream(ProcessBound, Generic[T_co]):
                 reader.close()
 
     async def aclose(self) -> None:
-        """
-        Like `close`, and wait until async sources without readers are closed.
-        """
+        """Like `close`, and wait until async sources without readers are closed."""
         require_anyio()
         pumps = list_pumps(self._cell)
         self.close()

@@ -1,6 +1,4 @@
-"""
-Python's format syntax, without what reaches into objects.
-"""
+"""Python's format syntax, without what reaches into objects."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ EXACT = True
 
 
 class FormatField(NamedTuple):
-    """
-    A gap: the variable, the keys below it, and how it is written.
-    """
+    """A gap: the variable, the keys below it, and how it is written."""
 
     name: str
     keys: tuple[str | int, ...]

@@ -295,9 +295,7 @@ def _key_order(pair: tuple[str | int, Any]) -> tuple[bool, str | int]:
 
 
 def _format_value(value: Any) -> str:
-    """
-    *value* as Go's ``%v`` writes it.
-    """
+    """*value* as Go's ``%v`` writes it."""
     if isinstance(value, (str, DocumentFields)):
         return str(value)
 

@@ -143,9 +143,7 @@ def _format_size(text: str, values: Any) -> int:
 
 
 class MissingValue(StrictUndefined):
-    """
-    The value of a missing variable or key; an error as soon as it is used.
-    """
+    """The value of a missing variable or key; an error as soon as it is used."""
 
     __slots__ = ()
 
@@ -161,9 +159,7 @@ class MissingValue(StrictUndefined):
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """
-    Jinja2's sandbox, with a meter for one rendering.
-    """
+    """Jinja2's sandbox, with a meter for one rendering."""
 
     # Jinja2 compiles all others to Python's own operators.
     intercepted_binops = frozenset(["+", "-", "*", "/", "//", "%", "**"])

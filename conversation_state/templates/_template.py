@@ -1,6 +1,4 @@
-"""
-Templates, placeholders, and the fields of messages that are rendered.
-"""
+"""Templates, placeholders, and the fields of messages that are rendered."""
 
 from __future__ import annotations
 
@@ -294,9 +292,7 @@ _MAX_CACHED_CHARACTERS = 10_000
 
 @lru_cache(maxsize=128)
 def _compile_cached(engine: Any, text: str) -> Any:
-    """
-    A compiled template that is short enough to be cached.
-    """
+    """A compiled template that is short enough to be cached."""
     return engine.compile_template(text)
 
 

@@ -23,29 +23,19 @@ from conversation_state.documents import Document
 from conversation_state.messages import Message
 
 MAX_CHARACTERS = 1_000_000
-"""
-Characters that rendering one text may write, and have in its result.
-"""
+"""Characters that rendering one text may write, and have in its result."""
 
 MAX_TEMPLATE_CHARACTERS = 100_000
-"""
-Characters of a text with template syntax; other texts have no limit.
-"""
+"""Characters of a text with template syntax; other texts have no limit."""
 
 MAX_STEPS = 200_000
-"""
-Steps of rendering one text: about one for each operation and each value read.
-"""
+"""Steps of rendering one text: about one for each operation and each value read."""
 
 MAX_VALUES = 100_000
-"""
-Values, counted at every level, that the variables of one call may hold.
-"""
+"""Values, counted at every level, that the variables of one call may hold."""
 
 MAX_WIDTH = 10_000
-"""
-The largest width and precision of a format.
-"""
+"""The largest width and precision of a format."""
 
 # The deepest nesting of values; as in messages' metadata.
 MAX_LEVELS = 100
@@ -62,21 +52,15 @@ _SMALL = 32
 
 
 class Refused(Exception):  # noqa: N818 - never seen outside: becomes TemplateError
-    """
-    A problem of a template or a value.
-    """
+    """A problem of a template or a value."""
 
 
 class Missing(Exception):  # noqa: N818 - never seen outside: MissingVariableError
-    """
-    The dotted name of a missing variable.
-    """
+    """The dotted name of a missing variable."""
 
 
 def dotted(*steps: object) -> str:
-    """
-    A variable's name and the keys below it, for errors.
-    """
+    """A variable's name and the keys below it, for errors."""
     return ".".join([str(step) for step in steps if step != ""])
 
 
@@ -117,9 +101,7 @@ def check_width(number: int, what: str) -> None:
 
 @attrs.define(eq=False)
 class Meter:
-    """
-    The rest of the limits while one text is rendered.
-    """
+    """The rest of the limits while one text is rendered."""
 
     _steps: int = MAX_STEPS
     _characters: int = MAX_CHARACTERS
@@ -135,9 +117,7 @@ class Meter:
             raise Refused(f"it writes more than {MAX_CHARACTERS:,} characters")
 
     def make(self, count: int) -> None:
-        """
-        Count an intermediate value of *count* characters or items.
-        """
+        """Count an intermediate value of *count* characters or items."""
         if count > MAX_CHARACTERS:
             raise Refused(
                 f"it makes a value of more than {MAX_CHARACTERS:,} characters or items"
@@ -336,9 +316,7 @@ _VECTORS = {"_dense_vector", "_sparse_vector"}
 
 
 class DocumentFields(dict[str, Any]):
-    """
-    A document in a template: a map of its fields; its text is the content.
-    """
+    """A document in a template: a map of its fields; its text is the content."""
 
     __slots__ = ()
 
@@ -381,9 +359,7 @@ def _plain_number(value: float, at: Any) -> int | float:
 
 @attrs.frozen(eq=False)
 class _ValuePath:
-    """
-    The path of a value; rendered only for an error.
-    """
+    """The path of a value; rendered only for an error."""
 
     path: tuple[Any, ...]
     before: str = ""

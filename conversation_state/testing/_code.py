@@ -80,9 +80,7 @@ def format_example(values: Mapping[str, object]) -> str:
 
 
 class _Writer:
-    """
-    Writes expressions, and notes which classes they name.
-    """
+    """Writes expressions, and notes which classes they name."""
 
     def __init__(self) -> None:
         self._names: dict[str, set[str]] = {}
@@ -96,9 +94,7 @@ class _Writer:
         ]
 
     def name_class(self, cls: type) -> str:
-        """
-        The name of *cls*, to be imported from its public module.
-        """
+        """The name of *cls*, to be imported from its public module."""
         module = cls.__module__.partition("._")[0]
         if module != "builtins":
             self._names.setdefault(module, set()).add(cls.__name__)
@@ -257,9 +253,7 @@ class _Writer:
 
 
 def _format_text(text: str) -> str:
-    """
-    A text; a long one that repeats a part of itself, as that part and a number.
-    """
+    """A text; a long one that repeats a part of itself, as that part and a number."""
     if len(text) > _WIDTH:
         part = text[: (text + text).find(text, 1)]
         if len(part) < len(text):

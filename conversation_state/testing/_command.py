@@ -46,9 +46,7 @@ _NAMES = ("backend", *_KINDS)
 
 
 class UsageError(Exception):
-    """
-    The arguments name nothing that can be checked.
-    """
+    """The arguments name nothing that can be checked."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -117,9 +117,7 @@ def find_difference(expected: Any, found: Any) -> tuple[str, Any, Any]:
 
 
 def _list_parts(value: Any) -> dict[str, Any] | None:
-    """
-    The parts of a value, each under its path; None if it has none.
-    """
+    """The parts of a value, each under its path; None if it has none."""
     if isinstance(value, Mapping):
         # Metadata is shown whole: what is missing there is seen beside the rest.
         keys = all(isinstance(key, str) and key.isidentifier() for key in value)
@@ -157,33 +155,25 @@ def assert_same_on_copies(
 
 
 def decoded(value: T) -> T:
-    """
-    What *value* is after it was encoded and decoded.
-    """
+    """What *value* is after it was encoded and decoded."""
     copy: T = decode(encode(value))
     return copy
 
 
 def decoded_each(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """
-    *messages* after each was encoded and decoded.
-    """
+    """*messages* after each was encoded and decoded."""
     return tuple([decoded(each) for each in messages])
 
 
 def unpickled(value: T) -> T:
-    """
-    A copy of *value* that shares nothing with it.
-    """
+    """A copy of *value* that shares nothing with it."""
     # deepcopy() of a state is that state.
     copy: T = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
     return copy
 
 
 def compare_messages(messages: Iterable[Message]) -> list[Message]:
-    """
-    *messages* without what differs between two runs: times, and ids of turns.
-    """
+    """*messages* without what differs between two runs: times, and ids of turns."""
     return [
         each.replace(timestamp=None, run_id=None, turn_id=None) for each in messages
     ]

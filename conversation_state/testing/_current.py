@@ -1,6 +1,4 @@
-"""
-Which law is being checked: for what is reported beside its result.
-"""
+"""Which law is being checked: for what is reported beside its result."""
 
 from __future__ import annotations
 
@@ -23,7 +21,5 @@ def checking(name: str) -> Iterator[None]:
 
 
 def name_checked() -> str:
-    """
-    The name of the law that is being checked; "" if none is.
-    """
+    """The name of the law that is being checked; "" if none is."""
     return _names[-1] if _names else ""

@@ -1,6 +1,4 @@
-"""
-How strategies are made of others.
-"""
+"""How strategies are made of others."""
 
 from __future__ import annotations
 
@@ -40,16 +38,12 @@ def draw_evenly(*strategies: SearchStrategy[T]) -> SearchStrategy[T]:
 
 
 def rarely(usual: SearchStrategy[T], *rare: SearchStrategy[T]) -> SearchStrategy[T]:
-    """
-    One of *rare* about every fourth time, shrinking to *usual*.
-    """
+    """One of *rare* about every fourth time, shrinking to *usual*."""
     return draw_evenly(*[usual] * 3 * len(rare), *rare)
 
 
 def optional(**fields: SearchStrategy[Any]) -> SearchStrategy[Fields]:
-    """
-    Arguments by name, any of which may be left out; nothing most of the time.
-    """
+    """Arguments by name, any of which may be left out; nothing most of the time."""
     # Otherwise each message would have metadata, and examples be long and slow.
     return rarely(st.just({}), st.fixed_dictionaries({}, optional=fields))
 
@@ -57,9 +51,7 @@ def optional(**fields: SearchStrategy[Any]) -> SearchStrategy[Fields]:
 def build_class(
     kind: Callable[..., T], *fields: SearchStrategy[Fields], **own: SearchStrategy[Any]
 ) -> SearchStrategy[T]:
-    """
-    What *kind* makes of all *fields* and its *own*.
-    """
+    """What *kind* makes of all *fields* and its *own*."""
     sources = (st.fixed_dictionaries(own), *fields)
 
     # Not `st.builds`: its repr has those of all sources, which fill pages.

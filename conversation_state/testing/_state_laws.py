@@ -81,9 +81,7 @@ def join_is_idempotent(a: Aggregator, b: Aggregator | Turn) -> None:
 
 
 def join_is_associative(a: Aggregator, b: Aggregator, c: Aggregator) -> None:
-    """
-    Which joins happen first does not matter; several at once are the same.
-    """
+    """Which joins happen first does not matter; several at once are the same."""
     once = a.join(b).join(c)
 
     assert once == a.join(b.join(c)), "a.join(b).join(c) is not a.join(b.join(c))"
@@ -197,17 +195,13 @@ def unchanged(*values: Aggregator | Timeline[Any]) -> Generator[None, None, None
 
 
 def read_origin(state: Aggregator) -> tuple[object, ...]:
-    """
-    Which state it is, and where it was forked.
-    """
+    """Which state it is, and where it was forked."""
     ids = state.id, state.parent_id, state.root_id
     return (*ids, state.init_len, state.init_ledger_len)
 
 
 def _list_facts(value: Aggregator | Timeline[Any]) -> tuple[Any, ...]:
-    """
-    What can be asked of it, and at the end what it holds.
-    """
+    """What can be asked of it, and at the end what it holds."""
     if isinstance(value, Timeline):
         # Compared field by field: a moment that was changed in place is equal to
         # itself.
@@ -248,9 +242,7 @@ def nothing_differs_from_itself(state: Aggregator) -> None:
 
 
 def diffs_are_mirrored(a: Aggregator, b: Aggregator) -> None:
-    """
-    ``diff(b, a)`` is ``diff(a, b)`` seen from the other side.
-    """
+    """``diff(b, a)`` is ``diff(a, b)`` seen from the other side."""
     found, back = diff(a, b), diff(b, a)
 
     assert back == found.reversed(), f"{back} is no mirror of {found}"

@@ -1,6 +1,4 @@
-"""
-States that are grown step by step; part of `machines`.
-"""
+"""States that are grown step by step; part of `machines`."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ T = TypeVar("T")
 
 
 class CarryingMachine(RuleBasedStateMachine):
-    """
-    A machine whose values can be sent somewhere.
-    """
+    """A machine whose values can be sent somewhere."""
 
     def carried(self, value: T) -> T:
         """
@@ -71,9 +67,7 @@ class AggregatorMachine(CarryingMachine):
         return state
 
     def teardown(self) -> None:
-        """
-        All states that were ever made are what they were.
-        """
+        """All states that were ever made are what they were."""
         self._unchanged.close()
 
     def _check_new_ids(self, *ids: str) -> None:
@@ -86,9 +80,7 @@ class AggregatorMachine(CarryingMachine):
     def _check_grown(
         self, before: Aggregator, state: Aggregator, *added: Message
     ) -> Aggregator:
-        """
-        *state* is the one *before* with *added* under new identities.
-        """
+        """*state* is the one *before* with *added* under new identities."""
         size = len(before)
         entries = list(state.entries)
         assert entries[:size] == list(before.entries), "the past changed"
@@ -188,9 +180,7 @@ class AggregatorMachine(CarryingMachine):
 
     @rule(target=states, before=states, one=states, two=states)
     def join(self, before: Aggregator, one: Aggregator, two: Aggregator) -> Aggregator:
-        """
-        Any other two states, one after the other or at once.
-        """
+        """Any other two states, one after the other or at once."""
         laws.join_keeps_both_orders(before, one)
         laws.join_is_idempotent(before, one)
         laws.join_is_associative(before, one, two)
@@ -199,9 +189,7 @@ class AggregatorMachine(CarryingMachine):
 
     @rule(target=states, before=states)
     def carry(self, before: Aggregator) -> Aggregator:
-        """
-        A copy that was somewhere else; it grows and joins like the original.
-        """
+        """A copy that was somewhere else; it grows and joins like the original."""
         copy = self.carried(before)
         assert is_same(copy, before), "changed on the way"
         assert hash(copy) == hash(before), "changed its hash on the way"
@@ -209,9 +197,7 @@ class AggregatorMachine(CarryingMachine):
 
     @rule(target=states, before=states, source=states, label=texts())
     def bring(self, before: Aggregator, source: Aggregator, label: str) -> Aggregator:
-        """
-        Any state's turn into any other, and a checkpoint, here and from far away.
-        """
+        """Any state's turn into any other, and a checkpoint, here and from far away."""
         laws.turns_bring_what_was_added(before, source)
         laws.checkpoints_restore(source, [])
         checkpoint = self.carried(source.checkpoint(label))
@@ -245,9 +231,7 @@ class AggregatorMachine(CarryingMachine):
 
     @rule(target=states, before=states, eighths=st.integers(0, 8), by_id=st.booleans())
     def go_back(self, before: Aggregator, eighths: int, by_id: bool) -> Aggregator:
-        """
-        Back to an earlier place in the state itself: the whole ledger stays.
-        """
+        """Back to an earlier place in the state itself: the whole ledger stays."""
         count = len(before) * eighths // 8
         state = before.rollback(
             before.entries[count - 1].id if by_id and count else count

@@ -42,23 +42,17 @@ def write_request(wire: str, messages: Iterable[Message]) -> Json:
 
 
 def write_response(wire: str, message: AssistantMessage) -> Json:
-    """
-    The response that has *message*.
-    """
+    """The response that has *message*."""
     return _RESPONSES[wire](message)
 
 
 def write_events(wire: str, message: AssistantMessage, cut: Cut) -> list[Json]:
-    """
-    The events of a stream that has *message*, its texts and arguments *cut*.
-    """
+    """The events of a stream that has *message*, its texts and arguments *cut*."""
     return list(_STREAMS[wire](message, cut))
 
 
 def is_object(arguments: str) -> bool:
-    """
-    Whether the arguments of a call are a JSON object.
-    """
+    """Whether the arguments of a call are a JSON object."""
     return _read_object(arguments) is not None
 
 

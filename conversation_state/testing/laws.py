@@ -86,9 +86,7 @@ __all__ = [
 
 
 class Counts(Protocol):
-    """
-    **Protocol:** what usages and their breakdowns have in common.
-    """
+    """**Protocol:** what usages and their breakdowns have in common."""
 
     def __add__(self, other: Self | None, /) -> Self: ...
     def __or__(self, other: Self, /) -> Self: ...
@@ -145,9 +143,7 @@ def _is_total_short_or_missing(counts: object) -> bool:
 
 
 def equal_values_hash_alike(a: object, b: object) -> None:
-    """
-    Equality goes both ways, and equal values have equal hashes.
-    """
+    """Equality goes both ways, and equal values have equal hashes."""
     assert a == a, f"{a!r} is not equal to itself"  # noqa: PLR0124 - on purpose
     assert (a == b) == (b == a), f"{a!r} and {b!r} disagree about being equal"
     assert (a == b) != (a != b), f"{a!r} and {b!r} are equal and are not"
@@ -173,9 +169,7 @@ def copies_are_equal(value: object) -> None:
 
 
 def replacing_nothing_changes_nothing(message: Message) -> None:
-    """
-    ``message.replace()`` is equal to the message, and shown the same.
-    """
+    """``message.replace()`` is equal to the message, and shown the same."""
     same = message.replace()
 
     assert type(same) is type(message), f"{message!r} became {describe_type(same)}"
@@ -371,9 +365,7 @@ def timelines_add_up(timeline: Timeline[Any]) -> None:
 
 
 def undo_then_redo_is_the_identity(timeline: Timeline[Any]) -> None:
-    """
-    Redo after undo returns to the same moment; undoing nothing changes nothing.
-    """
+    """Redo after undo returns to the same moment; undoing nothing changes nothing."""
     undone = timeline.undo()
     if not timeline.can_undo:
         assert undone is timeline, "undid what is not there"
@@ -384,9 +376,7 @@ def undo_then_redo_is_the_identity(timeline: Timeline[Any]) -> None:
 
 
 def redo_then_undo_is_the_identity(timeline: Timeline[Any]) -> None:
-    """
-    Undo after redo returns to the same moment; redoing nothing changes nothing.
-    """
+    """Undo after redo returns to the same moment; redoing nothing changes nothing."""
     redone = timeline.redo()
     if not timeline.can_redo:
         assert redone is timeline, "redid what is not there"
@@ -397,9 +387,7 @@ def redo_then_undo_is_the_identity(timeline: Timeline[Any]) -> None:
 
 
 def nothing_committed_is_lost(timeline: Timeline[S], states: Iterable[S]) -> None:
-    """
-    Without a limit, a commit on any moment keeps all moments, in their places.
-    """
+    """Without a limit, a commit on any moment keeps all moments, in their places."""
     assert timeline.limit is None, "a limit is for losing something"
     before = list(timeline.moments)
     for state in states:

@@ -38,9 +38,7 @@ __all__ = ["AggregatorMachine", "TimelineMachine"]
 
 
 def is_worth_a_step(present: int, state: int) -> bool:
-    """
-    The filter of some of the timelines.
-    """
+    """The filter of some of the timelines."""
     return (present + state) % 4 != 0
 
 
@@ -258,9 +256,7 @@ class TimelineMachine(CarryingMachine):
         return model
 
     def teardown(self) -> None:
-        """
-        All timelines that were ever made are what they were.
-        """
+        """All timelines that were ever made are what they were."""
         for model in self._models:
             model.check()
 
@@ -337,9 +333,7 @@ class TimelineMachine(CarryingMachine):
         return _TimelineModel(timeline, plain)
 
     def _continue_copy(self, before: _TimelineModel) -> _TimelineModel:
-        """
-        What comes from far away is equal, and goes on alike.
-        """
+        """What comes from far away is equal, and goes on alike."""
         timeline, plain = before
         copy = self.carried(timeline)
         assert copy == timeline, f"{copy!r} came of {timeline!r}"

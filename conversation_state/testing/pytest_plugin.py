@@ -24,9 +24,7 @@ __all__ = ["ScriptedModel"]
 
 @pytest.fixture
 def conversation_store(tmp_path: Path) -> Iterator[Store]:
-    """
-    An empty store in a file of the test's own folder, closed at its end.
-    """
+    """An empty store in a file of the test's own folder, closed at its end."""
     # Here and below, not above: most tests use none of them.
     from conversation_state.store import open_store  # noqa: PLC0415
 
@@ -61,9 +59,7 @@ class ScriptedModel:
         self._answers: list[str | AssistantMessage] = list(answers)
 
     def add(self, *answers: str | AssistantMessage) -> None:
-        """
-        Put *answers* at the end of what it says.
-        """
+        """Put *answers* at the end of what it says."""
         self._answers.extend(answers)
 
     def __call__(self, messages: Iterable[Message]) -> AssistantMessage:

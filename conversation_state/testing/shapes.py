@@ -97,33 +97,23 @@ class TurnWriter:
         self._calls = 0
 
     def pick(self, *options: T) -> T:
-        """
-        One of *options*, the simplest one first.
-        """
+        """One of *options*, the simplest one first."""
         return options[0]
 
     def usually(self) -> bool:
-        """
-        True, or now and then False.
-        """
+        """True, or now and then False."""
         return not self.sometimes()
 
     def sometimes(self) -> bool:
-        """
-        False, or now and then True.
-        """
+        """False, or now and then True."""
         return self.pick(*(False, False, True))
 
     def text(self, plain: str) -> str:
-        """
-        *plain*, or now and then a text that few expect.
-        """
+        """*plain*, or now and then a text that few expect."""
         return plain
 
     def ask(self, plain: str = "") -> UserMessage:
-        """
-        A user's message.
-        """
+        """A user's message."""
         return UserMessage(self.text(plain or f"Question {self.number}"))
 
     def say(
@@ -133,9 +123,7 @@ class TurnWriter:
         reason: str = "",
         usage: Usage | None = None,
     ) -> AssistantMessage:
-        """
-        A model's message with a response of its own, whose usage is known.
-        """
+        """A model's message with a response of its own, whose usage is known."""
         self._calls += 1
         number = self.number + 1
         meta = ResponseMeta(
@@ -149,18 +137,14 @@ class TurnWriter:
     def call(
         self, name: str = "clock", arguments: str = "{}", *, id: str = ""
     ) -> ToolCall:
-        """
-        A call whose id no other has.
-        """
+        """A call whose id no other has."""
         self._calls += 1
         return ToolCall(id or f"call_{self.number}_{self._calls}", name, arguments)
 
     def result(
         self, call: ToolCall, content: str | Sequence[Part] = "12:30", **fields: Any
     ) -> ToolMessage:
-        """
-        The result of *call*.
-        """
+        """The result of *call*."""
         return ToolMessage(content, tool_call_id=call.id, tool_name=call.name, **fields)
 
 
@@ -198,9 +182,7 @@ def _shape(
 
 
 def write_shapes() -> dict[str, tuple[Message, ...]]:
-    """
-    The one example of each shape that is the same in every run.
-    """
+    """The one example of each shape that is the same in every run."""
     return {name: tuple(shape.write(TurnWriter())) for name, shape in SHAPES.items()}
 
 
@@ -582,9 +564,7 @@ def _(turn: TurnWriter) -> Iterator[Message]:
 
 
 def add_messages(state: Aggregator, messages: Iterable[Message]) -> Aggregator:
-    """
-    *state* with *messages*, and the usage of each response under its id.
-    """
+    """*state* with *messages*, and the usage of each response under its id."""
     for message in messages:
         if isinstance(message, AssistantMessage) and message.response is not None:
             state = state.add_response(_at_usual_time(message))
@@ -600,9 +580,7 @@ def _at_usual_time(message: AssistantMessage) -> AssistantMessage:
 
 
 def grow_state(messages: Iterable[Message]) -> Aggregator:
-    """
-    A state with *messages*, and the usage of each response under its id.
-    """
+    """A state with *messages*, and the usage of each response under its id."""
     return add_messages(Aggregator.new(), messages)
 
 
@@ -627,9 +605,7 @@ class Diamond(NamedTuple):
 
 
 def make_diamond(turn: TurnWriter, trunk: Aggregator) -> Diamond:
-    """
-    Two forks of *trunk*, in each of which a tool was called, and their join.
-    """
+    """Two forks of *trunk*, in each of which a tool was called, and their join."""
     left = add_messages(trunk.fork(), _research(turn, "trains"))
     right = add_messages(trunk.fork(), _research(turn, "hotels"))
     if turn.sometimes():

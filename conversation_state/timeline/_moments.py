@@ -1,6 +1,4 @@
-"""
-Moments: the steps of a timeline, and a view of all that are kept.
-"""
+"""Moments: the steps of a timeline, and a view of all that are kept."""
 
 from __future__ import annotations
 

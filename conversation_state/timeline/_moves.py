@@ -28,18 +28,14 @@ _MAX_LISTED = 5
 
 @final
 class Options(NamedTuple):
-    """
-    The options of `Timeline.begin`, the same for all timelines that grow from it.
-    """
+    """The options of `Timeline.begin`, the same for all timelines that grow from it."""
 
     limit: int | None
     filter: Callable[[Any, Any], object] | None
 
 
 class MovableTimeline(Generic[S]):
-    """
-    A `Timeline` without the verbs that commit.
-    """
+    """A `Timeline` without the verbs that commit."""
 
     __slots__ = (
         "_base",
@@ -67,30 +63,22 @@ class MovableTimeline(Generic[S]):
 
     @property
     def present(self) -> S:
-        """
-        The present state.
-        """
+        """The present state."""
         return self._moment.state
 
     @property
     def moment(self) -> Moment[S]:
-        """
-        The present moment.
-        """
+        """The present moment."""
         return self._moment
 
     @property
     def moments(self) -> Moments[S]:
-        """
-        All moments that are kept, in the order of their commits. O(1).
-        """
+        """All moments that are kept, in the order of their commits. O(1)."""
         return Moments(self._log, self._first - self._base)
 
     @property
     def limit(self) -> int | None:
-        """
-        The most moments that are kept; None if all are.
-        """
+        """The most moments that are kept; None if all are."""
         return self._options.limit
 
     @property
@@ -116,16 +104,12 @@ class MovableTimeline(Generic[S]):
 
     @property
     def can_undo(self) -> bool:
-        """
-        Whether there is a moment to go back to.
-        """
+        """Whether there is a moment to go back to."""
         return self._get_parent(self._moment) is not None
 
     @property
     def can_redo(self) -> bool:
-        """
-        Whether a moment was committed on the present one.
-        """
+        """Whether a moment was committed on the present one."""
         return self._find_redo(self._moment.number) is not None
 
     def children(self, of: Moment[S] | int | None = None) -> tuple[Moment[S], ...]:

@@ -1,6 +1,4 @@
-"""
-A timeline, and its verbs that commit states or change them.
-"""
+"""A timeline, and its verbs that commit states or change them."""
 
 from __future__ import annotations
 

@@ -45,23 +45,17 @@ def has_fields(cls: type) -> bool:
 
 
 def is_named_tuple(cls: type) -> bool:
-    """
-    Whether *cls* is a named tuple: its fields have an order.
-    """
+    """Whether *cls* is a named tuple: its fields have an order."""
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
 def type_name(kind: Any) -> str:
-    """
-    The name of a class or an alias, without its arguments.
-    """
+    """The name of a class or an alias, without its arguments."""
     return str(getattr(kind, "__name__", "") or get_origin(kind).__name__)
 
 
 def substitute_variables(kind: Any, variables: Variables) -> Any:
-    """
-    *kind* with the values of the type variables in it.
-    """
+    """*kind* with the values of the type variables in it."""
     # A class without arguments has parameters, too: its own, not those of the class
     # around it, even if both are the same variable.
     free = getattr(kind, "__parameters__", ())
@@ -92,9 +86,7 @@ def resolve_variables(cls: Any, args: tuple[Any, ...]) -> Variables:
 
 
 def list_typed_dict(cls: Any, hints: dict[str, Any]) -> Iterator[tuple[Parameter, Any]]:
-    """
-    The keys of a `TypedDict` as parameters, each with its type.
-    """
+    """The keys of a `TypedDict` as parameters, each with its type."""
     for name, kind in hints.items():
         needed = name in cls.__required_keys__
         bare = kind
@@ -111,9 +103,7 @@ def list_typed_dict(cls: Any, hints: dict[str, Any]) -> Iterator[tuple[Parameter
 def list_constructor(
     cls: Any, hints: dict[str, Any]
 ) -> Iterator[tuple[Parameter, Any]]:
-    """
-    The parameters of the constructor of *cls*, each with its type.
-    """
+    """The parameters of the constructor of *cls*, each with its type."""
     hints = dict(hints)
     if attrs.has(cls):
         # The constructor takes a private field without its underscore.
@@ -174,9 +164,7 @@ def _join_lines(text: str) -> str:
 
 
 def parse_class_docstring(cls: type[Any]) -> Docstring:
-    """
-    The docstring of *cls*, with the descriptions of its bases' fields.
-    """
+    """The docstring of *cls*, with the descriptions of its bases' fields."""
     fields: dict[str, str] = {}
     docstring = Docstring()
     for each in reversed(cls.__mro__):

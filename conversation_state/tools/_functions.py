@@ -1,6 +1,4 @@
-"""
-Describes functions to a model: their name, description and JSON Schema.
-"""
+"""Describes functions to a model: their name, description and JSON Schema."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ def describe_function(
     description: str | None,
     without: Collection[str],
 ) -> tuple[str, str, Schema]:
-    """
-    The name of *function* as a tool, what it does, and what it takes.
-    """
+    """The name of *function* as a tool, what it does, and what it takes."""
     if not callable(function) or isinstance(function, type):
         what = "a class" if isinstance(function, type) else f"{shorten_repr(function)}"
         raise InvalidToolError(
@@ -61,9 +57,7 @@ def describe_function(
 
 
 def _unwrap_callable(function: Any) -> Any:
-    """
-    What is inside of partials, callable objects and wrappers: it has the hints.
-    """
+    """What is inside of partials, callable objects and wrappers: it has the hints."""
     while isinstance(function, partial):
         function = function.func
 

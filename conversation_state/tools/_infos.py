@@ -1,6 +1,4 @@
-"""
-The description of a tool for a model: its name, purpose and parameters.
-"""
+"""The description of a tool for a model: its name, purpose and parameters."""
 
 from __future__ import annotations
 

@@ -186,9 +186,7 @@ def _refuse_field(field: str, problem: str) -> NoReturn:
 
 
 def freeze_parameters(given: Any, owner: str, field: str) -> Mapping[str, Parameter]:
-    """
-    *given* frozen, if it is a mapping of names to parameters.
-    """
+    """*given* frozen, if it is a mapping of names to parameters."""
     if not isinstance(given, Mapping):
         raise InvalidToolError(
             f"is {shorten_repr(given)}; expected a mapping of names to Parameter",
@@ -306,17 +304,13 @@ def annotate_schema(
 
 
 def add_label(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """
-    *schema* of an item in a named tuple, whose name goes into the description.
-    """
+    """*schema* of an item in a named tuple, whose name goes into the description."""
     description = schema.get("description")
     return {**schema, "description": f"{name}: {description}" if description else name}
 
 
 def format_type(kind: Any) -> str:
-    """
-    A type as it is written in source code.
-    """
+    """A type as it is written in source code."""
     if isinstance(kind, type):
         return kind.__qualname__
 

@@ -144,9 +144,7 @@ class SchemaWriter:
             self._depth -= 1
 
     def resolve(self, kind: Any, at: str) -> Schema:
-        """
-        The schema of *kind* itself, not a reference to it.
-        """
+        """The schema of *kind* itself, not a reference to it."""
         # A recursive class is written as a reference, which has no properties.
         schema = self.write(kind, at)
         name = schema.get("$ref", "").rpartition("/")[2]
@@ -377,9 +375,7 @@ class SchemaWriter:
     # Classes with fields, and aliases
 
     def _write_named(self, kind: Any, write: Callable[[], Schema]) -> Schema:
-        """
-        The schema from *write*, or a reference to it if the type is recursive.
-        """
+        """The schema from *write*, or a reference to it if the type is recursive."""
         name = self._find_name(kind)
         if not name and kind in self._open_types:
             name = self._add_name(kind)
@@ -435,9 +431,7 @@ class SchemaWriter:
         at: str = "",
         variables: Variables = _NO_VARIABLES,
     ) -> Schema:
-        """
-        The schema of an object with *fields*, each a parameter and its type.
-        """
+        """The schema of an object with *fields*, each a parameter and its type."""
         properties: dict[str, Schema] = {}
         required: list[str] = []
         for parameter, kind in fields:
@@ -462,9 +456,7 @@ class SchemaWriter:
         return self.hints(here, at)["it"]
 
     def hints(self, thing: Any, at: str, **names: Any) -> dict[str, Any]:
-        """
-        The annotations of *thing*, all of them resolved.
-        """
+        """The annotations of *thing*, all of them resolved."""
         try:
             return get_type_hints(thing, include_extras=True, **names)
         except Exception as error:  # noqa: BLE001 - any of an annotation: reported

@@ -1,6 +1,4 @@
-"""
-Compacting: one message that stands for many.
-"""
+"""Compacting: one message that stands for many."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ AsyncSummarise: TypeAlias = Callable[
 
 @attrs.frozen
 class SummaryStep:
-    """
-    A step that puts what *summarise* makes of some messages in their place.
-    """
+    """A step that puts what *summarise* makes of some messages in their place."""
 
     summarise: Any
     is_async: bool
@@ -117,9 +113,7 @@ class SummaryStep:
     def _put_summary(
         self, context: TrimContext, seqs: tuple[int, ...], summary: object
     ) -> TrimContext:
-        """
-        The view with *summary*, or with a failure if it can't be one.
-        """
+        """The view with *summary*, or with a failure if it can't be one."""
         response = summary.response if isinstance(summary, AssistantMessage) else None
         # The usage is recorded before the summary is checked, because a refused summary
         # has cost tokens, too.
@@ -350,9 +344,7 @@ def compact(seqs: Iterable[int], summarise: Summarise) -> Step:
 
 
 def acompact(seqs: Iterable[int], summarise: AsyncSummarise) -> AsyncStep:
-    """
-    The same for an async *summarise*; a step for `atrim`.
-    """
+    """The same for an async *summarise*; a step for `atrim`."""
     return _make_compact(seqs, summarise, is_async=True)
 
 

@@ -72,9 +72,7 @@ class DroppedRange(NamedTuple):
 
 @final
 class Edit(NamedTuple):
-    """
-    What a position shows instead of its own message.
-    """
+    """What a position shows instead of its own message."""
 
     # The messages, at least one; what it showed before, if it is removed.
     messages: tuple[Message, ...]
@@ -94,9 +92,7 @@ class Edit(NamedTuple):
 
 @final
 class Rewrite(NamedTuple):
-    """
-    A tool's result that is shown smaller.
-    """
+    """A tool's result that is shown smaller."""
 
     seq: int  # its position
     message: Message  # what is shown
@@ -156,9 +152,7 @@ M = TypeVar("M", bound=Message)
 
 
 def read_mark(message: Message) -> Mapping[str, Any]:
-    """
-    What the metadata of *message* says about how it was made; empty if nothing.
-    """
+    """What the metadata of *message* says about how it was made; empty if nothing."""
     mark = message.metadata.get(MARK)
     return mark if isinstance(mark, Mapping) else EMPTY_MAP
 

@@ -91,9 +91,7 @@ class _KeepNewest:
     keep_system: bool
 
     def _survey_view(self, context: TrimContext) -> Survey:
-        """
-        The survey of what *context* shows, without a lead where it need not stay.
-        """
+        """The survey of what *context* shows, without a lead where it need not stay."""
         selection = context._selection
         survey = selection.whole or selection.survey()
         if not self.keep_system:
@@ -165,9 +163,7 @@ class _KeepNewest:
     def _find_start(
         self, context: TrimContext, survey: Survey, cut: CutPoint, earlier: TaskFinder
     ) -> RunStart:
-        """
-        The start at *cut*, with the task that has to go before it.
-        """
+        """The start at *cut*, with the task that has to go before it."""
         if not context.rules.starts_with_user or _starts_with_user(context, cut.seq):
             return RunStart(cut)
 
@@ -274,9 +270,7 @@ def _find_cut(
 @final
 @attrs.frozen
 class Fit(_KeepNewest):
-    """
-    The step that `fit` makes.
-    """
+    """The step that `fit` makes."""
 
     slack: int
 
@@ -290,9 +284,7 @@ class Fit(_KeepNewest):
         return self.fit_shown(context)
 
     def fit_shown(self, context: TrimContext) -> TrimContext:
-        """
-        The fitted view of what *context* shows, all of which is surveyed.
-        """
+        """The fitted view of what *context* shows, all of which is surveyed."""
         survey = self._survey_view(context)
         if not survey.size or survey.lead_size == survey.size:
             return self._check_size(context)
@@ -318,9 +310,7 @@ class Fit(_KeepNewest):
         )
 
     def _check_size(self, context: TrimContext) -> TrimContext:
-        """
-        *context*, which shows system messages only.
-        """
+        """*context*, which shows system messages only."""
         limit = self.limit(context)
         if limit is not None and context.total_tokens > limit:
             raise BudgetExceededError(context.total_tokens, limit)
@@ -554,9 +544,7 @@ def _fit_whole(context: TrimContext, step: Fit, *, repairs: bool) -> TrimContext
 
 
 class _Lead(NamedTuple):
-    """
-    The leading system messages: how many, and the tokens they fill.
-    """
+    """The leading system messages: how many, and the tokens they fill."""
 
     size: int
     tokens: int
@@ -603,9 +591,7 @@ def _find_since(
 
 
 def _find_task(entries: Log[Entry], counter: TokenCounter, since: int) -> Task | None:
-    """
-    The newest user's message before the position *since*. Reads roles only, once.
-    """
+    """The newest user's message before the position *since*. Reads roles only, once."""
 
     def read_before(_block: tuple[Entry, ...]) -> int:
         return _NOT_READ
@@ -670,9 +656,7 @@ def _show(
 def _repair_newest(
     context: TrimContext, lead: _Lead, since: int, find_task: TaskFinder
 ) -> TrimContext:
-    """
-    The *lead*, the task and what is from position *since* on, repaired.
-    """
+    """The *lead*, the task and what is from position *since* on, repaired."""
     selection = context._selection
     entries, counter = selection.entries, selection.counter
     # A group of calls and results is repaired as a whole.

@@ -56,9 +56,7 @@ class _Row(NamedTuple):
 @final
 @attrs.frozen
 class Repair:
-    """
-    The step that `repair` makes.
-    """
+    """The step that `repair` makes."""
 
     at_end: bool
 
@@ -112,9 +110,7 @@ class Repair:
 
 
 def _begins_right(context: TrimContext) -> bool:
-    """
-    Whether no assistant speaks first, where that is refused. O(system messages).
-    """
+    """Whether no assistant speaks first, where that is refused. O(system messages)."""
     if not context.rules.starts_with_user:
         return True
 
@@ -193,9 +189,7 @@ def _is_received(row: _Row) -> bool:
 
 
 def _with_first_prompt(rows: list[_Row]) -> list[_Row]:
-    """
-    *rows* with a made message of a user before an assistant that speaks first.
-    """
+    """*rows* with a made message of a user before an assistant that speaks first."""
     for at, (number, message) in enumerate(rows):
         if isinstance(message, AssistantMessage):
             return [*rows[:at], _Row(number, make_prompt()), *rows[at:]]
@@ -207,9 +201,7 @@ def _with_first_prompt(rows: list[_Row]) -> list[_Row]:
 
 
 def _answer_last(rows: list[_Row]) -> list[_Row]:
-    """
-    Errors for the calls at the end of *rows* that have no result.
-    """
+    """Errors for the calls at the end of *rows* that have no result."""
     answered: set[str] = set()
     for number, message in reversed(rows):
         if not isinstance(message, ToolMessage):
@@ -230,9 +222,7 @@ def _find_changes(
     rows: Sequence[_Row],
     reasons: dict[int, str],
 ) -> tuple[dict[int, Edit], list[Flaw]]:
-    """
-    What each shown position shows instead, and why some show nothing any more.
-    """
+    """What each shown position shows instead, and why some show nothing any more."""
     shown: dict[int, list[_Row]] = {}
     anchors = _find_anchors(pairs, rows)
     for (number, message), anchor in zip(rows, anchors, strict=True):
@@ -309,9 +299,7 @@ def _find_anchors(
 def _find_reason(
     pairs: Sequence[tuple[int, Message]], seq: int, message: Message
 ) -> Flaw:
-    """
-    Why *message*, at position *seq*, was left out.
-    """
+    """Why *message*, at position *seq*, was left out."""
     if not isinstance(message, ToolMessage):
         kind = "empty message"
         what = "is empty"

@@ -1,6 +1,4 @@
-"""
-A summary that grows with the conversation; no message is summarised twice.
-"""
+"""A summary that grows with the conversation; no message is summarised twice."""
 
 from __future__ import annotations
 
@@ -77,9 +75,7 @@ class _Rolling(SummaryStep):
 
 
 def _split_newest(selection: Selection, keep_last: int) -> tuple[list[int], int]:
-    """
-    The positions shown, and how many of them are older than those to keep.
-    """
+    """The positions shown, and how many of them are older than those to keep."""
     boundaries = find_group_boundaries(selection)
     shown = [seq for seq, _ in selection.pairs()]
     end = max(len(shown) - keep_last, 0)
@@ -178,9 +174,7 @@ def rolling_summary(limit_tokens: int, keep_last: int, summarise: Summarise) -> 
 def arolling_summary(
     limit_tokens: int, keep_last: int, summarise: AsyncSummarise
 ) -> AsyncStep:
-    """
-    The same for an async *summarise*; a step for `atrim`.
-    """
+    """The same for an async *summarise*; a step for `atrim`."""
     return _make_rolling(limit_tokens, keep_last, summarise, is_async=True)
 
 

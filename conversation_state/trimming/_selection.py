@@ -112,9 +112,7 @@ class Selection:
 
     @property
     def is_plain(self) -> bool:
-        """
-        Whether every position in no range shows its own message.
-        """
+        """Whether every position in no range shows its own message."""
         return self.changes is NO_CHANGES and not self.rewrites
 
     def survey(self) -> Survey:
@@ -126,9 +124,7 @@ class Selection:
         return survey
 
     def spans(self, start: int = 0, stop: int | None = None) -> list[range]:
-        """
-        The positions in no range, of all or from *start* to *stop*.
-        """
+        """The positions in no range, of all or from *start* to *stop*."""
         stop = len(self.entries) if stop is None else stop
         found = []
         for first, last, _ in self.ranges:
@@ -225,9 +221,7 @@ class Selection:
                     yield seq, (message,)
 
     def seqs(self, start: int = 0, stop: int | None = None) -> Iterator[int]:
-        """
-        The positions that show something, of all or from *start* to *stop*.
-        """
+        """The positions that show something, of all or from *start* to *stop*."""
         spans = self.spans(start, stop)
         removed = {seq for seq, edit in self.iterate_edits(spans) if edit.reason}
         return (seq for span in spans for seq in span if seq not in removed)
@@ -281,9 +275,7 @@ class Selection:
         raise AssertionError  # the spans add up to the size
 
     def count_saved(self, seq: int) -> int:
-        """
-        How many tokens rewriting saved before the position *seq*. O(log n).
-        """
+        """How many tokens rewriting saved before the position *seq*. O(log n)."""
         at = bisect_left(self.rewrites, seq, key=_seq)
         return self.rewrites[at - 1].saved if at else 0
 
@@ -306,9 +298,7 @@ class Selection:
         )
 
     def _own_positions(self, seq: int) -> tuple[range, ...]:
-        """
-        The position *seq* and those of the messages that were moved there.
-        """
+        """The position *seq* and those of the messages that were moved there."""
         edit = self.changes.get(seq)
         seqs = {seq, *edit.seqs} if edit else {seq}
         return tuple([range(each, each + 1) for each in sorted(seqs)])
@@ -322,9 +312,7 @@ class Selection:
         return own.stands_for if own else ()
 
     def remove(self, seqs: Iterable[int], reason: str) -> Selection:
-        """
-        Without what is shown at *seqs*. O(log n) for each.
-        """
+        """Without what is shown at *seqs*. O(log n) for each."""
         removed = {}
         for seq in {seq for seq in map(index, seqs) if self.is_shown(seq)}:
             messages, stands_for = self.messages_at(seq), self.summarised(seq)
@@ -335,9 +323,7 @@ class Selection:
         return self.change(removed)
 
     def change(self, changes: Mapping[int, Edit]) -> Selection:
-        """
-        With other messages, or none, at positions that show something.
-        """
+        """With other messages, or none, at positions that show something."""
         tokens, size, changed = self.tokens, self.size, {}
         for seq, edit in changes.items():
             before = self.messages_at(seq)
@@ -359,9 +345,7 @@ class Selection:
         )
 
     def drop_ranges(self, ranges: Iterable[DroppedRange], tokens: int) -> Selection:
-        """
-        Without what is shown in *ranges*, which fills *tokens* in all.
-        """
+        """Without what is shown in *ranges*, which fills *tokens* in all."""
         dropped, size = list(self.ranges), self.size
         for start, stop, reason in ranges:
             for gap in self.spans(start, stop):

@@ -36,9 +36,7 @@ _rank = itemgetter(2)
 
 
 class _RewriteStep(Protocol):
-    """
-    A step that makes all results but the newest *keep* smaller, each by itself.
-    """
+    """A step that makes all results but the newest *keep* smaller, each by itself."""
 
     @property
     def keep(self) -> int: ...
@@ -223,9 +221,7 @@ class _ShortenResults:
 
 
 def _middle_bounds(size: int, kept: int) -> tuple[int, int]:
-    """
-    Where the middle starts and stops that leaves *kept*, half at either end.
-    """
+    """Where the middle starts and stops that leaves *kept*, half at either end."""
     start = -(-kept // 2)
     return start, size - (kept - start)
 

@@ -1,6 +1,4 @@
-"""
-Running a view through steps: once, or with the same ones every turn.
-"""
+"""Running a view through steps: once, or with the same ones every turn."""
 
 from __future__ import annotations
 
@@ -176,9 +174,7 @@ async def atrim(
     rules: Rules = EVERYWHERE,
     previous: TrimContext | Iterable[Message] | None = None,
 ) -> TrimContext:
-    """
-    The same, where steps may have to be awaited; some, all or none.
-    """
+    """The same, where steps may have to be awaited; some, all or none."""
     context = TrimContext.of(
         conversation, budget, counter=counter, rules=rules, previous=previous
     )
@@ -300,9 +296,7 @@ class Trimmer:
         *,
         previous: TrimContext | Iterable[Message] | None = None,
     ) -> TrimContext:
-        """
-        The view of *conversation*; see `trim`.
-        """
+        """The view of *conversation*; see `trim`."""
         steps: Any = self.steps
         return trim(
             conversation,
@@ -319,9 +313,7 @@ class Trimmer:
         *,
         previous: TrimContext | Iterable[Message] | None = None,
     ) -> TrimContext:
-        """
-        The same, where steps may have to be awaited; see `atrim`.
-        """
+        """The same, where steps may have to be awaited; see `atrim`."""
         return await atrim(
             conversation,
             self.budget,

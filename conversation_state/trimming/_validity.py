@@ -76,17 +76,13 @@ class Flaw(NamedTuple):
 def dropped_failure(
     step: object, flaw: Flaw, count: int, advice: str = ""
 ) -> StepFailure:
-    """
-    That *step* had to leave out *count* messages because of *flaw*.
-    """
+    """That *step* had to leave out *count* messages because of *flaw*."""
     problem = f"{flaw.reason.removeprefix(f'{INVALID}: ')}{advice}"
     return StepFailure(step, DroppedHistoryError((problem,), flaw.seqs, count))
 
 
 class OpenCalls(NamedTuple):
-    """
-    The assistant's message whose calls the next messages answer.
-    """
+    """The assistant's message whose calls the next messages answer."""
 
     seq: int  # its position
     called: frozenset[str]  # the ids of its calls
@@ -209,9 +205,7 @@ def is_task(message: Any) -> bool:
 
 
 class UserPoint(NamedTuple):
-    """
-    Where a user's message stands, which a view may keep as the task.
-    """
+    """Where a user's message stands, which a view may keep as the task."""
 
     tokens: int  # of all messages before it
     seq: int
@@ -263,9 +257,7 @@ class Survey(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        """
-        Whether a view of the run needs no repair.
-        """
+        """Whether a view of the run needs no repair."""
         return not (self.flaw or self.odd_end or self.is_thinking)
 
     def with_message(  # noqa: C901, PLR0912 - each message that is trimmed passes here
@@ -349,9 +341,7 @@ START = Survey()
 
 
 class SurveyKey(NamedTuple):
-    """
-    What a survey of a log is remembered under.
-    """
+    """What a survey of a log is remembered under."""
 
     counter: TokenCounter
     rules: Rules
@@ -411,9 +401,7 @@ def _find_open_calls(entries: Log[Entry], stop: int) -> OpenCalls:
 
 
 def find_flaws(pairs: Iterable[tuple[int, Message]], rules: Rules) -> Iterator[Flaw]:
-    """
-    Why a provider would refuse the messages *pairs*, each with its position.
-    """
+    """Why a provider would refuse the messages *pairs*, each with its position."""
     open_calls = NO_OPEN_CALLS
     callers: dict[str, int] = {}  # which message made the call with an id
     thinking, is_first = -1, rules.starts_with_user
@@ -488,9 +476,7 @@ class Property:
         return not self.flaws(messages)
 
     def flaws(self, messages: Iterable[Message]) -> tuple[Flaw, ...]:
-        """
-        Where *messages* lack it, and what to do; ``()`` if they have it.
-        """
+        """Where *messages* lack it, and what to do; ``()`` if they have it."""
         return tuple(self._find(enumerate(_check_messages(messages))))
 
     def safe_cuts(self, messages: Iterable[Message]) -> frozenset[int]:
@@ -524,9 +510,7 @@ def _find_unpaired(name: str) -> Callable[[Pairs], Iterator[Flaw]]:
 
 
 def group_boundaries(messages: Sequence[Message]) -> Iterator[int]:
-    """
-    Where *messages* can be cut without parting a result from its call.
-    """
+    """Where *messages* can be cut without parting a result from its call."""
     unsure: list[int] = []
     open_calls = NO_OPEN_CALLS
     for at, message in enumerate(messages):

@@ -1,6 +1,4 @@
-"""
-The view: which messages are kept, and why the others are not.
-"""
+"""The view: which messages are kept, and why the others are not."""
 
 from __future__ import annotations
 
@@ -141,16 +139,12 @@ class TrimContext:
 
     @property
     def counter(self) -> TokenCounter:
-        """
-        What counts the tokens of the messages.
-        """
+        """What counts the tokens of the messages."""
         return self._selection.counter
 
     @property
     def rules(self) -> Rules:
-        """
-        What requests are asked for, which `problems`, `repair` and `fit` know.
-        """
+        """What requests are asked for, which `problems`, `repair` and `fit` know."""
         return self._selection.rules
 
     @property
@@ -163,9 +157,7 @@ class TrimContext:
 
     @property
     def original(self) -> TrimContext:
-        """
-        The view before anything was dropped. O(1).
-        """
+        """The view before anything was dropped. O(1)."""
         entries = Messages(self._selection.entries)
         return TrimContext.of(
             entries, self.budget, counter=self.counter, rules=self.rules
@@ -181,9 +173,7 @@ class TrimContext:
 
     @property
     def elements(self) -> Sequence[Element]:
-        """
-        The same with position, tokens and role.
-        """
+        """The same with position, tokens and role."""
         counter = self.counter
         return ShownView(
             self._selection,
@@ -338,9 +328,7 @@ class TrimContext:
         return find_shared_prefix(self._selection, other._selection)
 
     def __len__(self) -> int:
-        """
-        How many messages are kept.
-        """
+        """How many messages are kept."""
         return self._selection.size
 
     # A view that shows nothing is truthy, so that `previous or ...` takes it.

@@ -34,9 +34,7 @@ AGENTS: dict[str, tuple[str, Any, tuple[str, ...]]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """
-    Run the scripts that were asked for, and print the table.
-    """
+    """Run the scripts that were asked for, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m peers.refused")
     parser.add_argument("names", nargs="*", help=", ".join(AGENTS))
     parser.add_argument("--wire", help="only this wire")

@@ -1,6 +1,4 @@
-"""
-The OpenAI Agents SDK, with a session of its own or of ours.
-"""
+"""The OpenAI Agents SDK, with a session of its own or of ours."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from peers.refused.server import ScriptedServer
 
 
 class AgentsSDKAgent:
-    """
-    One session of an agent.
-    """
+    """One session of an agent."""
 
     wire = "openai_responses"
     has_view = False

@@ -1,6 +1,4 @@
-"""
-LangChain's `create_agent`, with a checkpointer of LangGraph's or of ours.
-"""
+"""LangChain's `create_agent`, with a checkpointer of LangGraph's or of ours."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from peers.refused.server import ScriptedServer
 
 
 class LangChainAgent:
-    """
-    One thread of an agent.
-    """
+    """One thread of an agent."""
 
     wire = "openai_chat"
     has_view = False

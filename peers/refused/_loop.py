@@ -13,9 +13,7 @@ from peers.refused.server import ScriptedServer
 
 
 class ReadmeLoop:
-    """
-    One conversation. Of an answer that is stopped, what has arrived is kept.
-    """
+    """One conversation. Of an answer that is stopped, what has arrived is kept."""
 
     wire = "openai_chat"
     has_view = False

@@ -1,6 +1,4 @@
-"""
-Pydantic AI, with a history that the program keeps.
-"""
+"""Pydantic AI, with a history that the program keeps."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from peers.refused.server import ScriptedServer
 
 
 class PydanticAIAgent:
-    """
-    One history of an agent. Of a run that fails, what it has captured is kept.
-    """
+    """One history of an agent. Of a run that fails, what it has captured is kept."""
 
     wire = "openai_chat"
     has_view = False

@@ -1,6 +1,4 @@
-"""
-What drives an agent: turns, and what happens in the middle of them.
-"""
+"""What drives an agent: turns, and what happens in the middle of them."""
 
 from __future__ import annotations
 
@@ -25,17 +23,13 @@ class Tool:
         self.expect(0)
 
     def expect(self, waits_at: int) -> None:
-        """
-        Let the run of number *waits_at*, counted from 1, wait.
-        """
+        """Let the run of number *waits_at*, counted from 1, wait."""
         self._waits_at = waits_at
         self.running.clear()
         self.released = asyncio.Event()
 
     async def book(self, train: int) -> str:
-        """
-        Books a seat.
-        """
+        """Books a seat."""
         self._waits_at -= 1
         if self._waits_at == 0:
             self.running.set()
@@ -48,31 +42,21 @@ class Tool:
 
 
 class Driver(Protocol):
-    """
-    An agent of a framework, with one conversation.
-    """
+    """An agent of a framework, with one conversation."""
 
     def __init__(self, server: ScriptedServer, tool: Tool) -> None: ...
 
     async def say(self, text: str, *, streamed: bool) -> None:
-        """
-        One turn. Whatever the framework raises is raised.
-        """
+        """One turn. Whatever the framework raises is raised."""
 
     async def resume(self, *, streamed: bool) -> None:
-        """
-        Go on with a turn that ended in the middle, as the framework offers it.
-        """
+        """Go on with a turn that ended in the middle, as the framework offers it."""
 
     def restart(self) -> None:
-        """
-        Make the agent anew, on what was saved.
-        """
+        """Make the agent anew, on what was saved."""
 
     def close(self) -> None:
-        """
-        Release what it holds.
-        """
+        """Release what it holds."""
 
 
 def http_client(library: Any) -> Any:
@@ -94,9 +78,7 @@ def http_client(library: Any) -> Any:
 
 
 def openai_client(server: ScriptedServer) -> Any:
-    """
-    OpenAI's client, without retries.
-    """
+    """OpenAI's client, without retries."""
     import httpx2
     from openai import AsyncOpenAI
 

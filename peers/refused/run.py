@@ -1,6 +1,4 @@
-"""
-Running a script with a driver: whether its conversation is refused for good.
-"""
+"""Running a script with a driver: whether its conversation is refused for good."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ async def run_script(
     server: ScriptedServer,
     level: str,
 ) -> Outcome:
-    """
-    What becomes of the conversation of *script* with the agent that *make* makes.
-    """
+    """What becomes of the conversation of *script* with the agent that *make* makes."""
     tool = Tool()
     without = getattr(make, "without", ())
     server.conversation = conversation = ServedConversation(level, without)
@@ -97,9 +93,7 @@ class _Run:
         self._left: list[asyncio.Task[Any]] = []
 
     async def play(self, turn: ScriptedTurn) -> BaseException | None:
-        """
-        One turn with its act; what it raised, if it was not stopped.
-        """
+        """One turn with its act; what it raised, if it was not stopped."""
         act = turn.act
         hold_at = {Act.STOPS_ANSWER: 1, Act.STOPS_AFTER_TOOL: 2}.get(act, 0)
         self._conversation.expect(turn.replies, hold_at=hold_at)
@@ -161,9 +155,7 @@ class _Run:
             await task
 
     async def end(self) -> None:
-        """
-        Stop what is left.
-        """
+        """Stop what is left."""
         self._conversation.released.set()
         for task in self._left:
             await self._stop(task)

@@ -84,9 +84,7 @@ class ScriptedAnswer:
 
 
 class FaultKind(StrEnum):
-    """
-    What goes wrong instead of an answer, or in the middle of one.
-    """
+    """What goes wrong instead of an answer, or in the middle of one."""
 
     LIMITED = "429 with Retry-After"
     BROKEN = "500"
@@ -97,9 +95,7 @@ class FaultKind(StrEnum):
 
 @attrs.frozen
 class ScriptedFault:
-    """
-    A fault in the place of an answer, or in *answer*, after *part* of its bytes.
-    """
+    """A fault in the place of an answer, or in *answer*, after *part* of its bytes."""
 
     kind: FaultKind
     answer: ScriptedAnswer = ScriptedAnswer(text="This is cut.")
@@ -107,9 +103,7 @@ class ScriptedFault:
 
 
 class Act(StrEnum):
-    """
-    What the user, or the machine, does in a turn.
-    """
+    """What the user, or the machine, does in a turn."""
 
     WAITS = "waits for the answer"
     STOPS_ANSWER = "stops while the answer arrives"
@@ -306,9 +300,7 @@ FIXED = tuple(_fixed_scripts())
 
 
 def draw_scripts(seed: int, count: int) -> tuple[Script, ...]:
-    """
-    *count* scripts of two to five turns; the same ones for the same *seed*.
-    """
+    """*count* scripts of two to five turns; the same ones for the same *seed*."""
     return tuple(
         _Drawing(Random(f"{seed}/{number}")).script()  # noqa: S311 - no secret
         for number in range(count)
@@ -346,9 +338,7 @@ _ASKED = ("Book a seat.", "And back?", "Which platform?", "Stop, not that one!")
 
 
 class _Drawing:
-    """
-    Draws one script.
-    """
+    """Draws one script."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -444,8 +434,6 @@ class _Drawing:
 def replies_of(
     turns: Sequence[ScriptedTurn],
 ) -> Iterator[ScriptedAnswer | ScriptedFault]:
-    """
-    All replies of *turns*, in order.
-    """
+    """All replies of *turns*, in order."""
     for turn in turns:
         yield from turn.replies

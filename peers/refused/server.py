@@ -65,9 +65,7 @@ class ServedConversation:
         self._count = 0
 
     def judge(self, wire: str, body: Mapping[str, Any]) -> tuple[Refusal, ...]:
-        """
-        Why the provider refuses the request *body*.
-        """
+        """Why the provider refuses the request *body*."""
         found = judge(
             *(wire, body), level=self.level, memory=self.memory, without=self._without
         )
@@ -91,9 +89,7 @@ class ServedConversation:
         self.released.clear()
 
     def next_reply(self) -> tuple[ScriptedAnswer | ScriptedFault, int, bool]:
-        """
-        The next reply, its number, and whether it stops in the middle.
-        """
+        """The next reply, its number, and whether it stops in the middle."""
         self._count += 1
         self._hold_at -= 1
         more = ScriptedAnswer(text="It leaves at noon.", id=f"more-{self._count}")
@@ -112,9 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer()
 
     def log_message(self, *_: Any) -> None:
-        """
-        Say nothing.
-        """
+        """Say nothing."""
 
     def _answer(self) -> None:
         size = int(self.headers["content-length"])
@@ -235,26 +229,20 @@ def _error(wire: str, message: str) -> dict[str, Any]:
 
 
 class ScriptedServer(ThreadingHTTPServer):
-    """
-    Serves one conversation after the other.
-    """
+    """Serves one conversation after the other."""
 
     daemon_threads = True
     conversation: ServedConversation
 
     @property
     def url(self) -> str:
-        """
-        What a client takes as its base URL.
-        """
+        """What a client takes as its base URL."""
         return f"http://127.0.0.1:{self.server_port}/v1"
 
 
 @contextmanager
 def serve() -> Iterator[ScriptedServer]:
-    """
-    A running server.
-    """
+    """A running server."""
     server = ScriptedServer(("127.0.0.1", 0), _Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()

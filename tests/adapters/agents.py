@@ -54,9 +54,7 @@ def thinks(number=1):
 
 
 class Scripted(Model):
-    """
-    Gives each of *answers* once, and keeps the requests.
-    """
+    """Gives each of *answers* once, and keeps the requests."""
 
     def __init__(self, *answers, named=True):
         self._answers = list(answers)

@@ -119,16 +119,12 @@ ANSWER_BLOCKS = TEXT | CALL | THINKING | REDACTED | OWN | IMAGE | RESULT
 
 
 def with_results_first(blocks):
-    """
-    *blocks* in the order that the provider wants.
-    """
+    """*blocks* in the order that the provider wants."""
     return sorted(blocks, key=lambda block: block["type"] != "tool_result")
 
 
 def spoken(role, blocks):
-    """
-    A message of *role*: a text, or *blocks*.
-    """
+    """A message of *role*: a text, or *blocks*."""
     several = st.lists(blocks, min_size=1, max_size=4).map(with_results_first)
     content = TEXTS | several
     return both(exactly(role=st.just(role), content=content), AROUND)
@@ -200,45 +196,33 @@ RESPONSES = both(
 
 
 def user(*blocks, **fields):
-    """
-    A user's message in JSON.
-    """
+    """A user's message in JSON."""
     return {"role": "user", "content": list(blocks), **fields}
 
 
 def answer(*blocks, **fields):
-    """
-    An assistant's message in JSON.
-    """
+    """An assistant's message in JSON."""
     return {"role": "assistant", "content": list(blocks), **fields}
 
 
 def system(*blocks, **fields):
-    """
-    A system message in JSON, in the middle of a conversation.
-    """
+    """A system message in JSON, in the middle of a conversation."""
     return {"role": "system", "content": list(blocks), **fields}
 
 
 def text(words, **fields):
-    """
-    A text block.
-    """
+    """A text block."""
     return {"type": "text", "text": words, **fields}
 
 
 def call(call_id="toolu_1", name="f", given=None, **fields):
-    """
-    A block that calls a tool.
-    """
+    """A block that calls a tool."""
     block = {"type": "tool_use", "id": call_id, "name": name, "input": given or {}}
     return {**block, **fields}
 
 
 def result(call_id="toolu_1", content="ok", **fields):
-    """
-    A block with the result of a tool.
-    """
+    """A block with the result of a tool."""
     block = {"type": "tool_result", "tool_use_id": call_id, "content": content}
     return {**block, **fields}
 
@@ -247,9 +231,7 @@ one, several, notes = make_readers(anthropic)
 
 
 def cost(payload):
-    """
-    The usage of *payload*, which has one.
-    """
+    """The usage of *payload*, which has one."""
     usage = load_usage(payload)
     assert usage is not None
     return usage
@@ -259,9 +241,7 @@ def cost(payload):
 
 
 def start(**fields):
-    """
-    The event that a stream begins with.
-    """
+    """The event that a stream begins with."""
     message: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",
@@ -276,9 +256,7 @@ def start(**fields):
 
 
 def begin(block, at=0, **fields):
-    """
-    The event that a *block* begins with.
-    """
+    """The event that a *block* begins with."""
     return {
         "type": "content_block_start",
         "index": at,
@@ -288,9 +266,7 @@ def begin(block, at=0, **fields):
 
 
 def delta(kind, at=0, **fields):
-    """
-    An event that brings more of a block.
-    """
+    """An event that brings more of a block."""
     return {
         "type": "content_block_delta",
         "index": at,
@@ -299,30 +275,22 @@ def delta(kind, at=0, **fields):
 
 
 def more(piece, at=0):
-    """
-    An event that brings more text.
-    """
+    """An event that brings more text."""
     return delta("text", at, text=piece)
 
 
 def given(piece, at=0):
-    """
-    An event that brings more of a call's input.
-    """
+    """An event that brings more of a call's input."""
     return delta("input_json", at, partial_json=piece)
 
 
 def stop(at=0):
-    """
-    The event that a block ends with.
-    """
+    """The event that a block ends with."""
     return {"type": "content_block_stop", "index": at}
 
 
 def last(reason="end_turn", usage=None, **fields):
-    """
-    The event with the end of a response.
-    """
+    """The event with the end of a response."""
     end = {"stop_reason": reason, "stop_sequence": None, **fields}
     used = {"output_tokens": 5} if usage is None else usage
     return {"type": "message_delta", "delta": end, "usage": used}
@@ -333,9 +301,7 @@ PING = {"type": "ping"}
 
 
 def events_of(response, cut=lambda text: [text[:1], text[1:]]):
-    """
-    The events that *response* is streamed in, its texts in pieces.
-    """
+    """The events that *response* is streamed in, its texts in pieces."""
     events = [
         {
             "type": "message_start",

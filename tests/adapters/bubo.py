@@ -1,6 +1,4 @@
-"""
-Messages and checkpoints as bubo writes them.
-"""
+"""Messages and checkpoints as bubo writes them."""
 
 import base64
 from datetime import datetime, timedelta, timezone
@@ -44,9 +42,7 @@ ENVELOPES = some(
 
 
 def typed(kind, *fields):
-    """
-    An object of a *kind*, with its *fields*.
-    """
+    """An object of a *kind*, with its *fields*."""
     return both(exactly(type=st.just(kind)), *fields)
 
 
@@ -124,9 +120,7 @@ USAGES = exactly(
 
 @st.composite
 def checkpoints(draw, messages=MESSAGES):
-    """
-    Checkpoints, of roots and of forks.
-    """
+    """Checkpoints, of roots and of forks."""
     history = draw(st.lists(messages, max_size=4))
     return {
         "id": draw(UUIDS),
@@ -140,7 +134,5 @@ one, several, notes = make_readers(bubo)
 
 
 def user(content="hi", **fields):
-    """
-    A user's message in JSON.
-    """
+    """A user's message in JSON."""
     return {"type": "user", "content": content, **fields}

@@ -1,6 +1,4 @@
-"""
-Stores of every kind, for the adapters that keep conversations in one.
-"""
+"""Stores of every kind, for the adapters that keep conversations in one."""
 
 from collections.abc import Callable, Iterator
 
@@ -27,9 +25,7 @@ class ObjectReader:
         self._open: list[Store] = []
 
     def open(self) -> Store:
-        """
-        A store there, as another process would open it.
-        """
+        """A store there, as another process would open it."""
         if self._open and not self.is_kept:
             return self._open[0]
 
@@ -38,25 +34,19 @@ class ObjectReader:
         return store
 
     def leave(self) -> None:
-        """
-        Close what was opened here, if that does not end it.
-        """
+        """Close what was opened here, if that does not end it."""
         if self.is_kept:
             self.close()
 
     def close(self) -> None:
-        """
-        Close all that was opened here.
-        """
+        """Close all that was opened here."""
         while self._open:
             self._open.pop().close()
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def place(request, tmp_path) -> Iterator[ObjectReader]:
-    """
-    A place for a store, of each kind.
-    """
+    """A place for a store, of each kind."""
     if request.param != "postgres":
         urls = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/chats.db"}
         found = ObjectReader(urls[request.param])
@@ -73,9 +63,7 @@ def place(request, tmp_path) -> Iterator[ObjectReader]:
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """
-    A store in memory, whole at the end.
-    """
+    """A store in memory, whole at the end."""
     with open_store("memory:") as made:
         yield made
         assert () == made.verify()
@@ -83,7 +71,5 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture
 def stores(place: ObjectReader) -> tuple[Store, Callable[[], Store]]:
-    """
-    A store of each kind, and how to open it once more.
-    """
+    """A store of each kind, and how to open it once more."""
     return place.open(), place.open

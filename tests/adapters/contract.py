@@ -41,9 +41,7 @@ from tests.adapters.pieces import as_is
 
 
 def as_json(value: Any) -> str:
-    """
-    *value* as JSON of which equal values have the same: 1 is not true there.
-    """
+    """*value* as JSON of which equal values have the same: 1 is not true there."""
     return json.dumps(value, sort_keys=True, allow_nan=False)
 
 
@@ -54,16 +52,12 @@ _UNIQUE = re.compile(r"\b[0-9a-f]{24}-[0-9a-f]+_")
 
 
 def without_unique_ids(text: str) -> str:
-    """
-    *text* with the same id in place of each one that is unique in time.
-    """
+    """*text* with the same id in place of each one that is unique in time."""
     return _UNIQUE.sub("unique_", text)
 
 
 def with_made_ids(document: Any, payload: Any) -> Any:
-    """
-    *document* with the ids of calls that it lacks, as *payload* has them.
-    """
+    """*document* with the ids of calls that it lacks, as *payload* has them."""
     if isinstance(document, list) and isinstance(payload, list):
         others = [*payload, *[None] * len(document)]
         return [
@@ -114,16 +108,12 @@ def bare(message: Message) -> Message:
 
 
 def as_text(value: Any) -> str:
-    """
-    What a person sees of *value*, in which no surrogate may be left.
-    """
+    """What a person sees of *value*, in which no surrogate may be left."""
     return str(value).encode().decode()
 
 
 def refusal(read: Callable[[Any], Any], document: Any) -> DecodeError | None:
-    """
-    Why *read* refuses *document*; None if it does not.
-    """
+    """Why *read* refuses *document*; None if it does not."""
     try:
         read(document)
     except DecodeError as error:
@@ -133,9 +123,7 @@ def refusal(read: Callable[[Any], Any], document: Any) -> DecodeError | None:
 
 
 def problem_paths(read: Callable[[Any], Any], document: Any) -> list[str]:
-    """
-    The paths of all that is wrong with *document*, which *read* refuses.
-    """
+    """The paths of all that is wrong with *document*, which *read* refuses."""
     with pytest.raises(DecodeError) as caught:
         read(document)
 
@@ -143,9 +131,7 @@ def problem_paths(read: Callable[[Any], Any], document: Any) -> list[str]:
 
 
 def empty_all(value: Any) -> None:
-    """
-    Remove everything from *value* and from all that is in it.
-    """
+    """Remove everything from *value* and from all that is in it."""
     if isinstance(value, dict | list):
         for each in list(value.values()) if isinstance(value, dict) else list(value):
             empty_all(each)
@@ -198,9 +184,7 @@ OTHER_KEY = "a key of another version"
 
 
 def with_other_keys(value: Any) -> Any:
-    """
-    *value* with `OTHER_KEY` in each object.
-    """
+    """*value* with `OTHER_KEY` in each object."""
     if isinstance(value, list):
         return [with_other_keys(each) for each in value]
 
@@ -211,9 +195,7 @@ def with_other_keys(value: Any) -> Any:
 
 
 def add_halves(value: Any) -> Any:
-    """
-    *value* with half of a surrogate pair at the end of each text.
-    """
+    """*value* with half of a surrogate pair at the end of each text."""
     if isinstance(value, str):
         return f"{value}\ud800"
 
@@ -239,9 +221,7 @@ class FormatContract:
     unsent_notes: ClassVar[frozenset[str]] = frozenset()
 
     def normalise(self, message: Message) -> Message:
-        """
-        *message* as it comes back from this format's round trip.
-        """
+        """*message* as it comes back from this format's round trip."""
         return bare(message)
 
     @given(data=st.data())
@@ -280,9 +260,7 @@ class FormatContract:
         self.check_nothing_lost(message)
 
     def check_nothing_lost(self, message: Message) -> None:
-        """
-        Check that *message* is dumped and loaded, or what it loses listed.
-        """
+        """Check that *message* is dumped and loaded, or what it loses listed."""
         # A call without id gets one in a request.
         has_ids = all(call.id for call in message.tool_calls)
         adapter = as_is(self.adapter) if has_ids else self.adapter
@@ -312,9 +290,7 @@ class FormatContract:
 
     @given(data=st.data())
     def test_load_changes_nothing(self, data):
-        """
-        A payload is only read, and gives the same messages each time.
-        """
+        """A payload is only read, and gives the same messages each time."""
         document = data.draw(self.documents | self.responses)
         before = as_json(document)
 
@@ -327,9 +303,7 @@ class FormatContract:
 
     @given(data=st.data())
     def test_keys_are_listed_elsewhere(self, data):
-        """
-        Other formats find the keys that are kept, whatever note they are in.
-        """
+        """Other formats find the keys that are kept, whatever note they are in."""
         document = with_other_keys(data.draw(self.documents))
         try:
             loaded = self.adapter.load(document)
@@ -360,9 +334,7 @@ class FormatContract:
 
     @given(data=st.data())
     def test_refuses_in_one_way_what_is_valid_elsewhere(self, data):
-        """
-        The same if a text is another one that has this key, such as the role.
-        """
+        """The same if a text is another one that has this key, such as the role."""
         given = self.documents | self.responses
         documents = copy.deepcopy(data.draw(st.lists(given, min_size=1, max_size=3)))
 
@@ -382,9 +354,7 @@ class FormatContract:
             self.check_refusal(wrong)
 
     def check_refusal(self, wrong: Any) -> None:
-        """
-        Check that *wrong* is a conversation, or refused with paths.
-        """
+        """Check that *wrong* is a conversation, or refused with paths."""
         for read in (self.adapter.load, self.adapter.load_usage):
             refused = refusal(read, wrong)
             assert refused is None or refused.problems
@@ -399,24 +369,18 @@ class FormatContract:
 
     @pytest.mark.parametrize("nothing", [None, 3, "text", True, b"", object()])
     def test_refuses_what_is_no_document(self, nothing):
-        """
-        What is neither an object nor a list is refused at once.
-        """
+        """What is neither an object nor a list is refused at once."""
         with pytest.raises(DecodeError, match=r"\$"):
             self.adapter.load(nothing)
 
     @pytest.mark.parametrize("wrong", ["hi", {"role": "user"}, None, TextPart("hi")])
     def test_dumps_only_messages(self, wrong):
-        """
-        What is not a message is refused, with its place.
-        """
+        """What is not a message is refused, with its place."""
         with pytest.raises(InvalidMessageError, match=r"messages\[1\] is a "):
             as_is(self.adapter).dump([UserMessage("hi"), wrong])
 
     def test_counts_from_what_was_given(self):
-        """
-        A message that can't be sent is left out, and still counted.
-        """
+        """A message that can't be sent is left out, and still counted."""
         unknown = UnknownMessage({"role": "critic"}, source="a format")
 
         export = as_is(self.adapter).dump([unknown, UserMessage("hi"), unknown])
@@ -426,9 +390,7 @@ class FormatContract:
         assert ["hi"] == [one.text for one in self.adapter.load(export.payload)]
 
     def test_no_messages_at_all(self):
-        """
-        An empty list is not a message.
-        """
+        """An empty list is not a message."""
         export = as_is(self.adapter).dump([])
 
         assert () == export.lost

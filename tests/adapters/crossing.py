@@ -47,9 +47,7 @@ class Carried(NamedTuple):
 
 
 def places(messages: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """
-    Everything in *messages* that has metadata, and where it is.
-    """
+    """Everything in *messages* that has metadata, and where it is."""
     for at, message in enumerate(messages):
         path = f"messages[{at}]"
         yield path, message
@@ -72,9 +70,7 @@ def writes_values(adapter: Any) -> bool:
 
 
 def meaning(arguments: str) -> Any:
-    """
-    What *arguments* are where they are a value: all spellings of it are one.
-    """
+    """What *arguments* are where they are a value: all spellings of it are one."""
     with suppress(ValueError, RecursionError):
         value = json.loads(arguments or "{}")
         if isinstance(value, dict):
@@ -171,9 +167,7 @@ WHOLE = {"content", "message", "parts", "unknown"}
 
 
 def kept_of(carried: Iterable[Carried], lost: Iterable[Lost]) -> list[Kept]:
-    """
-    What has to arrive of what was *carried* where that is *lost*.
-    """
+    """What has to arrive of what was *carried* where that is *lost*."""
     listed: dict[str, set[str]] = {}
     beside: dict[str, set[str]] = {}
     for each in lost:
@@ -234,9 +228,7 @@ def _is_in(one: Carried, other: Carried) -> bool:
 
 
 def _is_part_of(one: Carried, whole: Carried) -> bool:
-    """
-    Whether *one* may be what *whole*, which has no place there, became.
-    """
+    """Whether *one* may be what *whole*, which has no place there, became."""
     values = [str(value) for key, value in one.about.items() if key != "role"]
     return any(
         str(value) in each or each in str(value)

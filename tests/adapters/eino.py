@@ -1,6 +1,4 @@
-"""
-Messages as eino writes them: what is empty is left out, where Go does so.
-"""
+"""Messages as eino writes them: what is empty is left out, where Go does so."""
 
 import base64
 
@@ -47,9 +45,7 @@ OUTPUT_MEDIA = {
 
 
 def typed(kind, *fields):
-    """
-    A part of a *kind*, with its *fields*.
-    """
+    """A part of a *kind*, with its *fields*."""
     return both(exactly(type=st.just(kind)), *fields)
 
 
@@ -60,9 +56,7 @@ ODD = typed("tool_search_result", some(tool_search_result=json_values()), EXTRA)
 
 
 def parts(media):
-    """
-    Parts of the newer lists.
-    """
+    """Parts of the newer lists."""
     found = [typed(kind, body, EXTRA) for kind, body in media.items()]
     hollow = [typed(kind, EXTRA) for kind in media]
     return [TEXT, ODD, *found, *hollow]
@@ -73,9 +67,7 @@ OUTPUT = st.one_of([*parts(OUTPUT_MEDIA), REASONING, REASONING])
 
 
 def listed(some_parts):
-    """
-    A list of parts, which is left out where it is empty, or a text would do.
-    """
+    """A list of parts, which is left out where it is empty, or a text would do."""
     lists = st.lists(some_parts, min_size=1, max_size=3)
     return lists.filter(lambda found: len(found) > 1 or found[0]["type"] != "text")
 

@@ -125,9 +125,7 @@ def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> C
 
 
 def read_response(node: ObjectReader) -> tuple[ResponseMeta, dict[str, Any]]:
-    """
-    The metadata of the response at *node*, and what no field of ours holds.
-    """
+    """The metadata of the response at *node*, and what no field of ours holds."""
     usage, left = None, dict[str, Any]()
     if node.raw.get("counts") is not None:
         usage, left = read_usage_block(
@@ -143,9 +141,7 @@ def read_response(node: ObjectReader) -> tuple[ResponseMeta, dict[str, Any]]:
 
 
 class ExampleLoader(MessageLoader):
-    """
-    One payload while it is read.
-    """
+    """One payload while it is read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,9 +150,7 @@ class ExampleLoader(MessageLoader):
         self._noted = 0  # how many mended texts are in notes
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
-        """
-        The messages of an object.
-        """
+        """The messages of an object."""
         node = ObjectReader(self, payload, "$")
         if ("turns" in payload) is ("turn" in payload):
             self.refuse_document(payload, "turns", "turn", "turns")
@@ -203,9 +197,7 @@ class ExampleLoader(MessageLoader):
     def _load_turn(
         self, raw: Any, path: str, noted: Mapping[str, Any] | None = None
     ) -> list[Message]:
-        """
-        The messages of one turn; none if there was a problem.
-        """
+        """The messages of one turn; none if there was a problem."""
         if not is_map(raw):
             self.wrong(path, raw, "an object")
             return []
@@ -355,9 +347,7 @@ def dump(messages: Iterable[Message]) -> Export:
 
 
 class ExampleWriter(PayloadWriter):
-    """
-    One payload while it is written.
-    """
+    """One payload while it is written."""
 
     def __init__(self) -> None:
         super().__init__(SOURCE)
@@ -368,9 +358,7 @@ class ExampleWriter(PayloadWriter):
         self._tools: dict[str, str] = {}  # of all calls, by id
 
     def add(self, message: Message, path: str) -> None:
-        """
-        Write *message* as a turn, as blocks of the last one, or as context.
-        """
+        """Write *message* as a turn, as blocks of the last one, or as context."""
         notes = self.notes_without_name(message, path)
         if isinstance(message, SystemMessage):
             self._add_context(message, path)

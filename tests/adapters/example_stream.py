@@ -59,16 +59,12 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
 
 
 def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[AssistantMessage]:
-    """
-    The async twin of `load_chunks`.
-    """
+    """The async twin of `load_chunks`."""
     return achunks_of(ExampleStream(), events)
 
 
 class ExampleStream:
-    """
-    One stream while it is read. Blocks come one after the other.
-    """
+    """One stream while it is read. Blocks come one after the other."""
 
     def __init__(self) -> None:
         self.template = PieceTemplate()
@@ -85,9 +81,7 @@ class ExampleStream:
         self._is_over = False
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
-        """
-        The chunks of one event.
-        """
+        """The chunks of one event."""
         read = DocumentReader()
         check_event(read, event, path)
         node = ObjectReader(read, event, path)
@@ -178,9 +172,7 @@ class ExampleStream:
             self._response, self._notes["response"] = read_response(end)
 
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
-        """
-        The last chunks: half of a character that was held back, and the metadata.
-        """
+        """The last chunks: half of a character that was held back, and the metadata."""
         yield from self._finish_block()
         response = self._response
         if broken and not self._is_over:

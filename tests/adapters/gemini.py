@@ -1,6 +1,4 @@
-"""
-Requests and responses of Gemini's, and short ways to write some.
-"""
+"""Requests and responses of Gemini's, and short ways to write some."""
 
 import base64
 
@@ -91,9 +89,7 @@ RESULTS = exactly(
 
 
 def extended(parts):
-    """
-    *parts* with something beside them.
-    """
+    """*parts* with something beside them."""
     return st.tuples(parts, EXTRAS).map(lambda made: {**made[1], **made[0]})
 
 
@@ -105,9 +101,7 @@ ASKED = st.one_of(SPOKEN, ANSWERED, ANSWERED, ANSWERED, extended(MEDIA), CALLED)
 
 
 def contents(roles, parts):
-    """
-    Contents of *parts*.
-    """
+    """Contents of *parts*."""
     several = exactly(parts=st.lists(parts, min_size=1, max_size=4))
     return both(several, roles, st.just({}) | some(keys=json_values(), cached=WORDS))
 
@@ -182,39 +176,29 @@ RESPONSES = both(
 
 
 def user(*parts, **keys):
-    """
-    A content by the user.
-    """
+    """A content by the user."""
     return {"role": "user", "parts": list(parts), **keys}
 
 
 def model(*parts, **keys):
-    """
-    A content by the model.
-    """
+    """A content by the model."""
     return {"role": "model", "parts": list(parts), **keys}
 
 
 def call(name="f", *, signature="c2ln", **fields):
-    """
-    A part that calls *name*, signed unless *signature* is "".
-    """
+    """A part that calls *name*, signed unless *signature* is ""."""
     signed = {"thoughtSignature": signature} if signature else {}
     return {"functionCall": {"name": name, "args": {}, **fields}, **signed}
 
 
 def result(name="f", output="ok", **fields):
-    """
-    A part with what *name* returned.
-    """
+    """A part with what *name* returned."""
     body = {"name": name, "response": {"output": output}, **fields}
     return {"functionResponse": body}
 
 
 def response(*parts, **fields):
-    """
-    A response of *parts*.
-    """
+    """A response of *parts*."""
     candidate = {"content": model(*parts), "finishReason": "STOP", "index": 0}
     return {"candidates": [candidate], "responseId": "r1", **fields}
 
@@ -223,7 +207,5 @@ one, several, notes = make_readers(gemini)
 
 
 def usage_of(payload):
-    """
-    The usage that *payload* reports, or None.
-    """
+    """The usage that *payload* reports, or None."""
     return load_usage(payload)

@@ -100,9 +100,7 @@ FORMATS: dict[str, Callable[[], Format]] = {
 
 
 def without_notes(message: Message) -> Message:
-    """
-    *message* without what adapters noted about it, and about its parts and calls.
-    """
+    """*message* without what adapters noted about it, and about its parts and calls."""
     changes: dict[str, Any] = {"metadata": own_of(message.metadata)}
     if not isinstance(message, UnknownMessage):
         content: Any = message.content  # type: ignore[attr-defined]
@@ -118,16 +116,12 @@ def without_notes(message: Message) -> Message:
 
 
 def as_data(loaded: Sequence[Message]) -> Any:
-    """
-    *loaded* in JSON, without notes.
-    """
+    """*loaded* in JSON, without notes."""
     return to_data(tuple(map(without_notes, loaded)))["messages"]
 
 
 def elsewhere(name: str, loaded: Sequence[Message]) -> dict[str, list[str]]:
-    """
-    What is lost of *loaded*, messages in the format *name*, in other formats.
-    """
+    """What is lost of *loaded*, messages in the format *name*, in other formats."""
     found: dict[str, list[str]] = {}
     for other in _ELSEWHERE:
         if other != name:
@@ -138,9 +132,7 @@ def elsewhere(name: str, loaded: Sequence[Message]) -> dict[str, list[str]]:
 
 
 def cases(name: str) -> list[dict[str, Any]]:
-    """
-    The golden cases of the format *name*; of made messages as they were made.
-    """
+    """The golden cases of the format *name*; of made messages as they were made."""
     path = FOLDER / f"{name}.jsonl"
     if not path.exists():
         raise FileNotFoundError(

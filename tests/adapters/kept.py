@@ -1,6 +1,4 @@
-"""
-What the tests of formats that keep whole messages share.
-"""
+"""What the tests of formats that keep whole messages share."""
 
 import json
 
@@ -12,16 +10,12 @@ from conversation_state.parts import TextPart
 
 
 def lines(path):
-    """
-    The JSON values of a file, one a line.
-    """
+    """The JSON values of a file, one a line."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def without_notes(value):
-    """
-    *value* without what adapters noted about it.
-    """
+    """*value* without what adapters noted about it."""
     own = own_of(value.metadata)
     if isinstance(value, Message):
         return value.replace(metadata=own)

@@ -1,6 +1,4 @@
-"""
-LangChain's messages, as strategies.
-"""
+"""LangChain's messages, as strategies."""
 
 from hypothesis import strategies as st
 from langchain_core.documents import Document

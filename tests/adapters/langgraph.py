@@ -1,6 +1,4 @@
-"""
-Graphs with scripted nodes, on stores of ours.
-"""
+"""Graphs with scripted nodes, on stores of ours."""
 
 import os
 from collections import Counter
@@ -63,9 +61,7 @@ def opened(kind, folder):
 
 
 class ChatState(TypedDict):
-    """
-    The usual state of a graph.
-    """
+    """The usual state of a graph."""
 
     messages: Annotated[list[AnyMessage], add_messages]
 

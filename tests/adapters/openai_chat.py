@@ -48,9 +48,7 @@ URLS = st.one_of(
 
 
 def medium(kind, slot, content, **words):
-    """
-    A block of *kind*, with its content in an object or plainly.
-    """
+    """A block of *kind*, with its content in an object or plainly."""
     inside = both(exactly(**{slot: content}), some(**words), EXTRAS)
     return both(exactly(type=st.just(kind), **{kind: inside | content}), EXTRAS)
 
@@ -146,9 +144,7 @@ MESSAGES = st.one_of(
 
 
 def has_content(message):
-    """
-    Whether *message* has the content that its role needs.
-    """
+    """Whether *message* has the content that its role needs."""
     role, is_there = message["role"], "content" in message
     if role == "user":
         return message.get("content") is not None
@@ -209,15 +205,11 @@ one, several, notes = make_readers(openai_chat)
 
 
 def answer(**fields):
-    """
-    An assistant's message in JSON.
-    """
+    """An assistant's message in JSON."""
     return {"role": "assistant", **fields}
 
 
 def call(name="f", **fields):
-    """
-    A call in JSON.
-    """
+    """A call in JSON."""
     function = {"name": name, "arguments": "{}"}
     return {"id": "c1", "type": "function", "function": function, **fields}

@@ -1,6 +1,4 @@
-"""
-Chat Completions and Responses, for tests of what they have in common.
-"""
+"""Chat Completions and Responses, for tests of what they have in common."""
 
 from types import ModuleType
 from typing import Any
@@ -31,9 +29,7 @@ class OpenAIFormat:
         return self.adapter.__name__.rpartition(".")[2]
 
     def respond(self, logprobs: Any) -> Any:
-        """
-        A response with a text and its *logprobs*.
-        """
+        """A response with a text and its *logprobs*."""
         if self.adapter is openai_responses:
             block = responses.text("a", logprobs=logprobs)
             return responses.response(responses.message(block))
@@ -42,9 +38,7 @@ class OpenAIFormat:
         return {"choices": [{**choice, "logprobs": {"content": logprobs}}]}
 
     def messages_of(self, response: Any) -> Any:
-        """
-        What of a *response* can be sent back.
-        """
+        """What of a *response* can be sent back."""
         output = response[self.output]
         return output if self.output == "output" else [output[0]["message"]]
 

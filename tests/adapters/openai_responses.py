@@ -209,9 +209,7 @@ RESPONSES = both(
 
 
 def message(*content, **fields):
-    """
-    An item of the assistant's with blocks: texts, or what is given.
-    """
+    """An item of the assistant's with blocks: texts, or what is given."""
     return {
         "type": "message",
         "id": "msg_1",
@@ -223,24 +221,18 @@ def message(*content, **fields):
 
 
 def text(words, **fields):
-    """
-    A block of text.
-    """
+    """A block of text."""
     return {"type": "output_text", "text": words, "annotations": [], **fields}
 
 
 def thought(*summary, **fields):
-    """
-    A thought, with a summary.
-    """
+    """A thought, with a summary."""
     blocks = [{"type": "summary_text", "text": one} for one in summary]
     return {"type": "reasoning", "id": "rs_1", "summary": blocks, **fields}
 
 
 def call(name="f", **fields):
-    """
-    A call.
-    """
+    """A call."""
     return {
         "type": "function_call",
         "call_id": "c1",
@@ -251,16 +243,12 @@ def call(name="f", **fields):
 
 
 def result(output="12", **fields):
-    """
-    The result of a call.
-    """
+    """The result of a call."""
     return {"type": "function_call_output", "call_id": "c1", "output": output, **fields}
 
 
 def response(*output, **fields):
-    """
-    A response with *output*.
-    """
+    """A response with *output*."""
     return {
         "id": "resp_1",
         "object": "response",
@@ -275,9 +263,7 @@ one, several, notes = make_readers(openai_responses)
 
 
 def answer(*output):
-    """
-    The message of a response with *output*.
-    """
+    """The message of a response with *output*."""
     (loaded,) = load(response(*output))
     return loaded
 
@@ -286,52 +272,38 @@ def answer(*output):
 
 
 def event(kind, **fields):
-    """
-    An event of a *kind*.
-    """
+    """An event of a *kind*."""
     return {"type": f"response.{kind}", **fields}
 
 
 def added(item, at=0):
-    """
-    The announcement of an item.
-    """
+    """The announcement of an item."""
     return event("output_item.added", item=item, output_index=at)
 
 
 def done(item, at=0):
-    """
-    The end of an item.
-    """
+    """The end of an item."""
     return event("output_item.done", item=item, output_index=at)
 
 
 def piece(words, kind="output_text", at=0, number=0, **fields):
-    """
-    A piece of a text.
-    """
+    """A piece of a text."""
     where = "summary_index" if "summary" in kind else "content_index"
     place = {"output_index": at, where: number}
     return event(f"{kind}.delta", delta=words, **place, **fields)
 
 
 def asked(arguments, at=0, kind="function_call_arguments"):
-    """
-    A piece of what a call is called with.
-    """
+    """A piece of what a call is called with."""
     return event(f"{kind}.delta", delta=arguments, output_index=at)
 
 
 def end(*output, kind="completed", **fields):
-    """
-    The end of a stream.
-    """
+    """The end of a stream."""
     whole = response(*output, **{"status": kind, **fields})
     return event(kind, response=whole)
 
 
 def collected(*events) -> Any:
-    """
-    The message that *events* make.
-    """
+    """The message that *events* make."""
     return concat(load_chunks(events))

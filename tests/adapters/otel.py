@@ -13,9 +13,7 @@ MODALITY = {"enum": ["image", "video", "audio", "document"]}
 
 
 def part(kind, required, **optional):
-    """
-    A part of a *kind*.
-    """
+    """A part of a *kind*."""
     properties = {"type": {"const": kind}, **required, **optional}
     return {
         "type": "object",
@@ -26,9 +24,7 @@ def part(kind, required, **optional):
 
 
 def medium(kind, where):
-    """
-    A part that holds media, or the url in *where*.
-    """
+    """A part that holds media, or the url in *where*."""
     return part(kind, {"modality": MODALITY, where: TEXT}, mime_type=TEXT)
 
 
@@ -50,9 +46,7 @@ PART = {"oneOf": [*KNOWN.values(), GENERIC]}
 
 
 def messages(**more):
-    """
-    A list of messages, with what *more* they may have.
-    """
+    """A list of messages, with what *more* they may have."""
     return {
         "type": "array",
         "items": {

@@ -220,9 +220,7 @@ def _check_gemini(payload: Any, *, complete: bool) -> Iterator[str]:
 
 
 def same_calls(calls: list[dict[str, Any]], results: list[dict[str, Any]]) -> bool:
-    """
-    Whether *results* are those of *calls*, in any order.
-    """
+    """Whether *results* are those of *calls*, in any order."""
     asked, instructions = (
         sorted((one.get("id", ""), one.get("name", "")) for one in several)
         for several in (calls, results)

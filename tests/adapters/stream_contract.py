@@ -32,9 +32,7 @@ RaisedError = TypeVar("RaisedError", bound=Exception)
 
 
 def events_of(path: Any) -> list[Any]:
-    """
-    The events of the stream that was recorded at *path*.
-    """
+    """The events of the stream that was recorded at *path*."""
     lines = path.read_text(encoding="utf-8").splitlines()
     data = [line[6:] for line in lines if line.startswith("data: ")]
     return [one if one == "[DONE]" else json.loads(one) for one in data]
@@ -43,9 +41,7 @@ def events_of(path: Any) -> list[Any]:
 def given_before(
     adapter: Any, events: Iterable[Any], error: type[RaisedError]
 ) -> tuple[list[Any], RaisedError]:
-    """
-    The chunks that *adapter* gives of *events* before an *error*, and that error.
-    """
+    """The chunks that *adapter* gives of *events* before an *error*, and that error."""
     given: list[Any] = []
     with pytest.raises(error) as caught:
         given.extend(adapter.load_chunks(events))
@@ -54,9 +50,7 @@ def given_before(
 
 
 def split_text(text: str) -> st.SearchStrategy[list[str]]:
-    """
-    Ways to split *text* into pieces.
-    """
+    """Ways to split *text* into pieces."""
     places = st.sets(st.integers(0, len(text)), max_size=4).map(sorted)
     return places.map(
         lambda at: [
@@ -90,9 +84,7 @@ class StreamContract:
     failure_events: ClassVar[Sequence[Any]] = ()
 
     def text_events(self, size: int) -> list[Any]:
-        """
-        The events of a stream with a text in *size* pieces.
-        """
+        """The events of a stream with a text in *size* pieces."""
         # Each format has its own.
         raise NotImplementedError
 
@@ -105,9 +97,7 @@ class StreamContract:
         raise NotImplementedError
 
     def recorded(self, recordings: Path) -> list[Path]:
-        """
-        The recorded streams of this format in the folder *recordings*.
-        """
+        """The recorded streams of this format in the folder *recordings*."""
         _, _, name = self.adapter.__name__.rpartition(".")
         folder = recordings / "streams" / name
         if is_large(recordings) and not folder.is_dir():
@@ -121,21 +111,15 @@ class StreamContract:
         return paths
 
     def is_end(self, event: Any) -> bool:
-        """
-        Whether *event* ends the stream.
-        """
+        """Whether *event* ends the stream."""
         raise NotImplementedError
 
     def check(self, whole: Any, message: Any) -> None:
-        """
-        Check that the *message* of a stream is that of the *whole* response.
-        """
+        """Check that the *message* of a stream is that of the *whole* response."""
         assert self.adapter.load(whole) == (message,)
 
     def read_all(self, events: Iterable[Any]) -> tuple[list[Any], Exception | None]:
-        """
-        The chunks of *events*, and what is raised after them.
-        """
+        """The chunks of *events*, and what is raised after them."""
         chunks: list[Any] = []
         try:
             chunks.extend(self.adapter.load_chunks(events))
@@ -145,9 +129,7 @@ class StreamContract:
         return chunks, None
 
     def given_until(self, events: Sequence[Any], size: int) -> list[Any]:
-        """
-        The chunks that are given before event number *size* is asked for.
-        """
+        """The chunks that are given before event number *size* is asked for."""
         chunks: list[Any] = []
         known = 0
 
@@ -163,9 +145,7 @@ class StreamContract:
 
     @given(data=st.data())
     def test_a_stream_is_its_response(self, data):
-        """
-        However it is cut, a stream gives the message of the whole response.
-        """
+        """However it is cut, a stream gives the message of the whole response."""
         whole, events = data.draw(self.response_streams)
 
         self.check(whole, concat(self.adapter.load_chunks(events)))
@@ -329,9 +309,7 @@ class StreamContract:
         assert 9 == len({len(asked) for chunk in chunks if chunk.text})
 
     def test_counts_events(self):
-        """
-        The number in a path is that of the event, however it was read.
-        """
+        """The number in a path is that of the event, however it was read."""
         events = self.text_events(9)
 
         _, error = self.read_all([*events, None])
@@ -340,9 +318,7 @@ class StreamContract:
         assert [f"$[{len(events)}]"] == [one.path for one in problems]
 
     def test_refuses_objects(self):
-        """
-        Objects of an SDK are invalid JSON; the message has what was given.
-        """
+        """Objects of an SDK are invalid JSON; the message has what was given."""
         _, error = self.read_all([object()])
 
         assert isinstance(error, DecodeError)
@@ -414,9 +390,7 @@ class StreamContract:
             ] or not chunks[-1].response.usage
 
     def test_recorded_and_cut(self, recordings):
-        """
-        Wherever a real stream breaks off, the message up to then is there.
-        """
+        """Wherever a real stream breaks off, the message up to then is there."""
         for path in self.recorded(recordings):
             events = events_of(path)
             for size in range(0, len(events), 1 + len(events) // 9):

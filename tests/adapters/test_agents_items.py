@@ -89,9 +89,7 @@ def grown(items, *, at=()):
 class TestLoadAndDump:
     @given(ITEMS)
     def test_item_for_item(self, items):
-        """
-        Whatever the items are, the same JSON values come back, in order.
-        """
+        """Whatever the items are, the same JSON values come back, in order."""
         loaded = load(copy.deepcopy(items))
 
         assert as_json(items) == as_json(dump(loaded).payload)
@@ -194,17 +192,13 @@ class TestLoadAndDump:
         ]
 
     def test_calls_without_an_id(self):
-        """
-        What has no id can't be answered: it is kept, and no id made up.
-        """
+        """What has no id can't be answered: it is kept, and no id made up."""
         (loaded,) = load([{"type": "function_call", "name": "f", "arguments": "{}"}])
 
         assert isinstance(loaded, UnknownMessage)
 
     def test_results_have_their_tool(self):
-        """
-        Results have the name of their tool, behind what can't be read, too.
-        """
+        """Results have the name of their tool, behind what can't be read, too."""
         loaded = load([*PARALLEL[:4], {"type": 5}, *PARALLEL[4:]])
 
         assert ["f", "g"] == [
@@ -226,9 +220,7 @@ class TestLoadAndDump:
 
     @given(INPUTS.filter(bool), st.lists(st.integers(0, 9), max_size=4), JUNK)
     def test_refuses_in_one_way(self, items, path, junk):
-        """
-        With anything in any place there are messages, or a `DecodeError`.
-        """
+        """With anything in any place there are messages, or a `DecodeError`."""
         document = put_junk(copy.deepcopy(items), path, junk)
         refused = refusal(load, document)
 
@@ -238,17 +230,13 @@ class TestLoadAndDump:
             assert refused.problems
 
     def test_all_that_is_wrong(self):
-        """
-        All problems are reported at once, each with its path.
-        """
+        """All problems are reported at once, each with its path."""
         assert ["$[0]", "$[1].content", "$[2]"] == problem_paths(
             load, ["hello", {"role": "user", "content": float("nan")}, None]
         )
 
     def test_no_list(self):
-        """
-        A request is not a list of items.
-        """
+        """A request is not a list of items."""
         with pytest.raises(DecodeError, match="a list of items"):
             load({"input": []})  # type: ignore[arg-type]
 
@@ -290,9 +278,7 @@ class TestExtended:
         assert 2 == len(before)
 
     def test_nothing(self):
-        """
-        Adding nothing is not a change.
-        """
+        """Adding nothing is not a change."""
         state = grown(PARALLEL)
 
         assert state is append_items(state, [])
@@ -309,9 +295,7 @@ class TestExtended:
         assert state.entries[0] is append_items(state, [call()]).entries[0]
 
     def test_results_of_long_ago(self):
-        """
-        A result finds its call however far back it is, and the last of them.
-        """
+        """A result finds its call however far back it is, and the last of them."""
         items = [call("old"), result(), call("new"), *PARALLEL[:1], message("Hm.")]
 
         (loaded,) = append_items(grown(items), [result()]).messages[-1:]
@@ -337,9 +321,7 @@ class TestShortened:
         assert (state, None) == pop_last_item(state)
 
     def test_usage_stays_recorded(self):
-        """
-        Id and bill are what they were.
-        """
+        """Id and bill are what they were."""
         state = grown(PARALLEL).add_usage(Usage(prompt_tokens=5), key="r1").fork()
         short, _ = pop_last_item(state)
 
@@ -366,9 +348,7 @@ class TestShortened:
         assert "custom_tool_call_output" == popped["type"]
 
     def test_passes_over_what_no_item_can_represent(self):
-        """
-        What is another provider's own stays; the newest item before it goes.
-        """
+        """What is another provider's own stays; the newest item before it goes."""
         state = grown([message("One."), {"role": "user", "content": "Two."}])
         state = state.add(UnknownMessage({"type": "ping"}, source="anthropic"))
 

@@ -159,9 +159,7 @@ class TestRun:
         assert 7 == len(run(session.state()))
 
     def test_record(self, session, runs):
-        """
-        A run is billed once, however often it is recorded.
-        """
+        """A run is billed once, however often it is recorded."""
         desk, _ = agent(*ANSWERS)
         result = run(runs(desk, "Add.", session))
 
@@ -213,9 +211,7 @@ class TestRun:
 class TestSettings:
     @pytest.mark.parametrize("limit", range(1, 7))
     def test_limit(self, store, limit):
-        """
-        Wherever a limit cuts, a run goes on, and all stays stored.
-        """
+        """Wherever a limit cuts, a run goes on, and all stays stored."""
         settings = SessionSettings(limit=limit)
         session = StoreSession(store, "alice", session_settings=settings)
         desk, model = agent(*ANSWERS, [says("Bye.", 2)])
@@ -227,14 +223,10 @@ class TestSettings:
 
 
 class Compacting:
-    """
-    As much of OpenAI's client as a compaction asks for.
-    """
+    """As much of OpenAI's client as a compaction asks for."""
 
     class responses:  # noqa: N801 - the client's word
-        """
-        Its part for responses.
-        """
+        """Its part for responses."""
 
         @staticmethod
         async def compact(**_):

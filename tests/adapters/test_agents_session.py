@@ -70,26 +70,20 @@ def texts_of(state):
 
 class TestMaking:
     def test_is_a_session(self, session):
-        """
-        It is what the SDK calls a session, by its own check.
-        """
+        """It is what the SDK calls a session, by its own check."""
         assert isinstance(session, Session)
         assert "alice" == session.session_id
         assert session.session_settings is None
 
     @pytest.mark.parametrize("name", ["", "a\0b", None])
     def test_names(self, store, name):
-        """
-        What can't be a name is refused at once, and says what can.
-        """
+        """What can't be a name is refused at once, and says what can."""
         with pytest.raises((ValueError, TypeError), match="session_id"):
             StoreSession(store, name)
 
     @pytest.mark.parametrize("limit", [0, 5])
     def test_view_and_limit(self, store, limit):
-        """
-        A view and a limit are two answers to one question.
-        """
+        """A view and a limit are two answers to one question."""
         with pytest.raises(ValueError, match="keep_last"):
             StoreSession(
                 store,
@@ -99,9 +93,7 @@ class TestMaking:
             )
 
     def test_settings(self, store):
-        """
-        Settings are the SDK's, given as such or as a mapping.
-        """
+        """Settings are the SDK's, given as such or as a mapping."""
         made = StoreSession(store, "alice", session_settings={"limit": 5})
 
         assert SessionSettings(limit=5) == made.session_settings
@@ -122,9 +114,7 @@ class TestMaking:
         )
 
     def test_from_url_refused(self, tmp_path, monkeypatch):
-        """
-        What is refused leaves no store open.
-        """
+        """What is refused leaves no store open."""
         store = open_store(f"sqlite:///{tmp_path}/chats.db")
         monkeypatch.setattr(_host, "open_store", lambda _url, **_options: store)
         with pytest.raises(ValueError, match="session_id"):
@@ -157,9 +147,7 @@ class TestItems:
         run(check())
 
     def test_beside_sqlite_session(self, session):
-        """
-        Whatever is done with it, it holds what the SDK's own session holds.
-        """
+        """Whatever is done with it, it holds what the SDK's own session holds."""
 
         async def check():
             peer = SQLiteSession("alice")
@@ -181,9 +169,7 @@ class TestItems:
         assert as_json(theirs) == as_json(ours)
 
     def test_nothing_yet(self, session):
-        """
-        A session nothing was added to is empty, and asking makes nothing.
-        """
+        """A session nothing was added to is empty, and asking makes nothing."""
         assert [] == run(session.get_items())
         assert [] == run(session.get_items(5))
         assert run(session.pop_item()) is None
@@ -193,9 +179,7 @@ class TestItems:
         assert () == session.store.names()
 
     def test_messages_of_others(self, store, session):
-        """
-        A conversation another adapter or program saved goes on here.
-        """
+        """A conversation another adapter or program saved goes on here."""
         state = (
             Aggregator.new()
             .add_user_prompt("Sea or hills?")
@@ -237,25 +221,19 @@ class TestItems:
 
     @pytest.mark.parametrize("limit", [-1, True])
     def test_no_limit(self, chat, limit):
-        """
-        What is not a number of items is refused.
-        """
+        """What is not a number of items is refused."""
         with pytest.raises(ValueError, match="limit: expected"):
             run(chat.get_items(limit))
 
     def test_settings_limit(self, store, chat):
-        """
-        The limit of the settings holds where none is asked for.
-        """
+        """The limit of the settings holds where none is asked for."""
         other = StoreSession(store, "alice", session_settings=SessionSettings(limit=2))
 
         assert as_json(PARALLEL[-2:]) == as_json(run(other.get_items()))
         assert as_json(PARALLEL[-1:]) == as_json(run(other.get_items(1)))
 
     def test_all_or_none(self, chat):
-        """
-        If one item can't be kept, none is, and the error says which.
-        """
+        """If one item can't be kept, none is, and the error says which."""
         with pytest.raises(DecodeError, match=r"\$\[1\].content"):
             run(chat.add_items([user("a"), user(float("nan"))]))
 
@@ -263,9 +241,7 @@ class TestItems:
 
     @pytest.mark.parametrize("items", [None, user("hi"), [None]])
     def test_no_items(self, session, items):
-        """
-        What is not a list of items is refused, and makes no session.
-        """
+        """What is not a list of items is refused, and makes no session."""
         with pytest.raises(DecodeError):
             run(session.add_items(items))
 
@@ -302,9 +278,7 @@ class TestPop:
         assert before.id == after.id
 
     def test_stays_in_the_history(self, chat):
-        """
-        What was popped is a revision ago.
-        """
+        """What was popped is a revision ago."""
         run(chat.pop_item())
 
         assert "Both." == texts_of(run(chat.state(at=1)))[-1]
@@ -312,9 +286,7 @@ class TestPop:
 
 class TestClear:
     def test_stays_in_the_history(self, chat):
-        """
-        What was there is a revision ago, and its usage stays in the ledger.
-        """
+        """What was there is a revision ago, and its usage stays in the ledger."""
         run(chat.record(a_run("r1")))
         run(chat.clear_session())
         state = run(chat.rollback(2))
@@ -325,9 +297,7 @@ class TestClear:
 
 class TestAtOnce:
     def test_pop(self, session):
-        """
-        What tasks pop at once are other items, each once.
-        """
+        """What tasks pop at once are other items, each once."""
 
         async def check():
             items = [user(str(number)) for number in range(20)]
@@ -433,9 +403,7 @@ class TestView:
         assert [2, 3] == asked
 
     def test_awaited_steps(self, store):
-        """
-        A view may have to await something, such as a model.
-        """
+        """A view may have to await something, such as a model."""
 
         async def step(context):
             await asyncio.sleep(0)
@@ -489,9 +457,7 @@ class TestView:
         assert as_json(turn) == as_json(run(StoreSession(store, "alice").get_items()))
 
     def test_forks_have_it(self, store):
-        """
-        A fork shows what the session it was forked from would.
-        """
+        """A fork shows what the session it was forked from would."""
         session = StoreSession(store, "alice", view=Trimmer(None, keep_last(1)))
         run(session.add_items([user("a"), user("b")]))
 
@@ -535,9 +501,7 @@ class TestHistory:
         assert back == run(chat.state())
 
     def test_rollback_before_a_turn(self, chat):
-        """
-        Before a user's message, counted from either end.
-        """
+        """Before a user's message, counted from either end."""
         run(chat.add_items([user("Book it."), *PARALLEL[-1:]]))
 
         state = run(chat.rollback(before_turn=-1))
@@ -549,9 +513,7 @@ class TestHistory:
         assert [] == run(chat.get_items())
 
     def test_rollback_nowhere(self, chat):
-        """
-        A rollback to an unknown label is an error, and changes nothing.
-        """
+        """A rollback to an unknown label is an error, and changes nothing."""
         with pytest.raises(TypeError, match="before_turn"):
             run(chat.rollback())
         with pytest.raises(NotSavedError):
@@ -566,9 +528,7 @@ class TestHistory:
 
 class TestFork:
     def test_goes_its_own_way(self, chat):
-        """
-        Both have one past and futures of their own.
-        """
+        """Both have one past and futures of their own."""
         other = run(chat.fork("alice, by bus"))
         run(other.add_items([user("By bus.")]))
         run(chat.add_items([user("By train.")]))
@@ -579,9 +539,7 @@ class TestFork:
         assert run(chat.state()).id == run(other.state()).parent_id
 
     def test_copies_nothing(self, store, chat):
-        """
-        A fork adds no message to the store, wherever it is taken.
-        """
+        """A fork adds no message to the store, wherever it is taken."""
         run(chat.add_items([user("x"), *PARALLEL[1:]] * 20))
 
         def rows():
@@ -596,9 +554,7 @@ class TestFork:
         assert before == rows()
 
     def test_at(self, chat):
-        """
-        From any moment there was.
-        """
+        """From any moment there was."""
         run(chat.label("then"))
         run(chat.add_items([user("a"), user("b")]))
 
@@ -611,9 +567,7 @@ class TestFork:
         assert [] == run(three.get_items())
 
     def test_taken(self, chat):
-        """
-        An id that is taken is not written over.
-        """
+        """An id that is taken is not written over."""
         run(chat.fork("bob"))
 
         with pytest.raises(StaleHeadError) as first:
@@ -628,9 +582,7 @@ class TestFork:
 
 
 class Reply(SimpleNamespace):
-    """
-    As much of a response as is recorded.
-    """
+    """As much of a response as is recorded."""
 
 
 def a_run(*ids, **counts):
@@ -644,9 +596,7 @@ def a_run(*ids, **counts):
 
 class TestRecord:
     def test_once(self, chat):
-        """
-        A run that is recorded again, here or in a fork, is billed once.
-        """
+        """A run that is recorded again, here or in a fork, is billed once."""
         billed = a_run("r1", "r2")
         run(chat.record(billed, model="gpt-5"))
         other = run(chat.fork("bob"))
@@ -670,9 +620,7 @@ class TestRecord:
         assert 3 == len(run(chat.state()).ledger)
 
     def test_without_ids_after_others(self, chat):
-        """
-        A response in the place in memory of one that is gone is another one.
-        """
+        """A response in the place in memory of one that is gone is another one."""
         of_other_tests = set(agents._runs._keys)
         for _ in range(50):
             usage = run(chat.record(a_run(None)))
@@ -682,9 +630,7 @@ class TestRecord:
         assert agents._runs._keys.keys() <= of_other_tests
 
     def test_request_ids(self, chat):
-        """
-        The id of a request will do where the response has none.
-        """
+        """The id of a request will do where the response has none."""
         first, again = a_run(None), a_run(None)
         for one in (first, again):
             one.raw_responses[0].request_id = "req_1"
@@ -720,17 +666,13 @@ class TestRecord:
         assert [] == run(session.get_items())
 
     def test_other_usage(self, chat):
-        """
-        One response with two prices is an error.
-        """
+        """One response with two prices is an error."""
         run(chat.record(a_run("r1")))
 
         with pytest.raises(InvalidUsageError):
             run(chat.record(a_run("r1"), model="gpt-5"))
 
     def test_no_run(self, chat):
-        """
-        What is not a result of a run is refused.
-        """
+        """What is not a result of a run is refused."""
         with pytest.raises(TypeError, match=r"Runner\.run"):
             run(chat.record(Usage(prompt_tokens=5)))

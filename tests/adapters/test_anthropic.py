@@ -1,6 +1,4 @@
-"""
-Anthropic Messages: what all adapters promise, and real traffic.
-"""
+"""Anthropic Messages: what all adapters promise, and real traffic."""
 
 import base64
 import json
@@ -31,9 +29,7 @@ from tests.recorded import is_large
 
 
 def meaning(arguments):
-    """
-    *arguments* without what JSON does not distinguish.
-    """
+    """*arguments* without what JSON does not distinguish."""
     with suppress(ValueError, RecursionError):
         value = json.loads(arguments or "{}")
         if isinstance(value, dict):
@@ -43,9 +39,7 @@ def meaning(arguments):
 
 
 def as_it_comes_back(part, role):
-    """
-    *part* as it comes back.
-    """
+    """*part* as it comes back."""
     if isinstance(part, UnknownPart) and part.source == "anthropic":
         raw: Any = thaw(part.raw)
         if role == "tool":
@@ -69,9 +63,7 @@ def as_it_comes_back(part, role):
 
 
 class TestContract(FormatContract):
-    """
-    What all adapters promise.
-    """
+    """What all adapters promise."""
 
     adapter: ClassVar = anthropic
     documents: ClassVar = REQUESTS
@@ -99,9 +91,7 @@ class TestContract(FormatContract):
 
 
 def sent(payload):
-    """
-    All blocks of *payload*, a text as the one it is short for.
-    """
+    """All blocks of *payload*, a text as the one it is short for."""
     return [
         (message["role"], block)
         for message in payload["messages"]
@@ -114,21 +104,15 @@ def sent(payload):
 
 
 class TestRecorded:
-    """
-    Real conversations.
-    """
+    """Real conversations."""
 
     def exchanges(self, recordings):
-        """
-        All that were recorded, but for counts of tokens.
-        """
+        """All that were recorded, but for counts of tokens."""
         found = lines(recordings / "requests" / "anthropic.jsonl")
         return [one for one in found if "content" in one["response"]]
 
     def test_requests(self, recordings):
-        """
-        Requests come back as they were, system messages and all.
-        """
+        """Requests come back as they were, system messages and all."""
         exchanges = lines(recordings / "requests" / "anthropic.jsonl")
         for exchange in exchanges:
             request = exchange["request"]
@@ -146,9 +130,7 @@ class TestRecorded:
         assert (58 if is_large(recordings) else 4) == len(exchanges)
 
     def test_responses(self, recordings):
-        """
-        Responses load with what they cost, and can be sent back.
-        """
+        """Responses load with what they cost, and can be sent back."""
         for exchange in self.exchanges(recordings):
             response = exchange["response"]
             (message,) = several(response)
@@ -175,9 +157,7 @@ class TestRecorded:
             )
 
     def test_counts_of_tokens(self, recordings):
-        """
-        Counting tokens gives a usage and no message.
-        """
+        """Counting tokens gives a usage and no message."""
         counted = [
             one["response"]
             for one in lines(recordings / "requests" / "anthropic.jsonl")

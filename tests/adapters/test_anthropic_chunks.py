@@ -1,6 +1,4 @@
-"""
-Streams of Anthropic Messages: chunks that concatenate to the message.
-"""
+"""Streams of Anthropic Messages: chunks that concatenate to the message."""
 
 import copy
 import json
@@ -53,38 +51,28 @@ SEARCH = {"type": "server_tool_use", "id": "srv_1", "name": "web", "input": {}}
 
 
 def collected(*events):
-    """
-    The message that *events* make.
-    """
+    """The message that *events* make."""
     return concat(load_chunks(events))
 
 
 def block(raw, *events, at=0):
-    """
-    The events that bring a block, whose first one is *raw*, in a whole response.
-    """
+    """The events that bring a block, whose first one is *raw*, in a whole response."""
     return [start(), begin(raw, at), *events, stop(at), last(), END]
 
 
 def held(raw, index=0):
-    """
-    The part of a block that is kept as it is.
-    """
+    """The part of a block that is kept as it is."""
     return UnknownPart(raw, source="anthropic", index=index)
 
 
 def shown(message):
-    """
-    The parts of *message* without notes, and what it calls.
-    """
+    """The parts of *message* without notes, and what it calls."""
     bare = without_notes(message)
     return [*bare.parts, *bare.tool_calls]
 
 
 class TestContent:
-    """
-    Pieces of a block are one part or one call, with the index of the block.
-    """
+    """Pieces of a block are one part or one call, with the index of the block."""
 
     @table(
         "events, expected",
@@ -204,9 +192,7 @@ class TestContent:
         },
     )
     def test_events(self, events, expected):
-        """
-        The parts of the message, and its calls.
-        """
+        """The parts of the message, and its calls."""
         assert expected == shown(collected(*events))
 
     @table(
@@ -238,9 +224,7 @@ class TestContent:
         },
     )
     def test_goes_back(self, events, raw):
-        """
-        A block that was streamed is sent back like this.
-        """
+        """A block that was streamed is sent back like this."""
         (message,) = dump([collected(*events)], rules=AS_IS).payload["messages"]
 
         assert (raw if isinstance(raw, list) else [raw]) == message["content"]
@@ -259,9 +243,7 @@ class TestContent:
         },
     )
     def test_broken_off(self, events, losses):
-        """
-        What was broken off is in the message, and can't be sent back.
-        """
+        """What was broken off is in the message, and can't be sent back."""
         message = collected(*events)
 
         export = dump([message])
@@ -307,18 +289,14 @@ class TestContent:
         },
     )
     def test_mended(self, events, paths):
-        """
-        Half of a surrogate pair is mended, and its path is noted.
-        """
+        """Half of a surrogate pair is mended, and its path is noted."""
         message = collected(*events)
 
         assert paths == sorted(notes(message).get("mended", ()))
         assert "\ud83d" not in message.text
 
     def test_too_deep(self):
-        """
-        Input that can't be kept is refused.
-        """
+        """Input that can't be kept is refused."""
         deep = '{"a":' * 200 + "1" + "}" * 200
 
         _, error = given_before([begin(SEARCH), given(deep), stop()], DecodeError)
@@ -367,15 +345,11 @@ class TestResponse:
         },
     )
     def test_usage(self, events, usage):
-        """
-        The usage of a response, from all events that have counts.
-        """
+        """The usage of a response, from all events that have counts."""
         assert usage == collected(*events).response.usage
 
     def test_usage_that_grows(self):
-        """
-        Usage that is repeated is read once, however much there is.
-        """
+        """Usage that is repeated is read once, however much there is."""
 
         def cost(size):
             events = [last(usage={f"k{at}": at + 1}) for at in range(size)]
@@ -388,9 +362,7 @@ class TestResponse:
         assert cost(300) - cost(200) <= 1.1 * (cost(200) - cost(100))
 
     def test_too_much_together(self):
-        """
-        Counts that are too large together are kept as they were sent.
-        """
+        """Counts that are too large together are kept as they were sent."""
         message = collected(
             start(usage={"input_tokens": 2**62}),
             last(usage={"cache_read_input_tokens": 2**62}),
@@ -402,9 +374,7 @@ class TestResponse:
         )
 
     def test_nulls_at_the_end(self):
-        """
-        A client's null at the end does not replace what came at the start.
-        """
+        """A client's null at the end does not replace what came at the start."""
         message = collected(
             start(container={"id": "c"}, stop_sequence=None),
             {
@@ -425,9 +395,7 @@ class TestResponse:
         } == kept
 
     def test_unknown_events(self):
-        """
-        Unknown events are kept, and so are keys.
-        """
+        """Unknown events are kept, and so are keys."""
         message = collected(
             {"type": "weather", "rain": True},
             {**PING, "cost": 1},
@@ -446,9 +414,7 @@ class TestResponse:
     @pytest.mark.parametrize("kind", [{}, {"type": 3}, {"type": "tone_delta"}])
     @pytest.mark.parametrize("raw", [THOUGHT, call()])
     def test_unknown_deltas(self, raw, kind):
-        """
-        A piece of an unknown type is kept as its event.
-        """
+        """A piece of an unknown type is kept as its event."""
         odd = {**delta("x"), "delta": {**kind, "of": [1]}}
         message = collected(begin(raw), odd, stop())
 
@@ -456,9 +422,7 @@ class TestResponse:
 
     @pytest.mark.parametrize("guess", [None, 50])
     def test_guesses(self, guess):
-        """
-        How large a thought may be so far is no part of it, nor are nulls.
-        """
+        """How large a thought may be so far is no part of it, nor are nulls."""
         pieces = [
             delta("thinking", thinking=piece, estimated_tokens=guess)
             for piece in ("H", "m", "", ".")
@@ -471,9 +435,7 @@ class TestResponse:
         assert {} == notes(nulls.content[0])
 
     def test_another_model(self):
-        """
-        The model that answers after another model declined is known by a block.
-        """
+        """The model that answers after another model declined is known by a block."""
         raw = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}
 
         assert "b" == collected(*block(raw)).response.model
@@ -494,9 +456,7 @@ class TestEnds:
         ],
     )
     def test_reason(self, events, reason):
-        """
-        A stream without its end was interrupted.
-        """
+        """A stream without its end was interrupted."""
         assert reason == collected(*events).response.finish_reason
 
     @pytest.mark.parametrize(
@@ -510,9 +470,7 @@ class TestEnds:
         ],
     )
     def test_provider_fails(self, failure, reason):
-        """
-        With the provider's message, after everything before it was given.
-        """
+        """With the provider's message, after everything before it was given."""
         chunks, error = given_before(
             [start(), begin(TEXT), more("a"), begin(SEARCH, 1), failure, more("b")],
             ProviderStreamError,
@@ -544,9 +502,7 @@ class TestRefuses:
         ],
     )
     def test_what_is_no_event(self, event, path):
-        """
-        Each with its path, after what was given before.
-        """
+        """Each with its path, after what was given before."""
         first = begin(SEARCH) if event == given("{}") else begin(TEXT)
         event = given(5) if event == given("{}") else event
         chunks, error = given_before([first, event], DecodeError)
@@ -556,9 +512,7 @@ class TestRefuses:
 
     @pytest.mark.parametrize("at", [True, 1.0])
     def test_what_is_nearly_a_number(self, at):
-        """
-        Numbers of blocks are integers, also where the block is open.
-        """
+        """Numbers of blocks are integers, also where the block is open."""
         events = [begin(TEXT, int(at)), more("a", int(at)), more("b", at)]
         _, error = given_before(events, DecodeError)
 
@@ -596,9 +550,7 @@ PLACES = {
 
 
 def response_of(events):
-    """
-    The response that *events* are of, put together by the provider's rules.
-    """
+    """The response that *events* are of, put together by the provider's rules."""
     response: dict[str, Any] = {}
     texts: dict[int, str] = {}
     for event in copy.deepcopy(events):
@@ -626,9 +578,7 @@ def response_of(events):
 
 @st.composite
 def streams(draw):
-    """
-    A response, and the events of the same one as a stream.
-    """
+    """A response, and the events of the same one as a stream."""
     response = {**draw(STREAMED), "stop_sequence": None}
     size = draw(st.integers(0, 3))
     for block in response["content"]:
@@ -639,50 +589,36 @@ def streams(draw):
 
 
 class TestStreams(StreamContract):
-    """
-    What the streams of all adapters promise.
-    """
+    """What the streams of all adapters promise."""
 
     adapter: ClassVar = anthropic
     response_streams: ClassVar = streams()
     failure_events: ClassVar = [{"type": "error", "error": {"message": "Overloaded"}}]
 
     def text_events(self, size):
-        """
-        A text block in pieces.
-        """
+        """A text block in pieces."""
         return [start(), begin(TEXT), *[more("a")] * size, stop(), last(), END]
 
     def call_events(self, size):
-        """
-        A call, and its input in pieces.
-        """
+        """A call, and its input in pieces."""
         return [start(), begin(call(given={})), *[given("1")] * size, stop(), END]
 
     def is_end(self, event):
-        """
-        A reason to stop is there, or a stop event.
-        """
+        """A reason to stop is there, or a stop event."""
         reason = event.get("delta", {}).get("stop_reason")
         return event["type"] == "message_stop" or bool(reason)
 
     def check(self, whole, message):
-        """
-        See that they are the same, but for the white space of arguments.
-        """
+        """See that they are the same, but for the white space of arguments."""
         assert tuple(map(plain, load(whole))) == (plain(message),)
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=[path.stem for path in RECORDED])
 class TestRecorded:
-    """
-    Streams as the provider sent them.
-    """
+    """Streams as the provider sent them."""
 
     def test_collects(self, path):
-        """
-        To the content of its events, down to the last citation and count.
-        """
+        """To the content of its events, down to the last citation and count."""
         events = stream_contract.events_of(path)
         response = response_of(events)
         message = collected(*events)

@@ -1,6 +1,4 @@
-"""
-From messages to Anthropic Messages.
-"""
+"""From messages to Anthropic Messages."""
 
 import pytest
 
@@ -42,17 +40,13 @@ dump = as_is(anthropic).dump
 
 
 def dumped(*given, **options):
-    """
-    What *given* are in the format, and what is lost of them.
-    """
+    """What *given* are in the format, and what is lost of them."""
     export = dump(given, **options)
     return export.payload, [(lost.path, lost.what) for lost in export.lost]
 
 
 def sent(*given):
-    """
-    The messages that *given* are, of which nothing is lost.
-    """
+    """The messages that *given* are, of which nothing is lost."""
     payload, lost = dumped(*given)
 
     assert [] == lost
@@ -60,9 +54,7 @@ def sent(*given):
 
 
 def block(part, role="user"):
-    """
-    The block that *part* is, and what is lost of it.
-    """
+    """The block that *part* is, and what is lost of it."""
     kinds = {"assistant": AssistantMessage, "user": UserMessage}
     payload, lost = dumped(kinds[role]([part]))
     found = [block for message in payload["messages"] for block in message["content"]]
@@ -70,23 +62,17 @@ def block(part, role="user"):
 
 
 def spoken(role, words):
-    """
-    A message in JSON whose content is a text.
-    """
+    """A message in JSON whose content is a text."""
     return {"role": role, "content": words}
 
 
 def asks(call_id="toolu_1", **fields):
-    """
-    An assistant's message that calls a tool.
-    """
+    """An assistant's message that calls a tool."""
     return AssistantMessage(tool_calls=[ToolCall(call_id, "f", "{}", **fields)])
 
 
 def answers(call_id="toolu_1", content="ok", **fields):
-    """
-    The result of a tool.
-    """
+    """The result of a tool."""
     return ToolMessage(content, tool_call_id=call_id, **fields)
 
 
@@ -242,16 +228,12 @@ class TestTurns:
         },
     )
     def test_turns(self, given, payload, lost):
-        """
-        Messages are these turns, and this is lost of them.
-        """
+        """Messages are these turns, and this is lost of them."""
         assert (payload, lost) == dumped(*given)
         assert payload["messages"] == sent(*load(payload["messages"]))
 
     def test_all_on_top(self):
-        """
-        For models that take no system message in the middle.
-        """
+        """For models that take no system message in the middle."""
         given = [
             *(UserMessage("a"), SystemMessage("b"), AssistantMessage("c")),
             *(UserMessage("d"), SystemMessage("e")),
@@ -332,9 +314,7 @@ class TestCalls:
 
     @pytest.mark.parametrize("depth", [100_000])
     def test_deep_arguments(self, depth):
-        """
-        However deep, nothing crashes.
-        """
+        """However deep, nothing crashes."""
         arguments = '{"a":' * depth + "1" + "}" * depth
         (message,) = sent(AssistantMessage(tool_calls=[ToolCall("c", "f", arguments)]))
         given = message["content"][0]["input"]
@@ -367,9 +347,7 @@ class TestCalls:
         assert {"id", "tool_call_id"} == {lost.what for lost in export.lost}
 
     def test_many_ids_alike(self):
-        """
-        However many ids are one when they are mended, they stay short.
-        """
+        """However many ids are one when they are mended, they stay short."""
         calls = [ToolCall(chr(0x4E00 + at), "f") for at in range(500)]
         payload = anthropic.dump([AssistantMessage(tool_calls=calls)]).payload
         ids = [block["id"] for block in payload["messages"][0]["content"]]
@@ -378,9 +356,7 @@ class TestCalls:
         assert 500 == len(set(ids))
 
     def test_names(self):
-        """
-        A result has the name of its call, and no other.
-        """
+        """A result has the name of its call, and no other."""
         named = answers(tool_name="f")
 
         assert [answer(call()), user(result())] == sent(asks(), named)
@@ -390,9 +366,7 @@ class TestCalls:
         )
 
     def test_errors(self):
-        """
-        A failure without content can't be sent, and is listed.
-        """
+        """A failure without content can't be sent, and is listed."""
         payload, lost = dumped(
             answers(content="no", is_error=True),
             answers(content="", is_error=True),
@@ -409,9 +383,7 @@ class TestCalls:
 
 class TestReasoning:
     def test_made_by_hand(self):
-        """
-        A signature added by hand is trusted; unsigned reasoning is lost.
-        """
+        """A signature added by hand is trusted; unsigned reasoning is lost."""
         assert ({"type": "thinking", "thinking": "a", "signature": "x"}, []) == block(
             ReasoningPart("a", "x"), "assistant"
         )
@@ -419,9 +391,7 @@ class TestReasoning:
 
     @pytest.mark.parametrize("name", ["gemini"])
     def test_of_others(self, name):
-        """
-        Another provider's signature is not sent.
-        """
+        """Another provider's signature is not sent."""
         noted = {"conversation_state": {name: {"signed": True}}}
         part = ReasoningPart("a", "x", metadata=noted)
 
@@ -429,9 +399,7 @@ class TestReasoning:
         assert all(name in lost.why for lost in dump([AssistantMessage([part])]).lost)
 
     def test_own(self):
-        """
-        Its own is dumped, whatever other notes there are.
-        """
+        """Its own is dumped, whatever other notes there are."""
         noted = {
             "conversation_state": {
                 "anthropic": {"signed": True},
@@ -445,9 +413,7 @@ class TestReasoning:
 
 class TestMedia:
     def test_images(self):
-        """
-        By content, by url, and by what looks like one.
-        """
+        """By content, by url, and by what looks like one."""
         source = {"type": "base64", "media_type": "image/png", "data": PNG_BASE64}
         linked = {"type": "url", "url": "https://x"}
         shown = {"type": "image", "source": source}
@@ -469,17 +435,13 @@ class TestMedia:
         ],
     )
     def test_unnamed(self, data, media_type):
-        """
-        Images without a media type are known by their first bytes.
-        """
+        """Images without a media type are known by their first bytes."""
         shown, lost = block(ImagePart(data=data))
 
         assert (media_type, []) == (shown["source"]["media_type"], lost)
 
     def test_documents(self):
-        """
-        PDF by content, all text as plain text, with its name.
-        """
+        """PDF by content, all text as plain text, with its name."""
         pdf, _ = block(FilePart(data=b"%PDF-1.7", name="a.pdf"))
         note, _ = block(FilePart(data="gr\u00fcn".encode(), media_type="text/plain"))
         table, lost = block(FilePart(data=b"a,b", media_type="text/csv"))
@@ -503,15 +465,11 @@ class TestMedia:
         ],
     )
     def test_refused(self, part):
-        """
-        What the provider takes nowhere is lost.
-        """
+        """What the provider takes nowhere is lost."""
         assert (None, [part.kind]) == block(part)
 
     def test_words(self):
-        """
-        How closely to look, and of what type a url is, has no place.
-        """
+        """How closely to look, and of what type a url is, has no place."""
         part = ImagePart(url="https://x", detail="high", media_type="image/png")
 
         assert ["media_type", "detail"] == block(part)[1]
@@ -519,9 +477,7 @@ class TestMedia:
 
 class TestOthers:
     def test_refusals(self):
-        """
-        A refusal is sent as a text, and listed as lost.
-        """
+        """A refusal is sent as a text, and listed as lost."""
         assert (text("no"), ["refusal"]) == block(RefusalPart("no"), "assistant")
         assert (None, ["refusal"]) == block(RefusalPart(""), "assistant")
 
@@ -546,9 +502,7 @@ class TestOthers:
             )
 
     def test_unknown_messages(self):
-        """
-        Likewise with messages.
-        """
+        """Likewise with messages."""
         addition = system({"type": "tool_addition"})
         wrong = {"role": "robot", "content": "a"}
 
@@ -563,9 +517,7 @@ class TestOthers:
         )[1]
 
     def test_after_an_unknown_message(self):
-        """
-        A system message may follow one, and the user's next message is separate.
-        """
+        """A system message may follow one, and the user's next message is separate."""
         addition = system({"type": "tool_addition"})
         history = [user(text("a")), addition, system(text("b")), answer(text("c"))]
         loaded = load(history)

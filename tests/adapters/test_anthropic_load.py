@@ -1,6 +1,4 @@
-"""
-From Anthropic Messages to messages.
-"""
+"""From Anthropic Messages to messages."""
 
 from typing import Any
 
@@ -38,33 +36,25 @@ dump = as_is(anthropic).dump
 
 
 def media(kind, **source):
-    """
-    The part that a block of *kind* with a *source* is, and the block.
-    """
+    """The part that a block of *kind* with a *source* is, and the block."""
     block = {"type": kind, "source": source}
     return one(user(block)).content[0], block
 
 
 def document(**fields):
-    """
-    The part that a document with a short text is.
-    """
+    """The part that a document with a short text is."""
     source = {"type": "text", "media_type": "text/plain", "data": "hi"}
     return one(user({"type": "document", "source": source, **fields})).content[0]
 
 
 def image(data):
-    """
-    A block with an image.
-    """
+    """A block with an image."""
     source = {"type": "base64", "media_type": "image/png", "data": data}
     return {"type": "image", "source": source}
 
 
 def problems(payload):
-    """
-    What is wrong with *payload*.
-    """
+    """What is wrong with *payload*."""
     with pytest.raises(DecodeError) as caught:
         several(payload)
 
@@ -73,9 +63,7 @@ def problems(payload):
 
 class TestText:
     def test_system(self):
-        """
-        What stands on top comes first, as a text or as blocks.
-        """
+        """What stands on top comes first, as a text or as blocks."""
         payload = {"system": "Be brief.", "messages": [user(text("hi"))]}
         blocks = {"system": [text("a"), text("b")], "messages": []}
 
@@ -86,9 +74,7 @@ class TestText:
         assert () == several({"system": None, "messages": []})
 
     def test_system_of_more_than_text(self):
-        """
-        Tools that come and go are kept, and go back where they stood.
-        """
+        """Tools that come and go are kept, and go back where they stood."""
         addition = {"type": "tool_addition", "tool": {"name": "f"}}
         payload = {
             "system": [{"type": "hologram"}],
@@ -114,18 +100,14 @@ class TestText:
 
     @pytest.mark.parametrize("config", [{}, {"output_config": {}}])
     def test_system_of_nothing(self, config):
-        """
-        One without content or a change is a problem, as it is for the provider.
-        """
+        """One without content or a change is a problem, as it is for the provider."""
         with pytest.raises(DecodeError, match="content: is missing"):
             several([user(text("a")), {"role": "system", **config}])
 
 
 class TestThinking:
     def test_signed(self):
-        """
-        A signature is kept byte for byte, and noted.
-        """
+        """A signature is kept byte for byte, and noted."""
         block = {"type": "thinking", "thinking": "hm", "signature": "Ep\u00e9+/=="}
         part = one(answer(block)).content[0]
 
@@ -133,9 +115,7 @@ class TestThinking:
         assert {"signed": True} == notes(part)
 
     def test_of_a_user(self):
-        """
-        A thought in a user's message is an unknown part.
-        """
+        """A thought in a user's message is an unknown part."""
         block = {"type": "thinking", "thinking": "hm", "signature": "x"}
 
         assert isinstance(one(user(block)).content[0], UnknownPart)
@@ -152,9 +132,7 @@ class TestCalls:
         ],
     )
     def test_arguments(self, given, arguments):
-        """
-        The input is the text of the arguments, and comes back from it.
-        """
+        """The input is the text of the arguments, and comes back from it."""
         message = one(answer({**call(), "input": given}))
         (sent,) = dump([message]).payload["messages"][0]["content"]
 
@@ -173,9 +151,7 @@ class TestCalls:
         assert {"INVALID_JSON": '{"q": "\ufffd'} == sent["input"]
 
     def test_own_tools(self):
-        """
-        The provider's own tools are not calls to be answered.
-        """
+        """The provider's own tools are not calls to be answered."""
         blocks = [
             {"type": "server_tool_use", "id": "srv_1", "name": "web", "input": {}},
             {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []},
@@ -188,9 +164,7 @@ class TestCalls:
         assert [0, 1, 2] == [part.index for part in message.content]
 
     def test_of_a_user(self):
-        """
-        A call that a user makes is none.
-        """
+        """A call that a user makes is none."""
         assert isinstance(one(user(call())).content[0], UnknownPart)
 
     @pytest.mark.parametrize(
@@ -202,17 +176,13 @@ class TestCalls:
         ],
     )
     def test_no_arguments(self, given, what):
-        """
-        Arguments that are not a JSON object are reported, with the path.
-        """
+        """Arguments that are not a JSON object are reported, with the path."""
         (problem,) = problems([answer({**call(), "input": given})])
 
         assert ("$[0].content[0].input", what) == problem
 
     def test_too_deep(self):
-        """
-        What no reader of JSON would take is reported, and nothing crashes.
-        """
+        """What no reader of JSON would take is reported, and nothing crashes."""
         given: dict[str, Any] = {}
         for _ in range(200_000):
             given = {"a": given}
@@ -243,9 +213,7 @@ class TestResults:
 
 class TestMedia:
     def test_title(self):
-        """
-        A document's title is its name; its other keys are noted.
-        """
+        """A document's title is its name; its other keys are noted."""
         part = document(title="a.txt", context="c", citations={"enabled": True})
 
         assert "a.txt" == part.name
@@ -253,9 +221,7 @@ class TestMedia:
 
     @pytest.mark.parametrize("title", ["", 5])
     def test_no_title(self, title):
-        """
-        An empty title goes back as it was.
-        """
+        """An empty title goes back as it was."""
         part = document(title=title)
         (sent,) = dump([UserMessage([part])]).payload["messages"][0]["content"]
 
@@ -276,9 +242,7 @@ class TestMedia:
         ],
     )
     def test_elsewhere(self, source):
-        """
-        What is with the provider, and what can't be read, is kept as it is.
-        """
+        """What is with the provider, and what can't be read, is kept as it is."""
         for kind in ("document", "image"):
             block = {"type": kind, "source": source}
             message = one(user(block))
@@ -287,18 +251,14 @@ class TestMedia:
             assert [block] == dump([message]).payload["messages"][0]["content"]
 
     def test_other_documents(self):
-        """
-        A document in base64 that is no PDF is kept as it is.
-        """
+        """A document in base64 that is no PDF is kept as it is."""
         source = {"type": "base64", "media_type": "text/plain", "data": "aGk="}
         part, _ = media("document", **source)
 
         assert isinstance(part, UnknownPart)
 
     def test_of_an_assistant(self):
-        """
-        The assistant shows no images; what looks like one is kept.
-        """
+        """The assistant shows no images; what looks like one is kept."""
         message = one(answer(image(PNG_BASE64)))
 
         assert isinstance(message.content[0], UnknownPart)
@@ -334,9 +294,7 @@ class TestTurns:
         },
     )
     def test_other_forms(self, given, written):
-        """
-        What may be written in several ways is dumped in the provider's own.
-        """
+        """What may be written in several ways is dumped in the provider's own."""
         export = dump(several(given))
 
         assert () == export.lost
@@ -369,9 +327,7 @@ RESPONSE = {
 
 class TestResponse:
     def test_notes(self):
-        """
-        What else it holds is noted, and never sent.
-        """
+        """What else it holds is noted, and never sent."""
         (message,) = several(RESPONSE)
         kept = notes(message)["response"]
 
@@ -383,9 +339,7 @@ class TestResponse:
 
 class TestMended:
     def test_texts(self):
-        """
-        Half of a surrogate pair becomes U+FFFD, and each message knows where.
-        """
+        """Half of a surrogate pair becomes U+FFFD, and each message knows where."""
         blocks = [result(content="\ud800"), text("\udfff", keys={"a": "\ud800"})]
         loaded = several([user(*blocks, around="\ud800")])
         export = dump(loaded)
@@ -401,9 +355,7 @@ class TestMended:
         ] == [(lost.path, lost.what) for lost in export.lost]
 
     def test_plain(self):
-        """
-        Also in plain texts, on top, in documents, inputs and responses.
-        """
+        """Also in plain texts, on top, in documents, inputs and responses."""
         top = several({"system": "\ud800", "messages": []})
         plain = several([{"role": "user", "content": "\ud800"}])
         source = {"type": "text", "media_type": "text/plain", "data": "\ud800"}
@@ -443,9 +395,7 @@ class TestRefuses:
         ],
     )
     def test_what_is_wrong(self, payload, path, what):
-        """
-        With its path, and what should be there.
-        """
+        """With its path, and what should be there."""
         (problem,) = problems(payload)
 
         assert path == problem.path

@@ -1,6 +1,4 @@
-"""
-The usage of a response, in Anthropic's fields.
-"""
+"""The usage of a response, in Anthropic's fields."""
 
 import pytest
 
@@ -38,16 +36,12 @@ USAGE = Usage(
 
 
 def load_block(**block):
-    """
-    The usage of a *block*.
-    """
+    """The usage of a *block*."""
     return cost({"usage": block})
 
 
 def attempt(model, read, written, **fields):
-    """
-    What *model* took for a try at a response.
-    """
+    """What *model* took for a try at a response."""
     counts = {"input_tokens": read, "output_tokens": written}
     return {"type": "message", "model": model, **counts, **fields}
 
@@ -61,24 +55,18 @@ class TestFinds:
         ],
     )
     def test_wherever_it_is(self, payload):
-        """
-        In a response, in an event, or by itself; all of it inclusive.
-        """
+        """In a response, in an event, or by itself; all of it inclusive."""
         assert USAGE == load_usage(payload)
 
     @pytest.mark.parametrize("payload", [None, PING, {"message": 5}])
     def test_nowhere(self, payload):
-        """
-        Where nothing is given, nothing is known.
-        """
+        """Where nothing is given, nothing is known."""
         assert load_usage(payload) is None
 
 
 class TestArithmetic:
     def test_nothing_cached(self):
-        """
-        Nulls are nothing.
-        """
+        """Nulls are nothing."""
         assert Usage(3, 4) == load_block(
             input_tokens=3,
             output_tokens=4,
@@ -90,9 +78,7 @@ class TestArithmetic:
         )
 
     def test_breakdown_alone(self):
-        """
-        What was written to the cache is known by its parts, if by nothing else.
-        """
+        """What was written to the cache is known by its parts, if by nothing else."""
         usage = load_block(
             input_tokens=1, cache_creation={"ephemeral_5m_input_tokens": 4}
         )
@@ -104,9 +90,7 @@ class TestArithmetic:
 
     @pytest.mark.parametrize("total", [{}, {"cache_creation_input_tokens": None}])
     def test_breakdown_with_an_unknown_part(self, total):
-        """
-        A lifetime that is unknown was written, too, and its count is kept.
-        """
+        """A lifetime that is unknown was written, too, and its count is kept."""
         parts = {"ephemeral_5m_input_tokens": 4, "ephemeral_9d_input_tokens": 50}
         usage = {"input_tokens": 1, "cache_creation": parts, **total}
         (message,) = several({"content": "a", "usage": usage})
@@ -140,9 +124,7 @@ class TestArithmetic:
         assert noted
 
     def test_beside(self):
-        """
-        What advisors and summaries took is in neither prompt nor completion.
-        """
+        """What advisors and summaries took is in neither prompt nor completion."""
         runs = [
             {"type": "message", "input_tokens": 7, "output_tokens": 2},
             {
@@ -212,9 +194,7 @@ class TestArithmetic:
         assert Usage(7, 2, extra=extra) == usage
 
     def test_the_rest(self):
-        """
-        What is not a count is kept with the response.
-        """
+        """What is not a count is kept with the response."""
         (message,) = several({"content": "a", "usage": BLOCK})
         noted = notes_of(message.metadata, "anthropic")["response"]["usage"]
 
@@ -244,15 +224,11 @@ class TestRefuses:
         ],
     )
     def test_what_no_provider_means(self, block, path):
-        """
-        Each with its path.
-        """
+        """Each with its path."""
         assert [path] == problem_paths(lambda given: load_block(**given), block)
 
     @pytest.mark.parametrize("payload", [5, "a", []])
     def test_no_payload(self, payload):
-        """
-        What is not an object is refused.
-        """
+        """What is not an object is refused."""
         with pytest.raises(DecodeError, match="an event of a stream or a usage"):
             load_usage(payload)

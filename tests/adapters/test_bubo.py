@@ -1,6 +1,4 @@
-"""
-bubo's messages: what all adapters promise, and what comes back of what.
-"""
+"""bubo's messages: what all adapters promise, and what comes back of what."""
 
 import base64
 import json
@@ -49,23 +47,17 @@ RUN_ID = UUID(RUN)
 
 
 def written(*messages):
-    """
-    *messages* as bubo has them.
-    """
+    """*messages* as bubo has them."""
     return dump(messages).payload["messages"]
 
 
 def lost(*messages):
-    """
-    The paths and names of what bubo can't represent in *messages*.
-    """
+    """The paths and names of what bubo can't represent in *messages*."""
     return [(one.path, one.what) for one in dump(messages).lost]
 
 
 def as_it_comes_back(part):
-    """
-    *part* as it comes back: data: urls as bytes, audio of the usual type.
-    """
+    """*part* as it comes back: data: urls as bytes, audio of the usual type."""
     head, _, body = (getattr(part, "url", "") or "").partition(";base64,")
     if isinstance(part, ImagePart) and body and head.startswith("data:"):
         with suppress(ValueError):
@@ -79,9 +71,7 @@ def as_it_comes_back(part):
 
 
 class TestContract(FormatContract):
-    """
-    What all adapters promise.
-    """
+    """What all adapters promise."""
 
     adapter: ClassVar = bubo
     documents: ClassVar = CONVERSATIONS
@@ -100,9 +90,7 @@ class TestContract(FormatContract):
 
 class TestWire:
     def test_as_go(self):
-        """
-        A conversation, as Go writes it.
-        """
+        """A conversation, as Go writes it."""
         common: Any = {
             "run_id": RUN_ID,
             "turn_id": RUN_ID,
@@ -190,9 +178,7 @@ class TestWire:
 
     @given(UNREADABLE)
     def test_what_bubo_cannot_read(self, raw):
-        """
-        What bubo writes and can't read is loaded, and written so that it can.
-        """
+        """What bubo writes and can't read is loaded, and written so that it can."""
         (message,) = load([raw])
 
         export = dump([message])
@@ -238,9 +224,7 @@ class TestWire:
         assert raws == written(called, first, second)
 
     def test_last_event_of_a_stream(self):
-        """
-        The response in it is a message, and the checkpoint is one.
-        """
+        """The response in it is a message, and the checkpoint is one."""
         event = {
             "type": "response",
             "run_id": RUN,
@@ -308,9 +292,7 @@ class TestWire:
         assert "newer" in [each.what for each in openai_chat.dump(messages).lost]
 
     def test_edited_meta(self):
-        """
-        Metadata of ours take the place of a meta that was not an object.
-        """
+        """Metadata of ours take the place of a meta that was not an object."""
         message = one(user(meta=5))
         edited = message.replace(metadata={**message.metadata, "a": 1})
 
@@ -323,9 +305,7 @@ NOON = datetime(2024, 1, 2, 12, tzinfo=UTC)
 
 
 def east(seconds):
-    """
-    A zone whose time is ahead of UTC.
-    """
+    """A zone whose time is ahead of UTC."""
     return timezone(timedelta(seconds=seconds))
 
 
@@ -342,9 +322,7 @@ class TestTimes:
         ],
     )
     def test_read(self, text, expected):
-        """
-        Times are read in all of bubo's layouts, without a zone as UTC.
-        """
+        """Times are read in all of bubo's layouts, without a zone as UTC."""
         assert expected == one(user(timestamp=text)).timestamp.isoformat()
         # In Go an empty time is the year 1970.
         assert one(user(timestamp="")).timestamp is None
@@ -356,9 +334,7 @@ class TestTimes:
         ],
     )
     def test_refused(self, bad):
-        """
-        What is not a time is refused.
-        """
+        """What is not a time is refused."""
         with pytest.raises(DecodeError, match=r"\$\.timestamp: .*expected a time"):
             load(user(timestamp=bad))
 
@@ -409,9 +385,7 @@ class TestLost:
         ],
     )
     def test_listed(self, message, path, what):
-        """
-        What bubo can't represent is listed, and nothing else is.
-        """
+        """What bubo can't represent is listed, and nothing else is."""
         assert [(f"messages[0]{path}", what)] == lost(message)
 
     @pytest.mark.parametrize(
@@ -424,18 +398,14 @@ class TestLost:
         ],
     )
     def test_urls_of_unusual_data(self, url):
-        """
-        A url whose content we would write otherwise stays the url it is.
-        """
+        """A url whose content we would write otherwise stays the url it is."""
         raw = user([{"type": "image", "image_url": url}])
 
         assert (ImagePart(url=url),) == one(raw).content
         assert [raw] == written(one(raw))
 
     def test_mended(self):
-        """
-        Half of a surrogate pair is U+FFFD, and listed with its place.
-        """
+        """Half of a surrogate pair is U+FFFD, and listed with its place."""
         message = one(user("\ud800", sender="\udfff", meta={"a": "\ud800"}))
 
         assert ("\ufffd", "\ufffd", "\ufffd") == (
@@ -454,16 +424,12 @@ RESULT = {"type": "tool_response", "tool_name": "f", "tool_call_id": "c", "conte
 
 
 def sound(content):
-    """
-    A user's message in JSON, with sound.
-    """
+    """A user's message in JSON, with sound."""
     return user([{"type": "audio", "input_audio": content}])
 
 
 def answer(content):
-    """
-    An assistant's message in JSON.
-    """
+    """An assistant's message in JSON."""
     return {"type": "assistant", "content": content}
 
 
@@ -491,9 +457,7 @@ class TestRefuses:
         ],
     )
     def test_one(self, raw, path):
-        """
-        What bubo guesses at, or would not read, is refused, with its path.
-        """
+        """What bubo guesses at, or would not read, is refused, with its path."""
         assert [f"$[0]{path}"] == problem_paths(load, [raw])
 
     @pytest.mark.parametrize(
@@ -501,7 +465,5 @@ class TestRefuses:
         [RUN, RUN.upper(), RUN.replace("-", ""), f"{{{RUN}}}", f"urn:uuid:{RUN}"],
     )
     def test_forms_of_uuids(self, text):
-        """
-        UUIDs are read in all forms that Go reads.
-        """
+        """UUIDs are read in all forms that Go reads."""
         assert RUN_ID == one(user(run_id=text)).run_id

@@ -1,6 +1,4 @@
-"""
-bubo's checkpoints, and the states they are.
-"""
+"""bubo's checkpoints, and the states they are."""
 
 import copy
 import json
@@ -44,16 +42,12 @@ NO_USAGE = {
 
 
 def kept(*messages, **fields):
-    """
-    A checkpoint in JSON.
-    """
+    """A checkpoint in JSON."""
     return {"id": RUN, "messages": [*messages], **fields}
 
 
 def problems(document):
-    """
-    What is wrong with *document*.
-    """
+    """What is wrong with *document*."""
     with pytest.raises(DecodeError) as caught:
         load_checkpoint(document)
 
@@ -63,9 +57,7 @@ def problems(document):
 class TestLoad:
     @given(checkpoints())
     def test_is_undone(self, document):
-        """
-        What bubo wrote is written as it was, key for key.
-        """
+        """What bubo wrote is written as it was, key for key."""
         export = dump_checkpoint(load_checkpoint(copy.deepcopy(document)))
 
         assert () == export.lost
@@ -133,9 +125,7 @@ class TestLoad:
         )
 
     def test_defaults(self):
-        """
-        What may be missing, or null, is nothing; only the id may not.
-        """
+        """What may be missing, or null, is nothing; only the id may not."""
         for raw in (
             {"id": RUN},
             {"id": RUN, "messages": None, "usage": None, "init_len": None},
@@ -146,17 +136,13 @@ class TestLoad:
             assert () == tuple(state.ledger)
 
     def test_nil(self):
-        """
-        An aggregator without an id has the nil id, and keeps it.
-        """
+        """An aggregator without an id has the nil id, and keeps it."""
         raw = {**kept(usage=NO_USAGE, init_len=0), "id": str(UUID(int=0))}
 
         assert raw == dump_checkpoint(load_checkpoint(raw)).payload
 
     def test_mends(self):
-        """
-        A checkpoint with half of a surrogate pair in it has an identity, too.
-        """
+        """A checkpoint with half of a surrogate pair in it has an identity, too."""
         state = load_checkpoint(kept(user("\ud800"))).state
 
         assert "\ufffd" == state[0].text
@@ -164,18 +150,14 @@ class TestLoad:
 
     @pytest.mark.parametrize("wrong", [-1, 2, "1"])
     def test_init_len_outside(self, wrong):
-        """
-        A fork point outside of the messages is refused here, and not later.
-        """
+        """A fork point outside of the messages is refused here, and not later."""
         (found,) = problems(kept(user(), init_len=wrong))
 
         assert found.startswith("$.init_len: is ")
         assert "how many of 1 message were inherited" in found
 
     def test_all_of_it(self):
-        """
-        All problems are reported at once, with their paths.
-        """
+        """All problems are reported at once, with their paths."""
         usage = {
             "prompt_tokens": -1,
             "total_tokens": 1.5,
@@ -249,15 +231,11 @@ class TestDump:
 
     @given(aggregators() | states())
     def test_takes_states(self, state):
-        """
-        A state is written as its checkpoint is.
-        """
+        """A state is written as its checkpoint is."""
         assert dump_checkpoint(state) == dump_checkpoint(state.checkpoint())
 
     def test_as_go(self):
-        """
-        A checkpoint, as Go writes it.
-        """
+        """A checkpoint, as Go writes it."""
         state = Aggregator.new(
             id=UUID(RUN), messages=[UserMessage("hi"), AssistantMessage()]
         ).add_usage(
@@ -314,9 +292,7 @@ class TestDump:
         ] == [(one.path, one.what) for one in export.lost]
 
     def test_ledger(self):
-        """
-        Several ledger entries are one sum, and categories of ours are lost.
-        """
+        """Several ledger entries are one sum, and categories of ours are lost."""
         state = (
             Aggregator.new(messages=[SystemMessage([TextPart("a")])])
             .add_usage(Usage(1, extra={"cache_write_tokens": 1}))
@@ -329,9 +305,7 @@ class TestDump:
         assert ["ledger", "cache_write_tokens"] == [one.what for one in export.lost]
 
     def test_ledger_of_a_fork(self):
-        """
-        The models of a fork's parent are not losses of the fork.
-        """
+        """The models of a fork's parent are not losses of the fork."""
         parent = Aggregator.new(messages=[UserMessage("a")]).add_usage(
             Usage(1), model="m"
         )
@@ -341,18 +315,14 @@ class TestDump:
         assert ["parent_id", "ledger"] == [one.what for one in export.lost]
 
     def test_takes_nothing_else(self):
-        """
-        What is neither a checkpoint nor a state is refused.
-        """
+        """What is neither a checkpoint nor a state is refused."""
         with pytest.raises(TypeError, match="expected a Checkpoint or an Aggregator"):
             dump_checkpoint([UserMessage("hi")])  # type: ignore[arg-type]
 
 
 class TestUsage:
     def test_where_it_is(self):
-        """
-        A checkpoint has its usage, and so does the block in it.
-        """
+        """A checkpoint has its usage, and so does the block in it."""
         usage = {**NO_USAGE, "prompt_tokens": 3, "total_tokens": 4}
         expected = Usage(3, 0, 4)
 
@@ -365,18 +335,14 @@ class TestUsage:
 
     @pytest.mark.parametrize("total", [{}, {"total_tokens": None}])
     def test_without_total(self, total):
-        """
-        A total that is missing is the sum, also in a checkpoint.
-        """
+        """A total that is missing is the sum, also in a checkpoint."""
         counts = {"prompt_tokens": 10, "completion_tokens": 5, **total}
         state = load_checkpoint(kept(usage=counts)).state
 
         assert Usage(10, 5, 15) == load_usage(counts) == state.usage
 
     def test_other_counts(self):
-        """
-        Counts of a newer bubo are kept in ``extra``.
-        """
+        """Counts of a newer bubo are kept in ``extra``."""
         usage = {
             "prompt_tokens": 3,
             "new_tokens": 7,

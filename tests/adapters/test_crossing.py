@@ -1,6 +1,4 @@
-"""
-Conversations of each provider, carried to every other format and back.
-"""
+"""Conversations of each provider, carried to every other format and back."""
 
 import json
 from functools import cache
@@ -119,9 +117,7 @@ NO_PLACE = {
 
 @cache
 def chats(data: Path, source: str) -> list[tuple[str, tuple[Message, ...]]]:
-    """
-    All recorded conversations of *source*, and their names.
-    """
+    """All recorded conversations of *source*, and their names."""
     path = data / "requests" / f"{source}.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines()
     found = [(one["name"], one["request"]) for one in map(json.loads, lines)]
@@ -156,9 +152,7 @@ def differences(before, export, after, target):
 
 
 def broken_rules(messages, target):
-    """
-    What a provider would refuse of *messages*, sent to *target*.
-    """
+    """What a provider would refuse of *messages*, sent to *target*."""
     payload = FORMATS[target].dump(messages).payload
     calls = [call for one in messages for call in getattr(one, "tool_calls", ())]
     results = [one for one in messages if isinstance(one, ToolMessage)]
@@ -173,9 +167,7 @@ def broken_rules(messages, target):
 
 
 def signatures(value):
-    """
-    All that anything in the JSON *value* is signed with, or that is encrypted.
-    """
+    """All that anything in the JSON *value* is signed with, or that is encrypted."""
     keys = {"encrypted_content", "signature", "thoughtSignature"}
     if isinstance(value, list):
         return {each for one in value for each in signatures(one)}
@@ -197,9 +189,7 @@ WHOLE_THINGS = {"content", "message", "reasoning", "unknown", "file", "image", "
 
 
 class TestRecorded:
-    """
-    Real conversations.
-    """
+    """Real conversations."""
 
     @pytest.mark.parametrize(("source", "target"), WAYS)
     def test_arrives(self, recordings, source, target):
@@ -218,9 +208,7 @@ class TestRecorded:
 
     @pytest.mark.parametrize(("source", "target"), WAYS)
     def test_comes_back(self, recordings, source, target):
-        """
-        And so it is when it comes home again.
-        """
+        """And so it is when it comes home again."""
         adapter = PROVIDERS[source]
         for name, messages in chats(recordings, source):
             there = FORMATS[target].load(as_is(FORMATS[target]).dump(messages).payload)
@@ -235,17 +223,13 @@ class TestRecorded:
         ("source", "target"), [way for way in WAYS if way[1] in RULES]
     )
     def test_obeys(self, recordings, source, target):
-        """
-        What is sent to a provider is what that provider takes.
-        """
+        """What is sent to a provider is what that provider takes."""
         for name, messages in chats(recordings, source):
             assert (name, []) == (name, broken_rules(messages, target))
 
     @pytest.mark.parametrize(("source", "target"), WAYS)
     def test_signed(self, recordings, source, target):
-        """
-        What one provider signed, or encrypted, no other is sent.
-        """
+        """What one provider signed, or encrypted, no other is sent."""
         for _, messages in chats(recordings, source):
             sent = as_json(as_is(FORMATS[target]).dump(messages).payload)
             signed = signatures(as_is(PROVIDERS[source]).dump(messages).payload)
@@ -254,9 +238,7 @@ class TestRecorded:
 
     @pytest.mark.parametrize(("source", "target"), WAYS)
     def test_lost(self, recordings, source, target):
-        """
-        Nothing is listed but what has no place there.
-        """
+        """Nothing is listed but what has no place there."""
         lost = {
             lost.what
             for _, messages in chats(recordings, source)
@@ -336,9 +318,7 @@ class TestKeysOfItems:
 
 
 class TestArguments:
-    """
-    What the model wrote, valid or not.
-    """
+    """What the model wrote, valid or not."""
 
     @pytest.mark.parametrize("target", FORMATS)
     @pytest.mark.parametrize(
@@ -376,9 +356,7 @@ class TestArguments:
 
 
 class TestMade:
-    """
-    Conversations that never happened.
-    """
+    """Conversations that never happened."""
 
     @pytest.mark.parametrize("source", PROVIDERS)
     @settings(suppress_health_check=[HealthCheck.differing_executors])
@@ -425,9 +403,7 @@ class TestMade:
     @settings(suppress_health_check=[HealthCheck.differing_executors])
     @given(message=any_messages())
     def test_any_message(self, target, message):
-        """
-        All that is in any message arrives, or is listed with its place.
-        """
+        """All that is in any message arrives, or is listed with its place."""
         # One that has no id gets one.
         assume(all(call.id for call in getattr(message, "tool_calls", ())))
         export = as_is(FORMATS[target]).dump([message])
@@ -437,24 +413,18 @@ class TestMade:
 
     @given(messages=transcripts())
     def test_added(self, messages):
-        """
-        So it is with conversations that came from nowhere.
-        """
+        """So it is with conversations that came from nowhere."""
         for target in FORMATS:
             self.carry(messages, target)
 
     @given(messages=transcripts())
     def test_through_all(self, messages):
-        """
-        One that has been everywhere obeys everybody's rules.
-        """
+        """One that has been everywhere obeys everybody's rules."""
         for target in FORMATS:
             messages = self.carry(messages, target)
 
     def carry(self, messages, target):
-        """
-        *messages* as they arrive in *target*.
-        """
+        """*messages* as they arrive in *target*."""
         export = as_is(FORMATS[target]).dump(messages)
         arrived = FORMATS[target].load(export.payload)
 

@@ -1,6 +1,4 @@
-"""
-eino's messages: what all adapters promise, and what comes back of what.
-"""
+"""eino's messages: what all adapters promise, and what comes back of what."""
 
 import json
 from datetime import UTC, datetime
@@ -52,61 +50,45 @@ INPUT = "user_input_multi_content"
 
 
 def written(*messages):
-    """
-    *messages* as eino has them.
-    """
+    """*messages* as eino has them."""
     return dump(messages).payload["messages"]
 
 
 def lost(*messages):
-    """
-    The paths and names of what eino can't represent in *messages*.
-    """
+    """The paths and names of what eino can't represent in *messages*."""
     return [(one.path, one.what) for one in dump(messages).lost]
 
 
 def user(content="hi", **fields):
-    """
-    A user's message in JSON.
-    """
+    """A user's message in JSON."""
     return {"role": "user", "content": content, **fields}
 
 
 def answer(content="", **fields):
-    """
-    An assistant's message in JSON.
-    """
+    """An assistant's message in JSON."""
     return {"role": "assistant", "content": content, **fields}
 
 
 def joined(chunks):
-    """
-    The message that *chunks* are, of whatever class.
-    """
+    """The message that *chunks* are, of whatever class."""
     return concat(chunks)
 
 
 def likely(**fields):
-    """
-    An assistant's message in JSON, with log-probs of one token.
-    """
+    """An assistant's message in JSON, with log-probs of one token."""
     one = {"token": "a", "logprob": 0, **fields}
     return answer(response_meta={"logprobs": {"content": [one]}})
 
 
 class TestContract(FormatContract):
-    """
-    What all adapters promise.
-    """
+    """What all adapters promise."""
 
     adapter: ClassVar = eino
     documents: ClassVar = CONVERSATIONS
     responses: ClassVar = MESSAGES
 
     def normalise(self, message):
-        """
-        More than other providers get: metadata are written here, too.
-        """
+        """More than other providers get: metadata are written here, too."""
         return normalise(message, "eino")
 
 
@@ -215,9 +197,7 @@ class TestDump:
         ],
     )
     def test_as_go(self, message, expected):
-        """
-        Messages are written as Go writes them, and come back.
-        """
+        """Messages are written as Go writes them, and come back."""
         export = dump([message])
 
         assert as_json(json.loads(expected)) == as_json(export.payload["messages"][0])
@@ -247,9 +227,7 @@ class TestContent:
         ]
 
     def test_the_older_list(self):
-        """
-        The deprecated list is read, and written in the place of the newer one.
-        """
+        """The deprecated list is read, and written in the place of the newer one."""
         image = {"detail": "low", "mime_type": "image/png"}
         extra = {"x": 1, "conversation_state": 1}
         raw = user(
@@ -284,9 +262,7 @@ class TestContent:
         assert isinstance(answered.content[2], UnknownPart)
 
     def test_both_lists(self):
-        """
-        Of two lists the newer one counts, and the older one is kept.
-        """
+        """Of two lists the newer one counts, and the older one is kept."""
         raw = user(
             "",
             multi_content=[{"type": "text", "text": "old"}],
@@ -322,9 +298,7 @@ class TestContent:
         assert [UnknownPart] * 3 == [type(each) for each in hollow]
 
     def test_system(self):
-        """
-        A system message is a text, and what is more than text is kept as it is.
-        """
+        """A system message is a text, and what is more than text is kept as it is."""
         listed = {"role": "system", "content": "", INPUT: [{"type": "text"}]}
         images = [{"type": "image_url", "image": {"url": "u"}}]
         both = {"role": "system", "content": "a", INPUT: [{"type": "text"}]}
@@ -389,9 +363,7 @@ class TestContent:
 
 class TestExtra:
     def test_is_metadata(self):
-        """
-        ``extra`` is metadata: of messages, parts and calls.
-        """
+        """``extra`` is metadata: of messages, parts and calls."""
         raw = answer(
             **{OUTPUT: [{"type": "text", "text": "a", "extra": {"p": 1}}]},
             tool_calls=[
@@ -413,9 +385,7 @@ class TestExtra:
         assert [raw] == written(message)
 
     def test_names_of_adapters(self):
-        """
-        What in it has the name of an adapter is not taken for its notes.
-        """
+        """What in it has the name of an adapter is not taken for its notes."""
         theirs = {"eino": {"keys": {"role": "x"}}}
         raw = user(extra={"conversation_state": theirs, "eino": theirs["eino"]})
         message = one(raw)
@@ -425,9 +395,7 @@ class TestExtra:
         assert [raw] == written(message)
 
     def test_marks(self):
-        """
-        Marks of a view are metadata beside the notes.
-        """
+        """Marks of a view are metadata beside the notes."""
         marks = {"synthetic": True}
         mixed = {"conversation_state": {**marks, "eino": {"keys": {"role": "x"}}}}
         messages = [UserMessage("a", metadata={"conversation_state": marks})]
@@ -441,9 +409,7 @@ class TestExtra:
 
 class TestCalls:
     def test_made_ids(self):
-        """
-        Calls and results without ids are paired, and stay without.
-        """
+        """Calls and results without ids are paired, and stay without."""
         call = {"id": "", "type": "function", "function": {"name": "f"}}
         other = {"id": "", "type": "function", "function": {"name": "g"}}
         raws = [
@@ -512,16 +478,12 @@ REJECTED = CompletionTokensDetails(rejected_prediction_tokens=1)
 
 
 def reported(**fields):
-    """
-    An assistant's message with what is known of its response.
-    """
+    """An assistant's message with what is known of its response."""
     return AssistantMessage(response=ResponseMeta(**fields))
 
 
 def used(**counts):
-    """
-    The same, of a response that took tokens.
-    """
+    """The same, of a response that took tokens."""
     return reported(usage=Usage(**counts))
 
 
@@ -546,15 +508,11 @@ class TestLost:
         ],
     )
     def test_listed(self, message, path, what):
-        """
-        What eino can't represent is listed, and nothing else is.
-        """
+        """What eino can't represent is listed, and nothing else is."""
         assert [(f"messages[0]{path}", what)] == lost(message)
 
     def test_mended(self):
-        """
-        Half of a surrogate pair is U+FFFD, and listed with its place.
-        """
+        """Half of a surrogate pair is U+FFFD, and listed with its place."""
         message = one(user("\ud800", name="\udfff"))
         odd = one({"role": "x", "content": "\ud800"})
 
@@ -591,9 +549,7 @@ class TestOrder:
 
 class TestKept:
     def test_usage(self):
-        """
-        What is beside the counts goes back.
-        """
+        """What is beside the counts goes back."""
         usage = {"prompt_tokens": 3, "total_tokens": 3, "cost": "free"}
         raw = answer(response_meta={"usage": usage})
 
@@ -607,16 +563,12 @@ THOUGHT = {"type": "reasoning", "reasoning": "x"}
 
 
 def meta(**fields):
-    """
-    An assistant's message in JSON, with what is known of its response.
-    """
+    """An assistant's message in JSON, with what is known of its response."""
     return answer(response_meta=fields)
 
 
 def image(content):
-    """
-    A user's message in JSON, with an image.
-    """
+    """A user's message in JSON, with an image."""
     return user(**{INPUT: [{"type": "image_url", "image": content}]})
 
 
@@ -642,23 +594,17 @@ class TestRefuses:
         ],
     )
     def test_one(self, raw, path):
-        """
-        What Go would not read is refused, with its path.
-        """
+        """What Go would not read is refused, with its path."""
         assert [f"$[0]{path}"] == problem_paths(load, [raw])
 
     def test_no_document(self):
-        """
-        What is neither a message nor several is an error.
-        """
+        """What is neither a message nor several is an error."""
         for raw in ({"messages": 5}, {"x": 1}):
             with pytest.raises(DecodeError, match="messages"):
                 load(raw)
 
     def test_lenient_as_go(self):
-        """
-        Null is nothing everywhere, and missing is, too.
-        """
+        """Null is nothing everywhere, and missing is, too."""
         nothing = (OUTPUT, "name", "tool_calls", "response_meta", "extra", "content")
         empty = {"multi_content": [], "reasoning_content": ""}
         raw = {"role": "assistant", **dict.fromkeys(nothing), **empty}
@@ -672,9 +618,7 @@ class TestRefuses:
 
 class TestUsage:
     def test_where_it_is(self):
-        """
-        A message has its usage, and so do its response and the usage in that.
-        """
+        """A message has its usage, and so do its response and the usage in that."""
         usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
         expected = Usage(3, 1, 4)
 
@@ -687,18 +631,14 @@ class TestUsage:
 
     @pytest.mark.parametrize("total", [{}, {"total_tokens": None}])
     def test_without_total(self, total):
-        """
-        A total that is missing is the sum, also of a message.
-        """
+        """A total that is missing is the sum, also of a message."""
         usage = {"prompt_tokens": 3, "completion_tokens": 1, **total}
 
         assert Usage(3, 1, 4) == load_usage(usage)
         assert Usage(3, 1, 4) == one(meta(usage=usage)).response.usage
 
     def test_unknown_counts(self):
-        """
-        Counts that eino adds one day go back to where they were.
-        """
+        """Counts that eino adds one day go back to where they were."""
         usage = {
             "prompt_tokens": 3,
             "prompt_token_details": {"cached_tokens": 1, "audio_tokens": 2},

@@ -1,6 +1,4 @@
-"""
-Server-sent events, from lines to JSON.
-"""
+"""Server-sent events, from lines to JSON."""
 
 import json
 from typing import Any
@@ -25,16 +23,12 @@ def parsed(lines):
 
 
 class TestLines:
-    """
-    What HTTP clients iterate over.
-    """
+    """What HTTP clients iterate over."""
 
     @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
     @pytest.mark.parametrize("is_text", [True, False])
     def test_with_ends_and_without(self, end, is_text):
-        """
-        Lines of text or bytes, with the ends they came with or without.
-        """
+        """Lines of text or bytes, with the ends they came with or without."""
         lines = ["event: a", 'data: {"a": 1}', "", ": x", 'data:{"b": "é"}', ""]
         given = [f"{line}{end}" for line in lines]
 
@@ -51,9 +45,7 @@ class TestLines:
         ],
     )
     def test_whole_body(self, body):
-        """
-        The body as one text, or as bytes.
-        """
+        """The body as one text, or as bytes."""
         assert [{"a": 1}, {"b": 2}] == parsed(body) == parsed(body.encode())
 
     @table(
@@ -109,15 +101,11 @@ class TestLines:
         },
     )
     def test_lines(self, lines, expected):
-        """
-        The events of these lines.
-        """
+        """The events of these lines."""
         assert expected == parsed(lines)
 
     def test_as_they_come(self):
-        """
-        An event is given as soon as its line is there.
-        """
+        """An event is given as soon as its line is there."""
         asked = []
 
         def lines():
@@ -131,9 +119,7 @@ class TestLines:
 
     @pytest.mark.parametrize("provider", ["openai_chat", "anthropic", "gemini"])
     def test_recorded(self, provider):
-        """
-        Recorded streams, each event as a JSON parser reads it.
-        """
+        """Recorded streams, each event as a JSON parser reads it."""
         for path in streams(provider):
             body = path.read_bytes()
             expected = [
@@ -146,24 +132,18 @@ class TestLines:
 
 
 class TestTrouble:
-    """
-    Streams that break, and what is not a stream.
-    """
+    """Streams that break, and what is not a stream."""
 
     @given(st.integers(0, 30))
     def test_cut(self, size):
-        """
-        What the end cuts short is left out; all before it is given.
-        """
+        """What the end cuts short is left out; all before it is given."""
         cut = '{"b": [1, 2], "c": "some words"}'[:size]
 
         assert [{"a": 1}] == parsed(['data: {"a": 1}', "", f"data: {cut}"])
 
     @pytest.mark.parametrize("data", ["<html>", "[1]", '"text"', "{broken"])
     def test_no_object(self, data):
-        """
-        Data that is not a JSON object is an error that shows it.
-        """
+        """Data that is not a JSON object is an error that shows it."""
         with pytest.raises(ProviderStreamError, match="event that is a JSON object"):
             parsed(['data: {"a": 1}', "", f"data: {data}", ""])
 
@@ -179,9 +159,7 @@ class TestTrouble:
         "body", ['{"error": {"message": "no credit"}}', "<html>no</html>", '[{"a": 1}]']
     )
     def test_no_stream(self, body):
-        """
-        A body of another kind is an error that shows how it starts.
-        """
+        """A body of another kind is an error that shows how it starts."""
         with pytest.raises(ProviderStreamError, match=r"starts with.*alt=sse"):
             parsed(body)
 
@@ -193,9 +171,7 @@ class TestTrouble:
         ],
     )
     def test_nothing(self, lines):
-        """
-        A stream may have no events.
-        """
+        """A stream may have no events."""
         assert [] == parsed(lines)
 
     @pytest.mark.parametrize(
@@ -215,24 +191,18 @@ class TestTrouble:
 
     @pytest.mark.parametrize("line", [None, 1, {"a": 1}])
     def test_no_line(self, line):
-        """
-        A line of another type is refused.
-        """
+        """A line of another type is refused."""
         with pytest.raises(TypeError, match="expected a str or bytes"):
             parsed([line])
 
     def test_no_lines(self):
-        """
-        So is what has none.
-        """
+        """So is what has none."""
         with pytest.raises(TypeError, match="lines: expected a response's body, or"):
             parsed(None)
 
 
 def test_in_a_task():
-    """
-    `aevents` gives what `events` gives.
-    """
+    """`aevents` gives what `events` gives."""
 
     async def lines():
         for line in ("data: {", 'data: "a": 1}', "", 'data: {"b": 2}', "data: {"):

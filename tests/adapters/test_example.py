@@ -57,9 +57,7 @@ RESULT = both(
 
 
 def turns(role, blocks):
-    """
-    Turns of *role*, of *blocks*.
-    """
+    """Turns of *role*, of *blocks*."""
     role = st.just(role) if isinstance(role, str) else role
     return both(exactly(role=role, blocks=st.lists(blocks, max_size=3)), NEWER)
 
@@ -86,9 +84,7 @@ RESPONSES = both(exactly(turn=ANSWERS), FACTS)
 
 @st.composite
 def response_streams(draw):
-    """
-    Responses, each with the events of its stream.
-    """
+    """Responses, each with the events of its stream."""
     blocks = draw(st.lists(TEXT | CALL | STICKER, max_size=4))
     facts = draw(FACTS)
     events: list[Any] = []
@@ -132,16 +128,12 @@ STICKER_PART = UnknownPart(WAVE, source="example")
 
 
 def as_text(value):
-    """
-    *value* as the text that arguments are loaded as: without white space.
-    """
+    """*value* as the text that arguments are loaded as: without white space."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 class TestContract(FormatContract):
-    """
-    What all adapters promise.
-    """
+    """What all adapters promise."""
 
     adapter: ClassVar = example
     documents: ClassVar = CONVERSATIONS
@@ -172,16 +164,12 @@ class TestContract(FormatContract):
 
 
 def test_public_contract():
-    """
-    And the public contract for adapters.
-    """
+    """And the public contract for adapters."""
     check_adapter(example)
 
 
 class TestStreams(StreamContract):
-    """
-    What the streams of all adapters promise.
-    """
+    """What the streams of all adapters promise."""
 
     # A format of the package is one module with all functions, and stands here itself.
     adapter: ClassVar = SimpleNamespace(
@@ -195,36 +183,26 @@ class TestStreams(StreamContract):
     failure_events: ClassVar = [{"error": {"message": "overloaded"}}]
 
     def text_events(self, size):
-        """
-        One text.
-        """
+        """One text."""
         more = [{"at": 0, "more": "a"}] * size
         return [{"at": 0, "block": text("")}, *more, {"end": {}}]
 
     def call_events(self, size):
-        """
-        One call.
-        """
+        """One call."""
         begin = {"kind": "call", "id": "c1", "name": "f"}
         more = [{"at": 0, "more": "1"}] * size
         return [{"at": 0, "block": begin}, *more, {"end": {}}]
 
     def is_end(self, event):
-        """
-        There is one such event.
-        """
+        """There is one such event."""
         return "end" in event
 
 
 class TestLoad:
-    """
-    What is this format's own.
-    """
+    """What is this format's own."""
 
     def test_odd_block(self):
-        """
-        A block without a part of ours comes back here, and is lost elsewhere.
-        """
+        """A block without a part of ours comes back here, and is lost elsewhere."""
         turns = [turn("user", text("Hi!"), WAVE)]
 
         messages = load({"turns": turns})
@@ -235,9 +213,7 @@ class TestLoad:
         assert ("messages[0].parts[1]", "unknown") == (lost.path, lost.what)
 
     def test_calls_among_blocks(self):
-        """
-        Calls and parts have their place as *index*, and a result the tool's name.
-        """
+        """Calls and parts have their place as *index*, and a result the tool's name."""
         turns = [
             turn("model", call("c1", "tide", at="Oban"), WAVE, call("c2"), text("So.")),
             turn("user", result("c2", failed=True), result("c1", "6:40"), more=1),
@@ -269,9 +245,7 @@ class TestLoad:
         assert 2 == len(dump([messages[0], UserMessage("x")]).payload["turns"])
 
     def test_context(self):
-        """
-        The context is a system message in front; null is like a missing one.
-        """
+        """The context is a system message in front; null is like a missing one."""
         payload = {"context": "Be brief.", "turns": []}
 
         assert (SystemMessage("Be brief."),) == load(payload)
@@ -315,9 +289,7 @@ class TestLoad:
         assert "blocks[0].text" in lost.what
 
     def test_response(self):
-        """
-        A response is one message with its metadata.
-        """
+        """A response is one message with its metadata."""
         facts = {"id": "r1", "model": "m", "stop": "end", "of": "x"}
         response = {"turn": turn("model", text("Hi")), **facts}
         response["counts"] = {"input": 9, "output": 3, "cached": 4}
@@ -331,9 +303,7 @@ class TestLoad:
         assert {"turns": [response["turn"]]} == dump([message]).payload
 
     def test_mended(self):
-        """
-        Each message lists what was mended in its own block.
-        """
+        """Each message lists what was mended in its own block."""
         payload = [turn("user", result("c1", "\ud800"), result(), result("\udfff"))]
 
         assert [("messages[0]", "blocks[0].text"), ("messages[2]", "blocks[2].id")] == [
@@ -362,9 +332,7 @@ class TestLoad:
         },
     )
     def test_refused(self, payload, path):
-        """
-        What is wrong is named with its path.
-        """
+        """What is wrong is named with its path."""
         assert [path] == problem_paths(load, payload)
 
 
@@ -394,9 +362,7 @@ class TestLoad:
     },
 )
 def test_lost(message, blocks, lost):
-    """
-    What has no block is listed, and the rest is sent.
-    """
+    """What has no block is listed, and the rest is sent."""
     export = dump([message])
 
     assert blocks == export.payload["turns"][0]["blocks"]
@@ -404,9 +370,7 @@ def test_lost(message, blocks, lost):
 
 
 class TestChunks:
-    """
-    What is this format's own in a stream.
-    """
+    """What is this format's own in a stream."""
 
     def test_characters(self):
         """
@@ -433,8 +397,6 @@ class TestChunks:
         },
     )
     def test_refused(self, event, what):
-        """
-        An event that says nothing we know is refused.
-        """
+        """An event that says nothing we know is refused."""
         with pytest.raises(DecodeError, match=what):
             list(load_chunks([event]))

@@ -1,6 +1,4 @@
-"""
-Gemini: what all adapters promise, and real traffic.
-"""
+"""Gemini: what all adapters promise, and real traffic."""
 
 import base64
 import json
@@ -21,9 +19,7 @@ from tests.recorded import is_large
 
 
 def as_it_comes_back(part):
-    """
-    *part* as it comes back: data: urls as bytes, and without default types.
-    """
+    """*part* as it comes back: data: urls as bytes, and without default types."""
     head, found, body = (part.url or "").partition(";base64,")
     if found and head.startswith("data:"):
         kind = type(part)
@@ -49,18 +45,14 @@ def as_loaded(call):
 
 
 class TestContract(FormatContract):
-    """
-    What all adapters promise.
-    """
+    """What all adapters promise."""
 
     adapter: ClassVar = gemini
     documents: ClassVar = REQUESTS
     responses: ClassVar = RESPONSES
 
     def normalise(self, message):
-        """
-        One plain text is not a list, and no parts are not text.
-        """
+        """One plain text is not a list, and no parts are not text."""
         if isinstance(message, AssistantMessage):
             calls = [as_loaded(call) for call in message.tool_calls]
             message = message.replace(tool_calls=calls)
@@ -97,22 +89,16 @@ def as_one_text(message):
 
 
 def sent(request):
-    """
-    The part of a *request* that carries the conversation.
-    """
+    """The part of a *request* that carries the conversation."""
     keys = ("systemInstruction", "contents")
     return {key: request[key] for key in keys if key in request}
 
 
 class TestRecorded:
-    """
-    Real conversations.
-    """
+    """Real conversations."""
 
     def test_requests(self, recordings):
-        """
-        What was sent comes back as it was, key for key.
-        """
+        """What was sent comes back as it was, key for key."""
         exchanges = lines(recordings / "requests" / "gemini.jsonl")
 
         for exchange in exchanges:
@@ -123,9 +109,7 @@ class TestRecorded:
         assert (42 if is_large(recordings) else 3) == len(exchanges)
 
     def test_responses(self, recordings):
-        """
-        Responses load with what they cost, and can be sent back.
-        """
+        """Responses load with what they cost, and can be sent back."""
         for exchange in lines(recordings / "requests" / "gemini.jsonl"):
             response = exchange["response"]
             (message,) = several(response)
@@ -141,9 +125,7 @@ class TestRecorded:
             assert usage_of(response) == message.response.usage
 
     def test_pairs(self, recordings):
-        """
-        Every call is answered by its result, also where neither has an id.
-        """
+        """Every call is answered by its result, also where neither has an id."""
         pairs = 0
         for exchange in lines(recordings / "requests" / "gemini.jsonl"):
             messages = load(exchange["request"])

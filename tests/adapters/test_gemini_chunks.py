@@ -1,6 +1,4 @@
-"""
-Streams of Gemini's responses: chunks that concatenate to the message.
-"""
+"""Streams of Gemini's responses: chunks that concatenate to the message."""
 
 import base64
 import copy
@@ -42,9 +40,7 @@ CODE = {"executableCode": {"language": "PYTHON", "code": "1"}}
 
 
 def event(*parts, reason=None, written=None, **beside):
-    """
-    An event with *parts*.
-    """
+    """An event with *parts*."""
     candidate: dict[str, Any] = {"content": model(*parts), "index": 0, **beside}
     if reason:
         candidate["finishReason"] = reason
@@ -66,52 +62,38 @@ def event(*parts, reason=None, written=None, **beside):
 
 
 def text(words, **beside):
-    """
-    A part with a text.
-    """
+    """A part with a text."""
     return {"text": words, **beside}
 
 
 def thought(words, **beside):
-    """
-    A part with a thought.
-    """
+    """A part with a thought."""
     return {"text": words, "thought": True, **beside}
 
 
 def picture(encoded):
-    """
-    A part with an image.
-    """
+    """A part with an image."""
     return {"inlineData": {"mimeType": "image/png", "data": encoded}}
 
 
 def sound(data, media_type=RAW):
-    """
-    A part with sound.
-    """
+    """A part with sound."""
     encoded = base64.b64encode(data).decode()
     return {"inlineData": {"mimeType": media_type, "data": encoded}}
 
 
 def sent(message):
-    """
-    The contents that *message* is sent in.
-    """
+    """The contents that *message* is sent in."""
     return dump([message]).payload["contents"]
 
 
 def collected(*events) -> Any:
-    """
-    The message that *events* make.
-    """
+    """The message that *events* make."""
     return concat(load_chunks(events))
 
 
 class TestParts:
-    """
-    Pieces of one thing are joined, and nothing else is.
-    """
+    """Pieces of one thing are joined, and nothing else is."""
 
     @table(
         "events, content",
@@ -169,15 +151,11 @@ class TestParts:
         },
     )
     def test_content(self, events, content):
-        """
-        The content of the message, of the parts of each event.
-        """
+        """The content of the message, of the parts of each event."""
         assert content == collected(*[event(*parts) for parts in events]).content
 
     def test_signatures_are_not_joined(self):
-        """
-        A part with a signature is joined with no other, before or behind.
-        """
+        """A part with a signature is joined with no other, before or behind."""
         parts = [text("a"), text("", thoughtSignature="c2ln1"), text("b"), text("c")]
         parts += [text(each, thoughtSignature="c2ln2") for each in "de"]
 
@@ -188,9 +166,7 @@ class TestParts:
         assert [model(*joined)] == sent(message)
 
     def test_sound_with_more(self):
-        """
-        Raw sound that is signed is not joined.
-        """
+        """Raw sound that is signed is not joined."""
         part = {**sound(b"a"), "thoughtSignature": "c2ln"}
 
         assert 2 == len(collected(event(part), event(part)).parts)
@@ -205,9 +181,7 @@ class TestParts:
     )
     @pytest.mark.parametrize("kind", [text, thought])
     def test_surrogates(self, kind, pieces, whole, harmed):
-        """
-        A character that is cut in two is joined; a half alone is mended.
-        """
+        """A character that is cut in two is joined; a half alone is mended."""
         message = collected(*[event(kind(piece)) for piece in pieces])
 
         assert whole == message.text + message.reasoning
@@ -215,9 +189,7 @@ class TestParts:
         assert harmed == bool(dump([message]).lost)
 
     def test_half_in_a_whole_part(self):
-        """
-        A half in a part that is not joined is reported, too.
-        """
+        """A half in a part that is not joined is reported, too."""
         message = collected(event(text("\ud83d", thoughtSignature="c2ln")))
 
         where = "candidates[0].content.parts[0].text"
@@ -225,14 +197,10 @@ class TestParts:
 
 
 class TestCalls:
-    """
-    Calls come whole.
-    """
+    """Calls come whole."""
 
     def test_results_find_them(self):
-        """
-        A whole response has the same ids.
-        """
+        """A whole response has the same ids."""
         events = [event(call()), event(call())]
         whole = event(call(), call())
         for one in (*events, whole):
@@ -244,14 +212,10 @@ class TestCalls:
 
 
 class TestPartialCalls:
-    """
-    Vertex AI can send a call's arguments by their paths; they are put together.
-    """
+    """Vertex AI can send a call's arguments by their paths; they are put together."""
 
     def pieces(self, *args, going=True, **body):
-        """
-        A part with pieces of a call.
-        """
+        """A part with pieces of a call."""
         if going:
             body["willContinue"] = True
 
@@ -261,9 +225,7 @@ class TestPartialCalls:
         return event({"functionCall": body})
 
     def test_whole(self):
-        """
-        All pieces are one call, in the order of their first mention.
-        """
+        """All pieces are one call, in the order of their first mention."""
         message = collected(
             event(text("x")),
             event(
@@ -296,9 +258,7 @@ class TestPartialCalls:
         )[0]["parts"]
 
     def test_another_begins(self):
-        """
-        A call that begins ends the one before it.
-        """
+        """A call that begins ends the one before it."""
         message = collected(
             self.pieces(name="f"),
             self.pieces({"jsonPath": "$.a", "stringValue": "b"}, name="g"),
@@ -310,9 +270,7 @@ class TestPartialCalls:
         ]
 
     def test_values_that_change(self):
-        """
-        Of different values at one path the last one stands.
-        """
+        """Of different values at one path the last one stands."""
         args = [
             {"jsonPath": "$.a", "stringValue": "b"},
             {"jsonPath": "$.a", "numberValue": 1},
@@ -342,9 +300,7 @@ class TestPartialCalls:
         ],
     )
     def test_refuses(self, args, path):
-        """
-        An invalid piece is reported, with its path.
-        """
+        """An invalid piece is reported, with its path."""
         made = event(
             {"functionCall": {"name": "f", "willContinue": True, "partialArgs": args}}
         )
@@ -356,14 +312,10 @@ class TestPartialCalls:
 
 
 class TestResponse:
-    """
-    The response's fields are reported once, at the end.
-    """
+    """The response's fields are reported once, at the end."""
 
     def test_usage_once(self):
-        """
-        The usage comes at the end, and no count in it goes down.
-        """
+        """The usage comes at the end, and no count in it goes down."""
         chunks = list(
             load_chunks(
                 [
@@ -378,9 +330,7 @@ class TestResponse:
         assert [Usage(5, 9, extra={"prompt_text_tokens": 5})] == usages
 
     def test_other_details(self):
-        """
-        What is not a count is read when it changes.
-        """
+        """What is not a count is read when it changes."""
         events = [event(text("a"), written=at) for at in range(4)]
         for at, each in enumerate(events):
             each["usageMetadata"]["serviceTier"] = f"tier {at}"
@@ -390,9 +340,7 @@ class TestResponse:
         assert {"serviceTier": "tier 3"} == notes(message)["response"]["usage"]
 
     def test_counts_that_come_later(self):
-        """
-        New counts are read, and those that are not repeated stand.
-        """
+        """New counts are read, and those that are not repeated stand."""
         events = [event(text("a"), written=at) for at in range(4)]
         events[2]["usageMetadata"]["thoughtsTokenCount"] = 1
         events[3]["usageMetadata"] = {"promptTokenCount": 8, "thoughtsTokenCount": 3}
@@ -425,9 +373,7 @@ class TestResponse:
 
     @pytest.mark.parametrize("count", [-1, True])
     def test_no_count(self, count):
-        """
-        An invalid count makes the usage unknown, and is noted.
-        """
+        """An invalid count makes the usage unknown, and is noted."""
         events = [event(text("a"), written=1) for _ in range(3)]
         events[2]["usageMetadata"]["candidatesTokenCount"] = count
 
@@ -439,9 +385,7 @@ class TestResponse:
         assert count is noted["candidatesTokenCount"]
 
     def test_too_much_together(self):
-        """
-        Counts that are too large together are no usage, and are noted.
-        """
+        """Counts that are too large together are no usage, and are noted."""
         events = [event(text("a"), written=1), event(text("a"), written=2**63 - 6)]
         del events[1]["usageMetadata"]["totalTokenCount"]
 
@@ -466,9 +410,7 @@ class TestResponse:
         assert message.response.usage is None
 
     def test_notes(self):
-        """
-        What else it holds is kept: maps are merged, of all else the last stands.
-        """
+        """What else it holds is kept: maps are merged, of all else the last stands."""
         ratings = [{"category": "a", "probability": "LOW"}]
         message = collected(
             event(text("a"), groundingMetadata={}, safetyRatings=ratings * 2),
@@ -518,9 +460,7 @@ class TestResponse:
         } == thaw(notes(message)["candidate"][key])
 
     def test_keys_of_contents(self):
-        """
-        The other keys of a content are written back.
-        """
+        """The other keys of a content are written back."""
         made = event(text("a"))
         made["candidates"][0]["content"]["mood"] = "good"
 
@@ -529,9 +469,7 @@ class TestResponse:
         assert [model(text("aa"), mood="good")] == sent(message)
 
     def test_logprobs(self):
-        """
-        How likely tokens were, is reported with their piece.
-        """
+        """How likely tokens were, is reported with their piece."""
         events = [
             event(
                 text(each),
@@ -548,9 +486,7 @@ class TestResponse:
         assert 2 == len(notes(message)["candidate"]["logprobsResult"])
 
     def test_snake_case(self):
-        """
-        The other spelling is taken.
-        """
+        """The other spelling is taken."""
         events = [
             {
                 "candidates": [{"content": model(text(each)), "finish_reason": "STOP"}],
@@ -578,9 +514,7 @@ class TestResponse:
 
     @pytest.mark.parametrize("content", [1.5])
     def test_another_choice(self, content):
-        """
-        A candidate that was not asked for is not read, whatever it is.
-        """
+        """A candidate that was not asked for is not read, whatever it is."""
         other = {"candidates": [{"index": 1, "content": content}]}
         merged = collected(event({"text": "a"}), other, event({"text": "b"}))
 
@@ -588,17 +522,13 @@ class TestResponse:
 
     @pytest.mark.parametrize("choice", [-1, True])
     def test_no_choice(self, choice):
-        """
-        What is not a number of an answer is refused at once.
-        """
+        """What is not a number of an answer is refused at once."""
         with pytest.raises(ValueError, match="choice"):
             load_chunks([], choice=choice)
 
 
 class TestEnds:
-    """
-    How a stream ends is the reason to finish.
-    """
+    """How a stream ends is the reason to finish."""
 
     @pytest.mark.parametrize(
         ("events", "reason"),
@@ -609,9 +539,7 @@ class TestEnds:
         ],
     )
     def test_reason(self, events, reason):
-        """
-        Google's word, or ours where it broke off.
-        """
+        """Google's word, or ours where it broke off."""
         message = collected(*events)
 
         assert reason == message.response.finish_reason
@@ -619,9 +547,7 @@ class TestEnds:
 
 
 class TestRefuses:
-    """
-    An invalid event is reported, with its path.
-    """
+    """An invalid event is reported, with its path."""
 
     @pytest.mark.parametrize(
         ("wrong", "path"),
@@ -639,9 +565,7 @@ class TestRefuses:
         ],
     )
     def test_what_is_no_event(self, wrong, path):
-        """
-        Each problem has its path; what came before was given.
-        """
+        """Each problem has its path; what came before was given."""
         given, error = given_before([event(text("a")), wrong], DecodeError)
 
         assert [path] == [problem.path for problem in error.problems]
@@ -649,9 +573,7 @@ class TestRefuses:
         assert "interrupted" == given[-1].response.finish_reason
 
     def test_the_rest_of_the_event(self):
-        """
-        What could be read of it is given.
-        """
+        """What could be read of it is given."""
         given, _ = given_before([event(text("a"), text(3), text("b"))], DecodeError)
 
         assert "ab" == concat(given).text
@@ -678,9 +600,7 @@ BESIDE = st.fixed_dictionaries(
 
 
 def alternating(parts):
-    """
-    Whether no two texts, or thoughts, of *parts* would be joined.
-    """
+    """Whether no two texts, or thoughts, of *parts* would be joined."""
     return all(
         not (plain(before) and plain(after) and before.keys() == after.keys())
         for before, after in pairwise(parts)
@@ -688,17 +608,13 @@ def alternating(parts):
 
 
 def plain(part):
-    """
-    Whether *part* may come in pieces.
-    """
+    """Whether *part* may come in pieces."""
     return part.keys() <= {"text", "thought"}
 
 
 @st.composite
 def streams(draw):
-    """
-    A response, and the events of the same one as a stream.
-    """
+    """A response, and the events of the same one as a stream."""
     parts = draw(st.lists(RAW_PARTS, max_size=5).filter(alternating))
     cut: list[Any] = []
     for part in parts:
@@ -720,9 +636,7 @@ def streams(draw):
 
 
 class TestStreams(StreamContract):
-    """
-    What the streams of all adapters promise.
-    """
+    """What the streams of all adapters promise."""
 
     adapter: ClassVar = gemini
     streams_arguments: ClassVar = False
@@ -730,21 +644,15 @@ class TestStreams(StreamContract):
     failure_events: ClassVar = [{"error": {"code": 503, "message": "overloaded"}}]
 
     def text_events(self, size):
-        """
-        A text in pieces, each with the usage until then.
-        """
+        """A text in pieces, each with the usage until then."""
         return [event(text("a"), written=at) for at in range(size)]
 
     def call_events(self, size):
-        """
-        Calls, which come whole.
-        """
+        """Calls, which come whole."""
         return [event(call(), written=at) for at in range(size)]
 
     def check(self, whole, message):
-        """
-        See that they are the same, and go back as the same.
-        """
+        """See that they are the same, and go back as the same."""
         (expected,) = several(whole)
 
         assert bare(expected).parts == bare(message).parts
@@ -760,22 +668,16 @@ class TestStreams(StreamContract):
         assert notes(expected) == others
 
     def is_end(self, event):
-        """
-        A candidate has a reason to finish.
-        """
+        """A candidate has a reason to finish."""
         return any("finishReason" in each for each in event.get("candidates", ()))
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=[path.stem for path in RECORDED])
 class TestRecorded:
-    """
-    Real streams.
-    """
+    """Real streams."""
 
     def test_collects(self, path):
-        """
-        What is collected is the content of the events.
-        """
+        """What is collected is the content of the events."""
         events = events_of(path)
         candidates = [each["candidates"][0] for each in events]
         parts = [
@@ -809,9 +711,7 @@ class TestRecorded:
         assert grounding == (noted and thaw(noted))
 
     def test_goes_back(self, path):
-        """
-        It is sent back with every signature, byte for byte, in its order.
-        """
+        """It is sent back with every signature, byte for byte, in its order."""
         parts = [
             part
             for each in events_of(path)

@@ -1,6 +1,4 @@
-"""
-From messages to Gemini's contents.
-"""
+"""From messages to Gemini's contents."""
 
 import json
 from typing import Any
@@ -49,23 +47,17 @@ INLINE = {"inlineData": {"mimeType": "image/*", "data": PNG_TEXT}}
 
 
 def text(value, **fields):
-    """
-    A part with a text.
-    """
+    """A part with a text."""
     return {"text": value, **fields}
 
 
 def instruct(instruction):
-    """
-    The message of a request with this system instruction.
-    """
+    """The message of a request with this system instruction."""
     return load({"systemInstruction": instruction, "contents": []})
 
 
 def contents(*messages):
-    """
-    The contents that *messages* are, of which nothing is lost.
-    """
+    """The contents that *messages* are, of which nothing is lost."""
     export = dump(messages)
 
     assert () == export.lost
@@ -73,52 +65,38 @@ def contents(*messages):
 
 
 def lost(*messages):
-    """
-    What is lost of *messages*, and where.
-    """
+    """What is lost of *messages*, and where."""
     return [f"{each.path}: {each.what}" for each in dump(messages).lost]
 
 
 def answers(texts):
-    """
-    An assistant's message for each of *texts*.
-    """
+    """An assistant's message for each of *texts*."""
     return [AssistantMessage(each) for each in texts]
 
 
 def signed_by(provider):
-    """
-    The metadata of what *provider* signed.
-    """
+    """The metadata of what *provider* signed."""
     return {"conversation_state": {provider: {"signed": True}}}
 
 
 def parts(*made, calls=()):
-    """
-    The parts of one answer.
-    """
+    """The parts of one answer."""
     (content,) = contents(AssistantMessage(made, tool_calls=calls))
     return content["parts"]
 
 
 def calls(*ids):
-    """
-    An assistant's message that calls the tool f, once under each of *ids*.
-    """
+    """An assistant's message that calls the tool f, once under each of *ids*."""
     return AssistantMessage(tool_calls=[ToolCall(each, "f", "{}") for each in ids])
 
 
 def results(*ids):
-    """
-    The results of the calls *ids*.
-    """
+    """The results of the calls *ids*."""
     return [ToolMessage("ok", tool_call_id=each) for each in ids]
 
 
 class TestDump:
-    """
-    Messages become contents.
-    """
+    """Messages become contents."""
 
     @table(
         "messages, contents, losses",
@@ -186,9 +164,7 @@ class TestDump:
         },
     )
     def test_contents(self, messages, contents, losses):
-        """
-        Messages become these contents, and this is lost of them.
-        """
+        """Messages become these contents, and this is lost of them."""
         assert contents == dump(messages).payload["contents"]
         assert losses == lost(*messages)
 
@@ -215,9 +191,7 @@ class TestDump:
         },
     )
     def test_parts(self, part, raw):
-        """
-        Each part has its counterpart.
-        """
+        """Each part has its counterpart."""
         assert [raw] == parts(part)
 
     def test_results_of_made_ids(self):
@@ -241,9 +215,7 @@ class TestDump:
         assert ids == [each.tool_call_id for each in several(export.payload)[1:]]
 
     def test_another_id(self):
-        """
-        An id that was given to a call is sent, and its result's, too.
-        """
+        """An id that was given to a call is sent, and its result's, too."""
         message = one(model(call()))
         named = attrs.evolve(message.tool_calls[0], id="mine")
 
@@ -261,18 +233,14 @@ class TestDump:
         ],
     )
     def test_responses(self, content, fields, response):
-        """
-        A result's text is output, or an error.
-        """
+        """A result's text is output, or an error."""
         (raw,) = contents(ToolMessage(content, tool_call_id="c", **fields))
 
         assert response == raw["parts"][0]["functionResponse"]["response"]
 
 
 class TestLost:
-    """
-    What the format can't represent is listed.
-    """
+    """What the format can't represent is listed."""
 
     @pytest.mark.parametrize(
         ("arguments", "args"),
@@ -284,9 +252,7 @@ class TestLost:
         ],
     )
     def test_arguments(self, arguments, args):
-        """
-        Arguments that are not an object are not sent.
-        """
+        """Arguments that are not an object are not sent."""
         message = AssistantMessage(tool_calls=[ToolCall("c", "f", arguments)])
 
         export = dump([message])
@@ -326,16 +292,12 @@ class TestLost:
         },
     )
     def test_listed(self, message, losses):
-        """
-        Each loss has the path of the message, the part or the call it is in.
-        """
+        """Each loss has the path of the message, the part or the call it is in."""
         assert [f"messages[0]{each}" for each in losses] == lost(message)
 
 
 class TestSystem:
-    """
-    All system messages are one instruction.
-    """
+    """All system messages are one instruction."""
 
     @table(
         "messages, texts, losses",
@@ -372,18 +334,14 @@ class TestSystem:
         },
     )
     def test_order(self, messages, texts, losses):
-        """
-        The texts of the instruction, and what is lost.
-        """
+        """The texts of the instruction, and what is lost."""
         parts = dump(messages).payload["systemInstruction"]["parts"]
 
         assert texts == [part["text"] for part in parts]
         assert losses == lost(*messages)
 
     def test_instructions_of_another_kind(self):
-        """
-        What was kept as it was is one of several, too.
-        """
+        """What was kept as it was is one of several, too."""
         raw: Any = {"systemInstruction": {"parts": [{"inlineData": {}}]}}
         message = UnknownMessage(raw, source="gemini")
 
@@ -396,9 +354,7 @@ class TestSystem:
 
 
 def test_signatures_are_not_sent_to_others():
-    """
-    What Gemini signed, a thought, a text or a call, is not sent to others.
-    """
+    """What Gemini signed, a thought, a text or a call, is not sent to others."""
     message = one(
         model(
             text("hm", thought=True, thoughtSignature="c2ln1"),
@@ -417,9 +373,7 @@ def test_signatures_are_not_sent_to_others():
 
 
 class TestChanged:
-    """
-    A note on what has been changed since has no effect.
-    """
+    """A note on what has been changed since has no effect."""
 
     @table(
         "raw, changes, changed",
@@ -452,15 +406,11 @@ class TestChanged:
         },
     )
     def test_as_it_is_now(self, raw, changes, changed):
-        """
-        What was changed is sent as it is now.
-        """
+        """What was changed is sent as it is now."""
         assert [changed] == contents(one(raw).replace(**changes))
 
     def test_a_signed_call_alone(self):
-        """
-        A loaded call that comes first now gets the placeholder of a signature.
-        """
+        """A loaded call that comes first now gets the placeholder of a signature."""
         message = one(model(call(id="a"), call(id="b", signature="")))
 
         assert [model(call(id="b", signature=SKIP))] == contents(
@@ -468,9 +418,7 @@ class TestChanged:
         )
 
     def test_one_alone(self):
-        """
-        What was joined with a message that is gone stands alone.
-        """
+        """What was joined with a message that is gone stands alone."""
         tool, after = several([user(result(id="a"), text("b"))])
 
         assert [user(text("b"))] == contents(after)

@@ -1,6 +1,4 @@
-"""
-From Gemini's contents to messages.
-"""
+"""From Gemini's contents to messages."""
 
 import json
 
@@ -49,45 +47,33 @@ IMAGE = ImagePart(data=PNG, media_type="image/png")
 
 
 def text(value, **fields):
-    """
-    A part with a text.
-    """
+    """A part with a text."""
     return {"text": value, **fields}
 
 
 def media(media_type, data=PNG_TEXT, **fields):
-    """
-    A part with content by value.
-    """
+    """A part with content by value."""
     return {"inlineData": {"mimeType": media_type, "data": data}, **fields}
 
 
 def file(**fields):
-    """
-    A part with content by its URL.
-    """
+    """A part with content by its URL."""
     return {"fileData": fields}
 
 
 def returned(content, call_id="c1", **fields):
-    """
-    The message of what the tool f returned.
-    """
+    """The message of what the tool f returned."""
     return ToolMessage(content, tool_call_id=call_id, tool_name="f", **fields)
 
 
 def goes_back(document):
-    """
-    Whether *document* comes back as it was, key for key, and nothing is lost.
-    """
+    """Whether *document* comes back as it was, key for key, and nothing is lost."""
     export = dump(load(document))
     return () == export.lost and as_json(document) == as_json(export.payload)
 
 
 def paths_of(document):
-    """
-    The paths of all that is wrong with *document*.
-    """
+    """The paths of all that is wrong with *document*."""
     with pytest.raises(DecodeError) as refused:
         load(document)
 
@@ -95,9 +81,7 @@ def paths_of(document):
 
 
 class TestLoad:
-    """
-    Contents are messages, and go back key for key.
-    """
+    """Contents are messages, and go back key for key."""
 
     @table(
         "contents, messages",
@@ -200,9 +184,7 @@ class TestLoad:
         },
     )
     def test_contents(self, contents, messages):
-        """
-        Of contents come these messages, which are dumped as they were.
-        """
+        """Of contents come these messages, which are dumped as they were."""
         assert messages == list(map(without_notes, load(contents)))
         assert goes_back({"contents": contents})
 
@@ -320,18 +302,14 @@ class TestLoad:
         ],
     )
     def test_system(self, instruction, message):
-        """
-        The instruction is the first message.
-        """
+        """The instruction is the first message."""
         document = {"systemInstruction": instruction, "contents": [user(text("hi"))]}
 
         assert [message, UserMessage("hi")] == list(map(without_notes, load(document)))
         assert goes_back(document)
 
     def test_urlsafe_base64(self):
-        """
-        Data in the alphabet of Google's SDK is written in it, and not kept twice.
-        """
+        """Data in the alphabet of Google's SDK is written in it, and not kept twice."""
         raw = user(media("image/png", "iVBORw0KGgr__g=="))
         (part,) = one(raw).parts
 
@@ -341,9 +319,7 @@ class TestLoad:
 
 
 class TestParts:
-    """
-    What our parts have no field for is kept beside them.
-    """
+    """What our parts have no field for is kept beside them."""
 
     @pytest.mark.parametrize(
         "raw",
@@ -358,9 +334,7 @@ class TestParts:
     )
     @pytest.mark.parametrize("content", [user, model])
     def test_unknown(self, content, raw):
-        """
-        A part of another kind, or of several, is kept as it is.
-        """
+        """A part of another kind, or of several, is kept as it is."""
         document = [content(text("a"), raw, text("b"))]
 
         (message,) = load(document)
@@ -379,9 +353,7 @@ class TestParts:
     )
     @pytest.mark.parametrize("raw", [text("a"), media("video/mp4")], ids=as_json)
     def test_extra_keys(self, raw, extra):
-        """
-        Further keys of a part are kept with it.
-        """
+        """Further keys of a part are kept with it."""
         document = {"contents": [user({**raw, **extra})]}
 
         (part,) = several(document)[0].parts
@@ -391,9 +363,7 @@ class TestParts:
 
 
 class TestPairs:
-    """
-    Calls have ids, and results have the id of their call.
-    """
+    """Calls have ids, and results have the id of their call."""
 
     @table(
         "contents, calls, results",
@@ -473,9 +443,7 @@ class TestPairs:
         assert goes_back({"contents": contents})
 
     def test_many_calls(self):
-        """
-        Thousands of calls at once find their results.
-        """
+        """Thousands of calls at once find their results."""
         count = 5_000
         document = [
             model(*[call(f"f{at % 2}") for at in range(count)]),
@@ -490,9 +458,7 @@ class TestPairs:
 
 
 class TestResults:
-    """
-    What a function returned is a text, and comes back as the object it was.
-    """
+    """What a function returned is a text, and comes back as the object it was."""
 
     @pytest.mark.parametrize(
         ("response", "content", "is_error"),
@@ -507,9 +473,7 @@ class TestResults:
         ],
     )
     def test_responses(self, response, content, is_error):
-        """
-        A text that stands alone is the text; of all else it is the JSON.
-        """
+        """A text that stands alone is the text; of all else it is the JSON."""
         raw = user(result(id="c1", response=response))
 
         assert returned(content, is_error=is_error) == without_notes(one(raw))
@@ -583,9 +547,7 @@ class TestResults:
 
 
 class TestMends:
-    """
-    Half of a surrogate pair is mended, and its path is listed.
-    """
+    """Half of a surrogate pair is mended, and its path is listed."""
 
     @pytest.mark.parametrize(
         ("document", "path"),
@@ -597,9 +559,7 @@ class TestMends:
         ],
     )
     def test_paths(self, document, path):
-        """
-        The path is listed when the message is dumped.
-        """
+        """The path is listed when the message is dumped."""
         *_, message = load(document)
 
         export = dump([message])
@@ -609,9 +569,7 @@ class TestMends:
 
 
 class TestRefuses:
-    """
-    What the format does not have in its place is refused, with its path.
-    """
+    """What the format does not have in its place is refused, with its path."""
 
     @pytest.mark.parametrize(
         ("document", "path"),
@@ -638,15 +596,11 @@ class TestRefuses:
         ],
     )
     def test_paths(self, document, path):
-        """
-        One thing wrong is one problem.
-        """
+        """One thing wrong is one problem."""
         assert [path] == paths_of(document)
 
     def test_all_problems(self):
-        """
-        All that is wrong is listed at once.
-        """
+        """All that is wrong is listed at once."""
         assert [
             "$[0].parts[0].text",
             "$[1].parts[1]",
@@ -668,8 +622,6 @@ class TestRefuses:
         },
     )
     def test_words(self, document, words):
-        """
-        The error says what helps.
-        """
+        """The error says what helps."""
         with pytest.raises(DecodeError, match=words):
             load(document)

@@ -1,6 +1,4 @@
-"""
-What Gemini's responses have beside their message, and their usage.
-"""
+"""What Gemini's responses have beside their message, and their usage."""
 
 import re
 
@@ -15,22 +13,16 @@ from tests.adapters.gemini import call, model, notes, response, several, usage_o
 
 
 def only(payload):
-    """
-    The one message of a response.
-    """
+    """The one message of a response."""
     (message,) = load(payload)
     return message
 
 
 class TestResponse:
-    """
-    A response is its message, with its fields.
-    """
+    """A response is its message, with its fields."""
 
     def test_notes(self):
-        """
-        What else it holds is kept, and never sent.
-        """
+        """What else it holds is kept, and never sent."""
         beside = {
             "groundingMetadata": {"webSearchQueries": ["a"]},
             "citationMetadata": {"citationSources": [{"uri": "a"}]},
@@ -49,9 +41,7 @@ class TestResponse:
         assert [model({"text": "hi"})] == dump([message]).payload["contents"]
 
     def test_snake_case(self):
-        """
-        The spelling of Google's SDKs for Python is taken.
-        """
+        """The spelling of Google's SDKs for Python is taken."""
         logprobs = {"chosen_candidates": [{"token": "a", "log_probability": -1.0}]}
         candidate = {
             "content": model({"text": "a"}),
@@ -88,9 +78,7 @@ class TestResponse:
         assert all(re.fullmatch("[a-zA-Z0-9_-]{1,40}", each) for each in ids)
 
     def test_several(self):
-        """
-        Several candidates are a message each, the first with the usage.
-        """
+        """Several candidates are a message each, the first with the usage."""
         payload = response(call(), usageMetadata={"promptTokenCount": 1})
         other = {"content": model(call()), "finishReason": "MAX_TOKENS", "index": 1}
         payload["candidates"].append(other)
@@ -107,9 +95,7 @@ class TestResponse:
 
     @pytest.mark.parametrize("index", [1, None])
     def test_another_index(self, index):
-        """
-        An index that is not the place is kept.
-        """
+        """An index that is not the place is kept."""
         payload = response({"text": "a"})
         payload["candidates"] *= 1 + (index is True)
         payload["candidates"][-1]["index"] = index
@@ -120,9 +106,7 @@ class TestResponse:
 
     @pytest.mark.parametrize("candidates", [{}, {"candidates": []}])
     def test_blocked(self, candidates):
-        """
-        A prompt that was blocked gives an empty message, with the reason.
-        """
+        """A prompt that was blocked gives an empty message, with the reason."""
         feedback = {"blockReason": "PROHIBITED_CONTENT"}
         usage = {"promptTokenCount": 5}
 
@@ -148,29 +132,21 @@ class TestResponse:
         ],
     )
     def test_refuses(self, payload, path):
-        """
-        What is not what it should be is reported, with its path.
-        """
+        """What is not what it should be is reported, with its path."""
         assert [path] == problem_paths(load, payload)
 
 
 class TestLogprobs:
-    """
-    How likely tokens were is reported with the response.
-    """
+    """How likely tokens were is reported with the response."""
 
     def logprobs(self, raw):
-        """
-        The log-probs of the tokens.
-        """
+        """The log-probs of the tokens."""
         payload = response({"text": "a"})
         payload["candidates"][0]["logprobsResult"] = raw
         return only(payload)
 
     def test_tokens(self):
-        """
-        The tokens that were chosen, and the likeliest ones.
-        """
+        """The tokens that were chosen, and the likeliest ones."""
         payload = {
             "chosenCandidates": [
                 {"token": "a", "tokenId": 1, "logProbability": -0.5},
@@ -203,9 +179,7 @@ class TestLogprobs:
         ],
     )
     def test_nothing(self, payload, logprobs):
-        """
-        What is left out is 0, or empty.
-        """
+        """What is left out is 0, or empty."""
         assert logprobs == self.logprobs(payload).response.logprobs
 
     @pytest.mark.parametrize(
@@ -225,17 +199,13 @@ class TestLogprobs:
         ],
     )
     def test_refuses(self, payload, path):
-        """
-        What is not what it should be is reported, with its path.
-        """
+        """What is not what it should be is reported, with its path."""
         expected = f"$.candidates[0].logprobsResult{path}"
         assert [expected] == problem_paths(self.logprobs, payload)
 
 
 class TestUsage:
-    """
-    Prompt and completion include all that is a part of them.
-    """
+    """Prompt and completion include all that is a part of them."""
 
     @pytest.mark.parametrize(
         ("block", "usage"),
@@ -281,9 +251,7 @@ class TestUsage:
         ],
     )
     def test_counts(self, block, usage):
-        """
-        Thoughts are a part of the completion, what tools found of the prompt.
-        """
+        """Thoughts are a part of the completion, what tools found of the prompt."""
         assert usage == usage_of(block)
         assert usage == usage_of({"usageMetadata": block})
         assert usage == usage_of({"candidates": [], "usage_metadata": block})
@@ -298,9 +266,7 @@ class TestUsage:
         ],
     )
     def test_what_the_total_includes(self, total, prompt, completion):
-        """
-        What the total shows to be in another count already is not added.
-        """
+        """What the total shows to be in another count already is not added."""
         usage = usage_of(
             {
                 "promptTokenCount": 100,
@@ -317,9 +283,7 @@ class TestUsage:
         assert {"tool_use_prompt_tokens": 10} == usage.extra
 
     def test_modalities(self):
-        """
-        Audio has a field, other modalities are categories of their own.
-        """
+        """Audio has a field, other modalities are categories of their own."""
         usage = usage_of(
             {
                 "promptTokenCount": 60,
@@ -353,9 +317,7 @@ class TestUsage:
         }
 
     def test_what_is_no_count(self):
-        """
-        What else it holds is kept with the message; counts are categories.
-        """
+        """What else it holds is kept with the message; counts are categories."""
         block = {"promptTokenCount": 1, "serviceTier": "a", "futureTokenCount": 2}
         message = only(response({"text": "a"}, usageMetadata=block))
 
@@ -375,7 +337,5 @@ class TestUsage:
         ],
     )
     def test_refuses(self, payload, path):
-        """
-        An invalid count is reported, with its path.
-        """
+        """An invalid count is reported, with its path."""
         assert [path] == problem_paths(usage_of, payload)

@@ -1,6 +1,4 @@
-"""
-What each format is loaded as, dumped as and loses, pinned case by case.
-"""
+"""What each format is loaded as, dumped as and loses, pinned case by case."""
 
 import json
 from typing import Any
@@ -22,9 +20,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_golden(name, case):
-    """
-    A payload gives these messages, and messages this dump, with this lost.
-    """
+    """A payload gives these messages, and messages this dump, with this lost."""
     under = FORMATS[name]()
     loaded = case.get("made")
     if loaded is None:

@@ -22,15 +22,11 @@ from conversation_state.errors import MissingExtraError
 
 
 class Boom(Exception):  # noqa: N818 - a word to look for
-    """
-    An error of a call's own.
-    """
+    """An error of a call's own."""
 
 
 class Held:
-    """
-    What an error holds.
-    """
+    """What an error holds."""
 
 
 def run(coroutine: Any) -> Any:
@@ -57,9 +53,7 @@ async def start(*arguments):
 
 class TestCall:
     def test_result(self):
-        """
-        What it returns, with the arguments and the context of the task.
-        """
+        """What it returns, with the arguments and the context of the task."""
         name = contextvars.ContextVar("name", default="")
 
         def call(one, *, two):
@@ -76,9 +70,7 @@ class TestCall:
 
     @pytest.mark.parametrize("kind", [Boom, asyncio.CancelledError])
     def test_error_is_freed(self, kind):
-        """
-        An error goes with the last reference, and what its frames hold with it.
-        """
+        """An error goes with the last reference, and what its frames hold with it."""
         freed: list[str] = []
 
         def fail():
@@ -125,9 +117,7 @@ class TestCall:
 
 class TestCancelled:
     def test_waits(self, controlled):
-        """
-        However often it is cancelled, the task ends when the call does.
-        """
+        """However often it is cancelled, the task ends when the call does."""
 
         async def check():
             future = controlled()
@@ -145,9 +135,7 @@ class TestCancelled:
         assert (True, 3) == run(check())
 
     def test_before_it_waits(self, controlled):
-        """
-        A cancellation that a task finds when it begins to wait is not lost.
-        """
+        """A cancellation that a task finds when it begins to wait is not lost."""
         order: list[str] = []
 
         async def call():
@@ -173,9 +161,7 @@ class TestCancelled:
         assert ["ended", "cancelled"] == order
 
     def test_when_the_call_has_just_ended(self, controlled):
-        """
-        Nor one that comes after the call ended, and before the task goes on.
-        """
+        """Nor one that comes after the call ended, and before the task goes on."""
 
         async def check():
             future = controlled()
@@ -189,9 +175,7 @@ class TestCancelled:
         assert run(check())
 
     def test_cause(self, controlled):
-        """
-        Where the call failed, that is the cause.
-        """
+        """Where the call failed, that is the cause."""
         failure = Boom()
 
         async def check():
@@ -210,9 +194,7 @@ class TestCancelled:
         assert failure in causes
 
     def test_call_itself(self, controlled):
-        """
-        A call that is cancelled itself cancels the task.
-        """
+        """A call that is cancelled itself cancels the task."""
 
         async def check():
             future = controlled()
@@ -224,9 +206,7 @@ class TestCancelled:
         assert run(check())
 
     def test_cancelled_by_what_it_calls(self):
-        """
-        A cancellation that the call raises is raised as it is.
-        """
+        """A cancellation that the call raises is raised as it is."""
         own = asyncio.CancelledError("its own")
 
         def call():
@@ -245,9 +225,7 @@ class TestCancelled:
 
     @pytest.mark.parametrize("has_anyio", [True, False])
     def test_once(self, monkeypatch, has_anyio):
-        """
-        A call that was cancelled is made once, and what it did stays done.
-        """
+        """A call that was cancelled is made once, and what it did stays done."""
         if not has_anyio:
             monkeypatch.setitem(sys.modules, "anyio", None)
             monkeypatch.setattr(_host, "require_anyio", pytest.fail)
@@ -272,14 +250,10 @@ class TestCancelled:
 
 
 class TestScopes:
-    """
-    Cancel scopes of anyio, which cancel again and again.
-    """
+    """Cancel scopes of anyio, which cancel again and again."""
 
     def test_result_stays(self, controlled):
-        """
-        The result of the call comes, and the next `await` is cancelled.
-        """
+        """The result of the call comes, and the next `await` is cancelled."""
         results: list[Any] = []
 
         async def check():
@@ -298,9 +272,7 @@ class TestScopes:
         assert [7] == results
 
     def test_rests(self, controlled, monkeypatch):
-        """
-        While the call runs, the event loop has nothing to do.
-        """
+        """While the call runs, the event loop has nothing to do."""
 
         async def check():
             future = controlled()
@@ -348,9 +320,7 @@ def fail_with(error):
 class TestImportLazily:
     @pytest.mark.parametrize("missing", ["agents", "openai.types"])
     def test_missing_host(self, monkeypatch, missing):
-        """
-        Where the host is not installed, the error says which extra brings it.
-        """
+        """Where the host is not installed, the error says which extra brings it."""
         error = ModuleNotFoundError("missing", name=missing)
         monkeypatch.setattr(_lazy, "import_module", fail_with(error))
 
@@ -359,9 +329,7 @@ class TestImportLazily:
 
     @pytest.mark.parametrize("missing", ["httpx", "agentsmith", None])
     def test_another_module(self, monkeypatch, missing):
-        """
-        Another module that is missing is no matter of the extra.
-        """
+        """Another module that is missing is no matter of the extra."""
         error = ModuleNotFoundError("missing", name=missing)
         monkeypatch.setattr(_lazy, "import_module", fail_with(error))
 

@@ -1,6 +1,4 @@
-"""
-What a history in a store has beyond what all hosts promise.
-"""
+"""What a history in a store has beyond what all hosts promise."""
 
 import asyncio
 import warnings
@@ -59,24 +57,18 @@ def with_usage(id, **more):
 
 class TestMaking:
     def test_is_one(self, history):
-        """
-        It is a history of LangChain's, with a repr.
-        """
+        """It is a history of LangChain's, with a repr."""
         assert isinstance(history, BaseChatMessageHistory)
         assert "<StoreChatMessageHistory 'chat' in memory:>" == repr(history)
 
     @pytest.mark.parametrize("wrong", ["", "a\0b"])
     def test_names(self, store, wrong):
-        """
-        What can't be a name is refused at once.
-        """
+        """What can't be a name is refused at once."""
         with pytest.raises(ValueError, match=r"\bsession_id\b"):
             History(store, wrong)
 
     def test_wrong_arguments(self, store):
-        """
-        So is what is not a store, and what is not a trimmer.
-        """
+        """So is what is not a store, and what is not a trimmer."""
         with pytest.raises(TypeError, match="from_url"):
             History("sqlite:///chats.db", "chat")
         with pytest.raises(TypeError, match=r"^view: expected a Trimmer"):
@@ -93,9 +85,7 @@ class TestMaking:
 
 class TestAdding:
     def test_every_way(self, history):
-        """
-        One at a time, several, and as text alone.
-        """
+        """One at a time, several, and as text alone."""
         history.add_message(SystemMessage("a"))
         history.add_user_message("b")
         history.add_ai_message("c")
@@ -104,9 +94,7 @@ class TestAdding:
         assert ["a", "b", "c", "d", "e"] == texts(history.messages)
 
     def test_one_revision(self, store, history):
-        """
-        What is added together is one state, which can be gone back to.
-        """
+        """What is added together is one state, which can be gone back to."""
         history.add_messages([HumanMessage("a"), AIMessage("b")])
         history.add_messages([HumanMessage("c")])
 
@@ -153,9 +141,7 @@ class TestUsage:
         assert Usage(6, 5, 11) == history.state.usage
 
     def test_without_id(self, history):
-        """
-        Each answer without an id is billed.
-        """
+        """Each answer without an id is billed."""
         history.add_messages([with_usage(None), with_usage(None)])
 
         assert Usage(6, 4, 10) == history.state.usage
@@ -176,9 +162,7 @@ class TestUsage:
 
 class TestFork:
     def test_goes_its_own_way(self, history):
-        """
-        A fork has the same past, and neither notices what the other adds.
-        """
+        """A fork has the same past, and neither notices what the other adds."""
         history.add_messages([HumanMessage("a"), AIMessage("b")])
 
         fork = history.fork("again")
@@ -190,9 +174,7 @@ class TestFork:
         assert history.state.id == fork.state.parent_id
 
     def test_at(self, history):
-        """
-        It may begin with the first few messages.
-        """
+        """It may begin with the first few messages."""
         history.add_messages([HumanMessage("a"), AIMessage("b"), HumanMessage("c")])
 
         assert ["a"] == texts(history.fork("one", at=1).messages)
@@ -201,9 +183,7 @@ class TestFork:
             history.fork("more", at=4)
 
     def test_refused(self, history):
-        """
-        Nothing can't be forked, and no conversation is overwritten.
-        """
+        """Nothing can't be forked, and no conversation is overwritten."""
         with pytest.raises(NotSavedError):
             history.fork("again")
 
@@ -217,9 +197,7 @@ class TestFork:
 
 class TestClear:
     def test_is_gone(self, history):
-        """
-        All states the conversation was in are deleted; forks are not.
-        """
+        """All states the conversation was in are deleted; forks are not."""
         history.add_user_message("a")
         history.fork("again")
         history.clear()
@@ -273,9 +251,7 @@ class TestTrimmed:
         assert ("c", "error") == (shown[41].tool_call_id, shown[41].status)  # type: ignore[attr-defined]
 
     def test_what_a_step_makes(self):
-        """
-        What a step puts in place of a message is a message of LangChain's.
-        """
+        """What a step puts in place of a message is a message of LangChain's."""
         trimmer = Trimmer(None, shorten_tool_results(5))
 
         shown: list[Any] = trimmed(CHAT, trimmer)
@@ -285,9 +261,7 @@ class TestTrimmed:
         assert "c" == shown[3].tool_call_id
 
     def test_what_could_not_be_kept(self):
-        """
-        What only passes through may be of any class, with any object beside.
-        """
+        """What only passes through may be of any class, with any object beside."""
 
         class Shout(HumanMessage):
             pass
@@ -307,9 +281,7 @@ class TestTrimmed:
             trimmed(["hi"], Trimmer(None))  # type: ignore[list-item]
 
     def test_of_a_history(self, store, history):
-        """
-        A history shows what is trimmed of it, always or once, and stores all.
-        """
+        """A history shows what is trimmed of it, always or once, and stores all."""
         history.add_messages(CHAT)
         trimmer = Trimmer(None, keep_last(2))
         viewed = History(store, "chat", view=trimmer)
@@ -341,9 +313,7 @@ class TestTrimmed:
         assert ("1", "error") == (answer.tool_call_id, answer.status)
 
     def test_steps_that_are_awaited(self, history):
-        """
-        The async twin waits for steps that have to be awaited.
-        """
+        """The async twin waits for steps that have to be awaited."""
 
         async def last(view):
             await asyncio.sleep(0)
@@ -355,9 +325,7 @@ class TestTrimmed:
 
 
 class TestInLangChain:
-    """
-    Where LangChain itself uses a history.
-    """
+    """Where LangChain itself uses a history."""
 
     def model(self, *answers):
         responses: Any = [AIMessage(text, usage_metadata=COUNTS) for text in answers]
@@ -387,9 +355,7 @@ class TestInLangChain:
         assert Usage(9, 6, 15) == history.state.usage
 
     def test_runnable_with_a_view(self, store, history):
-        """
-        Where the history has a view, the model sees that, and all is stored.
-        """
+        """Where the history has a view, the model sees that, and all is stored."""
         seen = []
 
         def answer(messages):

@@ -1,6 +1,4 @@
-"""
-LangChain's messages into ours and back.
-"""
+"""LangChain's messages into ours and back."""
 
 import copy
 from datetime import UTC, datetime
@@ -71,9 +69,7 @@ def same(ours, theirs):
 
 
 class TestRoundTrip:
-    """
-    LangChain gets back what it gave.
-    """
+    """LangChain gets back what it gave."""
 
     @settings(max_examples=200)
     @given(message=LANGCHAIN_MESSAGES)
@@ -93,9 +89,7 @@ class TestRoundTrip:
         assert dumpd(before) == dumpd(export.payload[0])
 
     def test_changed_afterwards(self):
-        """
-        Changing a message that was dumped changes no other one.
-        """
+        """Changing a message that was dumped changes no other one."""
         ours = load_message(AIMessage("hi", id="a"))
         first, second = dump_message(ours), dump_message(ours)
         first.additional_kwargs["k"] = 1
@@ -115,9 +109,7 @@ class TestRoundTrip:
         ids=["timestamp", "run_id", "turn_id"],
     )
     def test_lost_of_text_and_id(self, more):
-        """
-        Of such a message, too, what LangChain has no field for is listed.
-        """
+        """Of such a message, too, what LangChain has no field for is listed."""
         message = load_message(HumanMessage("hi", id="a")).replace(**more)
         export = dump([message])
 
@@ -125,9 +117,7 @@ class TestRoundTrip:
         assert [*more] == [lost.what for lost in export.lost]
 
     def test_fresh(self):
-        """
-        What is given back is the caller's to change.
-        """
+        """What is given back is the caller's to change."""
         kwargs = {"deep": {"list": [1]}}
         loaded = load([HumanMessage("hi", additional_kwargs=kwargs)])
 
@@ -137,9 +127,7 @@ class TestRoundTrip:
         assert kwargs == second.additional_kwargs
 
     def test_call_and_its_block(self):
-        """
-        A call and the block that repeats it are two things to change.
-        """
+        """A call and the block that repeats it are two things to change."""
         call = {"type": "tool_call", "id": "c", "name": "f", "args": {"a": [1]}}
         loaded = load([AIMessage([dict(call)], tool_calls=[call])])
 
@@ -164,14 +152,10 @@ def call(call_id, **args):
 
 
 class TestLoad:
-    """
-    LangChain's messages as ours.
-    """
+    """LangChain's messages as ours."""
 
     def test_roles(self):
-        """
-        A role each, and the text.
-        """
+        """A role each, and the text."""
         loaded = load(
             [
                 SystemMessage("be brief"),
@@ -212,9 +196,7 @@ class TestLoad:
         )
 
     def test_invalid_calls(self):
-        """
-        What is not a call is a problem, with its path.
-        """
+        """What is not a call is a problem, with its path."""
         message = AIMessage("")
         message.invalid_tool_calls = [{"id": "a"}, 3]  # type: ignore[typeddict-item,list-item]
 
@@ -239,9 +221,7 @@ class TestLoad:
         assert () == export.lost
 
     def test_object_in_a_block(self):
-        """
-        A block with an object of LangChain's is the part that it is without it.
-        """
+        """A block with an object of LangChain's is the part that it is without it."""
         message = HumanMessage(
             [{"type": "text", "text": "a", "source": Document("of the text")}]
         )
@@ -250,9 +230,7 @@ class TestLoad:
         assert same(message, back(message))
 
     def test_keys_of_calls(self):
-        """
-        A call's own keys come back, also those that hold what JSON doesn't.
-        """
+        """A call's own keys come back, also those that hold what JSON doesn't."""
         message = AIMessage("", tool_calls=[{"id": "a", "name": "f", "args": {}}])
         message.tool_calls[0]["trace"] = b"\0\xff"  # type: ignore[typeddict-unknown-key]
         export = dump(load([message]))
@@ -383,9 +361,7 @@ class TestLoad:
         ],
     )
     def test_parts(self, block, part):
-        """
-        A block becomes a part, whichever provider's format it has.
-        """
+        """A block becomes a part, whichever provider's format it has."""
         (loaded,) = load([HumanMessage(["first", block])])
 
         assert (TextPart("first"), part) == bare(loaded).content
@@ -423,9 +399,7 @@ class TestLoad:
         assert (part,) == bare(loaded).content
 
     def test_thoughts_beside_the_content(self):
-        """
-        Also where they stand beside the content.
-        """
+        """Also where they stand beside the content."""
         message = AIMessage(
             "text", additional_kwargs={"reasoning_content": "hm", "refusal": "no"}
         )
@@ -465,9 +439,7 @@ class TestLoad:
         },
     )
     def test_comes_back(self, message):
-        """
-        What is odd, and valid, comes back as it is.
-        """
+        """What is odd, and valid, comes back as it is."""
         assert same(message, back(message))
 
     @pytest.mark.parametrize("arguments", ['{"x": 1}', "[7]", '{"x": ', ""])
@@ -540,9 +512,7 @@ class TestLoad:
         assert ["b"] == [call["id"] for call in other.tool_calls]
 
     def test_arguments_as_the_model_wrote_them(self):
-        """
-        Where a block has the text of the arguments, it is kept to the byte.
-        """
+        """Where a block has the text of the arguments, it is kept to the byte."""
         call = {"id": "c", "name": "f", "args": {"a": 1}}
         begun = {
             "type": "tool_use",
@@ -572,9 +542,7 @@ class TestLoad:
         assert same(message, back(message))
 
     def test_other_content(self):
-        """
-        What our model can't represent is kept, with its source.
-        """
+        """What our model can't represent is kept, with its source."""
         given = [
             FunctionMessage(content="3", name="f"),
             RemoveMessage(id="m"),
@@ -589,9 +557,7 @@ class TestLoad:
 
 
 class TestResponseIds:
-    """
-    What keys the usage of a response.
-    """
+    """What keys the usage of a response."""
 
     USAGE: ClassVar[Any] = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
 
@@ -619,17 +585,13 @@ class TestResponseIds:
         assert "other" == found.response_metadata["id"]
 
     def test_without_usage(self):
-        """
-        A message's own id is not a response's id where no usage is known.
-        """
+        """A message's own id is not a response's id where no usage is known."""
         (loaded,) = load([AIMessage("hi", id="m")])
 
         assert loaded.response is None
 
     def test_from_elsewhere(self):
-        """
-        The id that another provider gave is written, and loaded again.
-        """
+        """The id that another provider gave is written, and loaded again."""
         meta = ResponseMeta("stop", Usage(1, 2), None, "gpt", id="chatcmpl-1")
         message = AssistantMessage("hi", response=meta)
         export = dump([message])
@@ -640,9 +602,7 @@ class TestResponseIds:
 
 
 class TestRefusals:
-    """
-    What can't be kept is refused before anything is.
-    """
+    """What can't be kept is refused before anything is."""
 
     def test_objects(self):
         """
@@ -672,9 +632,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("wrong", [None, "text", {"role": "user"}])
     def test_no_messages(self, wrong):
-        """
-        What is not a message is refused, alone and among others.
-        """
+        """What is not a message is refused, alone and among others."""
         with pytest.raises(DecodeError, match=r"\$"):
             load(wrong)
         with pytest.raises(DecodeError, match=r"\$\[0\]"):
@@ -720,36 +678,28 @@ class TestRefusals:
 
     @pytest.mark.parametrize("name", [None, "Nope"])
     def test_unknown_classes(self, name):
-        """
-        An unknown message that can't have been LangChain's is listed as lost.
-        """
+        """An unknown message that can't have been LangChain's is listed as lost."""
         message = UnknownMessage({"class": name, "content": ""}, source="langchain")
 
         assert [] == dump([message]).payload
         assert ["class"] == [lost.what for lost in dump([message]).lost]
 
     def test_nothing_to_dump(self):
-        """
-        What is not a list of messages is refused by the name of the parameter.
-        """
+        """What is not a list of messages is refused by the name of the parameter."""
         with pytest.raises(TypeError, match="messages: expected a list of Messages"):
             dump(None)  # type: ignore[arg-type]
         with pytest.raises(InvalidMessageError, match="expected a Message"):
             dump([HumanMessage("hi")])  # type: ignore[list-item]
 
     def test_arguments(self):
-        """
-        Arguments whose keys are not text would come back as others.
-        """
+        """Arguments whose keys are not text would come back as others."""
         call = {"id": "c", "name": "f", "args": {"a": [{1: 2}]}}
 
         with pytest.raises(DecodeError, match=r"tool_calls\[0\]\.args"):
             load([AIMessage("", tool_calls=[call])])
 
     def test_depth(self):
-        """
-        What is nested too deep is refused, wherever it is.
-        """
+        """What is nested too deep is refused, wherever it is."""
         deep: dict[str, Any] = {}
         for _ in range(5_000):
             deep = {"a": deep}
@@ -767,14 +717,10 @@ class TestRefusals:
 
 
 class TestHostileText:
-    """
-    Text that can't be encoded is mended, and listed.
-    """
+    """Text that can't be encoded is mended, and listed."""
 
     def test_mended(self):
-        """
-        Half of a pair becomes U+FFFD, wherever it was, and is lost.
-        """
+        """Half of a pair becomes U+FFFD, wherever it was, and is lost."""
         loaded = load(
             [
                 HumanMessage("a\ud800", name="\udfff"),
@@ -814,15 +760,11 @@ class TestHostileText:
 
 
 class TestDump:
-    """
-    Our messages as LangChain's, wherever they come from.
-    """
+    """Our messages as LangChain's, wherever they come from."""
 
     @given(message=messages())
     def test_loses_nothing_in_silence(self, message):
-        """
-        What was dumped loads as it was, or the loss is listed.
-        """
+        """What was dumped loads as it was, or the loss is listed."""
         export = dump([message])
 
         assert all(lost.path.startswith("messages[0]") for lost in export.lost)
@@ -833,9 +775,7 @@ class TestDump:
             assert text_of(message) == text_of(loaded)
 
     def test_what_it_cannot_represent(self):
-        """
-        Each of it is listed, with its place.
-        """
+        """Each of it is listed, with its place."""
         message = AssistantMessage(
             [
                 UnknownPart({"type": "x"}, source="gemini"),
@@ -884,9 +824,7 @@ class TestDump:
         assert ["messages[0].parts[2]"] == [lost.path for lost in export.lost]
 
     def test_what_was_edited(self):
-        """
-        What a message has now wins over what was noted about it.
-        """
+        """What a message has now wins over what was noted about it."""
         (loaded,) = load(
             [HumanMessage([{"type": "image", "base64": "aG\nk="}], id="i")]
         )
@@ -907,9 +845,7 @@ class TestDump:
         ],
     )
     def test_keeps_its_shape(self, block):
-        """
-        A block whose content was changed looks as it did before.
-        """
+        """A block whose content was changed looks as it did before."""
         (loaded,) = load([HumanMessage([block])])
         (part,) = loaded.content
 
@@ -919,9 +855,7 @@ class TestDump:
         assert str([block]).replace("aGk=", "bmV3") == str(found.content)
 
     def test_what_was_taken_away(self):
-        """
-        What a message has no more is not written either.
-        """
+        """What a message has no more is not written either."""
         about = {"finish_reason": "stop", "model_name": "m", "id": "chat-1"}
         fields = {**about, "system_fingerprint": "fp"}
         usage = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
@@ -987,15 +921,11 @@ def text_of(message):
 
 
 class TestCrossing:
-    """
-    Conversations of others as LangChain's, and LangChain's as theirs.
-    """
+    """Conversations of others as LangChain's, and LangChain's as theirs."""
 
     @pytest.mark.parametrize("adapter", [anthropic, gemini, openai_chat])
     def test_recorded(self, recordings, adapter):
-        """
-        Recorded conversations keep roles, texts, names, ids and arguments.
-        """
+        """Recorded conversations keep roles, texts, names, ids and arguments."""
         name = adapter.__name__.rpartition(".")[2]
         for exchange in lines(recordings / "requests" / f"{name}.jsonl"):
             ours = adapter.load(exchange["request"])
@@ -1013,9 +943,7 @@ class TestCrossing:
             ]
 
     def test_real_providers(self, recordings):
-        """
-        What LangChain makes of recorded requests itself comes back equal.
-        """
+        """What LangChain makes of recorded requests itself comes back equal."""
         exchanges = lines(recordings / "requests" / "openai_chat.jsonl")
         for exchange in exchanges:
             text_of = exchange["request"]["messages"]

@@ -1,6 +1,4 @@
-"""
-A trimmer's view in the requests of LangChain's agents.
-"""
+"""A trimmer's view in the requests of LangChain's agents."""
 
 import asyncio
 from typing import Any
@@ -23,9 +21,7 @@ THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
 class Scripted(BaseChatModel):
-    """
-    Gives the answers of a script, and keeps what it was asked.
-    """
+    """Gives the answers of a script, and keeps what it was asked."""
 
     answers: list[Any]
     _requests: list[Any] = PrivateAttr(default_factory=list)
@@ -47,9 +43,7 @@ class Scripted(BaseChatModel):
 
 
 def book(train: int) -> str:
-    """
-    Books a seat.
-    """
+    """Books a seat."""
     if not train:
         raise ConnectionError("the office does not answer")
 
@@ -84,9 +78,7 @@ def run_turn(agent, text, *, is_async):
 @pytest.mark.parametrize("is_async", [False, True])
 class TestTrimmingMiddleware:
     def test_requests_are_trimmed_and_the_state_is_whole(self, is_async):
-        """
-        The model gets the view, whose messages are those of the state.
-        """
+        """The model gets the view, whose messages are those of the state."""
         model = Scripted(answers=[asks(), AIMessage("Done."), AIMessage("Bye.")])
         agent = agent_of(model, Trimmer(None, keep_last(1)))
         run_turn(agent, "Book 7.", is_async=is_async)
@@ -102,9 +94,7 @@ class TestTrimmingMiddleware:
         assert model._requests[-1][0] == state[-2]
 
     def test_the_system_prompt_is_counted_and_kept(self, is_async):
-        """
-        It is in front of each view, and takes room of the budget.
-        """
+        """It is in front of each view, and takes room of the budget."""
         answers = [AIMessage("Yes."), AIMessage("No.")]
         budget = Trimmer(TokenBudget(context_window=20))
         prompt = "You are a railway clerk, and brief."
@@ -156,9 +146,7 @@ class TestTrimmingMiddleware:
         assert state[1].text == ""
 
     def test_an_id_that_comes_again_is_another_in_the_request(self, is_async):
-        """
-        Servers that number the calls of each answer give one id in every turn.
-        """
+        """Servers that number the calls of each answer give one id in every turn."""
         model = Scripted(
             answers=[asks("call_0"), asks("call_0", 8), AIMessage("Done.")]
         )
@@ -207,9 +195,7 @@ class TestTrimmingMiddleware:
 
 class TestMiddlewareArguments:
     def test_steps_that_are_awaited(self):
-        """
-        A model is called with a view whose steps had to be awaited.
-        """
+        """A model is called with a view whose steps had to be awaited."""
 
         async def last(view):
             await asyncio.sleep(0)
@@ -223,8 +209,6 @@ class TestMiddlewareArguments:
         assert [message.text for message in model._requests[-1]] == ["And?"]
 
     def test_something_else_is_refused(self):
-        """
-        The error names the parameter.
-        """
+        """The error names the parameter."""
         with pytest.raises(TypeError, match="trimmer: expected a Trimmer, got"):
             trimming_middleware(keep_last(1))  # type: ignore[arg-type]

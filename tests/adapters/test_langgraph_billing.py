@@ -17,9 +17,7 @@ from tests.adapters.langgraph import CONFIG, ChatState, graph_of, run_turn, save
 
 
 class Model:
-    """
-    A model whose answers cost 100 tokens, then 200, and so on.
-    """
+    """A model whose answers cost 100 tokens, then 200, and so on."""
 
     def __init__(self, *, with_ids=True):
         self.with_ids = with_ids
@@ -81,9 +79,7 @@ class TestTurns:
 
 class TestOnce:
     def test_replayed(self, store, model):
-        """
-        Running on from the end, or reading, bills nothing.
-        """
+        """Running on from the end, or reading, bills nothing."""
         graph = graph_of(saver_of(store), model)
         run_turn(graph, "a")
         graph.invoke(None, CONFIG)
@@ -92,9 +88,7 @@ class TestOnce:
         assert [100] == bill(store)
 
     def test_run_again(self, store, model):
-        """
-        A step that is run again is billed again, as the provider does.
-        """
+        """A step that is run again is billed again, as the provider does."""
         graph = graph_of(saver_of(store), model)
         run_turn(graph, "a")
         before = next(
@@ -106,9 +100,7 @@ class TestOnce:
         assert ["a", "2"] == [m.text for m in store.load("langgraph/1/messages")]
 
     def test_rewritten(self, stores, model):
-        """
-        An answer whose text is changed is billed once, in whatever process.
-        """
+        """An answer whose text is changed is billed once, in whatever process."""
         store, again = stores
         run_turn(graph_of(saver_of(store), model), "a")
         for text, each in (("edited", store), ("once more", again())):
@@ -123,9 +115,7 @@ class TestOnce:
         assert [100] == bill(store)
 
     def test_put_again(self, store, model):
-        """
-        Messages that are taken away and put back, in another order, too.
-        """
+        """Messages that are taken away and put back, in another order, too."""
         graph = graph_of(saver_of(store), model)
         run_turn(graph, "a")
         run_turn(graph, "b")
@@ -143,9 +133,7 @@ class TestOnce:
 
 class TestGoingBack:
     def test_keeps_usage(self, stores, model):
-        """
-        The bill of a thread that went back holds what was left aside.
-        """
+        """The bill of a thread that went back holds what was left aside."""
         store, again = stores
         graph = graph_of(saver_of(store), model)
         run_turn(graph, "a")
@@ -176,9 +164,7 @@ class TestGoingBack:
         assert 600 == one.join(two).total_usage.total_tokens
 
     def test_pruned(self, store, model):
-        """
-        Usage stays in the ledger after its checkpoints are gone.
-        """
+        """Usage stays in the ledger after its checkpoints are gone."""
         saver = saver_of(store)
         graph = graph_of(saver, model)
         for run in "ab":
@@ -233,9 +219,7 @@ class TestInside:
 
 
 class State(TypedDict):
-    """
-    A graph's state with one of ours in it.
-    """
+    """A graph's state with one of ours in it."""
 
     chat: Annotated[Aggregator, StateChannel]
 

@@ -1,6 +1,4 @@
-"""
-A state of ours as a key of a graph's state.
-"""
+"""A state of ours as a key of a graph's state."""
 
 import operator
 from typing import Annotated, Any, TypedDict
@@ -20,9 +18,7 @@ from tests.adapters.langgraph import CONFIG, saver_of
 
 
 class State(TypedDict):
-    """
-    A graph's state with one of ours in it.
-    """
+    """A graph's state with one of ours in it."""
 
     chat: Annotated[Aggregator, StateChannel]
     done: Annotated[list[str], operator.add]
@@ -60,9 +56,7 @@ class TestAdd:
         assert state.total_usage + usage == add_to_state(state, [usage]).total_usage
 
     def test_langchain(self):
-        """
-        LangChain's messages are added as ours.
-        """
+        """LangChain's messages are added as ours."""
         messages = [HumanMessage("a"), AIMessage("b"), (AssistantMessage("c"),)]
 
         assert ["a", "b", "c"] == texts(add_to_state(Aggregator.new(), messages))
@@ -78,9 +72,7 @@ class TestAdd:
         ],
     )
     def test_refused(self, update, problem):
-        """
-        All else is an error that says what is asked for.
-        """
+        """All else is an error that says what is asked for."""
         with pytest.raises(TypeError, match=problem):
             add_to_state(Aggregator.new(), update)
 

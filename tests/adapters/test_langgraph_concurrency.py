@@ -41,9 +41,7 @@ def meeting(barrier):
 
 
 class _Late(ConversationStateSaver):
-    """
-    A saver whose readers wait for each other before they go on.
-    """
+    """A saver whose readers wait for each other before they go on."""
 
     def __init__(self, store, barrier):
         super().__init__(store)
@@ -156,9 +154,7 @@ class TestOnPurpose:
 
 
 class TestEdits:
-    """
-    What is saved beside a graph is not lost: it is refused.
-    """
+    """What is saved beside a graph is not lost: it is refused."""
 
     def test_refused(self, store):
         """
@@ -197,9 +193,7 @@ class TestEdits:
         )
 
     def test_allowed(self, store):
-        """
-        Labels, forks under other names and erasing are not edits.
-        """
+        """Labels, forks under other names and erasing are not edits."""
         saver = saver_of(store)
         graph = graph_of(saver)
         run_turn(graph, "a")

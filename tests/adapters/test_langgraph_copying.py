@@ -1,6 +1,4 @@
-"""
-Threads of other checkpointers, copied with what their interrupted tasks wrote.
-"""
+"""Threads of other checkpointers, copied with what their interrupted tasks wrote."""
 
 import asyncio
 import operator
@@ -53,9 +51,7 @@ def end(state):
 
 
 def parallel():
-    """
-    One node has finished, another waits, a third waits for a second answer.
-    """
+    """One node has finished, another waits, a third waits for a second answer."""
     builder = StateGraph(Log)
     builder.add_node("pay", pay).add_node("ask", ask).add_node("twice", ask_twice)
     builder.add_node("end", end).add_edge(["pay", "ask", "twice"], "end")
@@ -66,18 +62,14 @@ def parallel():
 
 
 def failing():
-    """
-    One node has finished, another has failed.
-    """
+    """One node has finished, another has failed."""
     builder = StateGraph(Log).add_node("pay", pay).add_node("fetch", fetch)
     builder.add_node("end", end).add_edge(["pay", "fetch"], "end")
     return builder.add_edge(START, "pay").add_edge(START, "fetch")
 
 
 def sending():
-    """
-    One node is sent to several times; every second time it waits.
-    """
+    """One node is sent to several times; every second time it waits."""
 
     def work(state):
         number = state["number"]
@@ -95,9 +87,7 @@ def sending():
 
 
 def nested():
-    """
-    A subgraph waits beside a node that has finished.
-    """
+    """A subgraph waits beside a node that has finished."""
     inner = parallel().compile()
     builder = StateGraph(Log).add_node("inner", inner).add_node("pay", pay)
     builder.add_node("end", end).add_edge(["inner", "pay"], "end")
@@ -105,18 +95,14 @@ def nested():
 
 
 def remembering():
-    """
-    A subgraph with checkpoints of its own waits.
-    """
+    """A subgraph with checkpoints of its own waits."""
     inner = parallel().compile(checkpointer=True)
     builder = StateGraph(Log).add_node("inner", inner).add_node("end", end)
     return builder.add_edge(START, "inner").add_edge("inner", "end")
 
 
 def routing():
-    """
-    A node has finished with a command, whose jump is a write like its others.
-    """
+    """A node has finished with a command, whose jump is a write like its others."""
     builder = StateGraph(Log).add_node("ask", ask).add_node("end", end)
     builder.add_node(
         "route", lambda _: Command(goto="end", update={"log": ["routed"], "total": 3})
@@ -149,9 +135,7 @@ GRAPHS = [parallel, failing, sending, nested, remembering, routing, rebuilt]
 
 
 def run(builder, saver, given, config=CONFIG, *, fails=False):
-    """
-    The result of a run, without the random ids of its interrupts; or its error.
-    """
+    """The result of a run, without the random ids of its interrupts; or its error."""
     config = {"configurable": {**config["configurable"], "fails": fails}}
     try:
         result = builder.compile(checkpointer=saver).invoke(given, config)
@@ -181,9 +165,7 @@ def resume(builder, saver, config=CONFIG):
 
 
 def history(builder, saver, config=CONFIG):
-    """
-    Everything that a graph says about the states of a thread.
-    """
+    """Everything that a graph says about the states of a thread."""
     graph = builder.compile(checkpointer=saver)
     return [
         (*each[:5], each.tasks, each.interrupts)
@@ -209,9 +191,7 @@ def old(request):
 class TestCopyFrom:
     @pytest.mark.parametrize("make", GRAPHS)
     def test_an_interrupted_run_is_resumed_as_it_would_be_there(self, make, old, new):
-        """
-        What was written before the copy is used, and no finished node runs again.
-        """
+        """What was written before the copy is used, and no finished node runs again."""
         builder = make()
         first = begin(builder, old)
 
@@ -226,9 +206,7 @@ class TestCopyFrom:
 
     @pytest.mark.parametrize("make", GRAPHS)
     def test_a_run_that_was_resumed_in_part_is_resumed(self, make, old, new):
-        """
-        The answers that a task has already had are not asked for again.
-        """
+        """The answers that a task has already had are not asked for again."""
         builder = make()
         begin(builder, old)
         state = builder.compile(checkpointer=old).get_state(CONFIG)
@@ -259,9 +237,7 @@ class TestCopyFrom:
         assert resume(builder, old) == resume(builder, new)
 
     def test_all_writes_of_a_task_are_copied_in_order(self, new):
-        """
-        Several writes of several tasks, with errors and interrupts between them.
-        """
+        """Several writes of several tasks, with errors and interrupts between them."""
         writes = {
             "t-2": [("a", 1), ("__error__", "x"), ("a", 2), ("b", 3)],
             "t-1": [("__interrupt__", ("i",)), ("b", 4), ("b", 5), ("__resume__", [6])],
@@ -302,9 +278,7 @@ class TestCopyFrom:
         assert new.get_tuple(CONFIG).pending_writes == before
 
     def test_all_threads_are_copied(self, old, new):
-        """
-        Without a thread, every one is; a second copy finds nothing to do.
-        """
+        """Without a thread, every one is; a second copy finds nothing to do."""
         builder = parallel()
         configs = [{"configurable": {"thread_id": name}} for name in ("a", "b", "c")]
         for config in configs:
@@ -319,9 +293,7 @@ class TestCopyFrom:
             assert resume(builder, new, config) == resume(builder, old, config)
 
     def test_a_copied_thread_may_have_been_continued(self, old, new):
-        """
-        Copying it once more leaves what was added here.
-        """
+        """Copying it once more leaves what was added here."""
         builder = parallel()
         begin(builder, old)
         new.copy_from(old)
@@ -332,9 +304,7 @@ class TestCopyFrom:
         assert history(builder, new) == continued
 
     def test_another_thread_of_that_id_is_not_replaced(self, old, new):
-        """
-        It is refused, and nothing of it changes.
-        """
+        """It is refused, and nothing of it changes."""
         builder = parallel()
         for saver in (old, new):
             begin(builder, saver)
@@ -346,9 +316,7 @@ class TestCopyFrom:
         assert history(builder, new) == before
 
     def test_a_thread_is_copied_as_a_whole_or_not_at_all(self, old, new):
-        """
-        A checkpoint that can't be read leaves nothing behind.
-        """
+        """A checkpoint that can't be read leaves nothing behind."""
         builder = parallel()
         begin(builder, old)
         resume(builder, old)
@@ -371,9 +339,7 @@ class TestCopyFrom:
         assert new.copy_from(old) == ("1",)
 
     def test_the_conversation_and_its_bill_come_along(self, old, new):
-        """
-        The newest messages are under the thread's name, each answer billed once.
-        """
+        """The newest messages are under the thread's name, each answer billed once."""
         usage = {"input_tokens": 30, "output_tokens": 5, "total_tokens": 35}
 
         class Chat(TypedDict):
@@ -397,9 +363,7 @@ class TestCopyFrom:
         assert history(builder, new) == history(builder, old)
 
     def test_numbers_as_ids(self, new):
-        """
-        LangGraph takes ids of threads that are not texts.
-        """
+        """LangGraph takes ids of threads that are not texts."""
         old, builder = InMemorySaver(), parallel()
         config: Any = {"configurable": {"thread_id": 7}}
         begin(builder, old, config)
@@ -408,9 +372,7 @@ class TestCopyFrom:
         assert resume(builder, new, config) == resume(builder, old, config)
 
     def test_unknown_threads_and_other_objects_are_refused(self, new):
-        """
-        The error says what is missing.
-        """
+        """The error says what is missing."""
         with pytest.raises(NotSavedError, match="there is no thread 'x'"):
             new.copy_from(InMemorySaver(), "x")
 
@@ -418,9 +380,7 @@ class TestCopyFrom:
             new.copy_from("sqlite:///threads.db")
 
     def test_an_asynchronous_saver_is_copied(self, new):
-        """
-        LangGraph's refuse to be called on their event loop, and so need the twin.
-        """
+        """LangGraph's refuse to be called on their event loop, and so need the twin."""
 
         class Bound(InMemorySaver):
             def list(self, *arguments, **options):
@@ -440,9 +400,7 @@ class TestCopyFrom:
         assert resume(builder, new) == resume(builder, old)
 
     def test_in_a_file(self, tmp_path):
-        """
-        The copy is there when the file is opened again.
-        """
+        """The copy is there when the file is opened again."""
         old, builder = InMemorySaver(), nested()
         begin(builder, old)
         url = f"sqlite:///{tmp_path}/t.db"

@@ -99,9 +99,7 @@ class TestConfigs:
         assert theirs["thread_id"] == ours["thread_id"]
 
     def test_copied(self, store):
-        """
-        A config outside of a run is plain data: it pickles, and is JSON.
-        """
+        """A config outside of a run is plain data: it pickles, and is JSON."""
         saver = saver_of(store)
         run_turn(graph_of(saver), "a")
         config = saver.get_tuple(CONFIG).config
@@ -114,9 +112,7 @@ class TestConfigs:
 class TestInterrupts:
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     def test_resumes(self, stores, durability):
-        """
-        A graph that asked is answered after the store was opened again.
-        """
+        """A graph that asked is answered after the store was opened again."""
         store, again = stores
 
         def ask(state):
@@ -143,9 +139,7 @@ class TestInterrupts:
 
 class TestTimeTravel:
     def test_fork(self, stores):
-        """
-        An older checkpoint is gone on from, and both ways stay restorable.
-        """
+        """An older checkpoint is gone on from, and both ways stay restorable."""
         store, _ = stores
         saver = saver_of(store)
         graph = graph_of(saver)
@@ -267,9 +261,7 @@ class TestCopies:
         assert copied[0].config != copied[1].config
 
     def test_other_channels(self, store):
-        """
-        The same for values that are not messages.
-        """
+        """The same for values that are not messages."""
 
         class Both(TypedDict):
             count: int
@@ -345,9 +337,7 @@ def extend(old, new):
 
 
 class Often(TypedDict):
-    """
-    A state with a delta channel that is kept whole now and then.
-    """
+    """A state with a delta channel that is kept whole now and then."""
 
     messages: Annotated[list[AnyMessage], DeltaChannel(extend, snapshot_frequency=3)]
 

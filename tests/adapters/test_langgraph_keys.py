@@ -74,9 +74,7 @@ class TestGolden:
         assert golden == made()
 
     def test_records(self):
-        """
-        Records of the first version are read.
-        """
+        """Records of the first version are read."""
         golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
         checkpoint = bytes.fromhex(golden["record of a checkpoint"])
         write = bytes.fromhex(golden["record of a write"])
@@ -89,9 +87,7 @@ class TestLength:
     @pytest.mark.parametrize("length", [0, 1, 199, 200, 201, 216, 217, 600, 100_000])
     @pytest.mark.parametrize("letter", ["x", "é", "\0"])
     def test_bounded(self, length, letter):
-        """
-        However long its parts are, a key fits into any server's index.
-        """
+        """However long its parts are, a key fits into any server's index."""
         text = letter * length
         whole = [
             keys.thread_key(text),
@@ -125,7 +121,5 @@ class TestLength:
 
     @given(st.lists(st.binary(max_size=300)))
     def test_packed(self, parts):
-        """
-        What was packed is unpacked.
-        """
+        """What was packed is unpacked."""
         assert parts == [*keys.unpack(keys.pack(*parts))]

@@ -1,6 +1,4 @@
-"""
-What is kept of threads: what is new, once; all of it, or none; and as it was.
-"""
+"""What is kept of threads: what is new, once; all of it, or none; and as it was."""
 
 from collections import OrderedDict, deque
 from datetime import UTC, datetime
@@ -59,9 +57,7 @@ def got(saver, config):
 
 class TestDelta:
     def test_a_turn(self, store):
-        """
-        A turn writes as many rows and bytes, however long the conversation is.
-        """
+        """A turn writes as many rows and bytes, however long the conversation is."""
         graph = graph_of(saver_of(store), lambda _: {"messages": [AIMessage("y" * 50)]})
         rows, size = [], []
         for _ in range(60):
@@ -106,9 +102,7 @@ class TestDelta:
         assert 63 == len(list(saver.list({"configurable": {"thread_id": "2"}})))
 
     def test_values_once(self, store):
-        """
-        A value is kept once however many checkpoints have it.
-        """
+        """A value is kept once however many checkpoints have it."""
         saver = saver_of(store)
         large = {"plan": "p" * 10_000, "step": 1}
         first = put(saver, large)
@@ -186,9 +180,7 @@ MESSAGES = [
 
 
 class TestPut:
-    """
-    Checkpoints and writes that are put in an unusual order, or again.
-    """
+    """Checkpoints and writes that are put in an unusual order, or again."""
 
     def put_as(self, saver, id, value, thread="1"):
         named = {"thread_id": thread, "checkpoint_ns": ""}
@@ -435,9 +427,7 @@ class TestMessages:
         assert () == store.names()
 
     def test_odd_keys(self, store):
-        """
-        Threads, namespaces and channels keep apart whatever they are called.
-        """
+        """Threads, namespaces and channels keep apart whatever they are called."""
         saver = saver_of(store)
         names = ["", "a", "a/b", "a%2Fb", "../", "\0", "a\0", "é\ud800", "x" * 600]
         names += ["x" * 601, "1", "langgraph/1/"]
@@ -460,9 +450,7 @@ class TestMessages:
         assert len(names) - 1 == len(store.names())
 
     def test_erased(self, store):
-        """
-        What is erased from the store is erased from every checkpoint.
-        """
+        """What is erased from the store is erased from every checkpoint."""
         saver = saver_of(store)
         config = put(saver, {"messages": [HumanMessage("my name is Ann", id="1")]})
         store.erase(store.load(saver.name("1")).entries[0].id, reason="asked for")
@@ -472,9 +460,7 @@ class TestMessages:
             assert "Ann" not in str(message.content)
 
     def test_encrypted(self, store):
-        """
-        With a serde that encrypts, nothing is there in plain text.
-        """
+        """With a serde that encrypts, nothing is there in plain text."""
 
         class Cipher:
             def encrypt(self, plaintext):
@@ -498,9 +484,7 @@ class TestMessages:
 
 class TestOurs:
     def test_values(self, store):
-        """
-        Values of ours come back equal, on their own and inside of others.
-        """
+        """Values of ours come back equal, on their own and inside of others."""
         saver = saver_of(store)
         chat = Aggregator.new().add_user_prompt("a").add_assistant_message("b")
         chat = chat.fork().add_user_prompt("c").add_usage(None)
@@ -548,9 +532,7 @@ class TestOurs:
         ids=lambda value: type(value).__name__,
     )
     def test_inside(self, store, wrap, value):
-        """
-        So they do inside of what LangGraph hands on between steps.
-        """
+        """So they do inside of what LangGraph hands on between steps."""
         saver = saver_of(store)
         config = put(saver, {"x": wrap(value)})
         saver.put_writes(config, [("y", wrap(value))], "task")
@@ -561,9 +543,7 @@ class TestOurs:
         assert ("task", "y", wrap(value)) == found.pending_writes[0]
 
     def test_given_unchanged(self, store):
-        """
-        What was given is as it was.
-        """
+        """What was given is as it was."""
         saver = saver_of(store)
         inner = {"chat": Aggregator.new()}
         sent = Send("node", inner)
@@ -579,9 +559,7 @@ class TestOurs:
         ids=["set", "key", "object"],
     )
     def test_refused(self, store, odd):
-        """
-        What can't be written is LangGraph's own error, and nothing was written.
-        """
+        """What can't be written is LangGraph's own error, and nothing was written."""
         saver = saver_of(store)
         with pytest.raises(TypeError, match="serializable"):
             put(saver, {"x": odd})
@@ -589,9 +567,7 @@ class TestOurs:
         assert saver.get_tuple(CONFIG) is None
 
     def test_shared(self, store):
-        """
-        A state that grows is kept as what is new in it.
-        """
+        """A state that grows is kept as what is new in it."""
         saver = saver_of(store)
         chat = Aggregator.new().extend([UserMessage("x")] * 100)
         config = put(saver, {"chat": chat})
@@ -762,9 +738,7 @@ class TestLettingGo:
             saver.prune(["1"], strategy="all")
 
     def test_labels(self, store):
-        """
-        Labels of what is left stay; those of what was pruned are gone.
-        """
+        """Labels of what is left stay; those of what was pruned are gone."""
         saver = saver_of(store)
         graph = graph_of(saver)
         run_turn(graph, "a")
@@ -781,9 +755,7 @@ class TestLettingGo:
             store.load(saver.name("1"), at="early")
 
     def test_runs_with_ours(self, store):
-        """
-        Runs whose metadata hold values of ours are found like others.
-        """
+        """Runs whose metadata hold values of ours are found like others."""
         saver = saver_of(store)
         config = None
         for run in "ab":
@@ -797,9 +769,7 @@ class TestLettingGo:
         assert [UserMessage("a")] == left.metadata["by"]
 
     def test_copy_refused(self, store):
-        """
-        What is not there can't be copied, and what is there is not overwritten.
-        """
+        """What is not there can't be copied, and what is there is not overwritten."""
         saver = saver_of(store)
         put(saver, {"x": 1})
         put(saver, {"x": 2}, thread="2")
@@ -851,9 +821,7 @@ class TestUse:
             assert everything[:25][:limit] == listed(CONFIG, limit=limit)
 
     def test_versions(self, store):
-        """
-        Versions count on, also those that another checkpointer had begun.
-        """
+        """Versions count on, also those that another checkpointer had begun."""
         saver = saver_of(store)
         others = InMemorySaver()
         theirs = others.get_next_version(None, None)
@@ -864,14 +832,10 @@ class TestUse:
 
 
 class TestMemory:
-    """
-    What the checkpointer remembers: the newest, and a limited number of it.
-    """
+    """What the checkpointer remembers: the newest, and a limited number of it."""
 
     def test_limited(self):
-        """
-        However many threads there are, what is remembered of them is limited.
-        """
+        """However many threads there are, what is remembered of them is limited."""
         with open_store("memory:") as store:
             saver = saver_of(store)
             for number in range(100):

@@ -1,6 +1,4 @@
-"""
-The ids of calls that came without one.
-"""
+"""The ids of calls that came without one."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -121,9 +119,7 @@ def ids_of(message: Any) -> list[str]:
 
 
 def converse(answers: list[AssistantMessage]) -> tuple[Message, ...]:
-    """
-    A conversation in which each call of *answers* has its result.
-    """
+    """A conversation in which each call of *answers* has its result."""
     state = Aggregator.new()
     for answer in answers:
         state = state.add_user_prompt("q").add_response(answer)
@@ -137,14 +133,10 @@ def converse(answers: list[AssistantMessage]) -> tuple[Message, ...]:
 @pytest.mark.parametrize("how", LOADERS)
 @pytest.mark.parametrize("absent", ABSENT, ids=str)
 class TestAbsent:
-    """
-    An id that is missing, null or "".
-    """
+    """An id that is missing, null or ""."""
 
     def test_unique_in_time(self, name, how, absent):
-        """
-        Without a response's id two responses never have the same ids.
-        """
+        """Without a response's id two responses never have the same ids."""
         answers = [LOADERS[how](name, [absent, absent], "") for _ in range(3)]
 
         found = [call_id for answer in answers for call_id in ids_of(answer)]
@@ -163,9 +155,7 @@ class TestAbsent:
 
     @pytest.mark.parametrize("target", FORMATS)
     def test_sent_with_call_and_result(self, name, how, absent, target):
-        """
-        What is sent has the same ids at calls and results, each once.
-        """
+        """What is sent has the same ids at calls and results, each once."""
         answers = [LOADERS[how](name, [absent, absent], r) for r in ("", "x", "y")]
 
         export = FORMATS[target][0].dump(converse(answers))
@@ -195,9 +185,7 @@ class TestAbsent:
 
 
 def sent_ids(target: str, payload: Any) -> tuple[list[Any], list[Any]]:
-    """
-    The ids of the calls and of the results in *payload*.
-    """
+    """The ids of the calls and of the results in *payload*."""
     if target == "chat":
         sent = payload["messages"]
         return (
@@ -233,9 +221,7 @@ def sent_ids(target: str, payload: Any) -> tuple[list[Any], list[Any]]:
 
 @pytest.mark.parametrize("absent", ABSENT, ids=str)
 def test_stream_and_whole(name, absent):
-    """
-    A stream makes up the ids that the whole response gets, if that has an id.
-    """
+    """A stream makes up the ids that the whole response gets, if that has an id."""
     ids = [absent, {"id": "given"}, absent]
 
     whole, streamed = (LOADERS[how](name, ids, "r1") for how in ("whole", "streamed"))

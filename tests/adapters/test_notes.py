@@ -1,6 +1,4 @@
-"""
-Metadata: the caller's keys, and the one that is reserved for notes.
-"""
+"""Metadata: the caller's keys, and the one that is reserved for notes."""
 
 import ast
 import copy
@@ -54,9 +52,7 @@ DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 
 
 def callables_in(files):
-    """
-    What the modules of *files* define, and their classes, by name.
-    """
+    """What the modules of *files* define, and their classes, by name."""
     found: dict[str, list[Any]] = {}
     for file in files:
         folder = "conversation_state" if file.startswith("_") else "tests"
@@ -73,9 +69,7 @@ def callables_in(files):
 
 
 def calls_in(text):
-    """
-    The calls in the code of *text*, Markdown, each with the name that is called.
-    """
+    """The calls in the code of *text*, Markdown, each with the name that is called."""
     for code in re.findall(r"`([^`]+)`", text):
         with suppress(SyntaxError):  # a name, or a piece of JSON
             body = ": pass" if code.startswith("for ") else ""
@@ -85,9 +79,7 @@ def calls_in(text):
 
 
 def takes(called, given, named):
-    """
-    Whether *called* takes these arguments.
-    """
+    """Whether *called* takes these arguments."""
     try:
         inspect.signature(called).bind(*given, **named)
     except TypeError:
@@ -97,14 +89,10 @@ def takes(called, given, named):
 
 
 class TestLists:
-    """
-    The lists of formats.
-    """
+    """The lists of formats."""
 
     def test_providers(self):
-        """
-        `PROVIDERS` names each adapter that dumps and loads plain JSON.
-        """
+        """`PROVIDERS` names each adapter that dumps and loads plain JSON."""
         there = {module.name for module in pkgutil.iter_modules(adapters.__path__)}
         public = {name for name in there if not name.startswith("_")}
 
@@ -115,9 +103,7 @@ class TestLists:
         assert all({"dump", "load"} <= {*each.__all__} for each in EVERY.values())
 
     def test_documented(self):
-        """
-        The page about providers names each of them.
-        """
+        """The page about providers names each of them."""
         page = (DOCS / "providers.md").read_text(encoding="utf-8")
 
         assert [] == [name for name in adapters.PROVIDERS if f"`{name}`" not in page], (
@@ -162,9 +148,7 @@ class TestLists:
 
 
 class TestNotes:
-    """
-    Whether there is anything else than notes, and what they keep.
-    """
+    """Whether there is anything else than notes, and what they keep."""
 
     @pytest.mark.parametrize(
         ("own", "metadata"),
@@ -178,15 +162,11 @@ class TestNotes:
         ],
     )
     def test_has_own(self, own, metadata):
-        """
-        The caller's keys and a view's marks are; the notes of formats are not.
-        """
+        """The caller's keys and a view's marks are; the notes of formats are not."""
         assert own is has_own(UserMessage("", metadata=metadata).metadata)
 
     def test_keys_of_several(self):
-        """
-        What another format kept is listed, also beside notes of the one written.
-        """
+        """What another format kept is listed, also beside notes of the one written."""
         notes = {
             "openai_chat": {"keys": {"b": 1}},
             "anthropic": {"keys": {"cache_control": 1}},
@@ -269,9 +249,7 @@ class TestOwn:
 
     @pytest.mark.parametrize("name", WITH_PLACE)
     def test_place_for_metadata(self, name):
-        """
-        Where a format has a place for metadata, it comes back as it was.
-        """
+        """Where a format has a place for metadata, it comes back as it was."""
         about = {each: {"keys": {"tags": ["vip"]}, "id": 5} for each in FORMATS}
         adapter = WITH_PLACE[name]
         message = UserMessage("a", metadata=about)
@@ -284,9 +262,7 @@ class TestForged:
     @settings(suppress_health_check=[HealthCheck.differing_executors])
     @given(data=st.data())
     def test_never_raises(self, name, data):
-        """
-        Whatever stands under the reserved key is written, or ignored.
-        """
+        """Whatever stands under the reserved key is written, or ignored."""
         forged = data.draw(forged_for(name))
         export = {**PROVIDERS, **WITH_PLACE}[name].dump(
             conversation({RESERVED: forged})
@@ -297,9 +273,7 @@ class TestForged:
 
     @pytest.mark.parametrize("name", PROVIDERS)
     def test_nothing_beside_the_messages(self, name):
-        """
-        No note adds a field to the request beside the conversation.
-        """
+        """No note adds a field to the request beside the conversation."""
         forged = {name: {"keys": {"model": "x", "tools": [], "messages": [1]}}}
         adapter = PROVIDERS[name]
         plain = adapter.dump(conversation({})).payload
@@ -311,9 +285,7 @@ class TestForged:
 class TestOwnOf:
     @given(metadata(), NOTES)
     def test_without_notes(self, own, notes):
-        """
-        `own_of` gives what the caller put in, and `has_own` whether there is any.
-        """
+        """`own_of` gives what the caller put in, and `has_own` whether there is any."""
         both: Any = {**own, RESERVED: {"gemini": notes}}
         value = UserMessage("", metadata=both)
         own = {key: own[key] for key in own if key != RESERVED}

@@ -1,6 +1,4 @@
-"""
-Counts of tokens that are no counts: the answer was paid for all the same.
-"""
+"""Counts of tokens that are no counts: the answer was paid for all the same."""
 
 from collections.abc import Callable
 from typing import Any
@@ -147,9 +145,7 @@ odd_counts = pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:12])
 
 
 def both(name: str, usage: Any) -> list[Any]:
-    """
-    The answer with *usage*: as the response has it, and its stream.
-    """
+    """The answer with *usage*: as the response has it, and its stream."""
     adapter, make, stream, _ = FORMATS[name]
     found = [*adapter.load(make(usage)), concat(adapter.load_chunks(stream(usage)))]
 
@@ -167,14 +163,10 @@ def noted(name: str, message: Any) -> Any:
 
 @formats
 class TestCounts:
-    """
-    Nothing in a usage block hides the answer, whole or streamed.
-    """
+    """Nothing in a usage block hides the answer, whole or streamed."""
 
     def test_floats(self, name):
-        """
-        12.0 is 12.
-        """
+        """12.0 is 12."""
         prompt, completion, total = FORMATS[name][3]
         usage = {prompt: 12.0, completion: 3.0, **({total: 15.0} if total else {})}
 
@@ -189,9 +181,7 @@ class TestCounts:
     @odd_counts
     @pytest.mark.parametrize("which", [0, 1])
     def test_prompt_and_completion(self, name, which, odd):
-        """
-        Without one of them the usage is unknown; all counts are noted.
-        """
+        """Without one of them the usage is unknown; all counts are noted."""
         names = FORMATS[name][3]
         usage = {names[0]: 12, names[1]: 3, names[which]: odd}
 
@@ -203,9 +193,7 @@ class TestCounts:
 
     @odd_counts
     def test_total(self, name, odd):
-        """
-        Without a total the usage is the sum; what the total was is noted.
-        """
+        """Without a total the usage is the sum; what the total was is noted."""
         prompt, completion, total = FORMATS[name][3]
         if not total:
             pytest.skip("this format has no total")
@@ -216,9 +204,7 @@ class TestCounts:
 
     @odd_counts
     def test_details(self, name, odd):
-        """
-        A part of a count that can't be read is left out, and noted.
-        """
+        """A part of a count that can't be read is left out, and noted."""
         prompt, completion, _ = FORMATS[name][3]
         detail = DETAILS[name](odd)
 
@@ -228,17 +214,13 @@ class TestCounts:
 
     @pytest.mark.parametrize("block", NO_BLOCKS, ids=repr)
     def test_blocks(self, name, block):
-        """
-        A usage that is no object is noted.
-        """
+        """A usage that is no object is noted."""
         for message in both(name, block):
             assert message.response.usage is None
 
     @pytest.mark.parametrize("key", ["queue_time", "cost", "x"])
     def test_other_values(self, name, key):
-        """
-        A value that JSON can't represent is noted as a text.
-        """
+        """A value that JSON can't represent is noted as a text."""
         prompt, completion, _ = FORMATS[name][3]
         usage = {prompt: 12, completion: 3, key: {"deep": [float("nan"), 2**70]}}
 
@@ -247,9 +229,7 @@ class TestCounts:
             assert ("nan", hex(2**70)) == tuple(noted(name, message)[key]["deep"])
 
     def test_deep(self, name):
-        """
-        Nor does a block that is nested a thousand times.
-        """
+        """Nor does a block that is nested a thousand times."""
         deep: Any = 0
         for _ in range(1000):
             deep = {"x": [deep]}
@@ -259,9 +239,7 @@ class TestCounts:
 
     @pytest.mark.parametrize("later", [0, 0.0, None, 1, "less"])
     def test_running_counts(self, name, later):
-        """
-        An event with less, 0 or null does not set a count back.
-        """
+        """An event with less, 0 or null does not set a count back."""
         adapter, _, stream, (prompt, completion, _) = FORMATS[name]
         key = "usageMetadata" if name == "gemini" else "usage"
         first, *rest = stream({prompt: 12, completion: 9})
@@ -281,9 +259,7 @@ class TestCounts:
 
 
 def holder(event: Any, key: str) -> Any:
-    """
-    The part of *event* that has the usage; None if none has.
-    """
+    """The part of *event* that has the usage; None if none has."""
     inside = event.get("response", event)
     return inside if inside.get(key) else None
 
@@ -297,9 +273,7 @@ def with_usage(event: Any, key: str, usage: Any) -> Any:
 
 @pytest.mark.parametrize("count", [12.5, float("nan"), -1, True, "12"], ids=repr)
 def test_eino(count):
-    """
-    What eino was told is kept, too.
-    """
+    """What eino was told is kept, too."""
     usage = {"prompt_tokens": count, "completion_tokens": 3, "total_tokens": 15}
     raw = {"role": "assistant", "content": "paid", "response_meta": {"usage": usage}}
 
@@ -310,9 +284,7 @@ def test_eino(count):
 
 
 def test_eino_floats():
-    """
-    And 12.0 is 12 there.
-    """
+    """And 12.0 is 12 there."""
     usage = {"prompt_tokens": 12.0, "completion_tokens": 3.0, "total_tokens": 15.0}
     raw = {"role": "assistant", "content": "paid", "response_meta": {"usage": usage}}
 
@@ -323,9 +295,7 @@ def test_eino_floats():
 
 @formats
 def test_load_usage(name):
-    """
-    Read alone, usage of floats is read as well.
-    """
+    """Read alone, usage of floats is read as well."""
     adapter, _, _, (prompt, completion, _) = FORMATS[name]
 
     assert Usage(12, 3) == adapter.load_usage({prompt: 12.0, completion: 3.0})

@@ -47,16 +47,12 @@ TOO_LARGE = "is an integer beyond 64 bits, which can't be kept as JSON"
 
 @pytest.fixture(params=FORMATS)
 def openai(request) -> OpenAIFormat:
-    """
-    Each of the two formats.
-    """
+    """Each of the two formats."""
     return FORMATS[request.param]
 
 
 def as_it_comes_back(part):
-    """
-    *part* as it comes back: data: urls as bytes, audio of the usual type.
-    """
+    """*part* as it comes back: data: urls as bytes, audio of the usual type."""
     head, _, body = (getattr(part, "url", None) or "").partition(";base64,")
     if isinstance(part, ImagePart) and body and head.startswith("data:"):
         with suppress(ValueError):
@@ -74,9 +70,7 @@ def as_it_comes_back(part):
 
 
 class OpenAIContract(FormatContract):
-    """
-    What all adapters promise.
-    """
+    """What all adapters promise."""
 
     def normalise(self, message):
         """
@@ -123,9 +117,7 @@ class TestResponses(OpenAIContract):
 
 
 def exchanges(data, openai):
-    """
-    The recorded requests of a format, and their responses.
-    """
+    """The recorded requests of a format, and their responses."""
     return lines(data / "requests" / f"{openai.name}.jsonl")
 
 
@@ -137,14 +129,10 @@ INVALID = {
 
 
 class TestRecorded:
-    """
-    Real conversations.
-    """
+    """Real conversations."""
 
     def test_transcripts(self, recordings):
-        """
-        A hundred conversations of an agent come back as they were, without notes.
-        """
+        """A hundred conversations of an agent come back as they were, without notes."""
         chats = lines(recordings / "transcripts" / "airline.jsonl")
 
         for each in chats:
@@ -233,9 +221,7 @@ class TestRecorded:
 
 
 class TestDump:
-    """
-    What neither format can represent is listed.
-    """
+    """What neither format can represent is listed."""
 
     @table(
         "message, path, what",
@@ -295,9 +281,7 @@ class TestDump:
         },
     )
     def test_lost(self, openai, message, path, what):
-        """
-        Each loss has its path and its name; the rest of the message is sent.
-        """
+        """Each loss has its path and its name; the rest of the message is sent."""
         export = as_is(openai.adapter).dump([message])
 
         assert [(f"messages[0]{path}", what)] == [
@@ -328,9 +312,7 @@ class TestDump:
         assert [listed] == again.payload[openai.key]
 
     def test_ours_is_not_lost(self, openai):
-        """
-        What is never sent to a model is neither sent nor listed.
-        """
+        """What is never sent to a model is neither sent nor listed."""
         plain = AssistantMessage(
             [TextPart("hi"), RefusalPart("no")], tool_calls=[ToolCall("c1", "f", "{}")]
         )
@@ -349,14 +331,10 @@ class TestDump:
 
 
 class TestLoad:
-    """
-    What both formats have is read in the same way.
-    """
+    """What both formats have is read in the same way."""
 
     def test_a_whole_request(self, openai):
-        """
-        Of a request only the messages are read; the bare list will do.
-        """
+        """Of a request only the messages are read; the bare list will do."""
         messages = [{"role": "user", "content": "hi"}]
         request = {"model": "m", openai.key: messages, "tools": []}
         load = openai.adapter.load
@@ -365,9 +343,7 @@ class TestLoad:
         assert load(messages) == load(request) == load(tuple(messages))
 
     def test_bounded(self, openai):
-        """
-        Very deep, very wide and very wrong documents are refused like others.
-        """
+        """Very deep, very wide and very wrong documents are refused like others."""
         deep = json.loads('{"a":[' * 400 + "]}" * 400)
         wide = [{"role": "user", "content": [3] * 100}] * 100
 
@@ -383,9 +359,7 @@ class TestLoad:
 
     @pytest.mark.parametrize("key", ["content", "tool_calls"])
     def test_an_answer_nested_too_deep(self, openai, key):
-        """
-        A response is bounded, too: what is wrong with it is a `DecodeError`.
-        """
+        """A response is bounded, too: what is wrong with it is a `DecodeError`."""
         deep = json.loads(f'{{"{key}":[' * 400 + "]}" * 400)
         whole = (
             responses.response({**responses.message("a"), key: [deep]})
@@ -396,9 +370,7 @@ class TestLoad:
         assert refusal(openai.adapter.load, whole) is not None
 
     def test_problems_of_content(self, openai):
-        """
-        One mistake does not hide the next, and each has what was expected.
-        """
+        """One mistake does not hide the next, and each has what was expected."""
         kind = openai.block
         content = [
             {"type": kind, "text": None},
@@ -453,9 +425,7 @@ class TestLoad:
         },
     )
     def test_logprobs_refused(self, openai, logprobs, path):
-        """
-        What is not a list of tokens and how likely they were is refused.
-        """
+        """What is not a list of tokens and how likely they were is refused."""
         found = refusal(openai.adapter.load, openai.respond(logprobs))
 
         assert isinstance(found, DecodeError)

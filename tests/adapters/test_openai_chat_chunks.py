@@ -1,6 +1,4 @@
-"""
-Streams of Chat Completions: chunks that concatenate to the message.
-"""
+"""Streams of Chat Completions: chunks that concatenate to the message."""
 
 from contextlib import suppress
 from functools import partial
@@ -31,9 +29,7 @@ given_before = partial(stream_contract.given_before, openai_chat)
 
 
 def event(*, reason=None, **delta):
-    """
-    An event with a *delta*.
-    """
+    """An event with a *delta*."""
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion.chunk",
@@ -44,9 +40,7 @@ def event(*, reason=None, **delta):
 
 
 def call(at=0, arguments=None, **fields):
-    """
-    A piece of a call.
-    """
+    """A piece of a call."""
     function = {} if arguments is None else {"arguments": arguments}
     if "name" in fields:
         function["name"] = fields.pop("name")
@@ -56,30 +50,22 @@ def call(at=0, arguments=None, **fields):
 
 
 def calling(*pieces):
-    """
-    An event for each of *pieces* of calls.
-    """
+    """An event for each of *pieces* of calls."""
     return [event(tool_calls=[piece]) for piece in pieces]
 
 
 def text(words):
-    """
-    A block of text.
-    """
+    """A block of text."""
     return {"type": "text", "text": words}
 
 
 def collected(*events) -> Any:
-    """
-    The message that *events* make.
-    """
+    """The message that *events* make."""
     return concat(load_chunks(events))
 
 
 def sent(*events):
-    """
-    The message of *events*, as it is sent back.
-    """
+    """The message of *events*, as it is sent back."""
     (message,) = dump([collected(*events)]).payload["messages"]
     return message
 
@@ -98,16 +84,12 @@ HIDDEN = {"type": "redacted_thinking", "data": "c2ln"}
 
 
 def hidden(index, **fields):
-    """
-    An encrypted detail of a thought.
-    """
+    """An encrypted detail of a thought."""
     return {"type": "reasoning.encrypted", "index": index, **fields}
 
 
 def thinking(*pieces):
-    """
-    Blocks of thoughts: texts, each with its signature.
-    """
+    """Blocks of thoughts: texts, each with its signature."""
     return [
         {"type": "thinking", "thinking": text, "signature": signature}
         for text, signature in pieces
@@ -115,9 +97,7 @@ def thinking(*pieces):
 
 
 class TestText:
-    """
-    Pieces of a text are one text, and so are those of a thought or a refusal.
-    """
+    """Pieces of a text are one text, and so are those of a thought or a refusal."""
 
     @table(
         "deltas, parts",
@@ -158,9 +138,7 @@ class TestText:
         },
     )
     def test_pieces(self, deltas, parts):
-        """
-        The kinds and texts of the parts of the message.
-        """
+        """The kinds and texts of the parts of the message."""
         message = collected(*[event(**delta) for delta in deltas])
 
         assert parts == [(part.kind, part.text) for part in message.parts]
@@ -202,9 +180,7 @@ class TestText:
 
     @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
     def test_key_of_reasoning(self, key):
-        """
-        Further pieces of reasoning are read on the quick path, without notes.
-        """
+        """Further pieces of reasoning are read on the quick path, without notes."""
         chunks = load_chunks(event(**{key: piece}) for piece in "abc")
         pieces = [part for chunk in chunks for part in chunk.parts]
 
@@ -212,9 +188,7 @@ class TestText:
 
 
 class TestSent:
-    """
-    What is sent back of the message that deltas make.
-    """
+    """What is sent back of the message that deltas make."""
 
     @table(
         "deltas, message",
@@ -409,9 +383,7 @@ class TestSent:
         },
     )
     def test_message(self, deltas, message):
-        """
-        The message, without its role.
-        """
+        """The message, without its role."""
         written = sent(*[event(**delta) for delta in deltas])
 
         assert {"role": "assistant", "content": "", **message} == written
@@ -423,9 +395,7 @@ NESTED = ["{", '"a": {', '"b": 1', "}", "}"]
 
 
 def piece(at, call_id, name, arguments):
-    """
-    A piece of a call, without what is None.
-    """
+    """A piece of a call, without what is None."""
     made = call(at, arguments)
     if call_id is not None:
         made["id"] = call_id
@@ -437,9 +407,7 @@ def piece(at, call_id, name, arguments):
 
 
 class TestCalls:
-    """
-    Pieces of a call are one call, which goes by its id, its index and its name.
-    """
+    """Pieces of a call are one call, which goes by its id, its index and its name."""
 
     @table(
         "pieces, calls",
@@ -517,9 +485,7 @@ class TestCalls:
         },
     )
     def test_pieces(self, pieces, calls):
-        """
-        Index, id, name and arguments of pieces, and of the calls they are.
-        """
+        """Index, id, name and arguments of pieces, and of the calls they are."""
         events = calling(*[piece(*each) for each in pieces])
 
         assert [
@@ -531,18 +497,14 @@ class TestCalls:
         ]
 
     def test_deep_arguments(self):
-        """
-        However deep arguments are, they are joined.
-        """
+        """However deep arguments are, they are joined."""
         pieces = [call(0, "[" * 100_000, name="f"), call(0, "]", name="f")]
         calls = collected(*calling(*pieces)).tool_calls
 
         assert [100_001] == [len(each.arguments) for each in calls]
 
     def test_legacy_calls(self):
-        """
-        Another name is another call, too, before `tool_calls`.
-        """
+        """Another name is another call, too, before `tool_calls`."""
         calls = [{"name": "f", "arguments": "{}"}, {"name": "g", "arguments": "2"}]
         merged = collected(*[event(function_call=each) for each in calls])
 
@@ -606,9 +568,7 @@ class TestResponse:
         },
     )
     def test_usage(self, events, usage):
-        """
-        The usage comes once, with the first of several answers.
-        """
+        """The usage comes once, with the first of several answers."""
         usages = [
             chunk.response.usage for chunk in load_chunks(events) if chunk.response
         ]
@@ -635,9 +595,7 @@ class TestResponse:
             assert 3 == len(notes(message)["choice"]["logprobs"]["refusal"])
 
     def test_notes(self):
-        """
-        What has no field is noted, without padding and nulls; maps are merged.
-        """
+        """What has no field is noted, without padding and nulls; maps are merged."""
         fields: list[Any] = [
             {
                 "system_fingerprint": "fp",
@@ -662,9 +620,7 @@ class TestResponse:
         assert {"content_filter": {"hate": False}} == notes(message)["choice"]
 
     def test_choices(self):
-        """
-        Of several answers, the one asked for.
-        """
+        """Of several answers, the one asked for."""
         events = [event(content=text) for text in "abcd"]
         for at, each in enumerate(events):
             each["choices"][0]["index"] = at % 2
@@ -693,9 +649,7 @@ class TestEnds:
         ],
     )
     def test_reason(self, events, reason):
-        """
-        A stream without its end was interrupted.
-        """
+        """A stream without its end was interrupted."""
         assert reason == collected(*events).response.finish_reason
 
     @table(
@@ -795,9 +749,7 @@ class TestRefuses:
 
 @st.composite
 def responses_and_events(draw):
-    """
-    A response, and the events it may have come in.
-    """
+    """A response, and the events it may have come in."""
     message = {"role": "assistant", "content": draw(st.none() | texts())}
     events = [event(role="assistant")]
     for key in ("reasoning_content", "content", "refusal"):
@@ -832,9 +784,7 @@ def responses_and_events(draw):
 
 
 class TestStreams(StreamContract):
-    """
-    What the streams of all adapters promise.
-    """
+    """What the streams of all adapters promise."""
 
     adapter: ClassVar = openai_chat
     response_streams: ClassVar = responses_and_events()
@@ -844,28 +794,20 @@ class TestStreams(StreamContract):
     ]
 
     def text_events(self, size):
-        """
-        A text in pieces, with a role that some servers repeat.
-        """
+        """A text in pieces, with a role that some servers repeat."""
         return [event(role="assistant", content="a")] * size
 
     def call_events(self, size):
-        """
-        A call, and its arguments in pieces.
-        """
+        """A call, and its arguments in pieces."""
         begun = event(tool_calls=[call(0, "", id="c", name="f", type="function")])
         return [begun, *[event(tool_calls=[call(0, "1")])] * size]
 
     def is_end(self, event):
-        """
-        A choice has a reason to finish.
-        """
+        """A choice has a reason to finish."""
         return any(each.get("finish_reason") for each in event.get("choices", ()))
 
     def check(self, whole, message):
-        """
-        See that they are the same, but for notes.
-        """
+        """See that they are the same, but for notes."""
         (expected,) = several(whole)
 
         assert bare(expected) == bare(message)

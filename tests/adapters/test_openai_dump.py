@@ -1,6 +1,4 @@
-"""
-From messages to Chat Completions and Responses.
-"""
+"""From messages to Chat Completions and Responses."""
 
 from typing import Any
 
@@ -51,23 +49,17 @@ def forge(notes, name="openai_responses"):
 
 
 def items(*messages):
-    """
-    The items of *messages*.
-    """
+    """The items of *messages*."""
     return openai_responses.dump(messages).payload["input"]
 
 
 def losses(*messages, form=RESPONSES):
-    """
-    What of *messages* is lost, and where.
-    """
+    """What of *messages* is lost, and where."""
     return [(lost.path, lost.what) for lost in as_is(form.adapter).dump(messages).lost]
 
 
 def bare_text(one):
-    """
-    A block of text and nothing else.
-    """
+    """A block of text and nothing else."""
     return {"type": "output_text", "text": one}
 
 
@@ -174,9 +166,7 @@ class TestWrittenAsItWas:
         ids=lambda value: as_json(value) if isinstance(value, list) else value.name,
     )
     def test_key_for_key(self, form, raws):
-        """
-        Missing, null and "" are distinguished, and nothing is added.
-        """
+        """Missing, null and "" are distinguished, and nothing is added."""
         export = as_is(form.adapter).dump(form.adapter.load(raws))
 
         assert as_json(raws) == as_json(export.payload[form.key])
@@ -250,9 +240,7 @@ class TestWrittenAsItWas:
         ],
     )
     def test_changes_win_over_notes(self, raw, changes, changed):
-        """
-        A note on what has been changed since does nothing.
-        """
+        """A note on what has been changed since does nothing."""
         (loaded,) = openai_chat.load([raw])
 
         assert [{**raw, **changed}] == openai_chat.dump(
@@ -260,9 +248,7 @@ class TestWrittenAsItWas:
         ).payload["messages"]
 
     def test_changed_parts(self):
-        """
-        The same of parts and calls: remembered text never comes back.
-        """
+        """The same of parts and calls: remembered text never comes back."""
         raw = chat_answer(
             content=[
                 {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
@@ -289,9 +275,7 @@ class TestWrittenAsItWas:
         assert [chat.call()] == sent["tool_calls"]
 
     def test_changed_items(self):
-        """
-        The same in Responses.
-        """
+        """The same in Responses."""
         plain = {"role": "assistant", "content": "a", "phase": "final_answer"}
         loaded: Any = openai_responses.load([message("hi"), call(call_id=None), plain])[
             0
@@ -327,9 +311,7 @@ class TestWrittenAsItWas:
         ] == items(more)
 
     def test_parts_that_were_taken_away(self):
-        """
-        What is left of an item is still sent.
-        """
+        """What is left of an item is still sent."""
         made = answer(message("a", "b"), call())
 
         assert [message("b")] == items(made.replace(content=made.content[1:]))[:1]
@@ -375,9 +357,7 @@ class TestWrittenAsItWas:
         ],
     )
     def test_formats_of_audio(self, media_type, expected):
-        """
-        Each media type has a format of the provider's.
-        """
+        """Each media type has a format of the provider's."""
         sound = AudioPart(data=b"ID3", media_type=media_type)
 
         (sent,) = openai_chat.dump([UserMessage([sound])]).payload["messages"]
@@ -386,9 +366,7 @@ class TestWrittenAsItWas:
 
     @pytest.mark.parametrize("role", ["user", "assistant", "function", "x", 3])
     def test_forged_role(self, role):
-        """
-        No note makes a message one of another role.
-        """
+        """No note makes a message one of another role."""
         forged: Any = forge({"role": role}, "openai_chat")
         export = openai_chat.dump([SystemMessage("hi", metadata=forged)])
 
@@ -396,9 +374,7 @@ class TestWrittenAsItWas:
 
     @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
     def test_forged_notes(self, form):
-        """
-        Notes of the wrong types are ignored.
-        """
+        """Notes of the wrong types are ignored."""
 
         def dump(metadata):
             parts = [
@@ -420,9 +396,7 @@ class TestWrittenAsItWas:
 
 
 class TestOrder:
-    """
-    Text and calls of Responses keep their order.
-    """
+    """Text and calls of Responses keep their order."""
 
     @pytest.mark.parametrize(
         ("places", "expected"),
@@ -457,9 +431,7 @@ class TestOrder:
         )
 
     def test_an_answer_in_parts(self):
-        """
-        Texts are one message, and parted by what stands between.
-        """
+        """Texts are one message, and parted by what stands between."""
         made = AssistantMessage(
             [
                 TextPart("a"),
@@ -482,9 +454,7 @@ OWN: Any = forge({"item": {"id": "rs_1"}})
 
 
 class TestThoughts:
-    """
-    A signature is sent only to the provider that signed.
-    """
+    """A signature is sent only to the provider that signed."""
 
     def test_own(self):
         """
@@ -529,9 +499,7 @@ class TestThoughts:
         assert [{"role": "assistant", "content": [bare_text("hi")]}] == items(made)
 
     def test_without_its_end(self):
-        """
-        So is what is left where the signed part was taken away.
-        """
+        """So is what is left where the signed part was taken away."""
         made = answer(thought("a", "b", encrypted_content="s"), call())
         left = made.replace(content=made.content[:1])
 
@@ -539,9 +507,7 @@ class TestThoughts:
         assert [call()] == items(left)
 
     def test_nothing_after_it(self):
-        """
-        A thought that nothing follows is refused, and lost.
-        """
+        """A thought that nothing follows is refused, and lost."""
         made = answer(message("a"), thought("Hm."), thought("Hm?", "Hm!"))
 
         assert [
@@ -565,9 +531,7 @@ class TestThoughts:
         ],
     )
     def test_something_after_it(self, after, is_sent):
-        """
-        What it led to may be in the next message, but not in one of another role.
-        """
+        """What it led to may be in the next message, but not in one of another role."""
         written = openai_responses.dump([answer(thought("Hm.")), after])
 
         assert is_sent is (thought("Hm.") in written.payload["input"])
@@ -575,9 +539,7 @@ class TestThoughts:
 
 
 class TestDump:
-    """
-    What a format can't represent is listed.
-    """
+    """What a format can't represent is listed."""
 
     @pytest.mark.parametrize(
         ("form", "made", "path", "what"),
@@ -633,16 +595,12 @@ class TestDump:
         ],
     )
     def test_lost(self, form, made, path, what):
-        """
-        Each loss has its place and its name; the rest of the message is sent.
-        """
+        """Each loss has its place and its name; the rest of the message is sent."""
         assert [(f"messages[0]{path}", what)] == losses(made, form=form)
         assert as_json(as_is(form.adapter).dump([made]).payload)
 
     def test_leaves_a_message_behind(self):
-        """
-        The role of a message is still there where all its content is lost.
-        """
+        """The role of a message is still there where all its content is lost."""
         video = VideoPart(url=URL)
 
         assert [
@@ -672,9 +630,7 @@ class TestDump:
         ]
 
     def test_audio_goes_back_by_its_id(self):
-        """
-        Audio the provider made is bytes here, and an id to the provider.
-        """
+        """Audio the provider made is bytes here, and an id to the provider."""
         sound = {"id": "audio_1", "data": "SUQz", "expires_at": 9, "transcript": "hi"}
         loaded: Any = openai_chat.load([chat_answer(content=None, audio=sound)])
         expected = [chat_answer(content=None, audio={"id": "audio_1"})]
@@ -683,9 +639,7 @@ class TestDump:
         assert expected == openai_chat.dump(loaded).payload["messages"]
 
     def test_instructions(self):
-        """
-        Only a text in front is the instructions; there may be none.
-        """
+        """Only a text in front is the instructions; there may be none."""
         brief, calm = SystemMessage("Be brief."), SystemMessage("Be calm.")
         parts = SystemMessage([TextPart("Be brief.")])
         item = {"role": "system", "content": "Be calm."}
@@ -713,9 +667,7 @@ class TestDump:
         assert [("messages[0]", "tool_name")] == losses(written, asked)
 
     def test_export_is_a_value(self):
-        """
-        Equal by content; losses read as sentences.
-        """
+        """Equal by content; losses read as sentences."""
         lost = Lost("messages[0]", "is_error", "has no place")
         dump = openai_chat.dump
 
@@ -725,9 +677,7 @@ class TestDump:
 
 
 def test_result_of_a_legacy_call():
-    """
-    A call in the format before ``tool_calls`` has no id: its result has the name.
-    """
+    """A call in the format before ``tool_calls`` has no id: its result has the name."""
     body = {"name": "f", "arguments": "{}"}
     raw = chat_answer(content=None, function_call=body)
     (answer,) = CHAT.adapter.load({"id": "r", "choices": [{"message": raw}]})

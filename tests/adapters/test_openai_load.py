@@ -1,6 +1,4 @@
-"""
-From Chat Completions and Responses to messages.
-"""
+"""From Chat Completions and Responses to messages."""
 
 import json
 import re
@@ -48,16 +46,12 @@ MP3 = AudioPart(data=b"ID3", media_type="audio/mpeg")
 
 
 def user(*content):
-    """
-    A user's message of blocks.
-    """
+    """A user's message of blocks."""
     return {"role": "user", "content": list(content)}
 
 
 def load_one(form, raws):
-    """
-    The message of *raws*, which are written as they were, and nothing is lost.
-    """
+    """The message of *raws*, which are written as they were, and nothing is lost."""
     (loaded,) = form.adapter.load(raws)
     export = as_is(form.adapter).dump([loaded])
 
@@ -67,37 +61,27 @@ def load_one(form, raws):
 
 
 def chat_image(url, **fields):
-    """
-    A block of Chat Completions with an image.
-    """
+    """A block of Chat Completions with an image."""
     return {"type": "image_url", "image_url": {"url": url, **fields}}
 
 
 def sound(data, **fields):
-    """
-    A block with sound.
-    """
+    """A block with sound."""
     return {"type": "input_audio", "input_audio": {"data": data, **fields}}
 
 
 def chat_file(data, **fields):
-    """
-    A block of Chat Completions with a file.
-    """
+    """A block of Chat Completions with a file."""
     return {"type": "file", "file": {"file_data": data, **fields}}
 
 
 def image(url, **fields):
-    """
-    A block of Responses with an image.
-    """
+    """A block of Responses with an image."""
     return {"type": "input_image", "image_url": url, **fields}
 
 
 def file(**fields):
-    """
-    A block of Responses with a file.
-    """
+    """A block of Responses with a file."""
     return {"type": "input_file", **fields}
 
 
@@ -234,9 +218,7 @@ MEDIA = [
 
 
 class TestLoad:
-    """
-    What our model can represent is in its fields.
-    """
+    """What our model can represent is in its fields."""
 
     @pytest.mark.parametrize(("form", "raw", "expected"), USUAL)
     def test_usual(self, form, raw, expected):
@@ -332,18 +314,14 @@ class TestLoad:
         ],
     )
     def test_reasoning_of_dialects(self, raw, reasoning):
-        """
-        Reasoning of each dialect is reasoning, and goes back in that dialect.
-        """
+        """Reasoning of each dialect is reasoning, and goes back in that dialect."""
         found = load_one(CHAT, [raw])
 
         assert reasoning == found.reasoning
         assert isinstance(found.parts[0], ReasoningPart)
 
     def test_call_without_type(self):
-        """
-        A call without a type is a function's, and says so when it is sent.
-        """
+        """A call without a type is a function's, and says so when it is sent."""
         call = chat.call()
         raws = [answer(content=None, tool_calls=[{**call, "type": None}])]
         export = openai_chat.dump(openai_chat.load(raws))
@@ -351,9 +329,7 @@ class TestLoad:
         assert [answer(content=None, tool_calls=[call])] == export.payload["messages"]
 
     def test_instructions(self):
-        """
-        Are a system message in front, and no item; an input may be a text.
-        """
+        """Are a system message in front, and no item; an input may be a text."""
         payload = {"instructions": "Be brief.", "input": []}
 
         assert (SystemMessage("Be brief."),) == openai_responses.load(payload)
@@ -364,9 +340,7 @@ class TestLoad:
 
     @pytest.mark.parametrize("role", ["system", "developer"])
     def test_system_items(self, role):
-        """
-        A system message that is an item stays one, under its own role.
-        """
+        """A system message that is an item stays one, under its own role."""
         found = load_one(RESPONSES, [{"role": role, "content": "Be brief."}])
 
         assert SystemMessage("Be brief.") == bare(found)
@@ -401,9 +375,7 @@ class TestLoad:
         assert json.dumps(right) in json.dumps(export.payload)
 
     def test_mends_instructions(self):
-        """
-        Each message of Responses notes its own texts.
-        """
+        """Each message of Responses notes its own texts."""
         payload = {"instructions": "\ud800", "input": [user(), thought("\ud800")]}
         system, _, answered = openai_responses.load(payload)
 
@@ -425,9 +397,7 @@ class TestLoad:
         assert ("a", "b") == (first.tool_call_id, second.tool_call_id)
 
     def test_names_of_results(self):
-        """
-        A result has the name of the tool that was called, or its own.
-        """
+        """A result has the name of the tool that was called, or its own."""
         others = [result(), result(call_id="c2"), result(call_id="c3", name="g")]
         raws = [responses.call(), *others]
 
@@ -437,9 +407,7 @@ class TestLoad:
         assert {"input": raws} == openai_responses.dump(responses.several(raws)).payload
 
     def test_custom_results(self):
-        """
-        The result of a custom tool stays one, also without its call.
-        """
+        """The result of a custom tool stays one, also without its call."""
         raw = result(type="custom_tool_call_output")
 
         for raws in ([raw], [CUSTOM_ITEM, raw], [responses.call(), raw]):
@@ -450,9 +418,7 @@ class TestLoad:
             assert {"input": raws} == openai_responses.dump(loaded).payload
 
     def test_calls_without_ids(self):
-        """
-        Get one, each another, which is sent.
-        """
+        """Get one, each another, which is sent."""
         raws = [responses.call(call_id=""), responses.call(call_id=None)]
 
         (found,) = RESPONSES.adapter.load(raws)
@@ -464,18 +430,14 @@ class TestLoad:
 
     @pytest.mark.parametrize("arguments", [' {"a" :\n1.0}\t', '{"a', "", "é\u2028"])
     def test_arguments(self, arguments):
-        """
-        Arguments are the text the model wrote, valid or not.
-        """
+        """Arguments are the text the model wrote, valid or not."""
         found = load_one(RESPONSES, [responses.call(arguments=arguments)])
 
         assert arguments == found.tool_calls[0].arguments
 
 
 class TestItems:
-    """
-    The items of Responses that an answer is made of.
-    """
+    """The items of Responses that an answer is made of."""
 
     def test_message(self):
         """
@@ -495,9 +457,7 @@ class TestItems:
         assert "item" not in notes(first)
 
     def test_thought(self):
-        """
-        Each text of a thought is a part; the last one is signed.
-        """
+        """Each text of a thought is a part; the last one is signed."""
         content = [{"type": "reasoning_text", "text": "x"}]
         raw = thought("Hm.", "Aha!", content=content, encrypted_content="gA+/=")
         found = load_one(RESPONSES, [{**raw, "status": None}, responses.call()])
@@ -548,9 +508,7 @@ class TestItems:
         ids=as_json,
     )
     def test_thoughts_of_another_kind(self, raw):
-        """
-        A thought that is not text is kept as it is.
-        """
+        """A thought that is not text is kept as it is."""
         found = load_one(RESPONSES, [raw, responses.call()])
 
         assert "unknown" == found.parts[0].kind
@@ -565,9 +523,7 @@ class TestItems:
         ids=lambda raw: raw["type"],
     )
     def test_built_in(self, raw):
-        """
-        What a provider's own tools did is kept in its place.
-        """
+        """What a provider's own tools did is kept in its place."""
         raws = [thought("Hm."), raw, message("hi"), responses.call(id="fc_1")]
 
         found = load_one(RESPONSES, raws)
@@ -772,15 +728,11 @@ WRONG = [
 
 
 class TestRefuses:
-    """
-    A `DecodeError` names everything that is wrong, by its path.
-    """
+    """A `DecodeError` names everything that is wrong, by its path."""
 
     @pytest.mark.parametrize(("form", "raw", "problems"), WRONG)
     def test_every_problem(self, form, raw, problems):
-        """
-        One mistake does not hide the next, and each has what was expected.
-        """
+        """One mistake does not hide the next, and each has what was expected."""
         with pytest.raises(DecodeError) as found:
             form.adapter.load({form.key: [raw, {"role": "user", "content": "hi"}, 4]})
 
@@ -804,15 +756,11 @@ class TestRefuses:
         ],
     )
     def test_what_is_no_request(self, form, payload, path):
-        """
-        A request has a list of messages or items, and instructions are a text.
-        """
+        """A request has a list of messages or items, and instructions are a text."""
         assert [path] == problem_paths(form.adapter.load, payload)
 
     def test_keys_that_are_mended_alike(self):
-        """
-        Two keys that would be one are not made one.
-        """
+        """Two keys that would be one are not made one."""
         with pytest.raises(DecodeError, match="two keys"):
             openai_chat.load([{"role": "user", "x": {chr(0xD800): 1, chr(0xFFFD): 2}}])
 
@@ -827,9 +775,7 @@ class TestRefuses:
         ],
     )
     def test_in_terms_of_json(self, value, shown):
-        """
-        Values are described in JSON's terms, and what is not JSON by its class.
-        """
+        """Values are described in JSON's terms, and what is not JSON by its class."""
         with pytest.raises(DecodeError, match=f"is {shown}; expected a text"):
             openai_chat.load([user({"type": "text", "text": value})])
 
@@ -837,8 +783,6 @@ class TestRefuses:
         ("calls", "shown"), [("a" * 40, "a" * 40), ("a" * 41, "a" * 40 + "...")]
     )
     def test_long_texts(self, calls, shown):
-        """
-        A long text is cut.
-        """
+        """A long text is cut."""
         with pytest.raises(DecodeError, match=re.escape(f"is {shown!r}; expected")):
             openai_chat.load([answer(tool_calls=calls)])

@@ -57,16 +57,12 @@ RESPONSE = response(
 
 
 def chat_response(**fields):
-    """
-    A response of Chat Completions with other *fields*.
-    """
+    """A response of Chat Completions with other *fields*."""
     return {**CHAT, **fields}
 
 
 class TestResponse:
-    """
-    A response is its message, with its own fields.
-    """
+    """A response is its message, with its own fields."""
 
     @table(
         "form, whole, noted",
@@ -82,9 +78,7 @@ class TestResponse:
         },
     )
     def test_meta(self, form, whole, noted):
-        """
-        Reason, usage, chances, model and id are the message's; the rest is noted.
-        """
+        """Reason, usage, chances, model and id are the message's; the rest is noted."""
         (loaded,) = form.adapter.load(whole)
 
         likely = LogProb("hi", -0.5, b"hi", (LogProb("yo", -9999.0),))
@@ -97,9 +91,7 @@ class TestResponse:
         assert noted == dict(kept["response"])
 
     def test_several(self):
-        """
-        Of several answers each is a message, and the usage counts once.
-        """
+        """Of several answers each is a message, and the usage counts once."""
         choices = [
             {"index": at, "message": chat.answer(content="hi")} for at in (0, 1, 5)
         ]
@@ -126,9 +118,7 @@ class TestResponse:
         ],
     )
     def test_few_fields(self, form, document):
-        """
-        Everything but the content may be missing or null.
-        """
+        """Everything but the content may be missing or null."""
         (loaded,) = form.adapter.load(document)
 
         assert ("hi", ResponseMeta()) == (loaded.text, loaded.response)
@@ -199,9 +189,7 @@ class TestResponse:
         assert noted == {**notes(loaded).get("response", {})}
 
     def test_one_message(self):
-        """
-        All items of a response are one message, in order.
-        """
+        """All items of a response are one message, in order."""
         output = [
             thought("Hm.", encrypted_content="s"),
             message("a"),
@@ -270,9 +258,7 @@ class TestResponse:
         assert [kept, *rest] == openai_responses.dump([asked, loaded]).payload["input"]
 
     def test_calls_without_ids(self):
-        """
-        Ids that are made up for two responses differ.
-        """
+        """Ids that are made up for two responses differ."""
         wholes: list[Any] = [
             *[response(call(call_id=""), id=name) for name in ("x", "y")],
             *[

@@ -1,6 +1,4 @@
-"""
-Streams of OpenAI's Responses: chunks that concatenate to the message.
-"""
+"""Streams of OpenAI's Responses: chunks that concatenate to the message."""
 
 from functools import partial
 from typing import Any, ClassVar
@@ -62,36 +60,26 @@ CONTENT = {"type": "reasoning_text", "text": "Hm."}
 
 
 def thinking_piece(words, at=0, number=0, **fields):
-    """
-    A piece of a thought's summary.
-    """
+    """A piece of a thought's summary."""
     return piece(words, "reasoning_summary_text", at, number, **fields)
 
 
 def shown(merged):
-    """
-    The parts of *merged* without notes, and its calls.
-    """
+    """The parts of *merged* without notes, and its calls."""
     bare_message = without_notes(merged)
     return [*bare_message.parts, *bare_message.tool_calls]
 
 
 def list_texts(*events):
-    """
-    The texts of the chunks of *events*, without the last one.
-    """
+    """The texts of the chunks of *events*, without the last one."""
     return [chunk.text for chunk in list(load_chunks(events))[:-1]]
 
 
 class TestWhole:
-    """
-    A stream is its response, and is sent back as one.
-    """
+    """A stream is its response, and is sent back as one."""
 
     def test_a_thought_in_which_not_all_is_text(self):
-        """
-        The signature is with the text; what is not text stays in its place.
-        """
+        """The signature is with the text; what is not text stays in its place."""
         whole = thought(summary=[SUMMARY, HIDDEN], encrypted_content="s")
         events = [added(thought()), thinking_piece("Hm."), done(whole), done(call(), 1)]
 
@@ -115,9 +103,7 @@ class TestWhole:
         ],
     )
     def test_what_only_the_end_has(self, events):
-        """
-        Where no pieces came, or not all, the end's text counts.
-        """
+        """Where no pieces came, or not all, the end's text counts."""
         assert "Hello" == collected(*events).text
 
     def test_as_it_comes(self):
@@ -141,9 +127,7 @@ class TestWhole:
 
 
 class TestContent:
-    """
-    Pieces of an item are one part, or one call, in the places of the response.
-    """
+    """Pieces of an item are one part, or one call, in the places of the response."""
 
     @table(
         "events, expected",
@@ -266,9 +250,7 @@ class TestContent:
         },
     )
     def test_events(self, events, expected):
-        """
-        The parts of the message, and its calls.
-        """
+        """The parts of the message, and its calls."""
         assert expected == shown(collected(*events))
 
     @table(
@@ -335,9 +317,7 @@ class TestContent:
         },
     )
     def test_goes_back(self, events, items):
-        """
-        The items that are sent back.
-        """
+        """The items that are sent back."""
         assert items == dump([collected(*events)]).payload["input"]
 
     @table(
@@ -364,9 +344,7 @@ class TestContent:
         },
     )
     def test_another_end(self, events, part, noted):
-        """
-        What was given can't be taken back; what the end has instead is noted.
-        """
+        """What was given can't be taken back; what the end has instead is noted."""
         merged = collected(*events)
         found = [*merged.parts, *merged.tool_calls]
 
@@ -406,18 +384,14 @@ class TestContent:
         },
     )
     def test_mended(self, events, paths):
-        """
-        Half of a surrogate pair is mended, and its item is noted once.
-        """
+        """Half of a surrogate pair is mended, and its item is noted once."""
         merged = collected(*events)
 
         assert paths == sorted(notes(merged)["mended"])
         assert "\ufffd" in repr(merged)
 
     def test_annotations(self):
-        """
-        Come with the end; of what has none, as they came.
-        """
+        """Come with the end; of what has none, as they came."""
         pieces = [
             added(BEGUN),
             piece("a"),
@@ -436,9 +410,7 @@ class TestContent:
             assert (CITED,) == notes(part)["keys"]["annotations"]
 
     def test_announced_without_content(self):
-        """
-        A message may be announced without content, and then the stream ends.
-        """
+        """A message may be announced without content, and then the stream ends."""
         empty = {"type": "message", "role": "assistant", "id": "msg_1"}
         merged = collected(added(empty))
         chunks, error = given_before([added(empty), done(empty)], DecodeError)
@@ -450,15 +422,11 @@ class TestContent:
 
 
 class TestLateThoughts:
-    """
-    A thought may end, or even go on, after pieces of the output that it led to.
-    """
+    """A thought may end, or even go on, after pieces of the output that it led to."""
 
     @pytest.mark.parametrize("pieces", [["H", "m."], []])
     def test_ends_late(self, pieces):
-        """
-        What a thought led to is given at once; both are in their places.
-        """
+        """What a thought led to is given at once; both are in their places."""
         summary = ["".join(pieces)] if pieces else []
         asked_for = call("f", id="fc_1", arguments="{}")
         whole = [
@@ -515,9 +483,7 @@ class TestLateThoughts:
         },
     )
     def test_goes_on_late(self, first, late, whole, regrouped):
-        """
-        Nothing is lost of the thought, nor of what stands behind it.
-        """
+        """Nothing is lost of the thought, nor of what stands behind it."""
         events = [
             *(added(thought()), *first, added(BEGUN, 1), piece("Ye", at=1), *late),
             *(piece("s.", at=1), done(message("Yes."), 1), done(whole)),
@@ -563,9 +529,7 @@ class TestBrokenOff:
 
 class TestResponse:
     def test_usage_once(self):
-        """
-        With the provider's last numbers, also smaller ones.
-        """
+        """With the provider's last numbers, also smaller ones."""
         used = {"input_tokens": 9, "output_tokens": 2}
         chunks = list(
             load_chunks(
@@ -584,9 +548,7 @@ class TestResponse:
         ]
 
     def test_logprobs(self):
-        """
-        Come with the pieces, and are rounded in the end; or with the end alone.
-        """
+        """Come with the pieces, and are rounded in the end; or with the end alone."""
         pieces = [piece(x, logprobs=[{"token": x, "logprob": -0.1}]) for x in "ab"]
         rounded = [{"token": x, "logprob": 0.0} for x in "ab"]
         end = done(message(text("ab", logprobs=rounded)))
@@ -603,9 +565,7 @@ class TestResponse:
             assert likely == collected(*events).response.logprobs
 
     def test_notes(self):
-        """
-        The response's fields are noted, as they are at the end.
-        """
+        """The response's fields are noted, as they are at the end."""
         merged = collected(
             event("created", response=response(status="in_progress", created_at=1)),
             end(created_at=1, service_tier="default", tools=[{"type": "x"}]),
@@ -639,9 +599,7 @@ class TestResponse:
         assert "a" == merged.text
 
     def test_unknown_blocks(self):
-        """
-        A block of an unknown type is kept in its place.
-        """
+        """A block of an unknown type is kept in its place."""
         odd = {"type": "output_audio", "data": "iVBO"}
         whole = message("a", odd, "b")
         events = [
@@ -683,23 +641,17 @@ class TestEnds:
         ],
     )
     def test_reason(self, events, reason):
-        """
-        A stream without its end was interrupted.
-        """
+        """A stream without its end was interrupted."""
         assert reason == collected(*events).response.finish_reason
 
     def test_announced_arguments(self):
-        """
-        Arguments that came with the call are kept if the stream breaks off.
-        """
+        """Arguments that came with the call are kept if the stream breaks off."""
         (found,) = collected(added(call(arguments='{"a":1}'))).tool_calls
 
         assert '{"a":1}' == found.arguments
 
     def test_empty_response(self):
-        """
-        An empty response is not sent back.
-        """
+        """An empty response is not sent back."""
         assert [] == dump([collected()]).payload["input"]
         assert answer() == collected(end())
 
@@ -718,9 +670,7 @@ class TestEnds:
         ],
     )
     def test_provider_fails(self, failure, reason):
-        """
-        With the provider's message, after everything before it.
-        """
+        """With the provider's message, after everything before it."""
         chunks, error = given_before(
             [piece("a"), piece("b"), failure], ProviderStreamError
         )
@@ -774,26 +724,20 @@ class TestRefuses:
         assert "a" == concat(chunks).text[:1]
 
     def test_all_of_an_event(self):
-        """
-        All problems with an event are reported at once.
-        """
+        """All problems with an event are reported at once."""
         wrong = call(name=5, arguments=None)
         _, error = given_before([done(wrong)], DecodeError)
 
         assert 2 == len(error.problems)
 
     def test_what_was_valid_before(self):
-        """
-        Invalid probabilities are left out.
-        """
+        """Invalid probabilities are left out."""
         unlikely, _ = given_before([piece("a", logprobs=[{}])], DecodeError)
 
         assert None is concat(unlikely).response.logprobs
 
     def test_all_of_the_output(self):
-        """
-        And all that is wrong with the output of the end.
-        """
+        """And all that is wrong with the output of the end."""
         _, error = given_before([end(5, {"type": 5}, call(name=5))], DecodeError)
 
         assert [
@@ -808,9 +752,7 @@ class TestRefuses:
 
 @st.composite
 def spoken(draw, at):
-    """
-    A message, and the events it may come in at the place *at*.
-    """
+    """A message, and the events it may come in at the place *at*."""
     blocks = []
     events = []
     for number in range(draw(st.integers(0, 2))):
@@ -869,9 +811,7 @@ def thinking(draw, at):
 
 @st.composite
 def calling(draw, at):
-    """
-    A call, and its events.
-    """
+    """A call, and its events."""
     kind, key = draw(st.sampled_from([("function_call", "arguments"), CUSTOM]))
     event_kind = "custom_tool_call_input" if key == "input" else f"{kind}_{key}"
     words = draw(texts())
@@ -892,9 +832,7 @@ CUSTOM = ("custom_tool_call", "input")
 
 @st.composite
 def searching(draw, at):
-    """
-    A call of a tool of the provider's, and its events.
-    """
+    """A call of a tool of the provider's, and its events."""
     whole = {"type": "code_interpreter_call", "id": f"ci_{at}", "code": draw(texts())}
     begun = {"type": "code_interpreter_call", "id": f"ci_{at}"}
     place = {"output_index": at}
@@ -908,9 +846,7 @@ def searching(draw, at):
 
 @st.composite
 def responses_and_events(draw):
-    """
-    A response, and the events it may have come in.
-    """
+    """A response, and the events it may have come in."""
     output, events = [], []
     for at in range(draw(st.integers(0, 4))):
         kind = draw(st.sampled_from([spoken, thinking, calling, searching]))
@@ -926,9 +862,7 @@ def responses_and_events(draw):
 
 
 class TestStreams(StreamContract):
-    """
-    What the streams of all adapters promise.
-    """
+    """What the streams of all adapters promise."""
 
     adapter: ClassVar = openai_responses
     response_streams: ClassVar = responses_and_events()
@@ -938,27 +872,19 @@ class TestStreams(StreamContract):
     ]
 
     def text_events(self, size):
-        """
-        A text in pieces.
-        """
+        """A text in pieces."""
         return [added(BEGUN), *[piece("a")] * size]
 
     def call_events(self, size):
-        """
-        A call, and its arguments in pieces.
-        """
+        """A call, and its arguments in pieces."""
         return [added(call(arguments="")), *[asked("1")] * size]
 
     def is_end(self, event):
-        """
-        The event has the whole response.
-        """
+        """The event has the whole response."""
         return event["type"] in {"response.completed", "response.failed"}
 
     def check(self, whole, message):
-        """
-        See that the items are sent back, too; a message without blocks gets one.
-        """
+        """See that the items are sent back, too; a message without blocks gets one."""
         super().check(whole, message)
 
         block = {"type": "output_text", "text": ""}
@@ -994,9 +920,7 @@ class TestLaws:
 
 
 def in_places(one):
-    """
-    The parts of *one* in the order of their indexes.
-    """
+    """The parts of *one* in the order of their indexes."""
     return sorted(one.parts, key=lambda part: part.index)
 
 
@@ -1006,9 +930,7 @@ def in_places(one):
 @pytest.mark.parametrize("path", RECORDED, ids=[path.stem for path in RECORDED])
 class TestRecorded:
     def test_collects(self, path):
-        """
-        Recorded streams collect to the content of their pieces.
-        """
+        """Recorded streams collect to the content of their pieces."""
         texts: dict[str, str] = {}
         done_items: dict[int, Any] = {}
         for each in events_of(path):
@@ -1052,9 +974,7 @@ class TestRecorded:
 
 
 def unsigned(one):
-    """
-    The parts of *one* in their places, without signatures, and the calls.
-    """
+    """The parts of *one* in their places, without signatures, and the calls."""
     parts = [
         ReasoningPart(part.text, index=part.index, metadata=part.metadata)
         if isinstance(part, ReasoningPart)

@@ -28,9 +28,7 @@ NAMES = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
 
 
 def named(adapter, text):
-    """
-    *text* with the names that *adapter* has for counts.
-    """
+    """*text* with the names that *adapter* has for counts."""
     if adapter is RESPONSES:
         for old, new in NAMES.items():
             text = text.replace(old, new)
@@ -39,9 +37,7 @@ def named(adapter, text):
 
 
 def rename(adapter, block):
-    """
-    *block* with the names that *adapter* has for counts.
-    """
+    """*block* with the names that *adapter* has for counts."""
     if not isinstance(block, dict):
         return block
 
@@ -64,18 +60,14 @@ def load_noted(adapter, block) -> Any:
 
 
 def sample_usage(prompt=9, completion=0, total=None, *, details=(), **extra):
-    """
-    Usage with *details* of the prompt and of the completion.
-    """
+    """Usage with *details* of the prompt and of the completion."""
     parts = [dict(each) for each in details] or [{}, {}]
     made = PromptTokensDetails(**parts[0]), CompletionTokensDetails(**parts[1])
     return Usage(prompt, completion, total, *made, extra)
 
 
 class TestLoadUsage:
-    """
-    Tokens as the provider counted them, parts included in the whole.
-    """
+    """Tokens as the provider counted them, parts included in the whole."""
 
     @EACH
     @pytest.mark.parametrize(
@@ -139,9 +131,7 @@ class TestLoadUsage:
         ],
     )
     def test_block(self, adapter, block, usage):
-        """
-        Whatever a provider counts, wherever it reports it.
-        """
+        """Whatever a provider counts, wherever it reports it."""
         block = rename(adapter, block)
         places = [block, {"usage": block, "choices": []}, {"usage": block}]
         if adapter is RESPONSES:
@@ -179,9 +169,7 @@ class TestLoadUsage:
         ],
     )
     def test_dialects(self, block, usage):
-        """
-        What DeepSeek, Moonshot and xAI count in ways of their own.
-        """
+        """What DeepSeek, Moonshot and xAI count in ways of their own."""
         assert usage == CHAT.load_usage({"prompt_tokens": 9, **block})
 
     @pytest.mark.parametrize(
@@ -214,9 +202,7 @@ class TestLoadUsage:
         ],
     )
     def test_none(self, adapter, document):
-        """
-        None where nothing is reported.
-        """
+        """None where nothing is reported."""
         assert None is adapter.load_usage(document)
 
     @pytest.mark.parametrize(
@@ -251,9 +237,7 @@ class TestLoadUsage:
         ],
     )
     def test_refused(self, adapters, document, paths):
-        """
-        Every invalid count is named.
-        """
+        """Every invalid count is named."""
         for adapter in adapters:
             expected = sorted(map(partial(named, adapter), paths))
             assert expected == sorted(

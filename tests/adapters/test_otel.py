@@ -1,6 +1,4 @@
-"""
-OpenTelemetry's attributes: valid, whole, and without contents if asked.
-"""
+"""OpenTelemetry's attributes: valid, whole, and without contents if asked."""
 
 import json
 
@@ -49,17 +47,13 @@ CHAT = [
 
 
 def parts(*given):
-    """
-    The parts that *given* ones, of an assistant's message, are.
-    """
+    """The parts that *given* ones, of an assistant's message, are."""
     (message,) = dump([AssistantMessage(given)]).payload[OUTPUT]
     return message["parts"]
 
 
 def call(arguments, **fields):
-    """
-    The part that a call with these *arguments* is.
-    """
+    """The part that a call with these *arguments* is."""
     calls = [ToolCall("c1", "f", arguments, **fields)]
     (message,) = dump([AssistantMessage(tool_calls=calls)]).payload[OUTPUT]
     (part,) = message["parts"]
@@ -67,16 +61,12 @@ def call(arguments, **fields):
 
 
 def lost(*given):
-    """
-    The paths and names of what can't be represented in messages.
-    """
+    """The paths and names of what can't be represented in messages."""
     return [(one.path, one.what) for one in dump(given).lost]
 
 
 def strings(value):
-    """
-    All texts in *value* that are not keys.
-    """
+    """All texts in *value* that are not keys."""
     if isinstance(value, dict):
         return [text for item in value.values() for text in strings(item)]
 
@@ -108,9 +98,7 @@ def shape(value):
 
 class TestPayload:
     def test_chat(self):
-        """
-        A conversation with instructions, a call, its result and an answer.
-        """
+        """A conversation with instructions, a call, its result and an answer."""
         assert Export(
             {
                 INSTRUCTIONS: [{"type": "text", "content": "Be brief."}],
@@ -173,9 +161,7 @@ class TestPayload:
 
     @given(st.lists(messages(), max_size=4))
     def test_as_text(self, chat):
-        """
-        As texts, attributes are JSON of the same, and all values are plain.
-        """
+        """As texts, attributes are JSON of the same, and all values are plain."""
         structured, texts = dump(chat).payload, dump(chat, as_text=True).payload
 
         assert structured.keys() == texts.keys()
@@ -203,9 +189,7 @@ class TestPayload:
                 )
 
     def test_secrets(self):
-        """
-        No text of a person, a model or a tool gets through.
-        """
+        """No text of a person, a model or a tool gets through."""
         secret = "s3cret"
         chat = [
             SystemMessage(secret),
@@ -259,16 +243,12 @@ class TestSplit:
 
     @pytest.mark.parametrize("output", [-1, 6])
     def test_outside(self, output):
-        """
-        More than there is can't be output.
-        """
+        """More than there is can't be output."""
         with pytest.raises(ValueError, match=f"output is {output}; expected .* 0 to 5"):
             dump(CHAT, output=output)
 
     def test_other_types(self):
-        """
-        A value of another type is named, with what is expected in its place.
-        """
+        """A value of another type is named, with what is expected in its place."""
         with pytest.raises(TypeError, match="messages: expected a list of Messages"):
             dump(UserMessage("hi"))  # type: ignore[arg-type]
 
@@ -366,9 +346,7 @@ class TestParts:
         ],
     )
     def test_kinds(self, part, expected):
-        """
-        Each kind of part has its word.
-        """
+        """Each kind of part has its word."""
         assert [expected] == parts(part)
 
     @pytest.mark.parametrize(
@@ -412,9 +390,7 @@ class TestParts:
         ] == message["parts"]
 
     def test_results(self):
-        """
-        A result of more than text is a list of parts.
-        """
+        """A result of more than text is a list of parts."""
         result_message = ToolMessage(
             [TextPart("a"), ImagePart(data=b"hi")], tool_call_id="c1"
         )
@@ -426,9 +402,7 @@ class TestParts:
         ] == message["parts"][0]["response"]
 
     def test_unknown_messages(self):
-        """
-        A message of a role we don't know leaves its role.
-        """
+        """A message of a role we don't know leaves its role."""
         given = [
             UnknownMessage({"role": "critic", "content": "x"}, source="gemini"),
             UnknownMessage({}, source="gemini"),
@@ -464,15 +438,11 @@ class TestLost:
         ],
     )
     def test_listed(self, message, path, what):
-        """
-        What the conventions can't represent is listed, and nothing else is.
-        """
+        """What the conventions can't represent is listed, and nothing else is."""
         assert [(f"messages[0]{path}", what)] == lost(message)
 
     def test_another_name(self):
-        """
-        A tool's name is known by the call of this id, if it is the same.
-        """
+        """A tool's name is known by the call of this id, if it is the same."""
         again = AssistantMessage(tool_calls=[ToolCall("c1", "watch")])
 
         assert [] == lost(*CHAT, again, CHAT[3].replace(tool_name="watch"))
@@ -483,9 +453,7 @@ class TestLost:
 
 class TestUsage:
     def test_all(self):
-        """
-        Everything the conventions count apart has its attribute.
-        """
+        """Everything the conventions count apart has its attribute."""
         usage = Usage(
             100,
             50,
@@ -523,9 +491,7 @@ class TestUsage:
         }
 
     def test_nothing_to_write(self):
-        """
-        No usage is not attributes, and parts that are none have none.
-        """
+        """No usage is not attributes, and parts that are none have none."""
         sums = {"gen_ai.usage.input_tokens": 9, "gen_ai.usage.output_tokens": 0}
 
         assert sums == usage_attributes(Usage(9))

@@ -63,9 +63,7 @@ FORMATS = {
 @pytest.mark.parametrize("name", FORMATS)
 class TestPairing:
     def test_after_words(self, name):
-        """
-        An answer without calls leaves those before it open.
-        """
+        """An answer without calls leaves those before it open."""
         adapter, calls, words, result = FORMATS[name]
         payload = {"messages": [calls, words, result(""), result("")]}
 
@@ -79,9 +77,7 @@ class TestPairing:
         assert with_made_ids(payload, export.payload) == export.payload
 
     def test_by_name(self, name):
-        """
-        The name of the tool decides before the place.
-        """
+        """The name of the tool decides before the place."""
         adapter, calls, _, result = FORMATS[name]
 
         asked, second, first = adapter.load([calls, result("g"), result("")])
@@ -92,9 +88,7 @@ class TestPairing:
         ]
 
     def test_newer_calls(self, name):
-        """
-        Results answer the latest calls.
-        """
+        """Results answer the latest calls."""
         adapter, calls, _, result = FORMATS[name]
 
         _, asked, answers = adapter.load([calls, calls, result("f")])
@@ -102,9 +96,7 @@ class TestPairing:
         assert asked.tool_calls[0].id == answers.tool_call_id
 
     def test_none_open(self, name):
-        """
-        A result of no call has an id all the same, which is left out again.
-        """
+        """A result of no call has an id all the same, which is left out again."""
         adapter, _, words, result = FORMATS[name]
         payload = {"messages": [words, result("f")]}
 
@@ -116,9 +108,7 @@ class TestPairing:
 
 class TestTwoKinds:
     def test_legacy_call(self):
-        """
-        A call of the time before tools is one of the group of its message.
-        """
+        """A call of the time before tools is one of the group of its message."""
         message = _make_message(
             "assistant",
             content=None,
@@ -136,9 +126,7 @@ class TestTwoKinds:
 
     @pytest.mark.parametrize("none", [[], None])
     def test_no_calls_of_bubo(self, none):
-        """
-        A message of no calls, empty or null, leaves those before it open.
-        """
+        """A message of no calls, empty or null, leaves those before it open."""
         _, calls, _, result = FORMATS["bubo"]
         empty = {"type": "tool_call", "tool_calls": none}
 

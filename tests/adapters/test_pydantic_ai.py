@@ -1,6 +1,4 @@
-"""
-Pydantic AI's messages: what all adapters promise, and what comes back of what.
-"""
+"""Pydantic AI's messages: what all adapters promise, and what comes back of what."""
 
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -73,9 +71,7 @@ def back(messages):
 
 
 class TestContract(FormatContract):
-    """
-    The promises of all adapters, kept on plain JSON.
-    """
+    """The promises of all adapters, kept on plain JSON."""
 
     adapter: ClassVar = SimpleNamespace(
         dump=lambda messages: Export(*dump_data(messages)),
@@ -121,9 +117,7 @@ class TestContract(FormatContract):
 
 
 class TestLoad:
-    """
-    Pydantic AI's messages as ours.
-    """
+    """Pydantic AI's messages as ours."""
 
     def test_roles(self):
         """
@@ -141,9 +135,7 @@ class TestLoad:
         assert "Speak French." == loaded[8].text
 
     def test_instructions_once(self):
-        """
-        Instructions that stay are there, and kept, once.
-        """
+        """Instructions that stay are there, and kept, once."""
         history = [asks(str(at), instructions="Be kind." * 99) for at in range(9)]
         loaded = ours(history)
 
@@ -220,9 +212,7 @@ class TestLoad:
         assert "anthropic" not in first.metadata
 
     def test_legacy_retry(self):
-        """
-        The retry prompts of old histories load as what they always meant.
-        """
+        """The retry prompts of old histories load as what they always meant."""
         with pytest.warns(Warning, match="is deprecated"):
             history = [
                 ModelRequest(
@@ -240,9 +230,7 @@ class TestLoad:
         assert settled(history) == dump([result, aside]).payload
 
     def test_half_a_pair_in_a_key(self):
-        """
-        Half of a surrogate pair is mended in a key, too.
-        """
+        """Half of a surrogate pair is mended in a key, too."""
         raw: dict[str, Any] = {
             "kind": "response",
             "parts": [{"part_kind": "text", "content": "x"}],
@@ -285,9 +273,7 @@ class TestLoad:
         ids=["numbers for booleans", "invalid base64"],
     )
     def test_unusual_keys(self, part):
-        """
-        What Pydantic AI never writes comes back, too.
-        """
+        """What Pydantic AI never writes comes back, too."""
         message = {"kind": "response", "parts": [part]}
 
         ((found,), _) = dump_data(load([message]))
@@ -317,9 +303,7 @@ class TestLoad:
         assert ["content", "metadata.a"] == [one.what for one in lost]
 
     def test_reports_what_is_wrong(self):
-        """
-        All that is wrong is reported, each with its path.
-        """
+        """All that is wrong is reported, each with its path."""
         with pytest.raises(DecodeError) as caught:
             load(
                 [
@@ -340,9 +324,7 @@ class TestLoad:
         ] == [problem.path for problem in caught.value.problems]
 
     def test_keys_of_files(self):
-        """
-        What stands beside the content of a file is listed as lost elsewhere.
-        """
+        """What stands beside the content of a file is listed as lost elsewhere."""
         content = {"kind": "binary", "data": "aGk=", "media_type": "image/png"}
         part = {"part_kind": "file", "content": content, "provider_details": {"a": 1}}
         messages = ours([{"kind": "response", "parts": [part]}])
@@ -354,9 +336,7 @@ class TestLoad:
 
 
 class TestDump:
-    """
-    Messages of others as Pydantic AI's.
-    """
+    """Messages of others as Pydantic AI's."""
 
     @given(transcripts())
     def test_others(self, chat):
@@ -380,9 +360,7 @@ class TestDump:
         assert export.payload == settled(export.payload)
 
     def test_loses_nothing_in_silence(self):
-        """
-        What Pydantic AI can't represent is listed.
-        """
+        """What Pydantic AI can't represent is listed."""
         chat = [
             UserMessage([FilePart(data=b"x", media_type="text/plain", name="a.txt")]),
             UserMessage([FilePart(data=b"x")]),
@@ -404,9 +382,7 @@ class TestDump:
         ] == [lost.what for lost in dump(chat).lost]
 
     def test_edited(self):
-        """
-        What the messages have now wins over what was noted.
-        """
+        """What the messages have now wins over what was noted."""
         history = [asks("Hi!"), calls("c1"), answers("c1", text={"a": 1}), says("Bye.")]
         loaded = list(load(history))
         loaded[0] = loaded[0].replace(content="Hello!")
@@ -439,9 +415,7 @@ class TestDump:
         ],
     )
     def test_invalid_notes(self, notes):
-        """
-        Notes that a caller wrote, and that are not JSON or no parts, are ignored.
-        """
+        """Notes that a caller wrote, and that are not JSON or no parts, are ignored."""
         metadata = with_notes("pydantic_ai", notes)
         chat = [
             UserMessage("Hi!", metadata=metadata),
@@ -474,9 +448,7 @@ class TestDump:
         assert block == again.payload["messages"][1]["content"][0]
 
     def test_signatures(self):
-        """
-        A signed thought is sent only to the provider that signed it.
-        """
+        """A signed thought is sent only to the provider that signed it."""
         signed = ThinkingPart("Hm.", signature="c2ln", provider_name="anthropic")
         chat = load([ModelResponse(parts=[signed], timestamp=NEW_YEAR)])
         export = anthropic.dump(chat, rules=AS_IS)
@@ -497,14 +469,10 @@ class TestDump:
 
 
 class TestLoadUsage:
-    """
-    What a response cost.
-    """
+    """What a response cost."""
 
     def test_predictions(self):
-        """
-        What was predicted is in the details there, and in fields here.
-        """
+        """What was predicted is in the details there, and in fields here."""
         details = {"accepted_prediction_tokens": 2, "rejected_prediction_tokens": 1}
         usage = load_usage({"output_tokens": 3, "details": {**details, "odd": 4}})
 

@@ -52,9 +52,7 @@ async def grown(backend, turns, conversation_id="chat"):
 
 
 async def same_in_both(use):
-    """
-    What *use* gives of Pydantic AI's own store, which is what it gives of ours.
-    """
+    """What *use* gives of Pydantic AI's own store, which is what it gives of ours."""
     expected = await use(InMemoryConversationStore())
     with open_store("memory:") as opened:
         assert expected == await use(StoreBackend(opened))
@@ -63,14 +61,10 @@ async def same_in_both(use):
 
 
 class TestAsTheOwnStore:
-    """
-    What Pydantic AI's own store in memory does, ours does.
-    """
+    """What Pydantic AI's own store in memory does, ours does."""
 
     def test_saves_and_loads(self):
-        """
-        What was saved is loaded, and the last of it.
-        """
+        """What was saved is loaded, and the last of it."""
 
         async def use(backend):
             saved = await grown(backend, 5)
@@ -117,9 +111,7 @@ class TestAsTheOwnStore:
         assert (6, 0) == (len(back), len(nothing))
 
     def test_rewrites(self):
-        """
-        A history that was rewritten leaves the old one as a branch.
-        """
+        """A history that was rewritten leaves the old one as a branch."""
 
         async def use(backend):
             saved = await grown(backend, 3)
@@ -133,9 +125,7 @@ class TestAsTheOwnStore:
         assert (2, 1) == asyncio.run(same_in_both(use))[1:]
 
     def test_forks(self):
-        """
-        A fork has the past, or some of it, and a life of its own.
-        """
+        """A fork has the past, or some of it, and a life of its own."""
 
         async def use(backend):
             await grown(backend, 3)
@@ -157,9 +147,7 @@ class TestAsTheOwnStore:
         assert 2 == len(asyncio.run(same_in_both(use))[2])
 
     def test_forks_after_a_long_request(self):
-        """
-        A request is one message, however many prompts it has.
-        """
+        """A request is one message, however many prompts it has."""
 
         async def use(backend):
             saved = await grown(backend, 1)
@@ -181,9 +169,7 @@ class TestAsTheOwnStore:
         assert 4 == len(asyncio.run(same_in_both(use)))
 
     def test_refuses(self):
-        """
-        Saving on top of what another writer saved is refused, whatever it was.
-        """
+        """Saving on top of what another writer saved is refused, whatever it was."""
 
         async def use(backend):
             saved = await grown(backend, 1)
@@ -242,9 +228,7 @@ def dump_of(messages):
 
 
 class TestStates:
-    """
-    What stands in the store is an ordinary state.
-    """
+    """What stands in the store is an ordinary state."""
 
     def test_others_go_on(self, store):
         """
@@ -316,9 +300,7 @@ class TestStates:
         assert 33 == fork.join(store.load("chat")).total_usage.total_tokens
 
     def test_bill_of_what_was_left(self, store):
-        """
-        Going back to a branch that was left keeps the usage of both.
-        """
+        """Going back to a branch that was left keeps the usage of both."""
         backend: Any = StoreBackend(store)
 
         async def chat():
@@ -431,9 +413,7 @@ class TestStates:
         assert ((6, ["reading"] * 2), (7, ["reading", "writing"]), rows) == few
 
     def test_name_of_another_host(self, store):
-        """
-        A conversation under a name that another host does not read is refused.
-        """
+        """A conversation under a name that another host does not read is refused."""
         backend: Any = StoreBackend(store)
         with pytest.raises(MirroredNameError):
             asyncio.run(grown(backend, 1, "langgraph/thread/messages"))
@@ -441,9 +421,7 @@ class TestStates:
         assert () == store.names()
 
     def test_is_there_for_others(self, tmp_path):
-        """
-        Two programs see each other's saves, branches and forks.
-        """
+        """Two programs see each other's saves, branches and forks."""
         url = f"sqlite:///{tmp_path}/chats.db"
 
         async def chat():
@@ -472,14 +450,10 @@ class TestStates:
 
 
 class TestWrite:
-    """
-    What is not a conversation is not saved.
-    """
+    """What is not a conversation is not saved."""
 
     def test_chain(self, store):
-        """
-        Entries that do not follow each other are refused.
-        """
+        """Entries that do not follow each other are refused."""
         backend: Any = StoreBackend(store)
         one = ConversationEntry(parent_id=None, message=asks("Hi!"))
         two = ConversationEntry(parent_id="other", message=asks("Hi!"))
@@ -495,9 +469,7 @@ class TestWrite:
         assert () == store.names()
 
     def test_entry_of_no_state(self, store):
-        """
-        A history that continues an unknown one is a conflict.
-        """
+        """A history that continues an unknown one is a conflict."""
         record = ConversationRecord(conversation_id="chat", head_id="gone")
         with pytest.raises(ConversationConflict):
             asyncio.run(
@@ -507,9 +479,7 @@ class TestWrite:
         assert () == store.names()
 
     def test_all_or_nothing(self, store):
-        """
-        A message that can't be kept leaves the conversation as it was.
-        """
+        """A message that can't be kept leaves the conversation as it was."""
         backend: Any = StoreBackend(store)
         saved = asyncio.run(grown(backend, 1))
         saved.messages += [
@@ -537,9 +507,7 @@ class TestWrite:
             asyncio.run(backend.read_entry(entry.id))
 
     def test_names(self):
-        """
-        Ids that are not names get one, each another.
-        """
+        """Ids that are not names get one, each another."""
         ids = ["", "x" * 999, "a\0", "pydantic_ai:odd:1"]
         names = [StoreBackend.name_of(id) for id in ids]
 

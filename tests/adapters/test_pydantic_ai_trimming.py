@@ -84,9 +84,7 @@ def awaited(trimmer):
 
 
 class Seen:
-    """
-    A model that remembers what it was shown.
-    """
+    """A model that remembers what it was shown."""
 
     def __init__(self):
         self.requests = []
@@ -98,9 +96,7 @@ class Seen:
 
 
 class TestHistoryProcessor:
-    """
-    `history_processor` keeps what fits, as it was given.
-    """
+    """`history_processor` keeps what fits, as it was given."""
 
     def test_keeps_what_it_was_given(self):
         """
@@ -117,9 +113,7 @@ class TestHistoryProcessor:
             assert one is other
 
     def test_sees_changes(self):
-        """
-        A message whose parts were replaced is another one, also to the budget.
-        """
+        """A message whose parts were replaced is another one, also to the budget."""
         process, history = processor(within(60)), chat(3)
         before = process(history)
         history[-1].parts = [UserPromptPart("new " * 40)]
@@ -150,9 +144,7 @@ class TestHistoryProcessor:
         assert kept[-1] is history[-1]
 
     def test_repairs_what_steps_break(self):
-        """
-        A step that parts calls and results does not reach the provider.
-        """
+        """A step that parts calls and results does not reach the provider."""
         history = [asks("?"), calls("c1"), answers("c1"), says("noon"), asks("And?")]
 
         def first_gone(view):
@@ -180,9 +172,7 @@ class TestHistoryProcessor:
         assert isinstance(shown[-2].parts[0], ToolReturnPart)
 
     def test_goes_on_from_the_view_before(self):
-        """
-        Of a history that grew: a summary that is enough is not billed again.
-        """
+        """Of a history that grew: a summary that is enough is not billed again."""
         asked = []
 
         def summarise(messages):
@@ -223,9 +213,7 @@ class TestHistoryProcessor:
         assert "x" * 400 == history[2].parts[0].content
 
     def test_summaries(self):
-        """
-        A summary is a request of its own, in the place of what it sums up.
-        """
+        """A summary is a request of its own, in the place of what it sums up."""
         history = chat(3)
         step = compact(range(2, 6), lambda messages: f"{len(messages)} messages")
         kept = processor(within(999, step))(history)
@@ -235,9 +223,7 @@ class TestHistoryProcessor:
         assert history[5:] == kept[2:]
 
     def test_instructions_count(self):
-        """
-        Instructions take up room once, however often they are repeated.
-        """
+        """Instructions take up room once, however often they are repeated."""
         options = {"instructions": "x" * 80}
         plain = processor(within(100))(chat(9))
         kept = processor(within(100))(chat(9, **options))
@@ -246,9 +232,7 @@ class TestHistoryProcessor:
         assert len(kept) < len(plain) == len(none)
 
     def test_counts_once(self):
-        """
-        In a run of n turns each message is counted once.
-        """
+        """In a run of n turns each message is counted once."""
         counted = []
 
         def counter(message):
@@ -264,9 +248,7 @@ class TestHistoryProcessor:
         assert len(counted) == len({*counted}) == 103
 
     def test_forgets(self):
-        """
-        After an object is collected, no entry about it is left.
-        """
+        """After an object is collected, no entry about it is left."""
         process = processor(within(9_999))
         process(chat(3))
         gc.collect()
@@ -285,9 +267,7 @@ class TestHistoryProcessor:
             process(chat(1))
 
     def test_misuse(self):
-        """
-        What is not a trimmer, and what gives no view, is an error at once.
-        """
+        """What is not a trimmer, and what gives no view, is an error at once."""
         with pytest.raises(TypeError, match=r"expected a Trimmer, got .*TokenBudget"):
             processor(TokenBudget(context_window=9))
 
@@ -312,14 +292,10 @@ def run_turns(agent, turns):
 
 
 class TestAgents:
-    """
-    An agent that is given one.
-    """
+    """An agent that is given one."""
 
     def test_process_history(self):
-        """
-        The model sees what fits, turn after turn, and the system prompt.
-        """
+        """The model sees what fits, turn after turn, and the system prompt."""
         seen = Seen()
         shows = processor(within(80))
         agent = Agent(
@@ -364,9 +340,7 @@ class TestAgents:
         assert kept[-1].parts[-1].content == history[-1].parts[-1].content
 
     def test_trimmed_requests(self):
-        """
-        The model sees what fits, and the history stays whole.
-        """
+        """The model sees what fits, and the history stays whole."""
         seen = Seen()
         agent = Agent(seen.model, capabilities=[TrimmedRequests(within(60))])
         history = run_turns(agent, 8)

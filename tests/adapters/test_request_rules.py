@@ -39,9 +39,7 @@ def listed(export):
 
 
 class TestStoredItems:
-    """
-    Responses: items are sent by their ids where the provider has them, once.
-    """
+    """Responses: items are sent by their ids where the provider has them, once."""
 
     def test_reasoning_that_was_not_stored(self):
         """Reasoning without a signature goes if it was not stored, and ids with it."""
@@ -126,9 +124,7 @@ class TestStoredItems:
 
 
 class TestThinking:
-    """
-    Anthropic: no answer ends with thinking.
-    """
+    """Anthropic: no answer ends with thinking."""
 
     def test_thinking_at_the_end_goes(self):
         """Thinking that nothing follows in its answer is left out and listed."""
@@ -164,9 +160,7 @@ class TestThinking:
 
 
 class TestMarkers:
-    """
-    Anthropic: four cache markers in a request.
-    """
+    """Anthropic: four cache markers in a request."""
 
     def marked(self, role, count):
         content = {"type": "text", "text": "t", **MARK}
@@ -204,9 +198,7 @@ class TestMarkers:
 
 
 class TestNothingLeft:
-    """
-    A message of which nothing can be sent is left out and listed, on each wire.
-    """
+    """A message of which nothing can be sent is left out and listed, on each wire."""
 
     @pytest.mark.parametrize(
         ("name", "adapter"),

@@ -23,9 +23,7 @@ SNAPSHOT = object()
 
 
 def anthropic_helper(events: Iterable[Any]) -> Iterator[Any]:
-    """
-    *events* as ``client.messages.stream()`` gives them.
-    """
+    """*events* as ``client.messages.stream()`` gives them."""
     derived = {
         "citations_delta": ("citation", "citation"),
         "input_json_delta": ("input_json", "partial_json"),
@@ -50,9 +48,7 @@ def anthropic_helper(events: Iterable[Any]) -> Iterator[Any]:
 
 
 def chat_helper(events: Iterable[Any]) -> Iterator[Any]:
-    """
-    *events* as ``client.chat.completions.stream()`` gives them.
-    """
+    """*events* as ``client.chat.completions.stream()`` gives them."""
     for event in events:
         if event == "[DONE]":
             continue
@@ -79,9 +75,7 @@ def chat_helper(events: Iterable[Any]) -> Iterator[Any]:
 
 
 def responses_helper(events: Iterable[Any]) -> Iterator[Any]:
-    """
-    *events* as ``client.responses.stream()`` gives them.
-    """
+    """*events* as ``client.responses.stream()`` gives them."""
     for event in events:
         kind = event["type"]
         if kind in {
@@ -99,9 +93,7 @@ def responses_helper(events: Iterable[Any]) -> Iterator[Any]:
 
 
 def with_parsed(item: Any) -> Any:
-    """
-    An *item* of a response as ``client.responses.parse()`` gives it.
-    """
+    """An *item* of a response as ``client.responses.parse()`` gives it."""
     if item["type"] == "function_call":
         return {**item, "parsed_arguments": SNAPSHOT}
 
@@ -133,9 +125,7 @@ ANTHROPIC: list[Any] = [
 
 
 def chat_event(reason: str | None = None, **delta: Any) -> Any:
-    """
-    A chunk of Chat Completions.
-    """
+    """A chunk of Chat Completions."""
     choice = {"index": 0, "delta": delta, "finish_reason": reason}
     fields = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "gpt"}
     return {**fields, "choices": [choice]}
@@ -177,9 +167,7 @@ named = pytest.mark.parametrize("name", HELPERS)
 
 
 def repeated(name: str, size: int) -> list[Any]:
-    """
-    What a helper gives of a stream with *size* pieces of a text.
-    """
+    """What a helper gives of a stream with *size* pieces of a text."""
     _, helper, events = HELPERS[name]
     at = 6 if name == "anthropic" else 1
     return list(helper([*events[:at], *(events[at] for _ in range(size))]))
@@ -201,9 +189,7 @@ class TestHelpers:
 
     @named
     def test_recorded(self, name):
-        """
-        The same of every recorded stream.
-        """
+        """The same of every recorded stream."""
         adapter, helper, _ = HELPERS[name]
         for path in recorded.streams(name):
             events = [each for each in events_of(path) if each != "[DONE]"]
@@ -216,9 +202,7 @@ class TestHelpers:
 
     @named
     def test_linear(self, name):
-        """
-        Reading takes as long for each piece, however long the text is by then.
-        """
+        """Reading takes as long for each piece, however long the text is by then."""
         adapter, *_ = HELPERS[name]
         small, large = (
             count_calls(partial(list, adapter.load_chunks(repeated(name, size))))
@@ -249,9 +233,7 @@ class TestHelpers:
 
 class TestParsed:
     def test_openai_chat(self):
-        """
-        What ``client.chat.completions.parse()`` adds is not sent back.
-        """
+        """What ``client.chat.completions.parse()`` adds is not sent back."""
         reply = {"role": "assistant", "content": "{}"}
         function = {"name": "f", "arguments": "{}"}
         call = {"id": "c1", "type": "function", "function": function}
@@ -265,9 +247,7 @@ class TestParsed:
         )
 
     def test_openai_responses(self):
-        """
-        What ``client.responses.parse()`` adds is not sent back.
-        """
+        """What ``client.responses.parse()`` adds is not sent back."""
         items = [SPOKEN, CALLED]
         response = {"output": [with_parsed(item) for item in items]}
 
@@ -276,9 +256,7 @@ class TestParsed:
         )
 
     def test_anthropic(self):
-        """
-        What ``client.messages.parse()`` adds is not sent back.
-        """
+        """What ``client.messages.parse()`` adds is not sent back."""
         block = {"type": "text", "text": "{}"}
         content = [{**block, "parsed_output": SNAPSHOT}]
         response = {"role": "assistant", "content": content}
@@ -318,9 +296,7 @@ class TestParsed:
             assert {"input": sent} == openai_responses.dump(messages).payload
 
     def test_fallbacks_of_anthropic(self):
-        """
-        The model that declined is named under the provider's own key.
-        """
+        """The model that declined is named under the provider's own key."""
         block = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}
         again = {**block, "from_": block["from"]}
         spelt = {key: again[key] for key in again if key != "from"}
@@ -337,9 +313,7 @@ class TestParsed:
             )
 
     def test_own_keys(self):
-        """
-        A key of that name in an item of another kind is kept.
-        """
+        """A key of that name in an item of another kind is kept."""
         item = {"type": "custom_thing", "parsed": 1, "content": [{"parsed_output": 2}]}
         messages = openai_responses.load({"output": [item]})
 

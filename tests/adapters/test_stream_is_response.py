@@ -1,6 +1,4 @@
-"""
-A stream is the response: what is dumped again, and what is lost, is the same.
-"""
+"""A stream is the response: what is dumped again, and what is lost, is the same."""
 
 import json
 from typing import Any
@@ -36,9 +34,7 @@ def write_events(message: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("text", ["", "hm"])
 @pytest.mark.parametrize("content", ["", "hi"])
 def test_empty_texts(content, text, key, calls):
-    """
-    A text that came empty is sent back empty, as DeepSeek asks.
-    """
+    """A text that came empty is sent back empty, as DeepSeek asks."""
     message = {"role": "assistant", "content": content, key: text}
     if calls:
         message["tool_calls"] = calls
@@ -57,9 +53,7 @@ ODD = ["0", "x", "", True, -1, 0.0, 0.5, [0], {}]
 
 @pytest.mark.parametrize("index", ODD, ids=lambda one: repr(one)[:9])
 def test_odd_choice(index):
-    """
-    Nothing of the only answer is dropped, whatever its index is.
-    """
+    """Nothing of the only answer is dropped, whatever its index is."""
     deltas = [{"content": piece} for piece in ("pa", "id", "")]
     chat = [{"choices": [{"index": index, "delta": each}]} for each in deltas]
     google = [

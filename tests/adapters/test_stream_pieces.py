@@ -1,6 +1,4 @@
-"""
-The quick path of all streams, on its own.
-"""
+"""The quick path of all streams, on its own."""
 
 from typing import Any
 
@@ -28,32 +26,24 @@ WITHOUT_NUMBER = {"items": [{"text": "a", "kind": "x"}], "id": "i"}
 
 
 def event(text: Any = "a", **others: Any) -> dict[str, Any]:
-    """
-    An event with a piece, and *others* beside it.
-    """
+    """An event with a piece, and *others* beside it."""
     return {"items": [{"text": text, "kind": "x"}], "number": 1, "id": "i"} | others
 
 
 def template(**others: Any) -> tuple[PieceTemplate, SurrogateBuffer]:
-    """
-    A template that remembers an event with *others*.
-    """
+    """A template that remembers an event with *others*."""
     made, cut = PieceTemplate(), SurrogateBuffer()
     made.remember(event(**others), PATH, cut, make_text_chunk)
     return made, cut
 
 
 class TestTake:
-    """
-    An event is taken if it differs from the one remembered in its piece only.
-    """
+    """An event is taken if it differs from the one remembered in its piece only."""
 
     @pytest.mark.parametrize("piece", ["bc", "é", "\U0001f600", "a\ufffd"])
     @pytest.mark.parametrize("number", [1, None, {"any": []}])
     def test_another_piece(self, piece, number):
-        """
-        Any valid text is, and whatever the values are that don't matter.
-        """
+        """Any valid text is, and whatever the values are that don't matter."""
         made, _ = template()
 
         assert AssistantMessage(piece) == made.take(event(piece, number=number))
@@ -121,9 +111,7 @@ class TestChunks:
         ],
     )
     def test_are_those_of_the_constructors(self, expected, make):
-        """
-        Texts, parts and arguments of calls.
-        """
+        """Texts, parts and arguments of calls."""
         made = make("é")
 
         assert expected == made

@@ -1,6 +1,4 @@
-"""
-Tools as each provider's requests have them.
-"""
+"""Tools as each provider's requests have them."""
 
 import json
 from typing import Any
@@ -50,16 +48,12 @@ RESPONSES = {"type": "function", "strict": False}
 
 @pytest.fixture(params=ADAPTERS)
 def adapter(request):
-    """
-    Each provider.
-    """
+    """Each provider."""
     return ADAPTERS[request.param]
 
 
 def schemas_in(payload):
-    """
-    The schema of each tool in a request, None where it has none.
-    """
+    """The schema of each tool in a request, None where it has none."""
     for tool in payload.get("tools", ()):
         for each in tool.get("functionDeclarations", [tool]):
             inner = each.get("function", each)
@@ -74,9 +68,7 @@ def schemas_in(payload):
 
 
 class TestForms:
-    """
-    What a provider's reference asks for.
-    """
+    """What a provider's reference asks for."""
 
     @table(
         "adapter, choice, payload",
@@ -131,22 +123,16 @@ class TestForms:
         },
     )
     def test_payload(self, adapter, choice, payload):
-        """
-        The keys of a request.
-        """
+        """The keys of a request."""
         assert payload == adapter.dump_tools([CLOCK, TRAINS], choice=choice).payload
 
     def test_no_choice(self, adapter):
-        """
-        Without a choice the provider's default holds.
-        """
+        """Without a choice the provider's default holds."""
         assert ["tools"] == list(adapter.dump_tools([CLOCK]).payload)
 
     @pytest.mark.parametrize("choice", [None, *ToolChoice])
     def test_no_tools(self, adapter, choice):
-        """
-        Providers refuse an empty list, and a choice without tools.
-        """
+        """Providers refuse an empty list, and a choice without tools."""
         export = adapter.dump_tools([], choice=choice)
 
         assert {} == export.payload
@@ -156,9 +142,7 @@ class TestForms:
 
 
 class TestAccepted:
-    """
-    What is written is what the official clients take.
-    """
+    """What is written is what the official clients take."""
 
     @given(tools=tool_infos().map(lambda tool: [tool, CLOCK]))
     def test_json_and_schemas(self, tools):
@@ -176,9 +160,7 @@ class TestAccepted:
                     assert "object" == schema["type"]
 
     def test_types_of_openai(self):
-        """
-        Chat Completions and Responses, by the types of the official client.
-        """
+        """Chat Completions and Responses, by the types of the official client."""
         params: Any = pytest.importorskip("openai.types.chat.completion_create_params")
         types: Any = pytest.importorskip("openai.types.responses")
         chat = TypeAdapter(params.CompletionCreateParamsNonStreaming)
@@ -191,9 +173,7 @@ class TestAccepted:
             assert payload["tool_choice"] in ("none", "auto", "required")
 
     def test_types_of_anthropic(self):
-        """
-        The same for Anthropic.
-        """
+        """The same for Anthropic."""
         types: Any = pytest.importorskip("anthropic.types")
         tools = TypeAdapter(list[types.ToolParam])
         choices = TypeAdapter(types.ToolChoiceParam)
@@ -203,9 +183,7 @@ class TestAccepted:
             choices.validate_python(payload["tool_choice"])
 
     def test_types_of_google(self):
-        """
-        The same for Gemini, unknown keys refused.
-        """
+        """The same for Gemini, unknown keys refused."""
         types: Any = pytest.importorskip("google.genai.types")
         for choice in ToolChoice:
             payload = gemini.dump_tools([CLOCK, TRAINS], choice=choice).payload
@@ -213,14 +191,10 @@ class TestAccepted:
 
 
 class TestLost:
-    """
-    What a provider's request can't have.
-    """
+    """What a provider's request can't have."""
 
     def test_names(self):
-        """
-        A tool with a name that the provider refuses is left out and listed.
-        """
+        """A tool with a name that the provider refuses is left out and listed."""
         tools = [CLOCK, ToolInfo("train times")]
         for adapter in ADAPTERS.values():
             export = adapter.dump_tools(tools)
@@ -230,9 +204,7 @@ class TestLost:
             assert "train times" not in json.dumps(export.payload)
 
     def test_rules_differ(self):
-        """
-        A dot is fine for Gemini alone, long names for Anthropic.
-        """
+        """A dot is fine for Gemini alone, long names for Anthropic."""
         dotted, long = ToolInfo("a.b"), ToolInfo("x" * 100)
 
         assert [1, 1, 1, 0] == [
@@ -243,9 +215,7 @@ class TestLost:
         ]
 
     def test_same_name_twice(self, adapter):
-        """
-        Of two tools with one name the second is left out and listed.
-        """
+        """Of two tools with one name the second is left out and listed."""
         export = adapter.dump_tools([CLOCK, TRAINS, ToolInfo("clock", "Another.")])
 
         why = "is the name of another tool before it"
@@ -253,9 +223,7 @@ class TestLost:
         assert "Another." not in json.dumps(export.payload)
 
     def test_alternatives_at_the_top(self):
-        """
-        OpenAI and Anthropic refuse alternatives at the top of a schema.
-        """
+        """OpenAI and Anthropic refuse alternatives at the top of a schema."""
         schema = {**SCHEMA, "anyOf": [{"required": ["to"]}, {"required": ["fast"]}]}
         tool = ToolInfo("trains", "", schema)
 
@@ -268,18 +236,14 @@ class TestLost:
         assert [schema] == [*schemas_in(gemini.dump_tools([tool]).payload)]
 
     def test_refused_by_openai(self):
-        """
-        OpenAI refuses these at the top of a schema.
-        """
+        """OpenAI refuses these at the top of a schema."""
         keys = ["allOf", "anyOf", "const", "enum", "not", "oneOf"]
         tool = ToolInfo("trains", "", {**SCHEMA, **{key: [{}] for key in keys}})
 
         assert keys == sorted(lost.what for lost in openai_chat.dump_tools([tool]).lost)
 
     def test_fields_of_a_newer_version(self, adapter):
-        """
-        What a newer version of this library wrote is listed.
-        """
+        """What a newer version of this library wrote is listed."""
         tool = ToolInfo("clock", unknown={"strict": True})
 
         assert [("tools[0]", "strict")] == [
@@ -288,9 +252,7 @@ class TestLost:
 
 
 class TestArguments:
-    """
-    Arguments that are something else are refused.
-    """
+    """Arguments that are something else are refused."""
 
     @pytest.mark.parametrize(
         ("tools", "problem"),
@@ -303,17 +265,13 @@ class TestArguments:
         ],
     )
     def test_tools(self, adapter, tools, problem):
-        """
-        Tools are several `ToolInfo`.
-        """
+        """Tools are several `ToolInfo`."""
         with pytest.raises(InvalidToolError, match=problem):
             adapter.dump_tools(tools)
 
     @pytest.mark.parametrize("choice", ["required", 1, CLOCK])
     def test_choice(self, adapter, choice):
-        """
-        A choice is a `ToolChoice`.
-        """
+        """A choice is a `ToolChoice`."""
         with pytest.raises(
             InvalidToolError, match=r"expected ToolChoice\.FORBIDDEN, ToolChoice\."
         ):
@@ -321,9 +279,7 @@ class TestArguments:
 
 
 def test_json_schema_is_ours_to_change():
-    """
-    `ToolInfo.json_schema` is plain JSON, new each time.
-    """
+    """`ToolInfo.json_schema` is plain JSON, new each time."""
     changed = TRAINS.json_schema()
     changed["properties"].clear()
 

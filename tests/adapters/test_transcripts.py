@@ -1,6 +1,4 @@
-"""
-Transcripts: ShareGPT and its kin, plain roles, and lines of JSON.
-"""
+"""Transcripts: ShareGPT and its kin, plain roles, and lines of JSON."""
 
 import copy
 import io
@@ -47,9 +45,7 @@ CALLED = '{"name": "clock", "arguments": {"city":  "Oslo"}}'
 
 
 def turn(who, what):
-    """
-    Turns, by either pair of keys.
-    """
+    """Turns, by either pair of keys."""
     return st.one_of(
         exactly(**{"from": st.sampled_from(who), "value": what}),
         exactly(role=st.sampled_from(who), content=what),
@@ -110,45 +106,33 @@ RECORDS = st.one_of(
 
 
 def one(raw):
-    """
-    The message that *raw* is.
-    """
+    """The message that *raw* is."""
     (message,) = load(raw)
     return message
 
 
 def several(record):
-    """
-    The messages that *record* is, of whatever class.
-    """
+    """The messages that *record* is, of whatever class."""
     return load(record)
 
 
 def loaded(lines):
-    """
-    The conversations on *lines*.
-    """
+    """The conversations on *lines*."""
     return [*load_lines(lines)]
 
 
 def results(lines, **options):
-    """
-    What is on *lines*, conversations and what is none.
-    """
+    """What is on *lines*, conversations and what is none."""
     return [*line_results(lines, **options)]
 
 
 def notes(value):
-    """
-    What was noted about *value*.
-    """
+    """What was noted about *value*."""
     return notes_of(value.metadata, "transcripts")
 
 
 def problems(read, document):
-    """
-    What *read* finds wrong with *document*.
-    """
+    """What *read* finds wrong with *document*."""
     with pytest.raises(DecodeError) as caught:
         read(document)
 
@@ -156,9 +140,7 @@ def problems(read, document):
 
 
 def chat(*turns, **beside):
-    """
-    A record of these *turns*.
-    """
+    """A record of these *turns*."""
     return {"conversations": list(turns), **beside}
 
 
@@ -167,9 +149,7 @@ class TestLoad:
         "key", ["conversations", "messages", "items", "conversation"]
     )
     def test_lists(self, key):
-        """
-        The turns stand under any of four keys, or are the record itself.
-        """
+        """The turns stand under any of four keys, or are the record itself."""
         expected = (UserMessage("hi"), AssistantMessage("hello"))
 
         assert expected == load({key: [ASKED, TURN]})
@@ -185,15 +165,11 @@ class TestLoad:
         ],
     )
     def test_roles(self, who, expected):
-        """
-        Whatever the name of the speaker, the message has one of our roles.
-        """
+        """Whatever the name of the speaker, the message has one of our roles."""
         assert expected == one([{"from": who, "value": "x"}])
 
     def test_system_beside(self):
-        """
-        A system prompt beside the turns comes first; an empty one is none.
-        """
+        """A system prompt beside the turns comes first; an empty one is none."""
         assert (SystemMessage("Be brief."), UserMessage("hi")) == several(
             chat(ASKED, system="Be brief.")
         )
@@ -212,17 +188,13 @@ class TestLoad:
         assert expected == load({"prompt": [ASKED], "completion": [TURN]})
 
     def test_keeps_keys(self):
-        """
-        The other keys of a turn are in the notes, but for empty ones.
-        """
+        """The other keys of a turn are in the notes, but for empty ones."""
         raw = {**TURN, "weight": 0, "name": None, "markdown": None}
 
         assert {"keys": {"weight": 0}} == notes(one([raw]))
 
     def test_parts(self):
-        """
-        Blocks are parts; those we know only half stay what they were.
-        """
+        """Blocks are parts; those we know only half stay what they were."""
         odd = {"type": "image", "image": "x.png"}
         far = {"type": "image_url", "image_url": {"url": "http://a", "x": "1"}}
         message = one(
@@ -250,17 +222,13 @@ class TestLoad:
         ) == message.content
 
     def test_system_of_more_than_text(self):
-        """
-        A system turn that is more than text is kept as it is.
-        """
+        """A system turn that is more than text is kept as it is."""
         raw = {"role": "system", "content": [{"type": "image", "image": "x.png"}]}
 
         assert UnknownMessage(raw, source="transcripts") == one(raw)
 
     def test_mends(self):
-        """
-        Half of a surrogate pair is U+FFFD, wherever it stood, and noted.
-        """
+        """Half of a surrogate pair is U+FFFD, wherever it stood, and noted."""
         record = chat(
             {"from": "human", "value": "a\ud800"},
             {"from": "function_call", "value": '{"name": "f\\ud800", "arguments": {}}'},
@@ -279,9 +247,7 @@ class TestLoad:
         assert ("value.name",) == notes(called)["mended"]
 
     def test_mends_calls(self):
-        """
-        What was mended in the turns of calls is noted by the message they become.
-        """
+        """What was mended in the turns of calls is noted by the message they become."""
         called = one(
             [
                 {"from": "function_call", "value": '{"name": "f"}', "a": "\ud800"},
@@ -369,9 +335,7 @@ class TestCalls:
         ],
     )
     def test_arguments(self, value, arguments):
-        """
-        Arguments are the text that stood there, byte for byte.
-        """
+        """Arguments are the text that stood there, byte for byte."""
         (call,) = one([{"from": "function_call", "value": value}]).tool_calls
 
         assert ("f", arguments) == (call.name, call.arguments)
@@ -385,9 +349,7 @@ class TestCalls:
         ],
     )
     def test_no_call(self, value):
-        """
-        A turn of calls whose text is not a call is kept as it is.
-        """
+        """A turn of calls whose text is not a call is kept as it is."""
         raw = {"from": "function_call", "value": value}
 
         assert UnknownMessage(raw, source="transcripts") == one([raw])
@@ -470,17 +432,13 @@ class TestWrong:
         "nothing", [None, 3, "text", True, b"", object(), {}, {"x": 1}]
     )
     def test_no_conversation(self, nothing):
-        """
-        What is not a conversation is an error that says what would be one.
-        """
+        """What is not a conversation is an error that says what would be one."""
         (found,) = problems(load, nothing)
 
         assert found.startswith("$: no conversation; expected a list of messages")
 
     def test_all_of_it(self):
-        """
-        All that is wrong is reported, each with its path.
-        """
+        """All that is wrong is reported, each with its path."""
         record = chat(
             {"from": "narrator", "value": "x"},
             7,
@@ -534,9 +492,7 @@ class TestWrong:
 class TestLaws:
     @given(RECORDS)
     def test_load_changes_nothing(self, record):
-        """
-        A record is only read, and gives the same messages each time.
-        """
+        """A record is only read, and gives the same messages each time."""
         before = as_json(record)
 
         assert load(record) == load(copy.deepcopy(record))
@@ -544,9 +500,7 @@ class TestLaws:
 
     @given(LISTED)
     def test_has_all_texts(self, turns):
-        """
-        Every text of people and models is in the messages, in order.
-        """
+        """Every text of people and models is in the messages, in order."""
         spoken = [
             next(each[key] for key in ("value", "content", "text") if key in each)
             for each in turns
@@ -581,17 +535,13 @@ class TestLaws:
 
 
 def as_lines(*records):
-    """
-    *records* as lines.
-    """
+    """*records* as lines."""
     return "".join(f"{json.dumps(each)}\n" for each in records)
 
 
 class TestLines:
     def test_records(self):
-        """
-        A record a line, with its name, its line and its other keys.
-        """
+        """A record a line, with its name, its line and its other keys."""
         text = as_lines(chat(ASKED, id="a", tools="[]"), chat(TURN, id=7), [ASKED])
 
         first, second, third = loaded(text)
@@ -601,18 +551,14 @@ class TestLines:
         assert (3, "", (UserMessage("hi"),), {}) == third
 
     def test_keys(self):
-        """
-        What no message is made of is in the keys, whatever its name.
-        """
+        """What no message is made of is in the keys, whatever its name."""
         record = {**chat(ASKED), "id": ["x"], "prompt": "p", "items": [], "role": 1}
         (found,) = loaded(as_lines(record))
 
         assert {"id": ("x",), "prompt": "p", "items": (), "role": 1} == found.keys
 
     def test_text_file_and_list(self, tmp_path):
-        """
-        Lines are a text, an open file, or a list.
-        """
+        """Lines are a text, an open file, or a list."""
         text = "\ufeff" + as_lines(chat(ASKED), chat(TURN))
         path = tmp_path / "chats.jsonl"
         path.write_text(text, encoding="utf-8", newline="\r\n")
@@ -625,9 +571,7 @@ class TestLines:
         assert from_file == [*load_lines(io.StringIO(text))]
 
     def test_breaks_within_texts(self):
-        """
-        What JSON takes for a character ends no line.
-        """
+        """What JSON takes for a character ends no line."""
         (found,) = loaded(
             '[{"role": "user", "content": "a\u2028b\x85c\x1cd"}]'.replace("\x1c", "")
         )
@@ -680,9 +624,7 @@ class TestLines:
         ],
     )
     def test_broken(self, bad, path, why):
-        """
-        A broken line is reported in its place, and the rest loads.
-        """
+        """A broken line is reported in its place, and the rest loads."""
         text = as_lines(chat(ASKED)) + bad + "\n" + as_lines(chat(TURN))
 
         first, broken, last = results(text)
@@ -694,9 +636,7 @@ class TestLines:
         assert why in broken.error.problems[0].what
 
     def test_broken_message(self):
-        """
-        A broken message is reported, and its conversation goes on without it.
-        """
+        """A broken message is reported, and its conversation goes on without it."""
         asked = {"role": "user", "content": "hi"}
 
         broken, found = results(as_lines(asked, {"role": "x"}, asked))
@@ -705,9 +645,7 @@ class TestLines:
         assert Transcript(1, "", (UserMessage("hi"),) * 2, found.keys) == found
 
     def test_lines_that_could_not_be_had(self):
-        """
-        An error in the place of a line is passed on with its number.
-        """
+        """An error in the place of a line is passed on with its number."""
         error = DecodeError((Problem("$", "too long"),))
 
         found = [*line_results([json.dumps([ASKED]), error, json.dumps([TURN])])]
@@ -716,9 +654,7 @@ class TestLines:
         assert [1, 2, 3] == [each.line for each in found]
 
     def test_lazy(self):
-        """
-        No more lines are read than are asked for.
-        """
+        """No more lines are read than are asked for."""
 
         def endless():
             while True:
@@ -757,9 +693,7 @@ class TestLines:
 
     @given(st.lists(RECORDS, max_size=4))
     def test_as_load_has_it(self, records):
-        """
-        Lines of records are the records' messages.
-        """
+        """Lines of records are the records' messages."""
         found = [*load_lines(as_lines(*records))]
 
         assert [load(each) for each in records] == [each.messages for each in found]

@@ -1,6 +1,4 @@
-"""
-Media without a media type, and reasoning of other providers.
-"""
+"""Media without a media type, and reasoning of other providers."""
 
 import json
 from typing import Any
@@ -34,9 +32,7 @@ UNKNOWN = [
 class TestMediaTypes:
     @pytest.mark.parametrize(("part", "media_type"), KNOWN)
     def test_known(self, adapter, part, media_type):
-        """
-        The first bytes say which type it is.
-        """
+        """The first bytes say which type it is."""
         export = adapter.dump([UserMessage([part])])
 
         assert media_type in json.dumps(export.payload)
@@ -44,9 +40,7 @@ class TestMediaTypes:
 
     @pytest.mark.parametrize("part", UNKNOWN)
     def test_unknown(self, adapter, part):
-        """
-        Without a type no provider reads it, so it is lost and listed.
-        """
+        """Without a type no provider reads it, so it is lost and listed."""
         export = adapter.dump([UserMessage([TextPart("see"), part])])
 
         sent = json.dumps(export.payload)
@@ -59,9 +53,7 @@ class TestMediaTypes:
 
 
 def test_audio():
-    """
-    OpenAI wants the name of the format, and Gemini the type.
-    """
+    """OpenAI wants the name of the format, and Gemini the type."""
     part = AudioPart(data=b"RIFF....WAVEfmt ")
 
     (block,) = openai_chat.dump([UserMessage([part])]).payload["messages"][0]["content"]
@@ -141,9 +133,7 @@ THOUGHTS: dict[str, Any] = {
 @each_format
 @pytest.mark.parametrize(("source", "response"), THOUGHTS.values(), ids=THOUGHTS)
 def test_reasoning_stays(adapter, source, response):
-    """
-    Reasoning is sent to no provider but its own, and listed as lost elsewhere.
-    """
+    """Reasoning is sent to no provider but its own, and listed as lost elsewhere."""
     messages = source.load(response)
 
     export = adapter.dump(messages)

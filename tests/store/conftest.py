@@ -1,6 +1,4 @@
-"""
-A PostgreSQL server for the tests that ask for one.
-"""
+"""A PostgreSQL server for the tests that ask for one."""
 
 import pytest
 
@@ -12,17 +10,13 @@ pytest.register_assert_rewrite("tests.store.promises")
 
 @pytest.fixture(scope="session")
 def server():
-    """
-    A server.
-    """
+    """A server."""
     return servers.server()
 
 
 @pytest.fixture
 def schema(server, tmp_path):
-    """
-    A schema of the server that is not there yet.
-    """
+    """A schema of the server that is not there yet."""
     name = servers.schema_of(tmp_path)
     yield name
     server.drop(name)
@@ -30,7 +24,5 @@ def schema(server, tmp_path):
 
 @pytest.fixture
 def pg_url(server, schema):
-    """
-    Where a store may be made.
-    """
+    """Where a store may be made."""
     return server.url(schema)

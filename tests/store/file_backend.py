@@ -20,9 +20,7 @@ __all__ = ["FAULTS", "FileBackend"]
 
 
 class Recorder:
-    """
-    A block that notes what it changes, to be written when it has ended.
-    """
+    """A block that notes what it changes, to be written when it has ended."""
 
     def __init__(self, block: Any) -> None:
         self._block = block
@@ -57,9 +55,7 @@ class Recorder:
 
 
 class FileBackend(MemoryBackend):
-    """
-    Tables in memory, a journal of their changes in a folder.
-    """
+    """Tables in memory, a journal of their changes in a folder."""
 
     recorder = Recorder
 
@@ -72,9 +68,7 @@ class FileBackend(MemoryBackend):
                 self.read(journal)
 
     def read(self, journal):
-        """
-        Do what a journal says was done.
-        """
+        """Do what a journal says was done."""
         while True:
             try:
                 changes = pickle.load(journal)
@@ -86,9 +80,7 @@ class FileBackend(MemoryBackend):
                     self.replay(block, verb, given)
 
     def replay(self, block, verb, given):
-        """
-        Do one change of a journal.
-        """
+        """Do one change of a journal."""
         if verb == "number":
             self._number = max(self._number, *given)
         elif verb == "set":
@@ -107,9 +99,7 @@ class FileBackend(MemoryBackend):
         self.write(recorder.changes)
 
     def write(self, changes, mode="ab"):
-        """
-        Write changes to the journal, at once.
-        """
+        """Write changes to the journal, at once."""
         if changes:
             with self.path.open(mode) as journal:
                 pickle.dump(list(changes), journal)
@@ -121,9 +111,7 @@ class FileBackend(MemoryBackend):
         self.rewrite()
 
     def rewrite(self):
-        """
-        Write what there is, and nothing that was.
-        """
+        """Write what there is, and nothing that was."""
         with self.reading() as block:
             rows = {name: block.scan(name, None, None) for name in TABLES}
 
@@ -138,9 +126,7 @@ FAULTS: dict[str, Fault] = {}
 
 
 def fault(what: str) -> Callable[[Fault], Fault]:
-    """
-    Name a fault.
-    """
+    """Name a fault."""
 
     def add(kind: Fault) -> Fault:
         FAULTS[what] = kind
@@ -150,9 +136,7 @@ def fault(what: str) -> Callable[[Fault], Fault]:
 
 
 def without(*verbs: str) -> type[Recorder]:
-    """
-    A recorder that forgets to note some changes.
-    """
+    """A recorder that forgets to note some changes."""
 
     class Forgetful(Recorder):
         def __init__(self, block: Any) -> None:
@@ -174,9 +158,7 @@ def without(*verbs: str) -> type[Recorder]:
 
 
 def forgetting(*what: str) -> Fault:
-    """
-    A backend that does not write some changes, or those of some tables.
-    """
+    """A backend that does not write some changes, or those of some tables."""
     return type("Forgetting", (FileBackend,), {"recorder": without(*what)})
 
 
@@ -217,9 +199,7 @@ class ScrubLeavesACopy(FileBackend):
 
 
 def keeping(what: str) -> Fault:
-    """
-    A backend with a log of what was set in a table, which is never compacted.
-    """
+    """A backend with a log of what was set in a table, which is never compacted."""
 
     class Keeping(FileBackend):
         def write(self, changes, mode="ab"):
@@ -279,9 +259,7 @@ class NumbersOfRows(FileBackend):
 
 
 def wrong(what: str, **verbs: Callable[..., Any]) -> None:
-    """
-    Name a fault of blocks.
-    """
+    """Name a fault of blocks."""
     recorder = type("Wrong", (Recorder,), verbs)
 
     @contextmanager
@@ -398,9 +376,7 @@ wrong("cuts bytes off", add=_add_converted(bytes, lambda data: data[:65_535]))
 
 @fault("takes no turns")
 class TakesNoTurns(FileBackend):
-    """
-    Each block has a copy of the tables, and puts it in their place.
-    """
+    """Each block has a copy of the tables, and puts it in their place."""
 
     def _copy_rows(self):
         block = MemoryBackend()
@@ -430,9 +406,7 @@ class TakesNoTurns(FileBackend):
 
 @fault("refuses both")
 class RefusesBoth(TakesNoTurns):
-    """
-    Of blocks that write at one time, none has an effect.
-    """
+    """Of blocks that write at one time, none has an effect."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -1,6 +1,4 @@
-"""
-A failure at each statement of each step of a store's life.
-"""
+"""A failure at each statement of each step of a store's life."""
 
 import gc
 import sqlite3
@@ -43,9 +41,7 @@ STEPS = (
 
 
 def seen(store):
-    """
-    All that users see of a store, but for ids and times.
-    """
+    """All that users see of a store, but for ids and times."""
     return {
         name: [
             (head.labels, [str(message) for message in store.load(name, at=head)])
@@ -56,9 +52,7 @@ def seen(store):
 
 
 def rows_of(store):
-    """
-    All rows of all tables.
-    """
+    """All rows of all tables."""
     with store._core.backend.reading() as rows:
         return {table: rows.scan(table, None, None) for table in TABLES}
 
@@ -126,15 +120,11 @@ def on_a_wire(server, url):
 
 
 class StoppedError(BaseException):
-    """
-    What a signal's handler raises, as Ctrl-C does.
-    """
+    """What a signal's handler raises, as Ctrl-C does."""
 
 
 def is_finalizing(frame):
-    """
-    Whether a frame is that of a finalizer, or of what one called.
-    """
+    """Whether a frame is that of a finalizer, or of what one called."""
     while frame is not None:
         if frame.f_code.co_name == "__del__":
             return True
@@ -174,9 +164,7 @@ def stopped(step, at):
 
 
 class _Failing:
-    """
-    A connection whose statement number *left* fails, before it is done.
-    """
+    """A connection whose statement number *left* fails, before it is done."""
 
     def __init__(self, connection, state):
         self._connection, self._state = connection, state
@@ -208,9 +196,7 @@ class _FailingBackend(SqliteBackend):
 
 
 def in_a_file():
-    """
-    SQLite itself fails, before a statement is done.
-    """
+    """SQLite itself fails, before a statement is done."""
     found, state = Counter(processes=1), {"left": -1}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "chats.db"

@@ -34,9 +34,7 @@ _NAMES = ", ".join(OlderRevision._fields)
 
 
 def _add_notes(row: Any) -> Revision:
-    """
-    A row of today's; damaged if the older one was.
-    """
+    """A row of today's; damaged if the older one was."""
     older = OlderRevision(*row)
     values = {**older._asdict(), "notes": b""}
     new = Revision(**values)
@@ -76,9 +74,7 @@ def _add_notes_in_sqlite(connection: Any) -> None:
 
 
 def drop_notes_in_sqlite(connection: Any) -> None:
-    """
-    Make an older file of one of today's.
-    """
+    """Make an older file of one of today's."""
     create = _CREATE.replace("notes BLOB NOT NULL, ", "")
     _make_table_anew(connection, create, _drop_notes)
 
@@ -91,9 +87,7 @@ def _seal_again(connection: Any, convert: Callable[[Any], Any]) -> None:
 
 
 def _add_notes_in_postgres(connection: Any) -> None:
-    """
-    The step for a server, which reads columns by their names.
-    """
+    """The step for a server, which reads columns by their names."""
     alter = "ALTER TABLE revisions"
     connection.execute(f"{alter} ADD COLUMN notes BYTEA NOT NULL DEFAULT ''")
     connection.execute(f"{alter} ALTER COLUMN notes DROP DEFAULT")
@@ -101,9 +95,7 @@ def _add_notes_in_postgres(connection: Any) -> None:
 
 
 def drop_notes_in_postgres(connection: Any) -> None:
-    """
-    Make older tables of today's.
-    """
+    """Make older tables of today's."""
     connection.execute("ALTER TABLE revisions DROP COLUMN notes")
     _seal_again(connection, _drop_notes)
 

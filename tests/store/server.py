@@ -26,9 +26,7 @@ _FAST = ("fsync=off", "full_page_writes=off", "autovacuum=off")
 
 
 def schema_of(folder: object) -> str:
-    """
-    A schema for what would else be in a folder.
-    """
+    """A schema for what would else be in a folder."""
     return f"t{blake2b(str(folder).encode(), digest_size=8).hexdigest()}"
 
 
@@ -70,9 +68,7 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        """
-        Start it, or start it again.
-        """
+        """Start it, or start it again."""
         until = time.monotonic() + _START_S
         log = self.folder / "log"
         while True:
@@ -145,29 +141,21 @@ class Server:
             self._process = None
 
     def stop(self) -> None:
-        """
-        Stop it for good.
-        """
+        """Stop it for good."""
         self.halt("SIGQUIT")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def dsn(self) -> str:
-        """
-        The connection string, as psycopg itself takes it.
-        """
+        """The connection string, as psycopg itself takes it."""
         return f"host=127.0.0.1 port={self.port} user=postgres dbname=postgres"
 
     def url(self, schema: str, options: str = "", *, port: int = 0) -> str:
-        """
-        A store's URL, over TCP.
-        """
+        """A store's URL, over TCP."""
         where = f"postgres@127.0.0.1:{port or self.port}/postgres"
         return f"postgresql+psycopg://{where}?schema={schema}{options}"
 
     def run(self, sql: str, *given: Any) -> list[Any]:
-        """
-        Run a statement as the server's keeper.
-        """
+        """Run a statement as the server's keeper."""
         import psycopg  # noqa: PLC0415 - as above
 
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
@@ -176,9 +164,7 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
     def drop(self, schema: str) -> None:
-        """
-        Drop a schema, if it is there.
-        """
+        """Drop a schema, if it is there."""
         assert re.fullmatch("[a-z_0-9]+", schema)
         self.run(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
@@ -195,9 +181,7 @@ def _start_server() -> tuple[Server | None, str]:
 
 
 def skip_if_unwanted() -> None:
-    """
-    Skip the test if none is to be tested with.
-    """
+    """Skip the test if none is to be tested with."""
     import pytest  # noqa: PLC0415 - benchmarks run without pytest
 
     if os.environ.get(_WITHOUT):
@@ -205,9 +189,7 @@ def skip_if_unwanted() -> None:
 
 
 def server() -> Server:
-    """
-    This process's server, started when it is asked for first.
-    """
+    """This process's server, started when it is asked for first."""
     import pytest  # noqa: PLC0415 - benchmarks run without pytest
 
     skip_if_unwanted()
@@ -220,9 +202,7 @@ def server() -> Server:
 
 
 def stop() -> None:
-    """
-    Stop it, if it was started.
-    """
+    """Stop it, if it was started."""
     if _start_server.cache_info().currsize:
         found, _ = _start_server()
         if found is not None:

@@ -62,9 +62,7 @@ class Kid:
         os.kill(self.pid, signal.SIGKILL)
 
     def end(self, found):
-        """
-        Wait for it, and add up its report; how many saves it acknowledged.
-        """
+        """Wait for it, and add up its report; how many saves it acknowledged."""
         with os.fdopen(self._read_end) as report:
             lines = report.read().splitlines()
 
@@ -118,9 +116,7 @@ def append_until(url, name, who, until, write_end):
 
 
 def open_again(url, until):
-    """
-    An open store, as soon as there is a server: one that was killed comes back.
-    """
+    """An open store, as soon as there is a server: one that was killed comes back."""
     while True:
         try:
             return open_store(url)
@@ -132,9 +128,7 @@ def open_again(url, until):
 
 
 def has_text(store, name, text):
-    """
-    Whether it is there after all, as soon as one can know.
-    """
+    """Whether it is there after all, as soon as one can know."""
     while True:
         try:
             return any(message.text == text for message in store.load(name))
@@ -167,9 +161,7 @@ def judge(url, kids, found, *, more=0):
 
 
 def contended(url, processes, seconds, *, names):
-    """
-    Processes that append, to one name or each to its own.
-    """
+    """Processes that append, to one name or each to its own."""
     found: Counter[str] = Counter()
     start = time.time()
     kids = [
@@ -339,9 +331,7 @@ class PipelineRunner:
         os.close(write_end)
 
     def wait(self, count):
-        """
-        Until so many reports have come, or it ended.
-        """
+        """Until so many reports have come, or it ended."""
         for _ in range(count):
             if not (report := os.read(self._read_end, 1)):
                 return
@@ -350,9 +340,7 @@ class PipelineRunner:
                 raise RuntimeError(os.read(self._read_end, 10_000))
 
     def kill(self):
-        """
-        Whether it was killed, and had not ended.
-        """
+        """Whether it was killed, and had not ended."""
         os.kill(self._pid, signal.SIGKILL)
         _, status = os.waitpid(self._pid, 0)
         os.close(self._read_end)
@@ -377,9 +365,7 @@ def is_done(url, name):
 
 
 def injected(url, server):
-    """
-    A failure at each statement of each step of a store's life.
-    """
+    """A failure at each statement of each step of a store's life."""
     from tests.store import injection  # noqa: PLC0415 - not in its children
 
     if server is None:
@@ -389,9 +375,7 @@ def injected(url, server):
 
 
 def main(arguments):
-    """
-    Run everything and print the table; return whether anything was wrong.
-    """
+    """Run everything and print the table; return whether anything was wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.store.stress")
     parser.add_argument("--seconds", type=float, default=10, help="for each row")
     parser.add_argument("--processes", type=int, default=16, help="that append")

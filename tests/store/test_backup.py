@@ -1,6 +1,4 @@
-"""
-Backups, and files that were copied back beside the log of another one.
-"""
+"""Backups, and files that were copied back beside the log of another one."""
 
 import os
 import shutil
@@ -30,9 +28,7 @@ def save(path, name, *texts):
 
 
 def run_killed(path, code):
-    """
-    Run *code* on an open store in a process that ends without closing it.
-    """
+    """Run *code* on an open store in a process that ends without closing it."""
     # So that a log begins again each megabyte.
     program = (
         "import os, sys\n"
@@ -86,9 +82,7 @@ class TestForeignLogs:
             assert ("keep",) == store.names()
 
     def test_diverged_backup(self, path, tmp_path):
-        """
-        Nor to one that went on by itself.
-        """
+        """Nor to one that went on by itself."""
         save(path, "keep", "precious")
         backup = tmp_path / "backup.db"
         shutil.copy(path, backup)
@@ -115,9 +109,7 @@ class TestForeignLogs:
                 open_store(path)
 
     def test_restored_twice(self, path, tmp_path):
-        """
-        Nor to the same backup that was restored before.
-        """
+        """Nor to the same backup that was restored before."""
         save(path, "keep", "precious")
         shutil.copy(path, tmp_path / "backup.db")
         for _ in range(2):
@@ -130,9 +122,7 @@ class TestForeignLogs:
             path.with_name("chats.db-wal").unlink()
 
     def test_backup_of_an_open_file(self, path, tmp_path):
-        """
-        Nor to a backup that was made while the store was open.
-        """
+        """Nor to a backup that was made while the store was open."""
         with open_store(path) as store:
             store.save("keep", CHAT)
             store.backup(tmp_path / "backup.db")
@@ -176,17 +166,13 @@ class TestForeignLogs:
                 assert () == store.verify()
 
     def test_first_log(self, path):
-        """
-        So is the first one of a new file.
-        """
+        """So is the first one of a new file."""
         run_killed(path, ADDED)
         with open_store(path) as store:
             assert ("other",) == store.names()
 
     def test_shared_memory_alone(self, path):
-        """
-        What is left of -shm without a log is nothing.
-        """
+        """What is left of -shm without a log is nothing."""
         save(path, "keep", "precious")
         run_killed(path, ADDED)
         path.with_name("chats.db-wal").unlink()
@@ -195,9 +181,7 @@ class TestForeignLogs:
             assert () == store.verify()
 
     def test_busy_file(self, path):
-        """
-        A file that other processes write, and whose log begins again, opens.
-        """
+        """A file that other processes write, and whose log begins again, opens."""
         save(path, "keep", "precious")
         code = (
             "for number in range(400):\n"
@@ -222,9 +206,7 @@ class TestForeignLogs:
 
 class TestBackup:
     def test_while_others_write(self, path, tmp_path):
-        """
-        A backup is the store as it was at one moment, while others write.
-        """
+        """A backup is the store as it was at one moment, while others write."""
         with open_store(path) as store, open_store(path) as other:
             store.save("keep", CHAT)
             done = threading.Event()
@@ -255,9 +237,7 @@ class TestBackup:
         assert {"chats.db", *[f"{number}.db" for number in range(5)]} == left
 
     def test_never_over_a_file(self, path, tmp_path):
-        """
-        A backup replaces nothing, and a failed one leaves nothing.
-        """
+        """A backup replaces nothing, and a failed one leaves nothing."""
         (tmp_path / "there").write_text("mine")
         (tmp_path / "log-wal").write_text("mine")
         with open_store(path) as store:
@@ -272,9 +252,7 @@ class TestBackup:
         assert "mine" == (tmp_path / "there").read_text()
 
     def test_store_in_memory(self, tmp_path):
-        """
-        What is no file has no backup.
-        """
+        """What is no file has no backup."""
         with pytest.raises(StoreError, match="only a store in a file"):
             open_store("memory:").backup(tmp_path / "backup.db")
 
@@ -293,9 +271,7 @@ class TestRestore:
         return tmp_path / "backup.db"
 
     def test_beside_a_log(self, path, backup):
-        """
-        What was there is kept with its log, and both can be opened.
-        """
+        """What was there is kept with its log, and both can be opened."""
         run_killed(path, f"{DELETED}\n{ADDED}")
 
         with pytest.raises(StoreError, match="--replace"):
@@ -311,9 +287,7 @@ class TestRestore:
             assert ("keep",) == store.names()
 
     def test_where_nothing_is(self, path, backup, tmp_path):
-        """
-        Where nothing is nothing is kept; a log without a file is something.
-        """
+        """Where nothing is nothing is kept; a log without a file is something."""
         assert restore(backup, tmp_path / "new.db") is None
 
         (tmp_path / "log.db-wal").write_text("left")
@@ -326,9 +300,7 @@ class TestRestore:
         assert "left" == kept.with_name(f"{kept.name}-wal").read_text()  # type: ignore[union-attr]
 
     def test_open_file(self, path, backup):
-        """
-        A file that this process or another one has open is not replaced.
-        """
+        """A file that this process or another one has open is not replaced."""
         with open_store(path), pytest.raises(StoreError, match="is open"):
             restore(backup, path, replace=True)
 
@@ -351,9 +323,7 @@ class TestRestore:
         assert restore(backup, path, replace=True) is not None
 
     def test_damaged_backup(self, path, backup, tmp_path):
-        """
-        What is damaged, no store or not there is not restored.
-        """
+        """What is damaged, no store or not there is not restored."""
         with sqlite3.connect(tmp_path / "foreign.db") as foreign:
             foreign.execute("CREATE TABLE mine (x)")
         foreign.close()
@@ -404,9 +374,7 @@ class TestAccess:
         assert 0o644 == rights(shared)
 
     def test_file_that_is_there(self, path):
-        """
-        The rights of a file that is there stay.
-        """
+        """The rights of a file that is there stay."""
         save(path, "keep", "precious")
         path.chmod(0o640)
         save(path, "other", "x")
@@ -470,9 +438,7 @@ class TestPaths:
         "name", ["10:30.db", "a:b", "chats", "C:x.db", ":x", "a?b#%20"]
     )
     def test_text(self, name, tmp_path, monkeypatch):
-        """
-        Text that is no URL is a path, with whatever characters.
-        """
+        """Text that is no URL is a path, with whatever characters."""
         monkeypatch.chdir(tmp_path)
         save(name, "keep", "precious")
         save(tmp_path / name, "more", "x")
@@ -486,9 +452,7 @@ class TestPaths:
         ["", "memory", "postgres", "sqlite", ":memory:", "mysql://h/d", "file:x.db"],
     )
     def test_no_path(self, url, tmp_path, monkeypatch):
-        """
-        What begins as a URL, or is a scheme alone, is none.
-        """
+        """What begins as a URL, or is a scheme alone, is none."""
         monkeypatch.chdir(tmp_path)
         with pytest.raises(StoreError):
             open_store(url)

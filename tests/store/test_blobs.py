@@ -1,6 +1,4 @@
-"""
-Large content is kept once, beside the messages that show it.
-"""
+"""Large content is kept once, beside the messages that show it."""
 
 from itertools import count
 from typing import Any
@@ -71,9 +69,7 @@ class TestKeeping:
         assert [] == blobs(backend)
 
     def test_threshold(self, backend):
-        """
-        One byte less than large is kept in the message.
-        """
+        """One byte less than large is kept in the message."""
         for size, there in ((LARGE - 1, 0), (LARGE, 1), (LARGE + 1, 2)):
             state = Aggregator.new(
                 messages=[UserMessage([ImagePart(data=b"x" * size)])]
@@ -84,9 +80,7 @@ class TestKeeping:
             assert state == Store(backend).load(f"{size}")
 
     def test_read_once(self, backend):
-        """
-        Content that many messages show is read once, and is one object.
-        """
+        """Content that many messages show is read once, and is one object."""
         data = bytes(100_000)
         shown = UserMessage([ImagePart(data=data), ImagePart(data=b"x" * 5_000)])
         Store(backend).save("chat", Aggregator.new(messages=[shown] * 100))

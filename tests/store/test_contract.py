@@ -1,6 +1,4 @@
-"""
-The contract of stores: an honest backend keeps it, and no fault does.
-"""
+"""The contract of stores: an honest backend keeps it, and no fault does."""
 
 import pytest
 
@@ -11,9 +9,7 @@ from tests.store.file_backend import FAULTS, FileBackend
 
 
 class TestHonest(StoreContract):
-    """
-    A small backend with a file, written as a stranger would.
-    """
+    """A small backend with a file, written as a stranger would."""
 
     def backend(self, folder):
         return FileBackend(folder)
@@ -25,9 +21,7 @@ SLOW = ["any state comes back"]
 
 class TestFaults:
     def test_honest(self):
-        """
-        The honest backend keeps all promises in one call, too.
-        """
+        """The honest backend keeps all promises in one call, too."""
         check_backend(FileBackend, without=SLOW)
 
     @pytest.mark.parametrize("fault", FAULTS)
@@ -45,9 +39,7 @@ class TestFaults:
         )
 
     def test_refuses_both(self):
-        """
-        Of two blocks that write at one time, one has to come through.
-        """
+        """Of two blocks that write at one time, one has to come through."""
         tests = [name for name in dir(StoreContract) if name.startswith("test_")]
         names = {name.removeprefix("test_").replace("_", " ") for name in tests}
         law = "writes as if alone"

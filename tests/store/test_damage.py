@@ -1,6 +1,4 @@
-"""
-Damage: whatever byte of a store changes, it is found, named, and never loaded.
-"""
+"""Damage: whatever byte of a store changes, it is found, named, and never loaded."""
 
 import random
 import shutil
@@ -101,9 +99,7 @@ def damaged(value):
 
 
 def check_reported(states, store):
-    """
-    Whether everything that is loaded is what was saved, or a StoreError.
-    """
+    """Whether everything that is loaded is what was saved, or a StoreError."""
     for head, state in states.items():
         name = head.name
         with refused_as_damage():
@@ -174,9 +170,7 @@ class TestEveryByte:
 
     @pytest.mark.parametrize("table", TABLES)
     def test_missing_or_moved(self, table):
-        """
-        A row that is gone, or has another key, is found as well.
-        """
+        """A row that is gone, or has another key, is found as well."""
         backend = MemoryBackend()
         store = Store(backend)
         states = lived_in(store)
@@ -218,9 +212,7 @@ class TestEveryByte:
 
 
 class TestEveryRow:
-    """
-    Rows that are whole, and not where they were written.
-    """
+    """Rows that are whole, and not where they were written."""
 
     @pytest.mark.parametrize("table", TABLES)
     def test_exchanged(self, table):
@@ -301,9 +293,7 @@ class TestEveryRow:
         assert CHAT == Store(backend).load("ann")
 
     def test_doubled(self):
-        """
-        A newest revision that is there twice is found, and is not the head.
-        """
+        """A newest revision that is there twice is found, and is not the head."""
         backend = MemoryBackend()
         Store(backend).save("chat", CHAT)
         with backend.writing() as rows:
@@ -400,9 +390,7 @@ class TestOutOfOrder:
 
 
 def flipped_keys(path, table):
-    """
-    Bytes of keys in the leaves of a table, and bits of them.
-    """
+    """Bytes of keys in the leaves of a table, and bits of them."""
     connection = sqlite3.connect(path)
     (size,) = connection.execute("PRAGMA page_size").fetchone()
     (root,) = connection.execute(
@@ -462,9 +450,7 @@ class TestErased:
         assert "changes" in {damage.where for damage in fresh.verify()}
 
     def test_is_there_again(self):
-        """
-        What was erased and was put back behind the store is found.
-        """
+        """What was erased and was put back behind the store is found."""
         backend = MemoryBackend()
         store = Store(backend)
         store.save("chat", CHAT)
@@ -571,9 +557,7 @@ class TestFile:
             assert ("a", "b", "c") == store.names()
 
     def test_only_a_start(self, tmp_path):
-        """
-        A file of which only the first bytes are left is not made a new one.
-        """
+        """A file of which only the first bytes are left is not made a new one."""
         path = tmp_path / "chats.db"
         with open_store(f"sqlite:///{path}") as store:
             lived_in(store)
@@ -637,9 +621,7 @@ class TestLoad:
             Store(backend).load_timeline("chat")
 
     def test_erasure_of_what_is_no_tombstone(self):
-        """
-        An entry that is marked as erased, and was not, is damage, not a receipt.
-        """
+        """An entry that is marked as erased, and was not, is damage, not a receipt."""
         backend = MemoryBackend()
         store = Store(backend)
         store.save("chat", CHAT.add_user_prompt("more"))
@@ -652,9 +634,7 @@ class TestLoad:
             Store(backend).erase(entry, reason="asked for")
 
     def test_hostile_numbers(self):
-        """
-        Lengths and places that can't be right raise at once.
-        """
+        """Lengths and places that can't be right raise at once."""
         for column, value in (
             ("length", 2**40),
             ("length", -1),

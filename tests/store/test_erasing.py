@@ -1,6 +1,4 @@
-"""
-What was erased or collected is gone from the file, and nothing else is.
-"""
+"""What was erased or collected is gone from the file, and nothing else is."""
 
 import random
 import sqlite3
@@ -33,16 +31,12 @@ SECRETS = ("hunter2-" * 4, "gehëim-ß漢-" * 4)
 
 
 def raw(folder):
-    """
-    Every byte of every file.
-    """
+    """Every byte of every file."""
     return b"".join(path.read_bytes() for path in folder.iterdir())
 
 
 def is_there(folder, secret):
-    """
-    Whether a text is anywhere in a folder, as it is or as JSON may escape it.
-    """
+    """Whether a text is anywhere in a folder, as it is or as JSON may escape it."""
     there = raw(folder)
     asked = secret.encode()
     escaped = secret.encode("ascii", "backslashreplace")
@@ -55,9 +49,7 @@ def url(tmp_path):
 
 
 def messages_with(secret):
-    """
-    Messages that contain a text in each of the possible ways.
-    """
+    """Messages that contain a text in each of the possible ways."""
     large = (secret.encode() * 1_000)[:20_000]
     call = ToolCall("c1", "clock", f'{{"at": "{secret}"}}')
     return [
@@ -262,9 +254,7 @@ class TestRemains:
                 assert 0 == (tmp_path / "chats.db-wal").stat().st_size
 
     def test_failing_disk(self, url, monkeypatch):
-        """
-        Where the log can't be emptied, the receipt has SQLite's own message.
-        """
+        """Where the log can't be emptied, the receipt has SQLite's own message."""
         with open_store(url) as store:
             store.save("chat", CHAT)
 
@@ -336,9 +326,7 @@ class TestCollect:
             assert {0} == {again.entries, again.branches, again.origins, again.size}
 
     def test_between_finding_and_letting_go(self, url, monkeypatch):
-        """
-        What is saved on top of garbage, after it was found, is kept.
-        """
+        """What is saved on top of garbage, after it was found, is kept."""
         from conversation_state.store import _maintenance  # noqa: PLC0415 - only here
 
         state = CHAT.extend([UserMessage("x")] * 5).add_usage(Usage(1))
@@ -398,9 +386,7 @@ class TestCollect:
             assert () == store.verify()
 
     def test_collected_by_another(self, url, monkeypatch):
-        """
-        What another store released meanwhile is not reported twice.
-        """
+        """What another store released meanwhile is not reported twice."""
         from conversation_state.store import _maintenance  # noqa: PLC0415 - only here
 
         found = _maintenance._find_garbage
@@ -425,9 +411,7 @@ class TestCollect:
             assert () == store.verify()
 
     def test_damaged(self, url):
-        """
-        In a store where something that is needed is gone, nothing is removed.
-        """
+        """In a store where something that is needed is gone, nothing is removed."""
         with open_store(url) as store:
             store.save("chat", CHAT.add_user_prompt("one"))
             store.save("fork", CHAT.fork().add_user_prompt("two"))

@@ -76,9 +76,7 @@ PRELUDE = """
 
 
 def run(script, url):
-    """
-    The lines that a process prints that runs *script*.
-    """
+    """The lines that a process prints that runs *script*."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(PRELUDE) + textwrap.dedent(script), url],
         capture_output=True,
@@ -92,9 +90,7 @@ def run(script, url):
 
 
 def saved(url, name="chat"):
-    """
-    What is there when all processes are gone.
-    """
+    """What is there when all processes are gone."""
     with open_store(url) as store:
         assert () == store.verify()
         return [message.text for message in store.load(name)][1:]
@@ -238,9 +234,7 @@ class TestWorks:
 
 
 class TestRefused:
-    """
-    What is in use at the fork can't be made good in the child.
-    """
+    """What is in use at the fork can't be made good in the child."""
 
     IN_USE = "forked while the store was in use"
 
@@ -356,9 +350,7 @@ class TestRefused:
         assert ["before", "child"] == saved(file_url)
 
     def test_past_python(self, file_url):
-        """
-        So is a child that was forked without Python's knowing.
-        """
+        """So is a child that was forked without Python's knowing."""
         script = """
             store = open_store(url)
             append(store, "chat", "before")
@@ -429,9 +421,7 @@ def test_pool_is_closed(file_url):
 
 
 def test_interrupted_fork(file_url, monkeypatch):
-    """
-    A fork that never ended does not block others for ever.
-    """
+    """A fork that never ended does not block others for ever."""
     from conversation_state.store.backends import _sqlite_connection as _connection  # noqa: PLC0415 - see above
 
     connections = _connection.connections

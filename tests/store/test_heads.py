@@ -1,6 +1,4 @@
-"""
-A list of conversations costs what it gives, however many names there are.
-"""
+"""A list of conversations costs what it gives, however many names there are."""
 
 import sqlite3
 from contextlib import closing
@@ -21,9 +19,7 @@ ARGUMENTS = ("chat 7", "chat 8", 10)
 
 
 def save_some(url, count):
-    """
-    Names with two revisions each, from one number on.
-    """
+    """Names with two revisions each, from one number on."""
     with open_store(url) as store:
         for at in range(0, count, 100):
             names = [f"chat {number}" for number in range(at, min(at + 100, count))]
@@ -32,9 +28,7 @@ def save_some(url, count):
 
 
 def run_counted(path):
-    """
-    The rows of one page, and how many steps SQLite's machine took for it.
-    """
+    """The rows of one page, and how many steps SQLite's machine took for it."""
     steps = [0]
 
     def count():
@@ -51,9 +45,7 @@ def run_counted(path):
 
 class TestSqlite:
     def test_one_statement(self, tmp_path):
-        """
-        A page is one statement in a transaction that reads.
-        """
+        """A page is one statement in a transaction that reads."""
         url = f"sqlite:///{tmp_path}/chats.db"
         save_some(url, 20)
         with open_store(url) as store:
@@ -69,9 +61,7 @@ class TestSqlite:
         assert {"COMMIT", "ROLLBACK"} >= {*calls[2:]}
 
     def test_costs_what_it_gives(self, tmp_path):
-        """
-        A page of ten takes the same steps among a hundred times as many names.
-        """
+        """A page of ten takes the same steps among a hundred times as many names."""
         few, many = tmp_path / "few.db", tmp_path / "many.db"
         save_some(f"sqlite:///{few}", 80)
         save_some(f"sqlite:///{many}", MANY)
@@ -81,9 +71,7 @@ class TestSqlite:
 
 class TestPostgres:
     def test_plan(self, server, pg_url):
-        """
-        Rows are found by their keys, and not by reading the tables.
-        """
+        """Rows are found by their keys, and not by reading the tables."""
         pytest.importorskip("psycopg")
         from conversation_state.store.backends._postgres_block import (  # noqa: PLC0415 - needs psycopg
             POSTGRES,
@@ -117,9 +105,7 @@ class TestDamage:
             Store(backend).heads()
 
     def test_exchanged_notes(self):
-        """
-        Notes that another program put there are found, and are not shown.
-        """
+        """Notes that another program put there are found, and are not shown."""
         backend = MemoryBackend()
         store = Store(backend)
         store.save("chat", CHAT)

@@ -56,9 +56,7 @@ def check_whole(store, completed):
 
 
 def check_usable(store, completed):
-    """
-    The same, and nothing is damaged; closes the store.
-    """
+    """The same, and nothing is damaged; closes the store."""
     check_whole(store, completed)
     assert () == store.verify()
     store.close()
@@ -66,9 +64,7 @@ def check_usable(store, completed):
 
 @pytest.fixture(params=["memory", "sqlite"])
 def prepare(request, tmp_path):
-    """
-    Makes a store with one conversation.
-    """
+    """Makes a store with one conversation."""
     made: list[Any] = []
 
     def prepare():
@@ -111,9 +107,7 @@ def kept(*verbs):
 
 
 def goes_on(check):
-    """
-    What holds after the interrupted thread itself went on.
-    """
+    """What holds after the interrupted thread itself went on."""
 
     def check_after(store, completed):
         store.save("here", CHAT.fork())
@@ -151,9 +145,7 @@ def test_each_instruction(prepare, verb, is_kept):
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no alarm signal")
 @pytest.mark.parametrize("verb", ["save", "first save", "erase"])
 def test_signals(prepare, verb):
-    """
-    By a real signal at a random moment.
-    """
+    """By a real signal at a random moment."""
     interrupted = interrupt_by_signals(
         VERBS[verb], check_usable, prepare=prepare, times=60, within_s=0.0008
     )

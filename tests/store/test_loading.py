@@ -1,6 +1,4 @@
-"""
-What is read in pages is what was saved, whichever page it is on.
-"""
+"""What is read in pages is what was saved, whichever page it is on."""
 
 import pytest
 
@@ -42,18 +40,14 @@ def kept(*, shown=(), erased=()):
 
 @pytest.fixture(scope="module")
 def plain():
-    """
-    What is only read, or put back, is made once.
-    """
+    """What is only read, or put back, is made once."""
     return kept()
 
 
 class TestLoad:
     @pytest.mark.parametrize("at", PAGES)
     def test_special_rows(self, at):
-        """
-        Pictures and tombstones are read beside whatever is on their page.
-        """
+        """Pictures and tombstones are read beside whatever is on their page."""
         other = (at + 1) % 2500
         backend, state, _ = kept(shown=[at], erased=[other])
 
@@ -67,9 +61,7 @@ class TestLoad:
         assert () == Store(backend).verify()
 
     def test_digests_are_remembered(self, plain):
-        """
-        What was read need not be computed again, and is what would have been.
-        """
+        """What was read need not be computed again, and is what would have been."""
         backend, state, _ = plain
 
         loaded = Store(backend).load("chat")
@@ -92,9 +84,7 @@ class TestLoad:
         ids=["body", "id", "digest", "empty content", "content"],
     )
     def test_damage(self, plain, at, column, change):
-        """
-        A row that is not what it was is named, whichever page it is on.
-        """
+        """A row that is not what it was is named, whichever page it is on."""
         backend, state, places = plain
         with backend.writing() as rows:
             (value,) = rows.get("entries", places[at], (column,))
@@ -111,9 +101,7 @@ class TestLoad:
 
     @pytest.mark.parametrize("at", PAGES[1:-1])
     def test_missing(self, at):
-        """
-        Where rows are missing, the error names the first of them.
-        """
+        """Where rows are missing, the error names the first of them."""
         backend, _, places = kept()
         with backend.writing() as rows:
             rows.remove("entries", places[at], places[at] + 7)

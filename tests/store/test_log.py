@@ -37,18 +37,14 @@ GOLDEN = "ce123dad5fb7cbafa6a9e999ad02b1c1"
 
 
 class Shelf:
-    """
-    Tables in memory, what is written to them, and how many digests were read.
-    """
+    """Tables in memory, what is written to them, and how many digests were read."""
 
     def __init__(self):
         self.backend = MemoryBackend()
         self.calls: list[Any] = []
 
     def save(self, log, known=None, segments=()):
-        """
-        Write a log: where it stands, and how many rows it took.
-        """
+        """Write a log: where it stands, and how many rows it took."""
         self.calls.clear()
         backend = RecordingBackend(self.backend, self.calls.append)
         with Transaction(Core(backend, 0), backend.writing()) as transaction:
@@ -58,21 +54,15 @@ class Shelf:
             return found, len(self.digests()) - before
 
     def digests(self):
-        """
-        The digests of all rows.
-        """
+        """The digests of all rows."""
         return [row[-1] for row in self.backend.tables["entries"].rows.values()]
 
     def count_reads(self):
-        """
-        How many digests of entries were read in the last save.
-        """
+        """How many digests of entries were read in the last save."""
         return sum(call[:2] == ("get", "entries") for call in self.calls)
 
     def load(self, segments):
-        """
-        The ids of the log that stands there.
-        """
+        """The ids of the log that stands there."""
         assert [s.start for s in segments[1:]] == [s.stop for s in segments[:-1]]
         rows = self.backend.tables["entries"].rows
         return [
@@ -123,9 +113,7 @@ class TestGrowth:
         st.data(),
     )
     def test_known_beginning(self, state, other, data):
-        """
-        What is known of a beginning leads to the same as finding it out.
-        """
+        """What is known of a beginning leads to the same as finding it out."""
         at = data.draw(st.integers(0, len(state)))
         log = state.entries.take(at).extend(other.entries)
         known = (at, ENTRIES.digest(log.take(at)))
@@ -157,9 +145,7 @@ class TestGrowth:
 class TestDigests:
     @given(aggregators() | states(), aggregators() | states())
     def test_equal_pasts(self, one, two):
-        """
-        Equal digests mean equal pasts, and no others.
-        """
+        """Equal digests mean equal pasts, and no others."""
         for kind, a, b in (
             (ENTRIES, one.entries, two.entries),
             (LEDGER, one.ledger, two.ledger),
@@ -170,9 +156,7 @@ class TestDigests:
                 assert equal == (left == right)
 
     def test_golden(self):
-        """
-        Digests are the same forever: they are in files.
-        """
+        """Digests are the same forever: they are in files."""
         content = content_digest(b"a-1", b'{"role":"user","content":"Hi!"}')
 
         digest = chain_digest(ENTRIES.start, content)
@@ -182,9 +166,7 @@ class TestDigests:
         assert GOLDEN == digest.hex()
 
     def test_identity_and_content_are_apart(self):
-        """
-        No byte can move from an identity to the content.
-        """
+        """No byte can move from an identity to the content."""
         assert content_digest(b"a", b"{}") != content_digest(b"a\0", b"{}")
         assert content_digest(b'a\0{"b":1', b"}") != content_digest(b"a", b'{"b":1}')
 
@@ -235,32 +217,24 @@ class TestPacked:
 
     @given(ours)
     def test_ours_are_short(self, id):
-        """
-        Of those that are made here, 25 characters take 13 bytes.
-        """
+        """Of those that are made here, 25 characters take 13 bytes."""
         assert len(id) - 12 == len(pack_id(id))
 
     def test_made_here(self):
-        """
-        The identities of this very process are such.
-        """
+        """The identities of this very process are such."""
         id = Aggregator.new().add_user_prompt("Hi!").entries[0].id.encode()
 
         assert b"\xff" + bytes.fromhex(id[:24].decode()) + id[25:] == pack_id(id)
 
     @given(theirs)
     def test_others_stay(self, id):
-        """
-        Any other form, such as capitals, is kept as it is.
-        """
+        """Any other form, such as capitals, is kept as it is."""
         start = id[:24]
         if len(id) < 25 or start.strip(DIGITS.encode()) or id[24:25] != b"-":
             assert id == pack_id(id)
 
     def test_few_are_remembered(self):
-        """
-        However many beginnings there are, few of them are kept in memory.
-        """
+        """However many beginnings there are, few of them are kept in memory."""
         for i in range(1000):
             assert b"%d" % i == unpack_id(pack_id(b"%d" % i))
 

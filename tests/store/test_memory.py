@@ -1,6 +1,4 @@
-"""
-The store in memory keeps every promise of a store.
-"""
+"""The store in memory keeps every promise of a store."""
 
 from hypothesis import settings
 

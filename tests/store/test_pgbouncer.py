@@ -1,6 +1,4 @@
-"""
-A store behind PgBouncer, as Debian has it.
-"""
+"""A store behind PgBouncer, as Debian has it."""
 
 import shutil
 import socket
@@ -26,9 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(params=["session", "transaction"])
 def pooled_port(request):
-    """
-    The port of a PgBouncer with one connection to the server.
-    """
+    """The port of a PgBouncer with one connection to the server."""
     server = servers.server()
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))

@@ -1,6 +1,4 @@
-"""
-The store in PostgreSQL keeps every promise of a store.
-"""
+"""The store in PostgreSQL keeps every promise of a store."""
 
 import inspect
 
@@ -45,9 +43,7 @@ class OnServer:
 
 
 class Empty:
-    """
-    Schemas that nothing is saved in, some of which had been used before.
-    """
+    """Schemas that nothing is saved in, some of which had been used before."""
 
     def __init__(self):
         self._made = 0
@@ -71,9 +67,7 @@ EMPTY = Empty()
 
 
 class TestPostgres(OnServer, StorePromises):
-    """
-    What every store promises.
-    """
+    """What every store promises."""
 
 
 class TestSeveralConnections(OnServer, StorePromises):

@@ -1,6 +1,4 @@
-"""
-The commands on a store in a server: their output is that for a file.
-"""
+"""The commands on a store in a server: their output is that for a file."""
 
 import json
 
@@ -11,9 +9,7 @@ from tests.commands import Commands, line
 
 @pytest.fixture
 def run(tmp_path, pg_url):
-    """
-    The commands on a schema that is not there yet.
-    """
+    """The commands on a schema that is not there yet."""
     commands = Commands(tmp_path)
     commands.url = pg_url
     return commands

@@ -1,6 +1,4 @@
-"""
-The schema as data: a column stands in one place, its row class.
-"""
+"""The schema as data: a column stands in one place, its row class."""
 
 import sqlite3
 from typing import Any
@@ -77,9 +75,7 @@ class TestTables:
         assert [types[each.type] for each in columns] == [each[2] for each in there]
 
     def test_of_row_classes(self):
-        """
-        A class whose fields are a row's columns says which may be null.
-        """
+        """A class whose fields are a row's columns says which may be null."""
         entries = TABLES["entries"]
         nullable = [column.name for column in entries.columns if column.is_null]
 
@@ -88,9 +84,7 @@ class TestTables:
         assert ("integer", "bytes") == (entries.key.type, entries.columns[0].type)
 
     def test_one_more_column(self, monkeypatch):
-        """
-        A field more of a row class is in every statement, and in the seal.
-        """
+        """A field more of a row class is in every statement, and in the seal."""
         fields = ("revision", "author", "digest", "seal")
         row = type(
             "Author",
@@ -118,9 +112,7 @@ class TestTables:
 class TestSeals:
     @pytest.mark.parametrize("row", SEALED)
     def test_every_column(self, row):
-        """
-        A row with any other value in one column is damaged.
-        """
+        """A row with any other value in one column is damaged."""
         assert is_sealed(row)
 
         for name, value in row._asdict().items():
@@ -130,17 +122,13 @@ class TestSeals:
 
     @pytest.mark.parametrize("row", SEALED)
     def test_other_types(self, row):
-        """
-        A row with a value of another type is damaged, and no error.
-        """
+        """A row with a value of another type is damaged, and no error."""
         for name in row._fields:
             for other in (None, b"x", "x", 1.5, 1 << 70):
                 assert not is_sealed(row._replace(**{name: other}))
 
     def test_no_value_passes_for_two(self):
-        """
-        Bytes that move from one column to the next make another seal.
-        """
+        """Bytes that move from one column to the next make another seal."""
         moved = make_sealed(RecordRow, b"keyv", b"alue", 2, 3, b"m" * 16)
         other = make_sealed(RecordRow, b"key", b"value", 2, 3, b"m" * 16)
 
@@ -149,9 +137,7 @@ class TestSeals:
 
 class TestSteps:
     def test_one_for_each_schema(self):
-        """
-        There is a step from each schema to the next, up to the current one.
-        """
+        """There is a step from each schema to the next, up to the current one."""
         assert len(STEPS) == schema.SCHEMA_VERSION - 1
 
 
@@ -185,9 +171,7 @@ class TestNewFiles:
 class TestOlderFiles:
     @pytest.fixture
     def older_url(self, tmp_path, monkeypatch):
-        """
-        A file in which two states were saved before revisions had notes.
-        """
+        """A file in which two states were saved before revisions had notes."""
         url = f"sqlite:///{tmp_path}/chats.db"
         state = Aggregator.new().add_user_prompt("Hi!")
         with open_store(url) as store:
@@ -215,9 +199,7 @@ class TestOlderFiles:
 
     @pytest.mark.parametrize("damage", ["saved_at = 0", "saved_at = 'x'", "digest = 5"])
     def test_damage_stays(self, older_url, tmp_path, damage):
-        """
-        A row that was damaged before the step is so after it.
-        """
+        """A row that was damaged before the step is so after it."""
         with sqlite3.connect(tmp_path / "chats.db") as connection:
             connection.execute(f"UPDATE revisions SET {damage} WHERE length = 1")
 

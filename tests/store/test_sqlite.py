@@ -1,6 +1,4 @@
-"""
-The store in a file keeps every promise of a store, and those of a file.
-"""
+"""The store in a file keeps every promise of a store, and those of a file."""
 
 import os
 import pickle
@@ -57,9 +55,7 @@ class TestSqlite(StorePromises):
 
 
 class TestSeveralFiles(StorePromises):
-    """
-    The same where each store has connections of its own, as processes have.
-    """
+    """The same where each store has connections of its own, as processes have."""
 
     test_fails_anywhere: Any = None  # asks for no other store
 
@@ -96,9 +92,7 @@ TestMachine.settings = settings(
 
 class TestFile:
     def test_one_file_is_left(self, url, tmp_path):
-        """
-        A store that was closed is one file, of ours by its id.
-        """
+        """A store that was closed is one file, of ours by its id."""
         with open_store(url) as store:
             store.save("chat", CHAT)
 
@@ -155,9 +149,7 @@ class TestFile:
 
     @pytest.mark.parametrize(("given", "found"), [("", 1), ("?synchronous=full", 2)])
     def test_synchronous(self, tmp_path, given, found):
-        """
-        The durability of a save is an option of the URL, for each connection.
-        """
+        """The durability of a save is an option of the URL, for each connection."""
         with open_store(at(tmp_path, given)) as store:
             backend: Any = store._core.backend
             with backend.reading() as one, backend.reading() as two:
@@ -185,16 +177,12 @@ class TestFile:
         assert least < pages < most
 
     def test_not_pickled(self, url):
-        """
-        A store is not sent anywhere: its URL is.
-        """
+        """A store is not sent anywhere: its URL is."""
         with open_store(url) as store, pytest.raises(TypeError, match=r"chats\.db"):
             pickle.dumps(store)
 
     def test_let_go(self, tmp_path):
-        """
-        A store that was not closed is closed with its last reference.
-        """
+        """A store that was not closed is closed with its last reference."""
         store = open_store(at(tmp_path))
         store.save("chat", CHAT)
         del store
@@ -226,9 +214,7 @@ class TestErrors:
         ],
     )
     def test_urls(self, url, why, tmp_path, monkeypatch):
-        """
-        What names no store is refused, with what does, and without secrets.
-        """
+        """What names no store is refused, with what does, and without secrets."""
         monkeypatch.chdir(tmp_path)
         with pytest.raises(StoreError) as caught:
             open_store(url)
@@ -241,9 +227,7 @@ class TestErrors:
         ("make", "why"), [("mkdir", "directory"), ("mkfifo", "a pipe")]
     )
     def test_no_file(self, url, tmp_path, make, why):
-        """
-        What is not a file is reported, and not waited for.
-        """
+        """What is not a file is reported, and not waited for."""
         if not hasattr(os, make):
             pytest.skip("this system has no pipes")
 
@@ -277,9 +261,7 @@ class TestErrors:
         ids=["a text", "one byte", "newer"],
     )
     def test_left_as_it_is(self, url, tmp_path, change, why):
-        """
-        A file that is not a database, or a newer version's, is left as it is.
-        """
+        """A file that is not a database, or a newer version's, is left as it is."""
         path = tmp_path / "chats.db"
         open_store(url).close()
         change(path)
@@ -312,18 +294,14 @@ class TestErrors:
         ],
     )
     def test_types(self, given, options, why):
-        """
-        An address is a text or a path; how many names are remembered is a number.
-        """
+        """An address is a text or a path; how many names are remembered is a number."""
         with pytest.raises(TypeError, match=why):
             open_store(given, **options)
 
 
 class TestMigration:
     def test_steps(self, url, tmp_path, monkeypatch):
-        """
-        An older file is brought up to date step by step, all at once.
-        """
+        """An older file is brought up to date step by step, all at once."""
         with open_store(url) as store:
             store.save("chat", CHAT)
 
@@ -398,9 +376,7 @@ class TestThreads:
             assert CHAT == store.load("chat")
 
     def test_readers_do_not_wait(self, url):
-        """
-        Readers don't wait for writers.
-        """
+        """Readers don't wait for writers."""
         with open_store(url) as store:
             store.save("chat", CHAT)
             read = []

@@ -1,6 +1,4 @@
-"""
-A save of one message is one statement, and keeps the promises of any other.
-"""
+"""A save of one message is one statement, and keeps the promises of any other."""
 
 import sqlite3
 from typing import Any
@@ -57,9 +55,7 @@ def list_first_words(statements_run):
 
 
 class Failing:
-    """
-    A connection whose statement number *left* fails before it is done.
-    """
+    """A connection whose statement number *left* fails before it is done."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -78,9 +74,7 @@ class Failing:
 
 class TestSave:
     def test_one_message(self, url):
-        """
-        One more message is one statement, once the connection is prepared.
-        """
+        """One more message is one statement, once the connection is prepared."""
         with open_store(url) as store:
             store.save("chat", CHAT)
             store.save("chat", MORE)
@@ -108,9 +102,7 @@ class TestSave:
         ids=["a label", "a usage", "both", "two", "a picture"],
     )
     def test_more_than_that(self, url, grow, label):
-        """
-        Whatever is more than one message is several, in one transaction.
-        """
+        """Whatever is more than one message is several, in one transaction."""
         with open_store(url) as store:
             store.save("chat", BILLED)
             statements_run = statements(store)
@@ -128,9 +120,7 @@ class TestSave:
             assert () == store.verify()
 
     def test_leaves_nothing_behind(self, url, path):
-        """
-        What a connection is prepared with is not in the file.
-        """
+        """What a connection is prepared with is not in the file."""
         with open_store(url) as store:
             store.save("chat", CHAT)
             store.save("chat", MORE)
@@ -144,9 +134,7 @@ class TestSave:
 
 
 class TestFirst:
-    """
-    Another writer was first, and this store has not seen it.
-    """
+    """Another writer was first, and this store has not seen it."""
 
     @pytest.mark.parametrize(
         "change",
@@ -158,9 +146,7 @@ class TestFirst:
         ids=["saved", "deleted", "made anew"],
     )
     def test_head_is_another(self, url, change):
-        """
-        No save replaces a head that it did not expect.
-        """
+        """No save replaces a head that it did not expect."""
         with open_store(url) as store, open_store(url) as other:
             head = store.save("chat", CHAT)
             change(other)
@@ -217,9 +203,7 @@ class TestTrouble:
             assert 2 == store.save("chat", more).revision
 
     def test_first_alone(self, url):
-        """
-        A row that waited for another one is there when the block ends.
-        """
+        """A row that waited for another one is there when the block ends."""
         with open_store(url) as store:
             store.save("chat", CHAT)
             with store._core.backend.reading() as rows:
@@ -236,9 +220,7 @@ class TestTrouble:
             assert 2 == store.latest("chat").revision
 
     def test_other_conditions(self, url):
-        """
-        A row on another condition than a save's is added on that one.
-        """
+        """A row on another condition than a save's is added on that one."""
         with open_store(url) as store:
             store.save("chat", CHAT)
             with store._core.backend.reading() as rows:
@@ -262,9 +244,7 @@ class TestTrouble:
             assert 3 == store.latest("chat").revision
 
     def test_seen_by_its_own_block(self, url):
-        """
-        A block sees the rows it added, although they waited.
-        """
+        """A block sees the rows it added, although they waited."""
         with open_store(url) as store:
             store.save("chat", CHAT)
             with store._core.backend.reading() as rows:

@@ -1,6 +1,4 @@
-"""
-Steps of pipelines beyond the contract: in async code, and interrupted.
-"""
+"""Steps of pipelines beyond the contract: in async code, and interrupted."""
 
 import asyncio
 import gc
@@ -35,18 +33,14 @@ def store(request, tmp_path):
 
 
 def cancel_current_task():
-    """
-    Cancel the task that runs this, as asyncio does it.
-    """
+    """Cancel the task that runs this, as asyncio does it."""
     task = asyncio.current_task()
     assert task is not None
     task.cancel()
 
 
 class Never:
-    """
-    What never ends.
-    """
+    """What never ends."""
 
     def __await__(self):
         yield
@@ -58,9 +52,7 @@ def keys(state):
 
 @asynccontextmanager
 async def busy_threads():
-    """
-    All threads of anyio's default limiter are busy until the block ends.
-    """
+    """All threads of anyio's default limiter are busy until the block ends."""
     limiter = anyio.to_thread.current_default_thread_limiter()
     limiter.total_tokens = 1
     begun, ended = anyio.Event(), threading.Event()
@@ -143,9 +135,7 @@ class TestStep:
     @pytest.mark.parametrize("is_saved", [False, True])
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
     def test_interrupted_while_it_is_saved(self, store, monkeypatch, error, is_saved):
-        """
-        What a step has made is saved before the interrupt of its save is raised.
-        """
+        """What a step has made is saved before the interrupt of its save is raised."""
         write = store._core.write
         interrupts = [error]
 
@@ -275,9 +265,7 @@ class TestAsync:
     pytestmark = pytest.mark.anyio
 
     async def test_once(self, store):
-        """
-        An async function is awaited here, once.
-        """
+        """An async function is awaited here, once."""
         calls = []
 
         async def work(state):
@@ -322,9 +310,7 @@ class TestAsync:
             gc.enable()
 
     async def test_cancelled(self, store):
-        """
-        The same where the task is cancelled.
-        """
+        """The same where the task is cancelled."""
 
         async def work(state):
             save_progress(NOTED)
@@ -338,9 +324,7 @@ class TestAsync:
         assert ["noted"] == keys(store.load("chat"))
 
     async def test_cancelled_too_late(self, store):
-        """
-        What a function has made is saved although the task was cancelled.
-        """
+        """What a function has made is saved although the task was cancelled."""
 
         async def work(state):
             tasks.cancel_scope.cancel()
@@ -355,9 +339,7 @@ class TestAsync:
 
     @pytest.mark.parametrize("fails", [False, True])
     async def test_busy_threads(self, store, fails):
-        """
-        What was made, or noted, is saved while all other threads are busy.
-        """
+        """What was made, or noted, is saved while all other threads are busy."""
 
         async def run():
             with anyio.CancelScope() as scope:
@@ -388,9 +370,7 @@ class TestAsync:
         assert fails == (() == store.latest("chat").labels)
 
     async def test_plain_function(self, store):
-        """
-        A function that is not async is refused, with what takes it.
-        """
+        """A function that is not async is refused, with what takes it."""
         with pytest.raises(TypeError, match="step takes it"):
             await store.astep("chat", "answer", lambda state: state)
 
@@ -432,9 +412,7 @@ class TestAsyncio:
 
     @pytest.mark.parametrize("times", [1, 2, 5])
     async def test_cancelled_again(self, store, times):
-        """
-        What was noted is saved, however often the task is cancelled.
-        """
+        """What was noted is saved, however often the task is cancelled."""
         begun = asyncio.Event()
 
         async def work(state):

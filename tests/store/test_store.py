@@ -1,6 +1,4 @@
-"""
-What is true of every store: its twins for event loops, its errors, its values.
-"""
+"""What is true of every store: its twins for event loops, its errors, its values."""
 
 import inspect
 import json
@@ -53,9 +51,7 @@ def store():
 class TestUpdate:
     @pytest.fixture
     def opened(self, tmp_path):
-        """
-        Two stores on one file, each of which remembers the state of "chat".
-        """
+        """Two stores on one file, each of which remembers the state of "chat"."""
         url = f"sqlite:///{tmp_path / 'chats.db'}"
         with open_store(url) as ours, open_store(url) as theirs:
             ours.save("chat", Aggregator.new().add_user_prompt("a"))
@@ -76,9 +72,7 @@ class TestUpdate:
         assert made == theirs.load("chat")
 
     def test_outdated_error(self, opened):
-        """
-        An error that comes of an outdated state is none of the update.
-        """
+        """An error that comes of an outdated state is none of the update."""
         ours, theirs = opened
         theirs.update("chat", lambda state: state.add_assistant_message("b"))
 
@@ -110,9 +104,7 @@ class TestUpdate:
         assert 3 == len(calls)
 
     def test_not_saved(self, opened, monkeypatch):
-        """
-        An update whose save may or may not have happened is not repeated.
-        """
+        """An update whose save may or may not have happened is not repeated."""
         ours, theirs = opened
         save = ours.save
 
@@ -128,9 +120,7 @@ class TestUpdate:
 
 
 class TestRemembered:
-    """
-    A save that builds on the head as this store remembers it.
-    """
+    """A save that builds on the head as this store remembers it."""
 
     def test_another_branch(self):
         """
@@ -183,9 +173,7 @@ class TestRemembered:
 
 
 class TestTwins:
-    """
-    Async twins of methods, which are made from the synchronous ones.
-    """
+    """Async twins of methods, which are made from the synchronous ones."""
 
     @pytest.mark.parametrize(
         "name",
@@ -213,9 +201,7 @@ class TestTwins:
         assert (inspect.getdoc(twin) or "").endswith(inspect.getdoc(method) or "?")
 
     def test_every_verb_has_one(self):
-        """
-        No public method of a store would keep an event loop waiting.
-        """
+        """No public method of a store would keep an event loop waiting."""
         public = [name for name in dir(Store) if name[0] != "_"]
         verbs = {name for name in public if callable(getattr(Store, name))}
         twins = {name for name in verbs if name[0] == "a" and name[1:] in verbs}
@@ -227,9 +213,7 @@ class TestAsync:
     pytestmark = pytest.mark.anyio
 
     async def test_verbs(self, tmp_path):
-        """
-        A twin does what its method does; leaving the block closes the store.
-        """
+        """A twin does what its method does; leaving the block closes the store."""
         async with open_store(f"sqlite:///{tmp_path}/chats.db") as store:
             head = await store.asave("chat", CHAT, expecting=0, label="first")
 
@@ -250,9 +234,7 @@ class TestAsync:
             store.latest("chat")
 
     async def test_never_keeps_the_loop_waiting(self, tmp_path):
-        """
-        While a save waits for another writer, the loop goes on.
-        """
+        """While a save waits for another writer, the loop goes on."""
         async with open_store(f"sqlite:///{tmp_path}/chats.db") as store:
             held, free = threading.Event(), threading.Event()
 
@@ -276,9 +258,7 @@ class TestAsync:
             assert CHAT == await store.aload("chat")
 
     async def test_update_races(self, store):
-        """
-        Tasks that update one name lose nothing of each other.
-        """
+        """Tasks that update one name lose nothing of each other."""
         await store.asave("chat", Aggregator.new())
 
         async def append_text(who):
@@ -322,9 +302,7 @@ class TestAsync:
         assert ["twice"] * 10 == [m.text for m in store.load("chat")[1:]]
 
     async def test_without_anyio(self, store, monkeypatch):
-        """
-        Without the extra, the async twins name it.
-        """
+        """Without the extra, the async twins name it."""
         monkeypatch.setitem(sys.modules, "anyio", None)
         _waiting.require_anyio.cache_clear()
         with pytest.raises(MissingExtraError, match=r"conversation-state\[anyio\]"):
@@ -335,9 +313,7 @@ class TestAsync:
 
 class TestErrors:
     def test_errors_have_advice(self, store):
-        """
-        A stale head is an error with the present head, and with how to go on.
-        """
+        """A stale head is an error with the present head, and with how to go on."""
         store.save("chat", CHAT.add_user_prompt("theirs"))
         with pytest.raises(StaleHeadError) as caught:
             store.save("chat", CHAT.add_user_prompt("mine"))
@@ -351,9 +327,7 @@ class TestErrors:
             store.save("new", CHAT, expecting=3)
 
     def test_another_conversation(self, store):
-        """
-        Where a name must be new or is to be deleted, nothing advises to join.
-        """
+        """Where a name must be new or is to be deleted, nothing advises to join."""
         head = store.save("chat", CHAT)
         store.save("chat", CHAT.add_user_prompt("and?"))
         for call, advice in (
@@ -385,18 +359,14 @@ class TestErrors:
         assert ["a", "b"] == [message.text for message in both]
 
     def test_update_of_nothing(self, store):
-        """
-        An update of a name that is not saved says how to begin it.
-        """
+        """An update of a name that is not saved says how to begin it."""
         with pytest.raises(NotSavedError) as caught:
             store.update("chat", lambda state: state)
 
         assert "start=Aggregator.new()" in "".join(caught.value.__notes__)
 
     def test_swapped(self, store):
-        """
-        A state where the name belongs, and other values than a state.
-        """
+        """A state where the name belongs, and other values than a state."""
         anything: Any = store
         for call, line in (
             (partial(anything.save, CHAT, "chat"), "store.save(name, state)"),
@@ -426,9 +396,7 @@ class TestErrors:
         assert "chat" not in store
 
     def test_arguments(self, store):
-        """
-        What can't be meant is refused at once.
-        """
+        """What can't be meant is refused at once."""
         head = store.save("chat", CHAT)
         for error, call in (
             (TypeError, partial(store.save, "chat", CHAT.messages)),
@@ -453,9 +421,7 @@ class TestErrors:
         assert (head,) == store.history("chat")
 
     def test_another_head_of_that_number(self, store):
-        """
-        A head of a name that was deleted since is not the one of its number.
-        """
+        """A head of a name that was deleted since is not the one of its number."""
         head = store.save("chat", CHAT)
         store.delete("chat")
         store.save("chat", CHAT.add_user_prompt("another"))
@@ -476,9 +442,7 @@ class TestErrors:
             store.save("chat", CHAT.add_user_prompt("more"), expecting=deleted)
 
     def test_a_number_that_no_revision_has(self, store):
-        """
-        No number, however large, leads to a revision of another name.
-        """
+        """No number, however large, leads to a revision of another name."""
         store.save("chat", CHAT)
         store.save("another chat", CHAT.add_user_prompt("another"))
         for at in (0, -1, *(1 << bit | 1 for bit in range(1, 70))):
@@ -495,9 +459,7 @@ class TestValues:
         | st.from_type(Damage)
     )
     def test_values(self, value):
-        """
-        What stores return are values: equal copies hash alike, and they pickle.
-        """
+        """What stores return are values: equal copies hash alike, and they pickle."""
         copy = pickle.loads(pickle.dumps(value))
 
         assert value == copy
@@ -505,9 +467,7 @@ class TestValues:
 
     @given(heads())
     def test_str_of_a_head(self, head):
-        """
-        A head says which state it is of which name.
-        """
+        """A head says which state it is of which name."""
         assert f"revision {head.revision}" in str(head)
         assert repr(head.name) in str(head)
 
@@ -527,9 +487,7 @@ class TestTombstones:
 
     @given(messages())
     def test_other_messages_are_not_tombstones(self, message):
-        """
-        No message that has content is taken for a tombstone.
-        """
+        """No message that has content is taken for a tombstone."""
         assert find_erasure(message) is None
         mark = {ERASED: {"content": "0" * 32, "reason": "x"}}
         loud = AssistantMessage("word", metadata=mark)

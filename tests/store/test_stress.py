@@ -1,6 +1,4 @@
-"""
-What stores promise under stress, for a moment each; `make stress` takes minutes.
-"""
+"""What stores promise under stress, for a moment each; `make stress` takes minutes."""
 
 import gc
 import os
@@ -73,9 +71,7 @@ def _parse_number(shown):
 
 
 class TestConflicts:
-    """
-    Errors that a backend may raise at any moment, and that ours rarely raise.
-    """
+    """Errors that a backend may raise at any moment, and that ours rarely raise."""
 
     VERBS = (
         lambda store: store.fork("chat", "fork"),
@@ -87,9 +83,7 @@ class TestConflicts:
 
     @pytest.mark.parametrize("at", ["begin", "commit"])
     def test_tried_again(self, at):
-        """
-        A block that conflicted with another writer is decided anew.
-        """
+        """A block that conflicted with another writer is decided anew."""
         backend = MemoryBackend()
         Store(backend).save("chat", CHAT)
         left = 0
@@ -111,9 +105,7 @@ class TestConflicts:
         assert () == store.verify()
 
     def test_given_up(self):
-        """
-        Where that never ends there is an error in the end.
-        """
+        """Where that never ends there is an error in the end."""
         backend = MemoryBackend()
         store = Store(backend)
         store.save("chat", CHAT)
@@ -153,9 +145,7 @@ def test_opened_at_once(tmp_path):
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 class TestInterrupted:
-    """
-    A process that was interrupted goes on, whatever was left unfinished.
-    """
+    """A process that was interrupted goes on, whatever was left unfinished."""
 
     STEPS = (
         lambda store, state: store.save("chat", state, expecting=store.latest("chat")),

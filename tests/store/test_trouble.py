@@ -44,9 +44,7 @@ EVERY_VERB = {
 
 @pytest.fixture
 def folder():
-    """
-    A folder of another user, who may not write whatever the rights are.
-    """
+    """A folder of another user, who may not write whatever the rights are."""
     if not hasattr(os, "geteuid"):
         pytest.skip("this system has other rights")
 
@@ -67,9 +65,7 @@ def folder():
 
 
 def child(script, *given):
-    """
-    What a process prints that runs *script*.
-    """
+    """What a process prints that runs *script*."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), *map(str, given)],
         capture_output=True,
@@ -126,9 +122,7 @@ class TestFull:
 
 class TestRights:
     def test_file(self, folder):
-        """
-        A file that can't be written is read; saves are errors that say why.
-        """
+        """A file that can't be written is read; saves are errors that say why."""
         path, url = folder / "chats.db", f"sqlite:///{folder}/chats.db"
         with open_store(url) as store:
             store.save("chat", CHAT)
@@ -334,9 +328,7 @@ class TestTaken:
             store.save("chat", CHAT)
 
     def test_other_programs(self, url, path):
-        """
-        Nothing of another program's file changes, nor comes beside it.
-        """
+        """Nothing of another program's file changes, nor comes beside it."""
         for make in (
             "CREATE TABLE theirs (x)",
             "PRAGMA user_version = 3",

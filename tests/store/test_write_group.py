@@ -1,6 +1,4 @@
-"""
-Writes of several threads in one transaction.
-"""
+"""Writes of several threads in one transaction."""
 
 import os
 import sys
@@ -22,17 +20,13 @@ CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 
 @pytest.fixture
 def store(tmp_path):
-    """
-    A store in a file.
-    """
+    """A store in a file."""
     with open_store(f"sqlite:///{tmp_path / 'chats.db'}") as store:
         yield store
 
 
 class Waiting:
-    """
-    Writes of threads that wait while the first one is under way.
-    """
+    """Writes of threads that wait while the first one is under way."""
 
     def __init__(self, store, works):
         self.group = WriteGroup(store)
@@ -50,9 +44,7 @@ class Waiting:
         backend.writing = count
 
     def run(self, first):
-        """
-        All of them, after *first*, which ends when the others wait.
-        """
+        """All of them, after *first*, which ends when the others wait."""
 
         def begin_others(writer):
             if not self._threads:
@@ -80,9 +72,7 @@ class Waiting:
 
 
 def put(key):
-    """
-    A write of one record, whose result is its key.
-    """
+    """A write of one record, whose result is its key."""
 
     def work(writer):
         writer.add(key, b"value")
@@ -92,26 +82,20 @@ def put(key):
 
 
 def refuse(writer):
-    """
-    A write that is refused, after it wrote something.
-    """
+    """A write that is refused, after it wrote something."""
     writer.add(b"refused", b"value")
     raise LookupError("refused")
 
 
 def keys(store):
-    """
-    The keys of all records.
-    """
+    """The keys of all records."""
     with reading(store) as rows:
         return rows.keys(b"", None)
 
 
 class TestWrite:
     def test_alone(self, store):
-        """
-        A write returns what its function returns, and is done then.
-        """
+        """A write returns what its function returns, and is done then."""
         group = WriteGroup(store)
 
         assert b"a" == group.write(put(b"a"))
@@ -210,9 +194,7 @@ class TestWrite:
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
     @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
     def test_forked(self, store, monkeypatch):
-        """
-        A child that was forked while a write was under way writes by itself.
-        """
+        """A child that was forked while a write was under way writes by itself."""
         # How long a fork waits for a write, which here waits for the fork.
         monkeypatch.setattr(_connection, "PATIENCE_S", 0.01)
         group = WriteGroup(store)

@@ -63,9 +63,7 @@ class Wire:
         self._cut_at, self._is_after, self.is_cut = at, is_after, False
 
     def mend(self):
-        """
-        Cut it no more; whether it was.
-        """
+        """Cut it no more; whether it was."""
         self._cut_at = None
         return self.is_cut
 

@@ -144,9 +144,7 @@ class MessageCalls:
         return notes if is_same else {**notes, "text": text}
 
     def make_calls(self) -> list[ToolCall]:
-        """
-        The calls, then those that LangChain could not parse.
-        """
+        """The calls, then those that LangChain could not parse."""
         made = [self._make_call(at, raw) for at, raw in enumerate(self._raws)]
         for at, raw in enumerate(self._invalid):
             path = f"{self._path}.invalid_tool_calls[{at}]"

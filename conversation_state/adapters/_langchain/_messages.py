@@ -1,6 +1,4 @@
-"""
-Messages from LangChain's to ours, and back.
-"""
+"""Messages from LangChain's to ours, and back."""
 
 from __future__ import annotations
 

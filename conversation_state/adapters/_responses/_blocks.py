@@ -1,6 +1,4 @@
-"""
-The blocks of a content, and the parts they are; and constants of the format.
-"""
+"""The blocks of a content, and the parts they are; and constants of the format."""
 
 from __future__ import annotations
 
@@ -83,9 +81,7 @@ _REFUSAL = frozenset({"refusal", "type"})
 
 
 def read_content(node: ObjectReader, key: str, role: str) -> str | list[Part]:
-    """
-    The content under *key* in a message of *role*: a text, or parts.
-    """
+    """The content under *key* in a message of *role*: a text, or parts."""
     content = node.raw.get(key)
     if isinstance(content, str):
         return node.text(key)

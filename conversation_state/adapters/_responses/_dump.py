@@ -1,6 +1,4 @@
-"""
-From messages to Responses, item by item, and tools as its requests have them.
-"""
+"""From messages to Responses, item by item, and tools as its requests have them."""
 
 from __future__ import annotations
 
@@ -221,9 +219,7 @@ _ITEM_WRITERS = {
 def _write_thought(
     part: ReasoningPart, notes: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """
-    The block of *part*; None if it has no text, and was loaded from no block.
-    """
+    """The block of *part*; None if it has no text, and was loaded from no block."""
     noted: Any = notes.get("block")
     is_noted = isinstance(noted, str)
     if not part.text and not is_noted:
@@ -265,9 +261,7 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
 
 
 class RequestWriter(PayloadWriter):
-    """
-    What a request has so far, in which no item may be twice.
-    """
+    """What a request has so far, in which no item may be twice."""
 
     def __init__(self, rules: Rules | None = None) -> None:
         super().__init__(SOURCE, rules)
@@ -276,9 +270,7 @@ class RequestWriter(PayloadWriter):
         self.is_unstored = False
 
     def start_answer(self, notes: Mapping[str, Any]) -> None:
-        """
-        Begin the items of an answer with these *notes*.
-        """
+        """Begin the items of an answer with these *notes*."""
         self._needs = map_of(notes, "needs")
         self.is_unstored = notes.get("unstored") is True
 
@@ -328,9 +320,7 @@ _SENT_WITHOUT_ID = frozenset({None, "custom_tool_call", "function_call", "messag
 
 
 def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
-    """
-    All that is lost of *message* if nothing is left to send.
-    """
+    """All that is lost of *message* if nothing is left to send."""
     write = PayloadWriter(SOURCE, rules)
     items = write_items(write, message, path, {}, followed=True)
     if any(item.get("content", True) for item in items):
@@ -488,9 +478,7 @@ def _write_answer_items(
 def _remove_thoughts(
     write: PayloadWriter, items: list[dict[str, Any]], thoughts: list[_Pieces]
 ) -> None:
-    """
-    Remove the *thoughts* at the end of *items*.
-    """
+    """Remove the *thoughts* at the end of *items*."""
     for pieces in thoughts:
         item = items.pop()
         if isinstance(write, RequestWriter):

@@ -53,16 +53,12 @@ class ItemIds:
 
 
 def note_unstored(response: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    The note that the items of *response* were not stored, if it says so.
-    """
+    """The note that the items of *response* were not stored, if it says so."""
     return {"unstored": True} if response.get("store") is False else {}
 
 
 class ItemBlock(NamedTuple):
-    """
-    One block of an item, and the list it stands in.
-    """
+    """One block of an item, and the list it stands in."""
 
     where: str
     number: int
@@ -108,9 +104,7 @@ def read_item(
 
 
 def _is_readable(raw: Mapping[str, Any]) -> bool:
-    """
-    Whether the thought *raw* has a text, or no blocks at all.
-    """
+    """Whether the thought *raw* has a text, or no blocks at all."""
     blocks: list[Any] = []
     for where in LISTS["reasoning"]:
         listed = raw.get(where)
@@ -153,9 +147,7 @@ def _read_plain_message(item: ObjectReader, index: int) -> Part:
 
 
 def note_item(item: ObjectReader, kind: str) -> tuple[dict[str, Any], str]:
-    """
-    The notes on *item* of a *kind*, and its signature.
-    """
+    """The notes on *item* of a *kind*, and its signature."""
     if kind == "message":
         item.keep(_MESSAGE)
         return {"item": item.keys}, ""

@@ -1,6 +1,4 @@
-"""
-From Responses to messages; the metadata of a response, and its usage.
-"""
+"""From Responses to messages; the metadata of a response, and its usage."""
 
 from __future__ import annotations
 
@@ -256,9 +254,7 @@ class ItemLoader(MessageLoader):
         node: ObjectReader | None = None,
         fields: Mapping[str, Any] = EMPTY_MAP,
     ) -> None:
-        """
-        Add a message of a *kind*, unless there was a problem.
-        """
+        """Add a message of a *kind*, unless there was a problem."""
         node = node or ObjectReader(self, {}, "")
         mended = self.mended[self._since :]
         self._since = len(self.mended)
@@ -413,9 +409,7 @@ class ResponseInfo(NamedTuple):
 
 
 def read_response(node: ObjectReader) -> ResponseInfo:
-    """
-    The metadata of the response *node*. Null counts as missing.
-    """
+    """The metadata of the response *node*. Null counts as missing."""
     raw = node.raw
     usage, left = None, dict[str, Any]()
     if raw.get("usage") is not None:

@@ -100,9 +100,7 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
 
 
 def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[AssistantMessage]:
-    """
-    The async twin of `load_chunks`, for events that are awaited.
-    """
+    """The async twin of `load_chunks`, for events that are awaited."""
     return achunks_of(ResponsesStream(), events, SOURCE)
 
 
@@ -320,9 +318,7 @@ class ResponsesStream:
     def _find_or_open_item(
         self, event: ObjectReader, raw: Mapping[str, Any]
     ) -> StreamedItem:
-        """
-        The item that is *raw*; a new one if it was not announced.
-        """
+        """The item that is *raw*; a new one if it was not announced."""
         item = self._find_item(event, raw.get("id"))
         if item is not None and item.type == raw["type"]:
             # If the known item is done, *raw* is the same one again only if its ids are
@@ -403,9 +399,7 @@ class ResponsesStream:
             self._finish_output(node)
 
     def _finish_output(self, response: ObjectReader) -> None:
-        """
-        Give the content that only the whole *response* has.
-        """
+        """Give the content that only the whole *response* has."""
         output = response.raw.get("output")
         if not is_list(output):
             return
@@ -437,9 +431,7 @@ class ResponsesStream:
         return ids.needs
 
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
-        """
-        The last chunks: metadata, and items that were not done.
-        """
+        """The last chunks: metadata, and items that were not done."""
         context = self._context
         context.reading = DocumentReader()
         # What has no pieces comes last, so that it doesn't divide a text.

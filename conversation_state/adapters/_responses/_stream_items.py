@@ -41,9 +41,7 @@ from conversation_state.tools import ToolCall
 
 @attrs.define
 class StreamContext:
-    """
-    What the items of one stream share while they are read.
-    """
+    """What the items of one stream share while they are read."""
 
     # The event that is being read, and the chunks that it brings.
     reading: DocumentReader = attrs.Factory(DocumentReader)
@@ -67,9 +65,7 @@ class StreamContext:
 
 @attrs.define(eq=False)
 class StreamedText:
-    """
-    A text that comes in pieces: a block of an item, or the arguments of a call.
-    """
+    """A text that comes in pieces: a block of an item, or the arguments of a call."""
 
     # Makes a chunk of a valid piece; None as long as none can be given.
     make: Callable[[str], AssistantMessage] | None = None
@@ -79,9 +75,7 @@ class StreamedText:
     whole: str = ""
 
     def quick_chunks(self) -> Callable[[str], AssistantMessage]:
-        """
-        A function that gives the chunk of a piece, which counts as given.
-        """
+        """A function that gives the chunk of a piece, which counts as given."""
         make: Any = self.make
         note = self.pieces.append
 
@@ -230,9 +224,7 @@ class StreamedCall(StreamedItem):
 
 @attrs.define(eq=False, kw_only=True)
 class StreamedBlock(StreamedText):
-    """
-    A block of a message, or of a thought.
-    """
+    """A block of a message, or of a thought."""
 
     # The list that it is in, and its number there; its type; and its place among the
     # parts of the response.
@@ -252,9 +244,7 @@ class StreamedBlock(StreamedText):
         return raw
 
     def complete(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """
-        The block *raw* with the lists that it does not repeat.
-        """
+        """The block *raw* with the lists that it does not repeat."""
         # In the end log probabilities are rounded.
         lists = {
             key: self.lists[key]
@@ -265,9 +255,7 @@ class StreamedBlock(StreamedText):
 
 
 class StreamedMessage(StreamedItem):
-    """
-    A message, or a thought: an item that is made of blocks.
-    """
+    """A message, or a thought: an item that is made of blocks."""
 
     def __init__(
         self, context: StreamContext, added: Mapping[str, Any], name: str
@@ -280,9 +268,7 @@ class StreamedMessage(StreamedItem):
         return self._blocks.values()
 
     def open_text(self, where: str, number: int, kind: str) -> StreamedBlock:
-        """
-        One of its blocks. If it is new, the block before it ends.
-        """
+        """One of its blocks. If it is new, the block before it ends."""
         place = (where, number)
         if place in self._blocks:
             return self._blocks[place]

@@ -1,6 +1,4 @@
-"""
-The session: the SDK's methods, and those that a store adds.
-"""
+"""The session: the SDK's methods, and those that a store adds."""
 
 from __future__ import annotations
 
@@ -151,9 +149,7 @@ class StoreSession(SessionHost):
             await self._update_state(lambda state: append_items(state, items))
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """
-        Remove the newest item and return it, or None.
-        """
+        """Remove the newest item and return it, or None."""
         popped: list[Any] = []
 
         def shorten(state: Aggregator) -> Aggregator:

@@ -1,6 +1,4 @@
-"""
-From messages to Anthropic Messages, and tools as its requests have them.
-"""
+"""From messages to Anthropic Messages, and tools as its requests have them."""
 
 from __future__ import annotations
 
@@ -94,9 +92,7 @@ def dump(
 
 
 def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
-    """
-    All that is lost of *message* if nothing is left to send.
-    """
+    """All that is lost of *message* if nothing is left to send."""
     write = AnthropicWriter(rules, system_on_top=True)
     write.add(message, path)
     payload = write.turns.payload()

@@ -1,6 +1,4 @@
-"""
-From Anthropic Messages to messages.
-"""
+"""From Anthropic Messages to messages."""
 
 from __future__ import annotations
 
@@ -136,9 +134,7 @@ class AnthropicLoader(MessageLoader):
         return messages
 
     def _load_messages(self, node: ObjectReader, role: str) -> list[Message]:
-        """
-        What one message of the format is here: several, if tools answer.
-        """
+        """What one message of the format is here: several, if tools answer."""
         around = self.rest(node.raw, _MESSAGE, node.path)
         if around:
             node.notes["around"] = around
@@ -233,9 +229,7 @@ class AnthropicLoader(MessageLoader):
         )
 
     def _load_message(self, node: ObjectReader, role: str, path: str) -> list[Message]:
-        """
-        The message that *node* is, whose content is at *path*.
-        """
+        """The message that *node* is, whose content is at *path*."""
         problems, raw = self.count, node.raw.get("content")
         changes_effort = role == "system" and bool(node.raw.get("output_config"))
         content: Any = ""
@@ -278,9 +272,7 @@ class AnthropicLoader(MessageLoader):
     def _load_blocks(
         self, content: Sequence[Any], path: str, role: str, start: int = 0
     ) -> tuple[list[Part], list[ToolCall]]:
-        """
-        What the blocks of *content* are, the first of which is number *start*.
-        """
+        """What the blocks of *content* are, the first of which is number *start*."""
         parts: list[Part] = []
         calls: list[ToolCall] = []
         for at, raw in enumerate(content, start):
@@ -303,9 +295,7 @@ class AnthropicLoader(MessageLoader):
         return parts, calls
 
     def _load_response(self, node: ObjectReader) -> list[Message]:
-        """
-        The message of a response, with its metadata.
-        """
+        """The message of a response, with its metadata."""
         raw = node.raw
         if raw.get("role", "assistant") != "assistant":
             node.wrong("role", "assistant")

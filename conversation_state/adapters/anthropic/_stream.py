@@ -1,6 +1,4 @@
-"""
-From a stream of Anthropic Messages to chunks.
-"""
+"""From a stream of Anthropic Messages to chunks."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
 
 
 def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[AssistantMessage]:
-    """
-    What `load_chunks` gives, of events that are waited for.
-    """
+    """What `load_chunks` gives, of events that are waited for."""
     return achunks_of(AnthropicStream(), events, SOURCE)
 
 
@@ -212,9 +208,7 @@ class AnthropicStream:
             add_rest(self._of_events, event, _EVENTS[kind])
 
     def _get_block_index(self, event: ObjectReader) -> int:
-        """
-        The number of the block that *event* is about; -1 if it is invalid.
-        """
+        """The number of the block that *event* is about; -1 if it is invalid."""
         at: Any = event.raw.get("index")
         if at.__class__ is int and 0 <= at <= _MAX_INDEX:
             return int(at)
@@ -351,9 +345,7 @@ class AnthropicStream:
         return chunks
 
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
-        """
-        The last chunks: metadata, and blocks that were not closed.
-        """
+        """The last chunks: metadata, and blocks that were not closed."""
         for at in list(self._open_blocks):
             yield from self._end_block(at, is_broken=True)
 
@@ -381,9 +373,7 @@ class AnthropicStream:
 
 
 def _update_known(kept: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """
-    Add *values* to those that are *kept*; null changes nothing.
-    """
+    """Add *values* to those that are *kept*; null changes nothing."""
     for key, value in values.items():
         if value is not None or key not in kept:
             kept[key] = value

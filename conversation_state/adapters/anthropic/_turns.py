@@ -84,9 +84,7 @@ class _Turn:
 
 
 def _find_marked(turns: Iterable[_Turn | dict[str, Any]]) -> list[Block]:
-    """
-    The blocks of *turns* that have a cache marker, each with its path.
-    """
+    """The blocks of *turns* that have a cache marker, each with its path."""
     marked: list[Block] = []
     for turn in turns:
         if not isinstance(turn, _Turn):
@@ -123,9 +121,7 @@ class Turns:
         self._reported = 0
 
     def system(self, piece: Piece) -> None:
-        """
-        Add a system message: on top if it is in front of all others.
-        """
+        """Add a system message: on top if it is in front of all others."""
         if not self._drop_blank_texts(piece):
             return
 
@@ -143,9 +139,7 @@ class Turns:
             self._continue_turn("user", piece)
 
     def result(self, piece: Piece) -> None:
-        """
-        Add the result of a tool, in front of the turn's blocks of other messages.
-        """
+        """Add the result of a tool, in front of the turn's blocks of other messages."""
         self._report_waiting()
         self._end_answer()
         blocks, piece.blocks = piece.blocks, []

@@ -1,6 +1,4 @@
-"""
-Usage in Anthropic's responses.
-"""
+"""Usage in Anthropic's responses."""
 
 from __future__ import annotations
 
@@ -120,9 +118,7 @@ def _read_breakdown(
     known: Collection[str],
     path: str,
 ) -> dict[str, int]:
-    """
-    The *known* counts in the breakdown *name*, of which the others are *left*.
-    """
+    """The *known* counts in the breakdown *name*, of which the others are *left*."""
     block = left.get(name)
     if not is_map(block):
         if block is not None:
@@ -163,9 +159,7 @@ def _read_cache_writes(
 
 
 def _read_iterations(iterations: Any) -> list[tuple[str, int]]:
-    """
-    Usage outside the response: names of categories, and counts.
-    """
+    """Usage outside the response: names of categories, and counts."""
     listed = [one for one in iterations if is_map(one)] if is_list(iterations) else []
     attempts = [one for one in listed if _has_type(one, _ATTEMPTS)]
     found: list[tuple[str, int]] = []

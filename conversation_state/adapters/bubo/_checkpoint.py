@@ -1,6 +1,4 @@
-"""
-Checkpoints: a conversation with its id, what it cost, and where it was forked.
-"""
+"""Checkpoints: a conversation with its id, what it cost, and where it was forked."""
 
 from __future__ import annotations
 

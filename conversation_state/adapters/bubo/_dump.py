@@ -1,6 +1,4 @@
-"""
-From our messages to bubo's.
-"""
+"""From our messages to bubo's."""
 
 from __future__ import annotations
 

@@ -83,9 +83,7 @@ class BuboLoader(MessageLoader):
         return [] if message is None else [message]
 
     def load_listed(self, payload: Mapping[str, Any]) -> list[Message]:
-        """
-        The messages of an object; none if its list is null, as Go has it.
-        """
+        """The messages of an object; none if its list is null, as Go has it."""
         given = payload.get("messages")
         if is_list(given):
             return self.history(given, "$.messages")
@@ -145,9 +143,7 @@ class BuboLoader(MessageLoader):
         return fields
 
     def _read_metadata(self, node: ObjectReader) -> dict[str, Any]:
-        """
-        What ``meta`` has, if it is metadata of ours; any other JSON is noted.
-        """
+        """What ``meta`` has, if it is metadata of ours; any other JSON is noted."""
         given = node.raw.get("meta")
         if is_map(given):
             return read_extra(node, "meta")
@@ -160,9 +156,7 @@ class BuboLoader(MessageLoader):
     def _read_payload(
         self, node: ObjectReader, kind: str, fields: dict[str, Any], prefix: str
     ) -> str | list[Part]:
-        """
-        The content of a message of *kind*; what else it has is put into *fields*.
-        """
+        """The content of a message of *kind*; what else it has is put into *fields*."""
         if kind == "assistant":
             return self._read_answer(node)
 

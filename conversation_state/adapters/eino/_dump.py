@@ -1,6 +1,4 @@
-"""
-From our messages to eino's.
-"""
+"""From our messages to eino's."""
 
 from __future__ import annotations
 
@@ -176,9 +174,7 @@ def _put_content(
 
 
 def _find_only(raw: Any, keys: set[str]) -> str:
-    """
-    The text of *raw*, an object with these *keys* and no others; else "".
-    """
+    """The text of *raw*, an object with these *keys* and no others; else ""."""
     is_plain = isinstance(raw, dict) and raw.keys() == keys
     return raw["text"] if is_plain and isinstance(raw["text"], str) else ""
 

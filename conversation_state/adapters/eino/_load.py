@@ -1,6 +1,4 @@
-"""
-From eino's messages to ours.
-"""
+"""From eino's messages to ours."""
 
 from __future__ import annotations
 
@@ -131,9 +129,7 @@ class EinoLoader(MessageLoader):
     def _load_known(
         self, node: ObjectReader, role: str, prefix: str, mended_before: int
     ) -> Message | None:
-        """
-        A message of a *role* we know; None if its content does not fit that role.
-        """
+        """A message of a *role* we know; None if its content does not fit that role."""
         problems = self.count
         node.keep(_KNOWN[role])
         extra = read_extra(node, "extra")
@@ -210,9 +206,7 @@ def _read_listed_parts(node: ObjectReader, role: str) -> list[Part]:
 
 
 def _add_reasoning(node: ObjectReader, content: str | list[Part]) -> str | list[Part]:
-    """
-    The content of an assistant, after its thoughts.
-    """
+    """The content of an assistant, after its thoughts."""
     text = node.nullable(REASONING)
     if isinstance(content, str):
         parts: list[Part] = [TextPart(content)] if content else []

@@ -1,6 +1,4 @@
-"""
-The parts in eino's lists, and ours; and the names of these lists.
-"""
+"""The parts in eino's lists, and ours; and the names of these lists."""
 
 from __future__ import annotations
 
@@ -68,9 +66,7 @@ _THOUGHTS = frozenset({"signature", "text"})
 
 
 def read_parts(node: ObjectReader, key: str, role: str) -> list[Part]:
-    """
-    The parts in the list under *key* of a message of *role*.
-    """
+    """The parts in the list under *key* of a message of *role*."""
     is_input = LISTS[role] == _INPUT
     parts: list[Part] = []
     for part in node.optional_objects(key, "a list or null"):

@@ -170,9 +170,7 @@ def write_result(
 def _write_content(
     write: PayloadWriter, message: ToolMessage, path: str
 ) -> tuple[str | None, list[dict[str, Any]]]:
-    """
-    The text of *message*, or None, and its media.
-    """
+    """The text of *message*, or None, and its media."""
     if isinstance(message.content, str):
         return message.content, []
 
@@ -267,9 +265,7 @@ class StreamedCalls:
         return calls if continues else calls + self.end(prefix, node.reading, node.path)
 
     def end(self, prefix: str, reading: DocumentReader, path: str) -> list[ToolCall]:
-        """
-        The call whose pieces came, if there is one.
-        """
+        """The call whose pieces came, if there is one."""
         part, args, self._part, self._args = self._part, self._args, None, {}
         if part is None:
             return []
@@ -327,9 +323,7 @@ class StreamedCalls:
 
 
 def _parse_path(path: str) -> tuple[str | int, ...]:
-    """
-    What *path*, of RFC 9535's simplest kind, leads through; () if it is invalid.
-    """
+    """What *path*, of RFC 9535's simplest kind, leads through; () if it is invalid."""
     steps: list[str | int] = []
     at = 1
     while path.startswith("$") and at < len(path):

@@ -1,6 +1,4 @@
-"""
-From messages to Gemini's contents, and tools as its requests have them.
-"""
+"""From messages to Gemini's contents, and tools as its requests have them."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
 
 
 def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
-    """
-    All that is lost of *message* if nothing is left to send.
-    """
+    """All that is lost of *message* if nothing is left to send."""
     write = GeminiWriter(rules)
     write.add(message, path)
     payload = write.payload()
@@ -301,9 +297,7 @@ class GeminiWriter(PayloadWriter):
 def _make_content(
     raw: dict[str, Any], parts: list[dict[str, Any]], keys: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """
-    *raw*, a content, with its *parts* and the *keys* that were kept with it.
-    """
+    """*raw*, a content, with its *parts* and the *keys* that were kept with it."""
     raw["parts"] = parts
     return merge_kept_keys(keys, raw)
 

@@ -1,6 +1,4 @@
-"""
-From Gemini's contents to messages.
-"""
+"""From Gemini's contents to messages."""
 
 from __future__ import annotations
 

@@ -68,17 +68,13 @@ def in_camel_case(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @attrs.define(eq=False)
 class GeminiObject(ObjectReader):
-    """
-    One JSON object while it is read, with its keys in camel case.
-    """
+    """One JSON object while it is read, with its keys in camel case."""
 
     def __attrs_post_init__(self) -> None:
         self.raw = in_camel_case(self.raw)
 
     def body(self, key: str) -> GeminiObject:
-        """
-        The object under *key*; an empty one if it is missing or null, or wrong.
-        """
+        """The object under *key*; an empty one if it is missing or null, or wrong."""
         return self.inside(key) or GeminiObject(self.reading, {}, f"{self.path}.{key}")
 
 
@@ -99,9 +95,7 @@ _SLOTS = {"fileData": "fileUri", "inlineData": "data"}
 
 
 def kind_of(raw: Mapping[str, Any]) -> str:
-    """
-    The kind of a part: its data key; "" for no key or several.
-    """
+    """The kind of a part: its data key; "" for no key or several."""
     found = [key for key in _DATA if raw.get(key) is not None]
     # Some servers put an empty text beside other data.
     if len(found) == 2 and raw.get("text") == "":  # noqa: PLR2004 - it and another
@@ -111,9 +105,7 @@ def kind_of(raw: Mapping[str, Any]) -> str:
 
 
 def simplify_content(parts: list[Part]) -> str | list[Part]:
-    """
-    *parts* as the content of a message: one plain text is not a list.
-    """
+    """*parts* as the content of a message: one plain text is not a list."""
     part = parts[0] if len(parts) == 1 else None
     if isinstance(part, TextPart) and not part.metadata and part.index is None:
         return part.text
@@ -122,9 +114,7 @@ def simplify_content(parts: list[Part]) -> str | list[Part]:
 
 
 def read_part(node: GeminiObject, role: str) -> Part:
-    """
-    The part at *node*, in a message of *role*; not a call, nor its result.
-    """
+    """The part at *node*, in a message of *role*; not a call, nor its result."""
     kind = kind_of(node.raw)
     is_thought = role == "assistant" and node.raw.get("thought") is True
     part: Part | None = None
@@ -155,9 +145,7 @@ def _media_class(media_type: str) -> type[MediaPart]:
 
 
 def _read_media(node: GeminiObject, kind: str) -> Part | None:
-    """
-    Content by value or by its address; None if that can't be read.
-    """
+    """Content by value or by its address; None if that can't be read."""
     inside, slot = node.body(kind), _SLOTS[kind]
     text = inside.nullable(slot)
     fields: dict[str, Any] = {"url": text}
@@ -191,9 +179,7 @@ def _read_media(node: GeminiObject, kind: str) -> Part | None:
 
 
 def write_part(write: PayloadWriter, part: Part, path: str) -> dict[str, Any] | None:
-    """
-    What *part* is in a content; None if it has no place there, and is lost.
-    """
+    """What *part* is in a content; None if it has no place there, and is lost."""
     notes = write.notes(part, path)
     raw: dict[str, Any] | None
     if isinstance(part, (RefusalPart, TextPart)):
@@ -235,9 +221,7 @@ def write_part(write: PayloadWriter, part: Part, path: str) -> dict[str, Any] | 
 def _lacks_type(
     write: PayloadWriter, part: MediaPart, path: str, notes: Mapping[str, Any]
 ) -> bool:
-    """
-    Whether *part* is bytes of no known media type, which the provider refuses.
-    """
+    """Whether *part* is bytes of no known media type, which the provider refuses."""
     if part.data is None or part.media_type or notes.get("untyped") is True:
         return False
 

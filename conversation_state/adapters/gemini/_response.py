@@ -1,6 +1,4 @@
-"""
-The metadata of a response, and its usage.
-"""
+"""The metadata of a response, and its usage."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ _NOTHING = LogProb("", 0.0)
 
 
 class ResponseChoice(NamedTuple):
-    """
-    One of the answers in a response: its message, and the metadata.
-    """
+    """One of the answers in a response: its message, and the metadata."""
 
     raw: Any
     path: str
@@ -52,9 +48,7 @@ class ResponseChoice(NamedTuple):
 
 
 def is_response(payload: Mapping[str, Any]) -> bool:
-    """
-    Whether *payload* is a response: some have no candidates.
-    """
+    """Whether *payload* is a response: some have no candidates."""
     return "candidates" in payload or any(
         payload.get(key) is not None for key in ("promptFeedback", "usageMetadata")
     )
@@ -108,18 +102,14 @@ def read_response(node: GeminiObject) -> list[ResponseChoice]:
 def read_candidate(
     candidate: GeminiObject,
 ) -> tuple[str, tuple[LogProb, ...] | None, dict[str, Any]]:
-    """
-    The reason to finish, the log probabilities, and what no field of ours holds.
-    """
+    """The reason to finish, the log probabilities, and what no field of ours holds."""
     reason = candidate.nullable("finishReason")
     kept = candidate.reading.rest(candidate.raw, _CANDIDATE, candidate.path)
     return reason, _read_logprobs(candidate, kept), kept
 
 
 def read_block_reason(response: GeminiObject) -> str:
-    """
-    Why the prompt was blocked, "" if it was not.
-    """
+    """Why the prompt was blocked, "" if it was not."""
     if not is_map(response.raw.get("promptFeedback")):
         return ""
 
@@ -129,9 +119,7 @@ def read_block_reason(response: GeminiObject) -> str:
 def _read_logprobs(
     candidate: GeminiObject, kept: dict[str, Any]
 ) -> tuple[LogProb, ...] | None:
-    """
-    How likely the tokens were; the original goes into *kept* if it has more.
-    """
+    """How likely the tokens were; the original goes into *kept* if it has more."""
     given = candidate.raw.get(LOGPROBS)
     if given is None:
         return None

@@ -1,6 +1,4 @@
-"""
-From a stream of Gemini's responses to chunks.
-"""
+"""From a stream of Gemini's responses to chunks."""
 
 from __future__ import annotations
 
@@ -105,9 +103,7 @@ def load_chunks(
 def aload_chunks(
     events: AsyncIterable[Any], *, choice: int = 0
 ) -> AsyncIterator[AssistantMessage]:
-    """
-    The async twin of `load_chunks`.
-    """
+    """The async twin of `load_chunks`."""
     return achunks_of(GeminiStream(choice), events, SOURCE)
 
 
@@ -131,9 +127,7 @@ _LISTS = frozenset({"citationMetadata", "urlContextMetadata"})
 
 
 class _KeptNotes:
-    """
-    Metadata that no field of ours holds, as far as it came.
-    """
+    """Metadata that no field of ours holds, as far as it came."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -157,9 +151,7 @@ class _KeptNotes:
                 self.values[name] = value
 
     def has(self, raw: Mapping[str, Any], names: Iterable[str]) -> bool:
-        """
-        Whether the values of *raw* under *names* are empty, or the last ones.
-        """
+        """Whether the values of *raw* under *names* are empty, or the last ones."""
         for name in names:
             value = raw.get(name)
             if not is_empty_value(value) and value != self.values.get(name):
@@ -233,9 +225,7 @@ class _LatestUsage:
         return True
 
     def add(self, block: Any) -> None:
-        """
-        Add a usage block that `takes` does not take.
-        """
+        """Add a usage block that `takes` does not take."""
         if self._latest is not None:
             self._counts.add(self._latest)
 
@@ -245,9 +235,7 @@ class _LatestUsage:
         self._block = as_kept(block) if block.__class__ is dict else {}
 
     def read(self) -> tuple[Usage | None, Any]:
-        """
-        The usage, None if it is unknown; and the values that are not counts.
-        """
+        """The usage, None if it is unknown; and the values that are not counts."""
         if self._latest is not None:
             self._counts.add(self._latest)
             self._latest = None
@@ -422,9 +410,7 @@ class GeminiStream:
             parts.append(_TEXTS[kind](piece, index=self._index))
 
     def _add_part(self, part: Part, parts: list[Part]) -> None:
-        """
-        Add a whole part, or a piece of raw audio.
-        """
+        """Add a whole part, or a piece of raw audio."""
         about = notes_of(part.metadata, SOURCE)
         if isinstance(part, AudioPart) and part.data and "keys" not in about:
             sound = part.media_type.lower()
@@ -490,9 +476,7 @@ class GeminiStream:
 
 
 def _is_plain(raw: Mapping[str, Any]) -> bool:
-    """
-    Whether a part is nothing but a text, perhaps marked as a thought.
-    """
+    """Whether a part is nothing but a text, perhaps marked as a thought."""
     return all(
         key == "text"
         or value is None

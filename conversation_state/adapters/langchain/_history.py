@@ -1,6 +1,4 @@
-"""
-The history: LangChain's methods, and those that a store adds.
-"""
+"""The history: LangChain's methods, and those that a store adds."""
 
 from __future__ import annotations
 
@@ -80,9 +78,7 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
             return Aggregator.new()
 
     async def astate(self) -> Aggregator:
-        """
-        The async twin of `state`.
-        """
+        """The async twin of `state`."""
         return await run_in_thread(lambda: self.state)
 
     @property

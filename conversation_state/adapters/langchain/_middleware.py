@@ -1,6 +1,4 @@
-"""
-The middleware: a trimmer's view in each request of LangChain's agents.
-"""
+"""The middleware: a trimmer's view in each request of LangChain's agents."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Views of lists of LangChain's messages.
-"""
+"""Views of lists of LangChain's messages."""
 
 from __future__ import annotations
 
@@ -80,9 +78,7 @@ def _dump_shown(message: Message) -> BaseMessage:
 
 
 def is_only_refusal(message: Message) -> bool:
-    """
-    Whether *message* is a refusal, with no text and no call.
-    """
+    """Whether *message* is a refusal, with no text and no call."""
     return (
         isinstance(message, AssistantMessage)
         and bool(message.refusal)

@@ -153,9 +153,7 @@ KnownMessage: TypeAlias = tuple[Entry, _MessageSnapshot]
 
 
 class Conversation(NamedTuple):
-    """
-    A list of messages: as ours, with their identities, and as LangChain's.
-    """
+    """A list of messages: as ours, with their identities, and as LangChain's."""
 
     entries: Log[Entry] = Log()
     snapshots: Log[_MessageSnapshot] = Log()
@@ -164,9 +162,7 @@ class Conversation(NamedTuple):
         return [snapshot.new_message() for snapshot in self.snapshots]
 
     def recent_by_id(self) -> dict[str, KnownMessage]:
-        """
-        The newest messages, by the ids of LangChain's messages.
-        """
+        """The newest messages, by the ids of LangChain's messages."""
         start = max(len(self.entries) - _RECENT, 0)
         last = [(each[1].id, each) for each in self._iterate_pairs(start)]
         return {id: each for id, each in last if id}
@@ -265,9 +261,7 @@ class ConversationCache:
         return Conversation(entries, nearest.snapshots.take(common).extend(new))
 
     def remember(self, rows: Reader, hold: Hold, conversation: Conversation) -> None:
-        """
-        Remember the *conversation* that a record refers to.
-        """
+        """Remember the *conversation* that a record refers to."""
         seen, known = self._read_memory(rows)
         if rows.seen != seen:
             return

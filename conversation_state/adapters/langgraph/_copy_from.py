@@ -45,9 +45,7 @@ def list_checkpoints(
 def read_checkpoints(
     old: BaseCheckpointSaver[Any], thread: str, places: Mapping[Place, RunnableConfig]
 ) -> Iterator[tuple[CheckpointTuple, RunnableConfig]]:
-    """
-    Each checkpoint, and the config that names its parent. Holds one at a time.
-    """
+    """Each checkpoint, and the config that names its parent. Holds one at a time."""
     for (namespace, _), config in places.items():
         found = old.get_tuple(config)
         if found is None:

@@ -1,6 +1,4 @@
-"""
-The checkpointer.
-"""
+"""The checkpointer."""
 
 from __future__ import annotations
 
@@ -124,9 +122,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
     def name(
         self, thread_id: str, channel: str = "messages", *, checkpoint_ns: str = ""
     ) -> str:
-        """
-        The name in the store of a thread's conversation.
-        """
+        """The name in the store of a thread's conversation."""
         return name_of(str(thread_id), channel, checkpoint_ns)
 
     # Reading
@@ -159,9 +155,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """
-        Checkpoints, the newest of each thread first, read a page at a time.
-        """
+        """Checkpoints, the newest of each thread first, read a page at a time."""
         pages = self._pages(config, metadata=filter, before=before, limit=limit)
         for page in pages:
             yield from page
@@ -174,9 +168,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """
-        The async twin of `list`.
-        """
+        """The async twin of `list`."""
         pages = self._pages(config, metadata=filter, before=before, limit=limit)
         while (page := await run_in_thread(next, pages, None)) is not None:
             for each in page:
@@ -263,9 +255,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """
-        Save what a task wrote after a checkpoint.
-        """
+        """Save what a task wrote after a checkpoint."""
         thread, namespace, id = parse_config(config)
         if not id:
             raise ValueError(
@@ -293,17 +283,13 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
     # Copying and deleting
 
     def delete_thread(self, thread_id: str) -> None:
-        """
-        Delete a thread, and its conversations in the store.
-        """
+        """Delete a thread, and its conversations in the store."""
         write(
             self.store, lambda rows: _whole_threads.delete_thread(rows, str(thread_id))
         )
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """
-        Delete all checkpoints of some runs. O(checkpoints).
-        """
+        """Delete all checkpoints of some runs. O(checkpoints)."""
         runs = {str(run) for run in run_ids}
         if not runs:
             return

@@ -100,9 +100,7 @@ class StateChannel(BinaryOperatorAggregate[Aggregator]):
         super().__init__(typ, operator)
 
     def update(self, values: Sequence[Any]) -> bool:
-        """
-        Add *values*; True if there were any.
-        """
+        """Add *values*; True if there were any."""
         try:
             self.get()
         except EmptyChannelError:

@@ -1,6 +1,4 @@
-"""
-The blocks of a content, and the parts they are; and constants of the format.
-"""
+"""The blocks of a content, and the parts they are; and constants of the format."""
 
 from __future__ import annotations
 
@@ -311,9 +309,7 @@ def _write_medium(
 def _write_typed(
     write: PayloadWriter, part: MediaPart, path: str, kind: str
 ) -> dict[str, Any]:
-    """
-    The block of a *kind* that *part* is.
-    """
+    """The block of a *kind* that *part* is."""
     notes = notes_of(part.metadata, SOURCE)
     text, media_type = write_content(part, kind)
     body = {SLOTS.get(kind, "url"): text}

@@ -1,6 +1,4 @@
-"""
-From a stream of Chat Completions to chunks.
-"""
+"""From a stream of Chat Completions to chunks."""
 
 from __future__ import annotations
 
@@ -144,9 +142,7 @@ def load_chunks(
 def aload_chunks(
     events: AsyncIterable[Any], *, choice: int = 0
 ) -> AsyncIterator[AssistantMessage]:
-    """
-    The async twin of `load_chunks`, for events that are awaited.
-    """
+    """The async twin of `load_chunks`, for events that are awaited."""
     return achunks_of(ChatStream(choice), events, SOURCE)
 
 

@@ -1,6 +1,4 @@
-"""
-From messages to Chat Completions, and tools as its requests have them.
-"""
+"""From messages to Chat Completions, and tools as its requests have them."""
 
 from __future__ import annotations
 
@@ -88,9 +86,7 @@ _IN_PLACE = frozenset({"audio", "function_call", "refusal", "tool_calls"})
 
 
 def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
-    """
-    All that is lost of *message* if nothing is left to send.
-    """
+    """All that is lost of *message* if nothing is left to send."""
     write = PayloadWriter(SOURCE, rules)
     if isinstance(message, UnknownMessage):
         write.notes_on(message, path)
@@ -229,9 +225,7 @@ def _write_parts(
 def _put_beside(
     write: PayloadWriter, part: Part, path: str, raw: dict[str, Any], *, late: bool
 ) -> bool:
-    """
-    Put *part* into *raw*, next to the content, if it stood there.
-    """
+    """Put *part* into *raw*, next to the content, if it stood there."""
     notes = notes_of(part.metadata, SOURCE)
     under = map_of(notes, "under")
     if isinstance(part, ReasoningPart) and part.text:

@@ -1,6 +1,4 @@
-"""
-From Chat Completions to messages: requests, and responses with their usage.
-"""
+"""From Chat Completions to messages: requests, and responses with their usage."""
 
 from __future__ import annotations
 
@@ -308,9 +306,7 @@ def _read_function(body: ObjectReader, key: str) -> tuple[str, str]:
 
 
 def _is_opaque(body: Any) -> bool:
-    """
-    Whether *body*, of a call of a kind we don't know, is not a function's.
-    """
+    """Whether *body*, of a call of a kind we don't know, is not a function's."""
     return (
         not is_map(body)
         or not isinstance(body.get("name"), str)
@@ -370,9 +366,7 @@ def _add_beside(node: ObjectReader, content: str | list[Part]) -> str | list[Par
 def read_logprobs(
     choice: ObjectReader, kept: dict[str, Any]
 ) -> tuple[LogProb, ...] | None:
-    """
-    The log probabilities of the content; other keys of the block go into *kept*.
-    """
+    """The log probabilities of the content; other keys of the block go into *kept*."""
     node = choice.inside("logprobs")
     if node is None:
         return None

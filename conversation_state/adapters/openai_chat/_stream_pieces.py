@@ -1,6 +1,4 @@
-"""
-What a stream brings in pieces besides texts: calls, audio, and lists of dialects.
-"""
+"""What a stream brings in pieces besides texts: calls, audio, and lists of dialects."""
 
 from __future__ import annotations
 
@@ -76,9 +74,7 @@ class _ChatCall:
 
 
 class CallAssembler:
-    """
-    The calls of one stream while it is read, numbered as they are opened.
-    """
+    """The calls of one stream while it is read, numbered as they are opened."""
 
     def __init__(self) -> None:
         self._opened: list[_ChatCall] = []
@@ -89,9 +85,7 @@ class CallAssembler:
         self._next = 0
 
     def read(self, delta: ObjectReader, prefix: str) -> list[ToolCall]:
-        """
-        The pieces that *delta* brings. Ids that are made up begin with *prefix*.
-        """
+        """The pieces that *delta* brings. Ids that are made up begin with *prefix*."""
         pieces = [
             self._read_call_piece(node, prefix)
             for node in delta.optional_objects("tool_calls", "a list or null")
@@ -211,9 +205,7 @@ class CallAssembler:
     def _find_continued(
         self, at: int | None, call_id: str, name: str
     ) -> _ChatCall | None:
-        """
-        The call that a piece continues; None if it starts a new one.
-        """
+        """The call that a piece continues; None if it starts a new one."""
         call = self._opened[-1] if self._opened else None
         if at is not None:
             call = self._at.get(at)
@@ -288,9 +280,7 @@ def _make_piece(
 
 
 class AudioAssembler:
-    """
-    The audio of one stream, which is a part at the end.
-    """
+    """The audio of one stream, which is a part at the end."""
 
     def __init__(self) -> None:
         self._keys: dict[str, Any] = {}
@@ -328,9 +318,7 @@ class AudioAssembler:
 
 
 class _PartialText(list[str]):
-    """
-    A text that comes in pieces: appending each to a text would copy the text.
-    """
+    """A text that comes in pieces: appending each to a text would copy the text."""
 
 
 class IndexedLists:
@@ -369,9 +357,7 @@ class IndexedLists:
             _add_to_item(item, piece, texts)
 
     def rest(self) -> dict[str, Any]:
-        """
-        The lists, as far as they were received.
-        """
+        """The lists, as far as they were received."""
         return {
             key: [_join_texts(item) if is_map(item) else item for item in items]
             for key, items in self._lists.items()

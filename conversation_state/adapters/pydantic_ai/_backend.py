@@ -66,9 +66,7 @@ class StoreBackend(StoreHost, ConversationStore):
         self._records = ConversationRepository(store)
 
     async def aclose(self) -> None:
-        """
-        The async twin of `close`.
-        """
+        """The async twin of `close`."""
         await run_in_anyio_thread(self.close)
 
     async def __aexit__(self, *_error: object) -> None:

@@ -1,6 +1,4 @@
-"""
-The content of parts, loaded and dumped: texts, media and values.
-"""
+"""The content of parts, loaded and dumped: texts, media and values."""
 
 from __future__ import annotations
 

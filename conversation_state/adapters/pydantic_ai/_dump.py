@@ -1,6 +1,4 @@
-"""
-From our messages to Pydantic AI's.
-"""
+"""From our messages to Pydantic AI's."""
 
 from __future__ import annotations
 

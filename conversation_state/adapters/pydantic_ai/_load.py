@@ -1,6 +1,4 @@
-"""
-From Pydantic AI's messages to ours.
-"""
+"""From Pydantic AI's messages to ours."""
 
 from __future__ import annotations
 

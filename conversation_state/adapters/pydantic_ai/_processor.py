@@ -135,9 +135,7 @@ class TrimmedRequests(AbstractCapability[Any]):
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """
-        The request with the messages of the view.
-        """
+        """The request with the messages of the view."""
         del ctx
         messages = list(request_context.messages)
         # Counting tokens would block the event loop.
@@ -147,17 +145,13 @@ class TrimmedRequests(AbstractCapability[Any]):
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
-        """
-        None: a specification file can't contain a trimmer.
-        """
+        """None: a specification file can't contain a trimmer."""
         return None
 
 
 @attrs.define(eq=False)
 class _LoadedMessage:
-    """
-    Our messages for one `ModelMessage`, valid while its parts are the same.
-    """
+    """Our messages for one `ModelMessage`, valid while its parts are the same."""
 
     messages: list[Message]
     # The part of the request for each of them; -1 for none.

@@ -1,6 +1,4 @@
-"""
-A model's response and its usage, loaded and dumped.
-"""
+"""A model's response and its usage, loaded and dumped."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-From one record to messages, and from lines of JSON to the conversations on them.
-"""
+"""From one record to messages, and from lines of JSON to the conversations on them."""
 
 from __future__ import annotations
 
@@ -69,9 +67,7 @@ def _is_turn(record: Mapping[Any, Any]) -> bool:
 
 
 def _find_message_keys(record: Mapping[Any, Any]) -> tuple[str, ...]:
-    """
-    The keys under which *record* has its messages: that of a list, or two.
-    """
+    """The keys under which *record* has its messages: that of a list, or two."""
     for key in _LISTS:
         if record.get(key) is not None:
             return (key,)
@@ -133,9 +129,7 @@ class TranscriptLoader(MessageLoader):
     def turns(
         self, raws: Sequence[Any], path: str, *, alone: bool = False
     ) -> list[Message]:
-        """
-        The messages of a list; of one turn at *path* if it is *alone*.
-        """
+        """The messages of a list; of one turn at *path* if it is *alone*."""
         messages: list[Message] = []
         calling: list[tuple[ObjectReader, list[ToolCall]]] = []
         for at, raw in enumerate(raws):
@@ -302,9 +296,7 @@ def line_results(
 
 
 class _LooseMessages:
-    """
-    Messages on lines of their own, until their conversation ends.
-    """
+    """Messages on lines of their own, until their conversation ends."""
 
     def __init__(self, load: Callable[[Any], tuple[Message, ...]]) -> None:
         self._load = load
@@ -332,9 +324,7 @@ class _LooseMessages:
 
 
 def _of_line(path: str) -> str:
-    """
-    *path* in a list of one message, as one in the message.
-    """
+    """*path* in a list of one message, as one in the message."""
     head, bracket, rest = path.partition("[0]")
     return f"${rest}" if bracket and head in {"$", "$.messages"} else path
 

@@ -1,6 +1,4 @@
-"""
-From one turn to a message, or to calls, which stand in its text.
-"""
+"""From one turn to a message, or to calls, which stand in its text."""
 
 from __future__ import annotations
 
@@ -107,9 +105,7 @@ class TranscriptTurn:
         return calls if self._is_valid() else None
 
     def message(self) -> Message | None:
-        """
-        The message; None if there was a problem.
-        """
+        """The message; None if there was a problem."""
         if not self._is_valid():
             return None
 

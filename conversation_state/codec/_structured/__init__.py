@@ -211,9 +211,7 @@ def _run_hook(
 
 @cache
 def _get_converter() -> Converter:
-    """
-    The converter for users' classes, with a hook for each class it has met.
-    """
+    """The converter for users' classes, with a hook for each class it has met."""
     made = Converter(detailed_validation=True)
     made.register_structure_hook_factory(lambda _: True, partial(_make_hook, made))
     for kind in SCALARS:
@@ -377,9 +375,7 @@ def _write_key(key: Any) -> str:
 
 
 def _iterate_items(value: Any) -> Iterable[tuple[str, Any]] | None:
-    """
-    What an object holds by key; None if *value* is not written as one.
-    """
+    """What an object holds by key; None if *value* is not written as one."""
     if has_fields(type(value)):
         # The names that `__init__` takes, which attrs may derive from others.
         return [
@@ -399,9 +395,7 @@ def _fields_of(cls: Any) -> tuple[Any, ...]:
 
 
 def _compared_names(cls: type) -> list[str]:
-    """
-    The fields that an instance takes, and those it is compared by.
-    """
+    """The fields that an instance takes, and those it is compared by."""
     return [
         field.name
         for field in _fields_of(cls)

@@ -53,9 +53,7 @@ from conversation_state.codec._structured._values import (
 
 
 def class_hook(converter: Converter, kind: Any, origin: type) -> Hook | None:
-    """
-    The hook for a class with fields; None if it is no such class.
-    """
+    """The hook for a class with fields; None if it is no such class."""
     for cls, read_own in _kinds.READS.values():
         # A tuple of messages is a tuple like others.
         if cls is not tuple and issubclass(origin, cls):
@@ -74,9 +72,7 @@ def class_hook(converter: Converter, kind: Any, origin: type) -> Hook | None:
 
 
 def _check_keys(read: Hook, kind: Any) -> Hook:
-    """
-    *read*, with a check for unknown keys where they are problems.
-    """
+    """*read*, with a check for unknown keys where they are problems."""
     names = key_names(kind)
 
     def structure(raw: Any, kind: Any) -> Any:
@@ -284,9 +280,7 @@ def union_hook(converter: Converter, whole: Any) -> Hook:
 def _try_members(
     members: list[tuple[Any, Hook]], raw: Any, *, has_null: bool
 ) -> tuple[Any, Exception | None]:
-    """
-    The value as one of the members, or the error why it fits none.
-    """
+    """The value as one of the members, or the error why it fits none."""
     made: list[tuple[Any, Any]] = []
     wrong: list[tuple[Any, Exception]] = []
     reading = READ_CONTEXT.get()
@@ -312,9 +306,7 @@ def _try_members(
 def _select_best_match(
     made: list[tuple[Any, Any]], raw: Any
 ) -> tuple[Any, Exception | None]:
-    """
-    Of several classes the one that has most of the keys and the fewest others.
-    """
+    """Of several classes the one that has most of the keys and the fewest others."""
     if len(made) == 1:
         return made[0][1], None
 

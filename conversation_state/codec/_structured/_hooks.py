@@ -61,9 +61,7 @@ class LocatedProblem(NamedTuple):
 
 @attrs.define(slots=False, repr=False, eq=False)
 class TypeMismatch(Exception):  # noqa: N818 - named for the fact
-    """
-    A value of the wrong type; another member of a union may accept it.
-    """
+    """A value of the wrong type; another member of a union may accept it."""
 
     expected: str
     got: str
@@ -75,9 +73,7 @@ class TypeMismatch(Exception):  # noqa: N818 - named for the fact
 
 @attrs.define(slots=False, repr=False, eq=False)
 class ClosestMember(Exception):  # noqa: N818 - named for the fact
-    """
-    The error of the member of a union that is closest to the value.
-    """
+    """The error of the member of a union that is closest to the value."""
 
     name: str
     wrong: Exception
@@ -85,9 +81,7 @@ class ClosestMember(Exception):  # noqa: N818 - named for the fact
 
 @attrs.define(slots=False, repr=False, eq=False)
 class AmbiguousUnion(Exception):  # noqa: N818 - named for the fact
-    """
-    An object that fits several classes of a union equally well.
-    """
+    """An object that fits several classes of a union equally well."""
 
     those: str
 
@@ -99,17 +93,13 @@ class AmbiguousUnion(Exception):  # noqa: N818 - named for the fact
 
 
 def group_errors(errors: list[Exception], kind: Any) -> IterableValidationError:
-    """
-    Several errors as one; also wraps an error that has path notes already.
-    """
+    """Several errors as one; also wraps an error that has path notes already."""
     msg = "several"
     return IterableValidationError(msg, errors, kind)  # pyright: ignore[reportCallIssue] - their `__new__` takes three
 
 
 def iterate_problems(error: Exception, path: JsonPath) -> Iterator[LocatedProblem]:
-    """
-    All problems in an error of cattrs or of a user's class.
-    """
+    """All problems in an error of cattrs or of a user's class."""
     # A list is used instead of recursion, because errors are nested as deeply as the
     # value.
     left: list[tuple[Exception, JsonPath, str]] = [(error, path, "")]
@@ -168,9 +158,7 @@ def error_text(error: Exception) -> str:
 
 
 def _key_of(cls: Any, name: str) -> str:
-    """
-    The key in JSON of the field *name* of *cls*: its name in `__init__`.
-    """
+    """The key in JSON of the field *name* of *cls*: its name in `__init__`."""
     origin = get_origin(cls) or cls
     if name and attrs.has(origin):
         field = attrs.fields_dict(origin).get(name)
@@ -239,9 +227,7 @@ _PENDING_TYPES: ContextVar[frozenset[Any]] = ContextVar("_MAKING", default=froze
 
 
 def unwrap_alias(kind: Any) -> Any:
-    """
-    The type that *kind* is an alias or wrapper of; None if it is neither.
-    """
+    """The type that *kind* is an alias or wrapper of; None if it is neither."""
     origin = get_origin(kind)
     if origin is Annotated:
         return kind.__origin__
@@ -271,9 +257,7 @@ def has_fields(cls: Any) -> bool:
 
 
 def key_names(kind: Any) -> frozenset[str]:
-    """
-    The keys of objects of *kind*; empty if it is not a class with fields.
-    """
+    """The keys of objects of *kind*; empty if it is not a class with fields."""
     origin = get_origin(kind) or kind
     if attrs.has(origin):
         fields = attrs.fields(origin)

@@ -51,9 +51,7 @@ def read_null(raw: Any, _: Any) -> None:
 
 
 def read_scalar(base: type, raw: Any, kind: Any) -> Any:
-    """
-    A value of *base*, or of a subclass of it: *kind*.
-    """
+    """A value of *base*, or of a subclass of it: *kind*."""
     if kind is not base and issubclass(kind, Enum):
         return read_enum(raw, kind)
 
@@ -68,9 +66,7 @@ def read_scalar(base: type, raw: Any, kind: Any) -> Any:
 
 
 def _make_subclass(base: type, value: Any, kind: Any) -> Any:
-    """
-    *value*, of the class *base*, as an instance of its subclass *kind*.
-    """
+    """*value*, of the class *base*, as an instance of its subclass *kind*."""
     if base in {date, datetime, time}:
         return kind.fromisoformat(value.isoformat())
 
@@ -193,9 +189,7 @@ _Item: TypeAlias = "tuple[int | str, Any, Hook, Any]"
 
 
 def read_items(items: Iterable[_Item], kind: Any) -> list[Any]:
-    """
-    All items read, or an error with all their problems.
-    """
+    """All items read, or an error with all their problems."""
     made: list[Any] = []
     wrong: list[Exception] = []
     for step, raw, hook, item in items:
@@ -246,9 +240,7 @@ def array_hook(
 
 
 def tuple_hook(converter: Converter, kinds: tuple[Any, ...] | None) -> Hook:
-    """
-    The hook for tuples of *kinds*; None is any.
-    """
+    """The hook for tuples of *kinds*; None is any."""
     if kinds is None or kinds[1:] == (Ellipsis,):
         return array_hook(converter, tuple, *(kinds or ())[:1])
 

@@ -35,9 +35,7 @@ __all__ = [
 
 
 def open_backend(url: str | os.PathLike[str]) -> Backend:
-    """
-    What keeps the rows of the store at *url*; see `open_store`.
-    """
+    """What keeps the rows of the store at *url*; see `open_store`."""
     address = os.fspath(url) if isinstance(url, os.PathLike) else url
     if not isinstance(address, str):
         raise TypeError(

@@ -31,9 +31,7 @@ BLOCK_ABANDONED = (
 
 
 class SequentialBlock:
-    """
-    A block that has no better way than one range, or one row, after the other.
-    """
+    """A block that has no better way than one range, or one row, after the other."""
 
     __slots__ = ()
 
@@ -149,9 +147,7 @@ class Permits:
             self.free.put(Permit(self.free))
 
     def acquire(self, timeout_s: float) -> Permit | None:
-        """
-        A permit; None if none was released for so long.
-        """
+        """A permit; None if none was released for so long."""
         try:
             return self.free.get(timeout=timeout_s)
         except Empty:
@@ -210,9 +206,7 @@ class OneAtATime:
                 self._lock.release()
 
     def _release_dropped(self, block: ref[_Holder]) -> None:
-        """
-        The same for a block that was dropped before its end was reached.
-        """
+        """The same for a block that was dropped before its end was reached."""
         if self._block is block and self._lock._is_owned():
             self._block = None
             self._lock.release()

@@ -105,9 +105,7 @@ class PostgresBackend:
         self._closing = finalize(self, _close_all, self._idle, self._process)
 
     def _leave_to_parent(self) -> None:
-        """
-        Leave the parent's connections to it, after `os.fork`.
-        """
+        """Leave the parent's connections to it, after `os.fork`."""
         _inherited_links.append(self._idle)
         self._closing.detach()
         self._open_pool()
@@ -296,9 +294,7 @@ class PostgresBackend:
             raise StoreError(self.url, f"{problem} ({warnings[0]})")
 
     def backup(self, path: Path) -> None:  # noqa: ARG002 - it has none
-        """
-        Refuse: backups of a server are its tools' work.
-        """
+        """Refuse: backups of a server are its tools' work."""
         raise StoreError(
             self.url,
             f"a backup of a server is made by pg_dump --schema={self._address.schema} "
@@ -488,9 +484,7 @@ def _may_use_schema(connection: psycopg.Connection[Any], address: Address) -> bo
 def _read_versions(
     connection: psycopg.Connection[Any], address: Address
 ) -> list[Any] | None:
-    """
-    What is in the table of the version; None if it is not there.
-    """
+    """What is in the table of the version; None if it is not there."""
     execute: Callable[..., Any] = connection.execute
     # By its whole name: a pooler may have dropped the setting of the session.
     table = f"{address.schema}.{_VERSION_TABLE}"

@@ -1,6 +1,4 @@
-"""
-Where a PostgreSQL server is, and what its errors mean.
-"""
+"""Where a PostgreSQL server is, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -298,9 +296,7 @@ def _format_message(error: psycopg.Error) -> str:
 
 
 def _find_server_error(error: psycopg.Error) -> psycopg.Error:
-    """
-    What the server reported, if psycopg reports only what became of its pipeline.
-    """
+    """What the server reported, if psycopg reports only what became of its pipeline."""
     context = error.__context__
     if not error.sqlstate and isinstance(context, psycopg.Error) and context.sqlstate:
         return context
@@ -344,9 +340,7 @@ def explain_error(
 
 
 def explain_unreachable(url: str, error: psycopg.Error) -> StoreError:
-    """
-    Why connecting failed. Such errors have no code, only a message.
-    """
+    """Why connecting failed. Such errors have no code, only a message."""
     message = _format_message(error)
     why = "the server can't be reached; look whether it runs, and where"
     for words, known in _BY_MESSAGE:

@@ -29,9 +29,7 @@ NUMBERS = (
 
 
 def numbers_problem(rows: int, last: object, *there: object) -> list[str]:
-    """
-    What is wrong with the result of `NUMBERS`: no number may be given twice.
-    """
+    """What is wrong with the result of `NUMBERS`: no number may be given twice."""
     # A damaged file may hold anything.
     most = max([number for number in there if isinstance(number, int)], default=0)
     if rows == 1 and isinstance(last, int) and last >= most:
@@ -132,9 +130,7 @@ class Dialect:
     small: str = ""
 
     def create(self) -> list[str]:
-        """
-        Statements that make all tables.
-        """
+        """Statements that make all tables."""
         made = []
         for table in TABLES.values():
             columns = [self._define_column(table.key) + " PRIMARY KEY"]
@@ -151,9 +147,7 @@ class Dialect:
 
     @cache
     def get(self, table: str, columns: tuple[str, ...] | None) -> str:
-        """
-        One row. Takes the key.
-        """
+        """One row. Takes the key."""
         key = TABLES[table].key.name
         shown = _list_columns(table, columns)
         return f"SELECT {shown} FROM {table} WHERE {key} = {self.mark}"
@@ -204,17 +198,13 @@ class Dialect:
         )
 
     def find(self, table: str, column: str) -> str:
-        """
-        Keys by the value of a column. Takes the value.
-        """
+        """Keys by the value of a column. Takes the value."""
         key = TABLES[table].key.name
         return f"SELECT {key} FROM {table} WHERE {column} = {self.mark} ORDER BY {key}"
 
     @cache
     def add(self, table: str) -> str:
-        """
-        A row. Takes all of it.
-        """
+        """A row. Takes all of it."""
         marks = ", ".join([self.mark] * len(TABLES[table].column_names))
         return f"INSERT INTO {table} ({_list_columns(table)}) VALUES ({marks})"
 
@@ -252,30 +242,22 @@ class Dialect:
         return f"SELECT {' AND '.join(conditions)}"
 
     def copy(self, table: str) -> str:
-        """
-        Many rows, which follow.
-        """
+        """Many rows, which follow."""
         return f"COPY {table} ({_list_columns(table)}) FROM STDIN (FORMAT BINARY)"
 
     def types_of(self, table: str) -> list[str]:
-        """
-        The types of a table's columns.
-        """
+        """The types of a table's columns."""
         known = TABLES[table]
         return [self.types[each.type] for each in (known.key, *known.columns)]
 
     def set(self, table: str, columns: tuple[str, ...]) -> str:
-        """
-        Changes columns. Takes their values, then the key.
-        """
+        """Changes columns. Takes their values, then the key."""
         changes = ", ".join([f"{column} = {self.mark}" for column in columns])
         key = TABLES[table].key.name
         return f"UPDATE {table} SET {changes} WHERE {key} = {self.mark}"
 
     def remove(self, table: str, low: Any, high: Any) -> str:
-        """
-        Removes a range. Takes *low* and *high*, those of them that there are.
-        """
+        """Removes a range. Takes *low* and *high*, those of them that there are."""
         is_low, is_high = low is not None, high is not None
         where = self._where_range(table, is_low=is_low, is_high=is_high)
         return f"DELETE FROM {table}{where}"

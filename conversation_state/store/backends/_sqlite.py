@@ -74,9 +74,7 @@ _SAVES_A_LOOK = 8
 
 
 class SqliteOptions(NamedTuple):
-    """
-    The options of a URL: see `open_store`.
-    """
+    """The options of a URL: see `open_store`."""
 
     synchronous: str = "normal"
     timeout_s: float = 30.0
@@ -177,9 +175,7 @@ class SqliteBackend:
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """
-        The file at a URL.
-        """
+        """The file at a URL."""
         path, _, query = url.partition(":")[2].partition("?")
         if not path.startswith("///"):
             raise StoreError(
@@ -213,9 +209,7 @@ class SqliteBackend:
         self._closing = finalize(self, _close_all, self._idle)
 
     def renew(self) -> None:
-        """
-        Leave the parent's connections to it, after `os.fork`.
-        """
+        """Leave the parent's connections to it, after `os.fork`."""
         self._closing.detach()
         self._open_pool()
 
@@ -316,9 +310,7 @@ class SqliteBackend:
         return connection
 
     def _prepare_schema(self, connection: sqlite3.Connection) -> None:
-        """
-        Make sure that this is a file of ours, and of this version's schema.
-        """
+        """Make sure that this is a file of ours, and of this version's schema."""
         # In one transaction: another process may make the tables between two looks.
         connection.execute("BEGIN")
         try:
@@ -444,9 +436,7 @@ class SqliteBackend:
             self._idle.append(connection)
 
     def reopen(self) -> None:
-        """
-        Make the next block open the file with the rights it has now.
-        """
+        """Make the next block open the file with the rights it has now."""
         _close_all(self._idle)
         # SQLite gave -wal and -shm the rights that the file had then.
         for suffix in ("-wal", "-shm"):
@@ -474,9 +464,7 @@ class SqliteBackend:
             self._empty_log(block)
 
     def vacuum(self) -> None:
-        """
-        Rewrite the file, and empty the write-ahead log; as `scrub`.
-        """
+        """Rewrite the file, and empty the write-ahead log; as `scrub`."""
         with SqliteBlock(self, is_writing=True, has_transaction=False) as block:
             block.run("VACUUM")
             self._empty_log(block)
@@ -492,9 +480,7 @@ class SqliteBackend:
             )
 
     def backup(self, path: Path) -> None:
-        """
-        Copy the file, as it is at one moment, to *path*, where nothing is.
-        """
+        """Copy the file, as it is at one moment, to *path*, where nothing is."""
         with self._open_bare_block() as block:
             copy_database(self.url, block.connection, path)
 
@@ -544,9 +530,7 @@ class SqliteBackend:
 
     @staticmethod
     def _write_mark(connection: Connection, *, is_new: bool) -> None:
-        """
-        Write the first page of the file, with a new generation or the same one.
-        """
+        """Write the first page of the file, with a new generation or the same one."""
         connection.execute("BEGIN IMMEDIATE")
         try:
             (mark,) = connection.execute("PRAGMA user_version").fetchone()
@@ -558,26 +542,20 @@ class SqliteBackend:
             raise
 
     def begin_first_log(self, connection: Connection) -> None:
-        """
-        Before the first save of a connection: the same, if there is no log yet.
-        """
+        """Before the first save of a connection: the same, if there is no log yet."""
         if self._log_size() == 0:
             self.begin_log(connection)
         else:
             self.is_log_begun = True
 
     def count_save(self, connection: Connection, size: int) -> None:
-        """
-        After a save of one message of *size* bytes: the same, from time to time.
-        """
+        """After a save of one message of *size* bytes: the same, from time to time."""
         self._unseen_saves += 1 + size // 4096
         if self._unseen_saves >= _SAVES_A_LOOK:
             self.copy_long_log(connection)
 
     def copy_long_log(self, connection: Connection) -> None:
-        """
-        After a save: copy the log into the file where it has become long.
-        """
+        """After a save: copy the log into the file where it has become long."""
         self._unseen_saves = 0
         if self._log_size() > _LOG_SIZES[self._options.synchronous]:
             self.begin_log(connection)

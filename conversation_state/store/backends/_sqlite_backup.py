@@ -1,6 +1,4 @@
-"""
-Copies of a file: one made while others write, and one that is put back.
-"""
+"""Copies of a file: one made while others write, and one that is put back."""
 
 from __future__ import annotations
 

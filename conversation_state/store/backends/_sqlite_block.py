@@ -1,6 +1,4 @@
-"""
-Blocks of a store in one file: a transaction each, and the fast one of most saves.
-"""
+"""Blocks of a store in one file: a transaction each, and the fast one of most saves."""
 
 from __future__ import annotations
 
@@ -197,9 +195,7 @@ class SqliteBlock(SqlBlock):
     def _roll_back_transaction(
         self, connection: Connection, error: BaseException
     ) -> None:
-        """
-        Roll back after *error*; raise what it means if it is SQLite's.
-        """
+        """Roll back after *error*; raise what it means if it is SQLite's."""
         # SQLite itself takes back what a full disk interrupted.
         if is_in_transaction(connection):
             connection.rollback()
@@ -225,9 +221,7 @@ class SqliteBlock(SqlBlock):
 
     @property
     def connection(self) -> Connection:
-        """
-        The connection of this block, for what is no statement.
-        """
+        """The connection of this block, for what is no statement."""
         return self._usable_connection
 
     def empty_log(self) -> bool:

@@ -51,9 +51,7 @@ FileId = tuple[int, int]
 
 
 class Connection(sqlite3.Connection):
-    """
-    A connection that is in the set of open ones as long as SQLite has it.
-    """
+    """A connection that is in the set of open ones as long as SQLite has it."""
 
     # The view that a save in one statement uses.
     has_view = False
@@ -113,9 +111,7 @@ class _Connections:
         return [connection for connection in found if connection is not None]
 
     def is_open(self, file_id: FileId) -> bool:
-        """
-        Whether this process has, or may have, that file open.
-        """
+        """Whether this process has, or may have, that file open."""
         return any(each.file_id in {None, file_id} for each in self._list_open())
 
     # Around a fork
@@ -132,9 +128,7 @@ class _Connections:
             time.sleep(_POLL_S)
 
     def close_before_fork(self) -> None:
-        """
-        Close what is not in use, and wait a while for what other threads use.
-        """
+        """Close what is not in use, and wait a while for what other threads use."""
         if not self.references:
             return
 
@@ -159,9 +153,7 @@ class _Connections:
         self.forking.pop(get_ident(), None)
 
     def renew(self) -> None:
-        """
-        Note in the child what was open in the parent.
-        """
+        """Note in the child what was open in the parent."""
         me = get_ident()
         for connection in self._list_open():
             connection.is_inherited = True
@@ -212,9 +204,7 @@ _FOREIGN = (
 
 
 def _take_from_pool(connection: Connection) -> bool:
-    """
-    Whether a connection was idle; then no thread gets it any more.
-    """
+    """Whether a connection was idle; then no thread gets it any more."""
     if connection.pool is None:
         return False
 

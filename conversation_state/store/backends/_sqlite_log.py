@@ -91,9 +91,7 @@ def is_log_of(path: Path) -> bool:
 
 
 def _read_log(path: Path) -> list[int]:
-    """
-    The ``user_version`` of each page in a log that is a file's first page.
-    """
+    """The ``user_version`` of each page in a log that is a file's first page."""
     marks: list[int] = []
     try:
         with path.open("rb") as file:

@@ -184,9 +184,7 @@ def _drop_row(there: _TableRows, key: Any) -> None:
 
 
 def _undo_changes(undo: list[Callable[[], object]]) -> None:
-    """
-    Take changes back, the last one first; a second time does nothing.
-    """
+    """Take changes back, the last one first; a second time does nothing."""
     # A step is removed after it has run, because an interrupt may come between the two.
     while undo:
         undo[-1]()
@@ -194,9 +192,7 @@ def _undo_changes(undo: list[Callable[[], object]]) -> None:
 
 
 class MemoryBackend:
-    """
-    Tables in memory. One block at a time.
-    """
+    """Tables in memory. One block at a time."""
 
     def __init__(self) -> None:
         self.url = "memory:"
@@ -210,9 +206,7 @@ class MemoryBackend:
         renew_in_children(self)
 
     def renew(self) -> None:
-        """
-        Discard unfinished changes of other threads in a child of `os.fork`.
-        """
+        """Discard unfinished changes of other threads in a child of `os.fork`."""
         self._turns = OneAtATime()
         _undo_changes(self._undo)
 
@@ -239,42 +233,28 @@ class MemoryBackend:
             self._turns.leave(block)
 
     def new_number(self) -> int:
-        """
-        A number that was not given before.
-        """
+        """A number that was not given before."""
         self._number += 1
         return self._number
 
     def reading(self) -> MemoryBlock:
-        """
-        A block that reads.
-        """
+        """A block that reads."""
         return MemoryBlock(self)
 
     def writing(self) -> MemoryBlock:
-        """
-        A block that writes.
-        """
+        """A block that writes."""
         return MemoryBlock(self)
 
     def scrub(self) -> None:
-        """
-        Nothing to do: there is nothing below the tables.
-        """
+        """Nothing to do: there is nothing below the tables."""
 
     def vacuum(self) -> None:
-        """
-        Nothing to do: there is nothing below the tables.
-        """
+        """Nothing to do: there is nothing below the tables."""
 
     def problems(self) -> list[str]:
-        """
-        None: there is nothing below the tables.
-        """
+        """None: there is nothing below the tables."""
         return []
 
     def close(self) -> None:
-        """
-        Refuse further blocks, as other backends do.
-        """
+        """Refuse further blocks, as other backends do."""
         self._is_closed = True

@@ -1,6 +1,4 @@
-"""
-What an adapter promises, whatever its format looks like.
-"""
+"""What an adapter promises, whatever its format looks like."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ class Adapter(Protocol):
         ...
 
     def load(self, payload: Any, /) -> tuple[Message, ...]:
-        """
-        The messages of a payload.
-        """
+        """The messages of a payload."""
         ...
 
 
@@ -118,9 +114,7 @@ def _strip_details(value: Any) -> Any:
 
 
 def _read_data_url(part: Any) -> Any:
-    """
-    *part* with the bytes that its URL contains.
-    """
+    """*part* with the bytes that its URL contains."""
     found = _DATA_URL.fullmatch(getattr(part, "url", None) or "")
     if found is None:
         return part
@@ -162,9 +156,7 @@ class AdapterContract(Contract):
     normalise: Callable[[Message], Message] = staticmethod(strip_message)
 
     def _observe_result(self, messages: Iterable[Message]) -> tuple[str, list[Any]]:
-        """
-        The payload as JSON, and what was lost.
-        """
+        """The payload as JSON, and what was lost."""
         export = self.adapter.dump(list(messages))
         return _format_json(export.payload), list(export.lost)
 
@@ -182,9 +174,7 @@ class AdapterContract(Contract):
 
     @law(messages="conversations")
     def test_loads_what_it_dumps(self, messages: tuple[Message, ...]) -> None:
-        """
-        Every payload is loaded, as a tuple of messages; an empty one as none.
-        """
+        """Every payload is loaded, as a tuple of messages; an empty one as none."""
         loaded: Any = self.adapter.load(self.adapter.dump(list(messages)).payload)
 
         assert isinstance(loaded, tuple), (
@@ -325,9 +315,7 @@ class AdapterContract(Contract):
 
     @law(nothing=st.sampled_from([None, 3, "text", True, b""]))
     def test_refuses_other_values(self, nothing: Any) -> None:
-        """
-        What is neither an object nor a list is refused with a `DecodeError`.
-        """
+        """What is neither an object nor a list is refused with a `DecodeError`."""
         try:
             loaded = self.adapter.load(nothing)
         except DecodeError:
@@ -351,9 +339,7 @@ def _remove_new_ids(loaded: Message, dumped: Message) -> Message:
 
 
 def _has_ids(messages: Iterable[Message]) -> bool:
-    """
-    Whether all calls have ids: many formats make up those that are missing.
-    """
+    """Whether all calls have ids: many formats make up those that are missing."""
     return all(call.id for each in messages for call in each.tool_calls)
 
 
@@ -368,9 +354,7 @@ def _has_types(message: Message) -> bool:
 
 
 def _read_order(messages: Iterable[Message]) -> tuple[Any, ...]:
-    """
-    All texts, the other parts, the calls, and which calls have results.
-    """
+    """All texts, the other parts, the calls, and which calls have results."""
     every = [strip_message(each) for each in messages]
     return (
         # Joined, because two messages that were merged may have one text.
@@ -439,9 +423,7 @@ def _find_texts(value: Any, name: str = "") -> Iterator[tuple[Any, Any, str]]:
 
 
 def _format_json(value: Any) -> str:
-    """
-    *value* as JSON; 1 and true are two values there.
-    """
+    """*value* as JSON; 1 and true are two values there."""
     try:
         return json.dumps(value, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:

@@ -1,6 +1,4 @@
-"""
-What a request says, read from its JSON: texts, calls and results, in their order.
-"""
+"""What a request says, read from its JSON: texts, calls and results, in their order."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ class RequestLine(NamedTuple):
 
 
 def read_request(wire: str, body: Mapping[str, Any]) -> list[RequestLine]:
-    """
-    What the *body* of a request says.
-    """
+    """What the *body* of a request says."""
     return list(_READERS[wire](body))
 
 

@@ -47,9 +47,7 @@ _LOCKED_S = 0.3
 
 @attrs.define
 class Answered:
-    """
-    A request that was answered, and what with.
-    """
+    """A request that was answered, and what with."""
 
     request: ReceivedRequest
     answer: Any
@@ -58,9 +56,7 @@ class Answered:
 
 @attrs.define
 class TurnOutcome:
-    """
-    What came of a turn: a reply, or an error; neither if the agent was stopped.
-    """
+    """What came of a turn: a reply, or an error; neither if the agent was stopped."""
 
     prompt: str
     reply: Any = None
@@ -70,9 +66,7 @@ class TurnOutcome:
     is_endless: bool = False
 
     def note_error(self, error: BaseException) -> None:
-        """
-        Keep the *error* with which the agent failed.
-        """
+        """Keep the *error* with which the agent failed."""
         self.error = error
         # Errors of urllib are responses, and hold a connection.
         close = getattr(error, "close", None)
@@ -82,9 +76,7 @@ class TurnOutcome:
 
 @attrs.define
 class ScriptOutcome:
-    """
-    What came of a script.
-    """
+    """What came of a script."""
 
     script: Script
     outcomes: list[TurnOutcome] = attrs.field(factory=list)
@@ -95,9 +87,7 @@ class ScriptOutcome:
 
 
 class Director:
-    """
-    Gives the answers of the turn that runs, and says when the first one was sent.
-    """
+    """Gives the answers of the turn that runs, and says when the first one was sent."""
 
     def __init__(self, max_rounds: int) -> None:
         self.max_rounds = max_rounds
@@ -112,9 +102,7 @@ class Director:
         self._number = 0
 
     def begin(self, turn: AgentTurn) -> None:
-        """
-        Give the answers of *turn* from now on.
-        """
+        """Give the answers of *turn* from now on."""
         with self._lock:
             self.turn += 1
             self.count = 0
@@ -123,9 +111,7 @@ class Director:
             self.on_first = None
 
     def answer(self, request: ReceivedRequest) -> Any:
-        """
-        The answer to *request*.
-        """
+        """The answer to *request*."""
         with self._lock:
             self.count += 1
             answer: Any
@@ -169,9 +155,7 @@ class FunctionAgent:
     def turn(
         self, director: Director, url: str, turn: AgentTurn, thread: str
     ) -> list[TurnOutcome]:
-        """
-        What came of *turn*, and of the prompt that was written meanwhile.
-        """
+        """What came of *turn*, and of the prompt that was written meanwhile."""
         others: list[tuple[threading.Thread, TurnOutcome]] = []
 
         def write() -> None:
@@ -229,9 +213,7 @@ class AsyncAgent:
         turn: AgentTurn,
         thread: str,
     ) -> list[TurnOutcome]:
-        """
-        What came of *turn*, and of the prompt that was written meanwhile.
-        """
+        """What came of *turn*, and of the prompt that was written meanwhile."""
         return asyncio.run(self._turn(url, turn, thread))
 
     async def _turn(self, url: str, turn: AgentTurn, thread: str) -> list[TurnOutcome]:
@@ -350,9 +332,7 @@ class CommandAgent:
     def turn(
         self, director: Director, url: str, turn: AgentTurn, thread: str
     ) -> list[TurnOutcome]:
-        """
-        What came of *turn*, and of the prompt that was written meanwhile.
-        """
+        """What came of *turn*, and of the prompt that was written meanwhile."""
         process, outcome = self._start(url, turn.prompt, thread)
         outcomes = [outcome]
         if turn.act != "ask" and director.was_asked.wait(self._timeout_s):
@@ -438,9 +418,7 @@ def make_form(run: Agent, timeout_s: float) -> AgentForm:
 def play(
     form: AgentForm, script: Script, *, wire: str, level: Any, max_rounds: int
 ) -> ScriptOutcome:
-    """
-    What comes of *script*, and of one more prompt after it.
-    """
+    """What comes of *script*, and of one more prompt after it."""
     outcome = ScriptOutcome(script)
     director = Director(max_rounds)
     thread = f"thread-{uuid4().hex[:12]}"
@@ -462,7 +440,5 @@ def play(
 
 
 def is_settled(answered: Answered) -> bool:
-    """
-    Whether the agent got the whole answer.
-    """
+    """Whether the agent got the whole answer."""
     return not is_fault(answered.answer) and not answered.request.is_cancelled

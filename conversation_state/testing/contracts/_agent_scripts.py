@@ -81,9 +81,7 @@ class CutStream:
     after: int = 4
 
     def write(self, wire: str, *, is_stream: bool) -> Any:
-        """
-        What the strict provider sends on *wire*.
-        """
+        """What the strict provider sends on *wire*."""
         if not is_stream:
             return Reply(self.answer, cut_at=60)
 
@@ -99,9 +97,7 @@ Script: TypeAlias = tuple[AgentTurn, ...]
 
 
 def is_fault(answer: object) -> bool:
-    """
-    Whether *answer* isn't one, or does not arrive as a whole.
-    """
+    """Whether *answer* isn't one, or does not arrive as a whole."""
     return not isinstance(answer, AssistantMessage)
 
 
@@ -118,9 +114,7 @@ def is_good(answer: object) -> bool:
 
 
 class _ScriptWriter:
-    """
-    Writes answers whose ids, texts and usage no other answer has.
-    """
+    """Writes answers whose ids, texts and usage no other answer has."""
 
     def __init__(self, tools: Sequence[ToolInfo]) -> None:
         self.tools = tools
@@ -136,9 +130,7 @@ class _ScriptWriter:
         return AssistantMessage(text or f"Answer {self.number}.", response=meta)
 
     def call(self, number: int = 1, *, name: str = "") -> AssistantMessage:
-        """
-        An answer with calls of the tools; a text if there are none.
-        """
+        """An answer with calls of the tools; a text if there are none."""
         if not self.tools:
             return self.say()
 

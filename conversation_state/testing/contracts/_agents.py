@@ -98,9 +98,7 @@ class AgentReport:
     results: tuple[LawResult, ...]
 
     def __str__(self) -> str:
-        """
-        What was tried, and what was not.
-        """
+        """What was tried, and what was not."""
         text = f"{self.scripts} scripts; the user may {', '.join(self.acts)}"
         if not self.not_drawn:
             return text
@@ -109,9 +107,7 @@ class AgentReport:
 
 
 class _AgentError(AssertionError):
-    """
-    An agent breaks a law.
-    """
+    """An agent breaks a law."""
 
     def __init__(self, law: str, what: str) -> None:
         super().__init__(law, what)
@@ -123,9 +119,7 @@ class _AgentError(AssertionError):
 
 @attrs.define
 class _Judge:
-    """
-    Looks for laws that an outcome breaks.
-    """
+    """Looks for laws that an outcome breaks."""
 
     wire: str
     max_rounds: int
@@ -134,9 +128,7 @@ class _Judge:
     without: frozenset[str]
 
     def judge(self, outcome: ScriptOutcome) -> None:
-        """
-        Raise an error for the first law that is broken.
-        """
+        """Raise an error for the first law that is broken."""
         checks: dict[str, Callable[[ScriptOutcome], Iterator[str]]] = {
             "requests are accepted": self._find_refused,
             "rounds end": self._find_endless,
@@ -246,9 +238,7 @@ class _Judge:
                 known |= dict.fromkeys(_name_answer(each.answer), number)
 
     def _was_given(self, outcome: ScriptOutcome, answered: Answered) -> bool:
-        """
-        Whether the turn of an answer ended as it should.
-        """
+        """Whether the turn of an answer ended as it should."""
         script = [*outcome.script, AgentTurn(LAST_PROMPT)]
         prompt = script[answered.turn].prompt
         found = [each for each in outcome.outcomes if each.prompt == prompt]
@@ -375,9 +365,7 @@ def _read_reply(reply: Any, *, is_cut: bool = False) -> str | None:
 
 
 def _read_usage(reply: Any) -> int | None:
-    """
-    The tokens that a reply says its thread used so far; None if it says nothing.
-    """
+    """The tokens that a reply says its thread used so far; None if it says nothing."""
     if isinstance(reply, Mapping):
         usage = reply.get("usage")
     else:
@@ -400,9 +388,7 @@ def _read_tools(tools: Iterable[ToolInfo | Callable[..., Any]]) -> list[ToolInfo
 
 
 def format_script(script: Sequence[AgentTurn], wire: str) -> str:
-    """
-    A *script* as code that runs it again.
-    """
+    """A *script* as code that runs it again."""
     example = format_example({"script": list(script)})
     return (
         "from conversation_state.testing import replay_agent\n"
@@ -519,9 +505,7 @@ def check_agent(
 
 @attrs.define
 class _Search:
-    """
-    Runs scripts until one breaks a law, and makes it small.
-    """
+    """Runs scripts until one breaks a law, and makes it small."""
 
     form: AgentForm
     judge: _Judge
@@ -533,9 +517,7 @@ class _Search:
     _law: str = ""
 
     def hold(self, script: Script) -> None:
-        """
-        Run *script*, and raise an error if the agent breaks a law.
-        """
+        """Run *script*, and raise an error if the agent breaks a law."""
         __tracebackhide__ = True
         self.count += 1
         outcome = play(
@@ -555,9 +537,7 @@ class _Search:
                 raise
 
     def run(self, name: str, scripts: Any, settings: Settings) -> None:
-        """
-        Hold the named scripts, and drawn ones.
-        """
+        """Hold the named scripts, and drawn ones."""
         try:
             try_shapes({"script": scripts}, self.hold)
             self._draw(name, scripts, settings)
@@ -582,9 +562,7 @@ class _Search:
         adapted(given(script=scripts)(agent))()
 
     def list_results(self, run: Agent, without: Collection[str]) -> Iterator[LawResult]:
-        """
-        What came of each law.
-        """
+        """What came of each law."""
         for law, promise in LAWS.items():
             if law in without:
                 yield LawResult(law, promise, DECLARED)

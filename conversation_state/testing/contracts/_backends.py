@@ -45,9 +45,7 @@ class _Subject(StoreContract):
 
 
 def _list_promises() -> Iterator[tuple[str, Callable[..., object]]]:
-    """
-    The tests of the contract: those of rows first, which the others rest on.
-    """
+    """The tests of the contract: those of rows first, which the others rest on."""
     for cls in reversed(StoreContract.__mro__):
         for name, test in vars(cls).items():
             if name.startswith("test_") and callable(test):
@@ -55,9 +53,7 @@ def _list_promises() -> Iterator[tuple[str, Callable[..., object]]]:
 
 
 def _list_arguments(test: Callable[..., object]) -> list[dict[str, Any]]:
-    """
-    What pytest's marks give *test*, each time it runs.
-    """
+    """What pytest's marks give *test*, each time it runs."""
     for mark in getattr(test, "pytestmark", ()):
         if mark.name == "parametrize":
             name, values = mark.args
@@ -70,9 +66,7 @@ def _list_arguments(test: Callable[..., object]) -> list[dict[str, Any]]:
 def _open_fixtures(
     subject: _Subject, test: Callable[..., object], given: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """
-    The fixtures that *test* asks for, in a new folder, as pytest opens them.
-    """
+    """The fixtures that *test* asks for, in a new folder, as pytest opens them."""
     with ExitStack() as opened:
         # Windows refuses to delete files that a broken backend has left open.
         folder = opened.enter_context(
@@ -116,9 +110,7 @@ def _run_promise(
 
 
 def _make_one(subject: _Subject, tmp_path: Path) -> None:
-    """
-    A backend, or a store over one, is made.
-    """
+    """A backend, or a store over one, is made."""
     made: Any = subject.backend(tmp_path)
     methods = [getattr(made, name, None) for name in ("reading", "writing", "close")]
     assert all(map(callable, methods)), f"expected a backend, got {shorten_repr(made)}"

@@ -39,21 +39,15 @@ class Chat(Protocol):
     state: Any
 
     def ask(self, text: str) -> Any:
-        """
-        Add the user's message, and the answer to it.
-        """
+        """Add the user's message, and the answer to it."""
         ...
 
     def undo(self) -> Any:
-        """
-        Take the newest act back.
-        """
+        """Take the newest act back."""
         ...
 
     def redo(self) -> Any:
-        """
-        Do again what was taken back.
-        """
+        """Do again what was taken back."""
         ...
 
     def edit(self, at: int, text: str) -> Any:
@@ -191,9 +185,7 @@ class ModelChat:
     is_vague: bool = False
 
     def add(self, start: _Lines, new: _Lines) -> None:
-        """
-        *new* came after *start*, and is shown.
-        """
+        """*new* came after *start*, and is shown."""
         path = start
         for number, line in enumerate(new):
             known = self.alternatives.setdefault(path, [])
@@ -213,27 +205,21 @@ class ModelChat:
         self.paths.append(path)
 
     def list_undone(self) -> list[_Lines]:
-        """
-        What may be shown after `undo`.
-        """
+        """What may be shown after `undo`."""
         if self.is_vague:
             return self.paths
 
         return [self.done[-1] if self.done else self.shown]
 
     def list_redone(self) -> list[_Lines]:
-        """
-        What may be shown after `redo`.
-        """
+        """What may be shown after `redo`."""
         if self.is_vague:
             return self.paths
 
         return [self.undone[-1] if self.undone else self.shown]
 
     def undo(self, shown: _Lines) -> None:
-        """
-        *shown* is what `undo` showed.
-        """
+        """*shown* is what `undo` showed."""
         if self.done and not self.is_vague:
             self.done.pop()
             self.undone.append(self.shown)
@@ -241,9 +227,7 @@ class ModelChat:
         self._show(shown)
 
     def redo(self, shown: _Lines) -> None:
-        """
-        *shown* is what `redo` showed.
-        """
+        """*shown* is what `redo` showed."""
         if self.undone and not self.is_vague:
             self.undone.pop()
             self.done.append(self.shown)
@@ -251,17 +235,13 @@ class ModelChat:
         self._show(shown)
 
     def switch(self, shown: _Lines) -> None:
-        """
-        *shown* is what `switch` showed.
-        """
+        """*shown* is what `switch` showed."""
         self.is_vague = True
         self._show(shown)
 
 
 def _read_lines(state: Any) -> _Lines:
-    """
-    The roles and texts of what a chat shows.
-    """
+    """The roles and texts of what a chat shows."""
     lines: list[_Line] = []
     for message in state:
         if isinstance(message, Mapping):
@@ -288,9 +268,7 @@ def _read_state(chat: Any) -> Any:
 
 
 class _Run:
-    """
-    A chat and its model, act by act.
-    """
+    """A chat and its model, act by act."""
 
     def __init__(self, make: Callable[..., Any], tabs: int) -> None:
         takes_id = bool(_list_arguments(make))
@@ -315,9 +293,7 @@ class _Run:
         return _read_state(self.tabs[tab])
 
     def read(self, tab: int) -> _Lines:
-        """
-        What the *tab* shows.
-        """
+        """What the *tab* shows."""
         state = self.state(tab)
         lines = _read_lines(state)
         ids = _read_ids(state)
@@ -328,17 +304,13 @@ class _Run:
         return lines
 
     def check_opened_again(self) -> None:
-        """
-        Raise an AssertionError if a tab that is opened now shows something else.
-        """
+        """Raise an AssertionError if a tab that is opened now shows something else."""
         if self._open is not None:
             shown, again = self.read(0), _read_lines(_read_state(self._open()))
             assert again == shown, f"showed {_show(shown)}, opened again {_show(again)}"
 
     def finish(self) -> None:
-        """
-        Show each alternative of what is shown, the last one first.
-        """
+        """Show each alternative of what is shown, the last one first."""
         for at in reversed(range(len(self.model.shown))):
             number = 0
             while number < len(self.model.alternatives.get(self.model.shown[:at], ())):
@@ -350,16 +322,12 @@ class _Run:
                 number += 1
 
     def _list_branches(self) -> list[int]:
-        """
-        The positions of messages that have alternatives.
-        """
+        """The positions of messages that have alternatives."""
         shown, known = self.model.shown, self.model.alternatives
         return [at for at in range(len(shown)) if len(known.get(shown[:at], ())) > 1]
 
     def act(self, act: ChatAct) -> None:
-        """
-        Do *act* in the chat and in the model, and compare them.
-        """
+        """Do *act* in the chat and in the model, and compare them."""
         model, before = self.model, self.model.shown
         if not hasattr(self.tabs[act.tab], act.verb):
             return  # a chat without alternatives, say
@@ -490,9 +458,7 @@ def _show(lines: _Lines) -> str:
 
 
 def _read_ids(state: Any) -> list[Any]:
-    """
-    The ids of the messages that a chat shows; none if it has none.
-    """
+    """The ids of the messages that a chat shows; none if it has none."""
     entries = getattr(state, "entries", state)
     found = [
         each.get("id") if isinstance(each, Mapping) else getattr(each, "id", None)
@@ -502,9 +468,7 @@ def _read_ids(state: Any) -> list[Any]:
 
 
 def _list_arguments(function: Callable[..., Any]) -> list[str]:
-    """
-    The arguments without defaults that a function takes.
-    """
+    """The arguments without defaults that a function takes."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -600,9 +564,7 @@ class ChatContract(Contract):
 
     @law(acts=ACTS_OF_ONE)
     def test_keeps_what_it_gave(self, acts: Sequence[ChatAct]) -> None:
-        """
-        A state that was read stays as it was when the chat goes on.
-        """
+        """A state that was read stays as it was when the chat goes on."""
         known: list[tuple[Any, _Lines]] = []
 
         def look(run: _Run) -> None:

@@ -70,9 +70,7 @@ class Law:
     needs: str = ""  # the attribute of the contract without which there is no such law
 
     def make_test(self) -> Callable[[Any], None]:
-        """
-        The method as a test for pytest.
-        """
+        """The method as a test for pytest."""
 
         def test(contract: Contract) -> None:
             __tracebackhide__ = True
@@ -153,9 +151,7 @@ class Law:
         examples: dict[str, SearchStrategy[Any]],
         hold: Callable[..., None],
     ) -> None:
-        """
-        Hold it against examples that are drawn.
-        """
+        """Hold it against examples that are drawn."""
         __tracebackhide__ = True
 
         def search(**drawn: Any) -> None:
@@ -196,9 +192,7 @@ def name_test(test: Any, name: str) -> None:
 
 
 def read_promise(test: Callable[..., Any]) -> str:
-    """
-    The first paragraph of a docstring, in one line.
-    """
+    """The first paragraph of a docstring, in one line."""
     text = inspect.getdoc(test) or ""
     return " ".join(text.split("\n\n")[0].split())
 
@@ -310,9 +304,7 @@ class Contract:
         return self._first
 
     def _assert_fresh(self, observe: Callable[[Any, Any], Any], example: Any) -> None:
-        """
-        *observe* gives the same for a subject that has seen nothing yet.
-        """
+        """*observe* gives the same for a subject that has seen nothing yet."""
         if self.fresh is not None:
             other = type(self)()
             vars(other).update(vars(self))
@@ -334,9 +326,7 @@ class Contract:
 
 
 def check_names(option: str, names: Collection[str], valid: list[str]) -> None:
-    """
-    Raise an error unless *names* are among the *valid* ones.
-    """
+    """Raise an error unless *names* are among the *valid* ones."""
     if isinstance(names, str):
         raise TypeError(f"{option}: expected a collection of names, got {names!r}")
 
@@ -442,25 +432,19 @@ def check_contract(
 
 
 async def wait_for(result: Any) -> Any:
-    """
-    *result*, or what it is awaited for: that of a function which may be async.
-    """
+    """*result*, or what it is awaited for: that of a function which may be async."""
     return await result if inspect.isawaitable(result) else result
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """
-    The result of a function that may be async.
-    """
+    """The result of a function that may be async."""
     result = function(*arguments)
     # Most are not async, and an event loop for each call would be slow.
     return run_coroutine(wait_for(result)) if inspect.isawaitable(result) else result
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
-    """
-    The result of *coroutine*, run in an event loop of its own.
-    """
+    """The result of *coroutine*, run in an event loop of its own."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

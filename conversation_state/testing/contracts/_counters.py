@@ -1,6 +1,4 @@
-"""
-What a token counter promises to those who call it.
-"""
+"""What a token counter promises to those who call it."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ def _make_call(*arguments: str, name: str = "search") -> AssistantMessage:
 
 
 def _list_pairs() -> list[tuple[Message, Message]]:
-    """
-    Messages with a short text, each with the same one with a long text.
-    """
+    """Messages with a short text, each with the same one with a long text."""
     short, long = "Where to? ", "Where to? " * 100
     pairs: list[tuple[Message, Message]] = [(_make_call(short), _make_call(long))]
     pairs.append((_make_call("{}", short), _make_call("{}", long)))
@@ -105,9 +101,7 @@ def _list_thoughts() -> list[tuple[Message, Message]]:
 
 
 def _list_media() -> list[tuple[Message, Message]]:
-    """
-    Messages with a text, each with the same one that also has an image or a file.
-    """
+    """Messages with a text, each with the same one that also has an image or a file."""
     text = TextPart("What is it?")
     media = [
         ImagePart(data=b"GIF89a", media_type="image/gif"),
@@ -139,9 +133,7 @@ def _list_names() -> list[tuple[Message, Message]]:
 def _cover_all(
     pairs: list[tuple[Message, Message]],
 ) -> SearchStrategy[tuple[Message, Message]]:
-    """
-    Any of *pairs*, and each of them once.
-    """
+    """Any of *pairs*, and each of them once."""
     return cover(
         st.sampled_from(pairs),
         lambda: list(map(NamedExample.of, pairs)),
@@ -176,9 +168,7 @@ class CounterContract(Contract):
 
     @law(message="messages")
     def test_counts_every_message(self, message: Message) -> None:
-        """
-        Of every message comes an integer, 0 or more.
-        """
+        """Of every message comes an integer, 0 or more."""
         tokens: Any = self.counter(message)
 
         # Not isinstance(): NumPy's integers, for example, are integers, too.
@@ -189,9 +179,7 @@ class CounterContract(Contract):
 
     @law(message="messages")
     def test_is_deterministic(self, message: Message) -> None:
-        """
-        The same message has the same count each time, also after other messages.
-        """
+        """The same message has the same count each time, also after other messages."""
         self._assert_repeatable(self.counter, message)
 
     @law(message="messages")
@@ -240,9 +228,7 @@ class CounterContract(Contract):
 
     @law(is_extra=True, messages=_PAIRS_OF_NAMES)
     def test_counts_names(self, messages: tuple[Message, Message]) -> None:
-        """
-        A message with a long name has more tokens than without one.
-        """
+        """A message with a long name has more tokens than without one."""
         self._check_more(*messages)
 
     def _check_more(self, less: Message, more: Message) -> None:

@@ -29,18 +29,14 @@ Items: TypeAlias = tuple[Any, ...]
 
 @attrs.frozen
 class NamedExample(Generic[T]):
-    """
-    An example that is made of a named shape: what it is made of, and how.
-    """
+    """An example that is made of a named shape: what it is made of, and how."""
 
     items: Items
     build: Callable[[Items], T]
 
     @classmethod
     def of(cls, value: T) -> NamedExample[T]:
-        """
-        One that is as it is, and gets no smaller.
-        """
+        """One that is as it is, and gets no smaller."""
         return cls((), lambda _items: value)
 
 
@@ -137,9 +133,7 @@ def _shrink(
     error: BaseException,
     hold: Callable[..., None],
 ) -> tuple[dict[str, NamedExample[Any]], BaseException]:
-    """
-    The smallest example found that raises what *chosen* raises, and its error.
-    """
+    """The smallest example found that raises what *chosen* raises, and its error."""
     tries = iter(range(_MAX_TRIES))
     is_smaller = True
     while is_smaller:
@@ -172,9 +166,7 @@ def _list_smaller(items: Items) -> Iterator[Items]:
 
 
 def _list_simpler(message: Message) -> Iterator[Message]:
-    """
-    *message* with less in it, each time one thing less.
-    """
+    """*message* with less in it, each time one thing less."""
     calls = message.tool_calls
     changes: list[dict[str, Any]] = [
         {"tool_calls": calls[:at] + calls[at + 1 :]} for at in range(len(calls))
@@ -212,9 +204,7 @@ _EMPTY: dict[str, Any] = {
 
 
 def measure(drawn: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """
-    What search should make larger in *drawn*, each under a label.
-    """
+    """What search should make larger in *drawn*, each under a label."""
     for name, value in drawn.items():
         if isinstance(value, (Aggregator, list, tuple)):
             yield f"messages of {name}", float(min(len(value), _LONG))

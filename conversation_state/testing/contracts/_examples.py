@@ -82,9 +82,7 @@ CONVERSATIONS: SearchStrategy[tuple[Message, ...]] = cover(
 
 
 def is_ended(conversation: tuple[Message, ...]) -> bool:
-    """
-    Whether there are messages, and each call among them has a result.
-    """
+    """Whether there are messages, and each call among them has a result."""
     called = [call.id for each in conversation for call in each.tool_calls]
     answered = [
         each.tool_call_id for each in conversation if isinstance(each, ToolMessage)
@@ -93,9 +91,7 @@ def is_ended(conversation: tuple[Message, ...]) -> bool:
 
 
 def assume_ended(conversation: tuple[Message, ...]) -> tuple[Message, ...]:
-    """
-    *conversation*, which is rejected as an example unless it `is_ended`.
-    """
+    """*conversation*, which is rejected as an example unless it `is_ended`."""
     if not is_ended(conversation):
         raise UnsatisfiedAssumption
 

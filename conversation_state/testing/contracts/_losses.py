@@ -1,6 +1,4 @@
-"""
-What an export's losses excuse: only what they name.
-"""
+"""What an export's losses excuse: only what they name."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ _DETAILS = {*_FIELDS, "id", "tool_name", "metadata", "unknown", "timestamp", "re
 
 @attrs.define
 class Losses:
-    """
-    What was listed as lost of one message.
-    """
+    """What was listed as lost of one message."""
 
     is_whole: bool = False
     fields: set[str] = attrs.field(factory=set)
@@ -51,9 +47,7 @@ class Losses:
 
 
 def read_losses(lost: Iterable[Any], messages: Sequence[Message]) -> list[Losses]:
-    """
-    What was listed of each of *messages*.
-    """
+    """What was listed of each of *messages*."""
     found = [Losses() for _ in messages]
     for each in lost:
         place = _PATH.match(str(each.path))
@@ -69,9 +63,7 @@ Normalise: TypeAlias = Callable[[Message], Message]
 
 
 def _list_parts(message: Message, normalise: Normalise) -> Iterator[tuple[int, Part]]:
-    """
-    The parts of *message*, each as *normalise* leaves it, with its number.
-    """
+    """The parts of *message*, each as *normalise* leaves it, with its number."""
     for number, part in enumerate(getattr(message, "parts", ())):
         for each in getattr(normalise(message.replace(content=[part])), "parts", ()):
             yield number, each

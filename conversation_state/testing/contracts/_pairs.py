@@ -17,9 +17,7 @@ from conversation_state.trimming import Flaw, TrimContext
 
 
 def find_problems(messages: Sequence[Message]) -> tuple[Flaw, ...]:
-    """
-    Why a provider refuses *messages* as they stand.
-    """
+    """Why a provider refuses *messages* as they stand."""
     return problems_of(TrimContext.of(Aggregator.new(messages=messages)))
 
 
@@ -32,9 +30,7 @@ def problems_of(view: TrimContext) -> tuple[Flaw, ...]:
 
 
 def list_call_ids(message: Message) -> list[str]:
-    """
-    The ids of the calls that a message makes, or of the one that it answers.
-    """
+    """The ids of the calls that a message makes, or of the one that it answers."""
     if isinstance(message, ToolMessage):
         return [message.tool_call_id]
 

@@ -1,6 +1,4 @@
-"""
-What a function from state to state should leave as it was.
-"""
+"""What a function from state to state should leave as it was."""
 
 from __future__ import annotations
 
@@ -96,9 +94,7 @@ class ReducerContract(Contract):
 
     @law(state="states")
     def test_takes_every_state(self, state: Aggregator) -> None:
-        """
-        Of every state comes a state.
-        """
+        """Of every state comes a state."""
         result: Any = self._reduce(state)
 
         assert isinstance(result, Aggregator), (
@@ -124,9 +120,7 @@ class ReducerContract(Contract):
 
     @law(state="states")
     def test_keeps_pairs(self, state: Aggregator) -> None:
-        """
-        A call and its result stay together: both are in the result, or neither.
-        """
+        """A call and its result stay together: both are in the result, or neither."""
         assert_keeps_pairs(list(state), list(self._reduce(state)))
 
     @law(state="states")
@@ -145,9 +139,7 @@ class ReducerContract(Contract):
 
     @law(state="states")
     def test_adds_no_problems(self, state: Aggregator) -> None:
-        """
-        A state whose calls all have results stays one that a provider accepts.
-        """
+        """A state whose calls all have results stays one that a provider accepts."""
         if not find_problems([*state, UserMessage("?")]):
             problems = find_problems(list(self._reduce(state)))
             assert not problems, f"{problems[0]}"
@@ -259,9 +251,7 @@ class ReducerContract(Contract):
 
     @law(state="states", is_extra=True)
     def test_is_idempotent(self, state: Aggregator) -> None:
-        """
-        The result of the result is equal to it.
-        """
+        """The result of the result is equal to it."""
         once = self._reduce(state)
         twice = self._reduce(once)
 
@@ -274,9 +264,7 @@ def _list_responses(state: Aggregator) -> list[ResponseMeta]:
 
 
 def _find_unrecorded(state: Aggregator) -> set[str]:
-    """
-    The keys of the responses whose usage is not in the ledger.
-    """
+    """The keys of the responses whose usage is not in the ledger."""
     recorded = state.record_responses().ledger
     return {entry.id for entry in recorded} - {entry.id for entry in state.ledger}
 

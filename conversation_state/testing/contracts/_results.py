@@ -56,15 +56,11 @@ class LawResult:
 
     @property
     def is_broken(self) -> bool:
-        """
-        Whether it is broken.
-        """
+        """Whether it is broken."""
         return self.result == BROKEN
 
     def __str__(self) -> str:
-        """
-        Why it is broken, and the example; else its name and result.
-        """
+        """Why it is broken, and the example; else its name and result."""
         if self.error is None:
             return f"{self.law}: {self.result}"
 
@@ -102,9 +98,7 @@ class BrokenLawsError(AssertionError):
 
     @property
     def broken(self) -> tuple[LawResult, ...]:
-        """
-        The laws that are broken.
-        """
+        """The laws that are broken."""
         return tuple([each for each in self.results if each.is_broken])
 
     def __str__(self) -> str:
@@ -114,9 +108,7 @@ class BrokenLawsError(AssertionError):
 
 
 def raise_broken(subject: object, kind: str, results: tuple[LawResult, ...]) -> None:
-    """
-    Raise an error if any of *results* is that of a broken law.
-    """
+    """Raise an error if any of *results* is that of a broken law."""
     __tracebackhide__ = True
     for each in results:
         if each.is_broken:
@@ -124,9 +116,7 @@ def raise_broken(subject: object, kind: str, results: tuple[LawResult, ...]) -> 
 
 
 def name_subject(subject: object) -> str:
-    """
-    What is checked, as its author calls it.
-    """
+    """What is checked, as its author calls it."""
     if isinstance(subject, ModuleType):
         return subject.__name__
 
@@ -139,9 +129,7 @@ def name_subject(subject: object) -> str:
 
 
 def describe_subject(subject: object) -> str:
-    """
-    Where *subject* is defined: the same text in each run.
-    """
+    """Where *subject* is defined: the same text in each run."""
     function = _find_function(subject)
     if isinstance(function, ModuleType):
         return function.__name__
@@ -169,9 +157,7 @@ def find_definition(subject: object) -> str:
 
 
 def _find_function(subject: object) -> Any:
-    """
-    The function that a partial, a decorated function or a method calls.
-    """
+    """The function that a partial, a decorated function or a method calls."""
     while True:
         inner = getattr(subject, "__func__", None) or (
             subject.func if isinstance(subject, partial) else None

@@ -1,6 +1,4 @@
-"""
-What a session of an agent framework promises: items in order, under an id.
-"""
+"""What a session of an agent framework promises: items in order, under an id."""
 
 from __future__ import annotations
 
@@ -32,27 +30,19 @@ class Session(Protocol):
     """
 
     def get_items(self, limit: int | None = None) -> Any:
-        """
-        All items, or the newest *limit*, in the order in which they were added.
-        """
+        """All items, or the newest *limit*, in the order in which they were added."""
         ...
 
     def add_items(self, items: list[Any]) -> Any:
-        """
-        Add *items* at the end.
-        """
+        """Add *items* at the end."""
         ...
 
     def pop_item(self) -> Any:
-        """
-        Remove the newest item and return it; None if the session is empty.
-        """
+        """Remove the newest item and return it; None if the session is empty."""
         ...
 
     def clear_session(self) -> Any:
-        """
-        Remove all items.
-        """
+        """Remove all items."""
         ...
 
 
@@ -122,9 +112,7 @@ class SessionContract(Contract):
 
     @property
     def many(self) -> SearchStrategy[list[Any]]:
-        """
-        More items than a page of most services has.
-        """
+        """More items than a page of most services has."""
         if self.items is _ITEMS:
             return st.just([{**_QUESTION, "content": f"{n}"} for n in range(1_100)])
 
@@ -133,9 +121,7 @@ class SessionContract(Contract):
 
     @property
     def steps(self) -> SearchStrategy[list[Any]]:
-        """
-        Items to add, and the names of other steps.
-        """
+        """Items to add, and the names of other steps."""
         added = self.items
         if added is _ITEMS:
             added = st.sampled_from([[_QUESTION], [_ANSWER], [_QUESTION, _ANSWER]])
@@ -151,9 +137,7 @@ class SessionContract(Contract):
 
     @law()
     async def test_begins_empty(self) -> None:
-        """
-        A new session has no items, none to remove, and can be cleared.
-        """
+        """A new session has no items, none to remove, and can be cleared."""
         session: Any = self.make(self._new_id())
         missing = [
             each for each in _METHODS if not callable(getattr(session, each, None))
@@ -170,9 +154,7 @@ class SessionContract(Contract):
 
     @law(first="items", second="items")
     async def test_keeps_items(self, first: list[Any], second: list[Any]) -> None:
-        """
-        What was added is returned as it was, in order.
-        """
+        """What was added is returned as it was, in order."""
         session = self.make(self._new_id())
         await _add_items(session, first)
         await _add_items(session, second)
@@ -266,9 +248,7 @@ class SessionContract(Contract):
 
     @law(items="items")
     async def test_returns_copies(self, items: list[Any]) -> None:
-        """
-        Changing what was added or returned changes no session.
-        """
+        """Changing what was added or returned changes no session."""
         session = self.make(self._new_id())
         added = copy.deepcopy(items)
         await wait_for(session.add_items(added))

@@ -1,6 +1,4 @@
-"""
-What a reader of streamed responses promises, whatever its provider's events are.
-"""
+"""What a reader of streamed responses promises, whatever its provider's events are."""
 
 from __future__ import annotations
 
@@ -50,9 +48,7 @@ class StreamReaderContract(Contract):
     def _read_all(
         self, events: Iterable[Any]
     ) -> tuple[list[Message], Exception | None]:
-        """
-        The chunks of *events*, and the error with which the stream is refused.
-        """
+        """The chunks of *events*, and the error with which the stream is refused."""
         chunks: list[Message] = []
         try:
             for chunk in self.load_chunks(events):
@@ -79,9 +75,7 @@ class StreamReaderContract(Contract):
 
     @law(events="events", at=st.integers(0, 30))
     def test_in_any_grouping(self, events: Sequence[Any], at: int) -> None:
-        """
-        It makes no difference which chunks are concatenated first.
-        """
+        """It makes no difference which chunks are concatenated first."""
         chunks, _ = self._read_all(list(events))
         if len(chunks) > 1:
             at = 1 + at % (len(chunks) - 1)
@@ -179,9 +173,7 @@ class StreamReaderContract(Contract):
 
     @law(events="events")
     def test_counts_usage_once(self, events: Sequence[Any]) -> None:
-        """
-        The usage is in one chunk: in several it is added up.
-        """
+        """The usage is in one chunk: in several it is added up."""
         chunks, _ = self._read_all(list(events))
         metas = [getattr(chunk, "response", None) for chunk in chunks]
         usages = [meta.usage for meta in metas if meta is not None and meta.usage]
@@ -189,9 +181,7 @@ class StreamReaderContract(Contract):
 
     @law(events="events")
     def test_is_pure(self, events: Sequence[Any]) -> None:
-        """
-        The same events give the same message again, and stay as they are.
-        """
+        """The same events give the same message again, and stay as they are."""
         given = copy.deepcopy(list(events))
         first, error = self._read_all(given)
         assert given == list(events), "load_chunks changed its events"
@@ -224,9 +214,7 @@ class StreamReaderContract(Contract):
 
 
 def _is_open(chunks: Sequence[Message]) -> bool:
-    """
-    Whether *chunks* are of a stream whose end did not come.
-    """
+    """Whether *chunks* are of a stream whose end did not come."""
     if not chunks:
         return True
 

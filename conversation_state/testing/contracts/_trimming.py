@@ -82,9 +82,7 @@ class TrimmingStepContract(Contract):
     views: SearchStrategy[TrimContext] = VIEWS
 
     def _apply_step(self, view: TrimContext) -> TrimContext:
-        """
-        The view after the step; the view itself if it is refused.
-        """
+        """The view after the step; the view itself if it is refused."""
         try:
             result: TrimContext = call(self.step, view)
         except _REFUSALS:
@@ -125,9 +123,7 @@ class TrimmingStepContract(Contract):
 
     @law(view="views")
     def test_brings_nothing_back(self, view: TrimContext) -> None:
-        """
-        What an earlier step dropped stays dropped.
-        """
+        """What an earlier step dropped stays dropped."""
         shown = {each.seq for each in view.elements}
         back = {each.seq for each in self._apply_step(view).elements} - shown
 
@@ -153,9 +149,7 @@ class TrimmingStepContract(Contract):
 
     @law(view="views")
     def test_adds_no_problems(self, view: TrimContext) -> None:
-        """
-        What a provider would refuse in the result, it would refuse in the view.
-        """
+        """What a provider would refuse in the result, it would refuse in the view."""
         known = {_name_problem(each) for each in view.problems()}
         for each in problems_of(self._apply_step(view)):
             assert _name_problem(each) in known, f"{each}"
@@ -179,9 +173,7 @@ class TrimmingStepContract(Contract):
 
     @law(view="views")
     def test_keeps_the_newest(self, view: TrimContext) -> None:
-        """
-        The newest message of a valid view is shown, and not without its text.
-        """
+        """The newest message of a valid view is shown, and not without its text."""
         if view.problems():
             return
 
@@ -221,9 +213,7 @@ class TrimmingStepContract(Contract):
 
     @law(view="views")
     def test_is_pure(self, view: TrimContext) -> None:
-        """
-        The same view gives the same result again, also after other views.
-        """
+        """The same view gives the same result again, also after other views."""
         self._assert_repeatable(self._observe_result, view)
 
     @law(view="views")
@@ -255,9 +245,7 @@ class TrimmingStepContract(Contract):
 
     @law(view="views", is_extra=True)
     def test_fits_the_budget(self, view: TrimContext) -> None:
-        """
-        The result is within the budget, if there is one.
-        """
+        """The result is within the budget, if there is one."""
         if view.budget is not None:
             try:
                 after = call(self.step, view).total_tokens
@@ -269,9 +257,7 @@ class TrimmingStepContract(Contract):
 
     @law(view="views", is_extra=True)
     def test_is_idempotent(self, view: TrimContext) -> None:
-        """
-        The same step again changes nothing.
-        """
+        """The same step again changes nothing."""
         once = self._apply_step(view)
         twice = self._apply_step(once)
 
@@ -281,18 +267,14 @@ class TrimmingStepContract(Contract):
 
 
 def _check_text(before: Element, after: Element) -> None:
-    """
-    Raise an AssertionError if a message lost its text: a step may shorten it.
-    """
+    """Raise an AssertionError if a message lost its text: a step may shorten it."""
     assert after.message.text or not before.message.text, (
         f"messages[{before.seq}] is shown without its text"
     )
 
 
 def _name_problem(problem: Flaw) -> tuple[str, int]:
-    """
-    A problem by its kind and the message that it is about.
-    """
+    """A problem by its kind and the message that it is about."""
     return problem.kind, problem.seqs[-1] if problem.seqs else -1
 
 
@@ -379,9 +361,7 @@ class SummariserContract(Contract):
 
     @law(messages="conversations")
     def test_takes_every_conversation(self, messages: tuple[Message, ...]) -> None:
-        """
-        Of all messages comes a text or a message.
-        """
+        """Of all messages comes a text or a message."""
         found: Any = call(self.summarise, messages)
 
         assert isinstance(found, (str, Message)), (
@@ -458,9 +438,7 @@ class SummariserContract(Contract):
 
     @law(needs="max_tokens", messages="conversations")
     def test_is_within_its_limit(self, messages: tuple[Message, ...]) -> None:
-        """
-        A summary of any length of conversation has at most *max_tokens*.
-        """
+        """A summary of any length of conversation has at most *max_tokens*."""
         if self.max_tokens is not None:
             for number in (1, 50):
                 tokens = self.counter(self._make_message(messages * number))
@@ -483,9 +461,7 @@ class SummariserContract(Contract):
 
 
 def _read_response_id(summary: str | Message) -> str:
-    """
-    The id of the response if it has a usage, else "".
-    """
+    """The id of the response if it has a usage, else ""."""
     response = summary.response if isinstance(summary, AssistantMessage) else None
     # Without a usage nothing is recorded, and two responses may have one id.
     if response is None or response.usage in {None, Usage()}:

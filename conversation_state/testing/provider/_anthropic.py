@@ -1,6 +1,4 @@
-"""
-What Anthropic's Messages API, and hosts that speak its wire, ask of a request.
-"""
+"""What Anthropic's Messages API, and hosts that speak its wire, ask of a request."""
 
 from __future__ import annotations
 
@@ -234,9 +232,7 @@ class AnthropicRequest:
 
 
 def find_unanswered_uses(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Calls whose results are not in the next message.
-    """
+    """Calls whose results are not in the next message."""
     if not request.uses:
         return
 
@@ -254,9 +250,7 @@ def find_unanswered_uses(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_results_without_uses(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Results whose call is not in the message before.
-    """
+    """Results whose call is not in the message before."""
     if not request.results:
         return
 
@@ -268,9 +262,7 @@ def find_results_without_uses(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_second_results(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Second results of one call.
-    """
+    """Second results of one call."""
     seen: set[tuple[int, str]] = set()
     for at, block_at, block in request.results:
         key = (at, block["tool_use_id"])
@@ -282,9 +274,7 @@ def find_second_results(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_results_after_text(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Results after another block of their message.
-    """
+    """Results after another block of their message."""
     for at, block_at, block in request.results:
         if block_at and request.messages[at][1][block_at - 1]["type"] != "tool_result":
             yield (
@@ -294,9 +284,7 @@ def find_results_after_text(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_ids_twice(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Ids that two calls of the request have.
-    """
+    """Ids that two calls of the request have."""
     seen: set[str] = set()
     for at, block_at, block in request.uses:
         if block["id"] in seen:
@@ -307,9 +295,7 @@ def find_ids_twice(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_odd_ids(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Ids with other than letters, digits, underscores and dashes; empty ones.
-    """
+    """Ids with other than letters, digits, underscores and dashes; empty ones."""
     for at, block_at, block in request.uses:
         if not NAME.match(block["id"]):
             path = f"messages.{at}.content.{block_at}.tool_use.id"
@@ -345,18 +331,14 @@ def find_odd_names(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_long_names(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Names of tools with more than 64 characters.
-    """
+    """Names of tools with more than 64 characters."""
     for path, name in _names(request):
         if len(name) > 64 and NAME.match(name):  # noqa: PLR2004 - the pattern's
             yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]{1,64}$"}
 
 
 def find_empty_texts(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Texts without a character, but for the content of a last answer.
-    """
+    """Texts without a character, but for the content of a last answer."""
     last = len(request.messages) - 1
     for at, (role, blocks) in enumerate(request.messages):
         for block_at, block in enumerate(blocks):
@@ -368,9 +350,7 @@ def find_empty_texts(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_blank_texts(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Messages whose texts have only white space.
-    """
+    """Messages whose texts have only white space."""
     for at, (_, blocks) in enumerate(request.messages):
         texts = [block["text"] for block in blocks if block.get("type") == "text"]
         if texts and all(texts) and not any(map(is_spoken, texts)):
@@ -378,9 +358,7 @@ def find_blank_texts(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_empty_messages(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Messages without a block, but for a last answer.
-    """
+    """Messages without a block, but for a last answer."""
     last = len(request.messages) - 1
     for at, (role, blocks) in enumerate(request.messages):
         if not blocks and not (at == last and role == "assistant"):
@@ -388,9 +366,7 @@ def find_empty_messages(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_empty_system(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Blocks of the system prompt without a character.
-    """
+    """Blocks of the system prompt without a character."""
     system = request.body.get("system")
     if isinstance(system, list | tuple):
         for at, block in enumerate(system):
@@ -399,9 +375,7 @@ def find_empty_system(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_empty_result_texts(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Texts without a character in the parts of a result.
-    """
+    """Texts without a character in the parts of a result."""
     for at, block_at, block in request.results:
         inner = block.get("content")
         if isinstance(inner, list | tuple):
@@ -411,9 +385,7 @@ def find_empty_result_texts(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_trailing_space(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    A last answer that ends with white space.
-    """
+    """A last answer that ends with white space."""
     role, blocks = request.messages[-1]
     if role == "assistant" and blocks and blocks[-1].get("type") == "text":
         text = blocks[-1]["text"]
@@ -437,17 +409,13 @@ def find_prefill_of_new_model(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_assistant_first(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    An answer at the beginning.
-    """
+    """An answer at the beginning."""
     if request.messages[0][0] == "assistant":
         yield "messages.0", {}
 
 
 def find_roles_in_a_row(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Two messages of one role next to each other.
-    """
+    """Two messages of one role next to each other."""
     previous = ""
     for at, (role, _) in enumerate(request.messages):
         if role == previous:
@@ -457,36 +425,28 @@ def find_roles_in_a_row(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_system_messages(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    System messages among the others.
-    """
+    """System messages among the others."""
     for at, (role, _) in enumerate(request.messages):
         if role == "system":
             yield f"messages.{at}.role", {"role": role}
 
 
 def find_uses_of_users(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Calls in a user's message.
-    """
+    """Calls in a user's message."""
     for at, block_at, _ in request.uses:
         if request.messages[at][0] != "assistant":
             yield f"messages.{at}.content.{block_at}", {"at": at}
 
 
 def find_results_of_assistants(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Results in an answer.
-    """
+    """Results in an answer."""
     for at, block_at, _ in request.results:
         if request.messages[at][0] != "user":
             yield f"messages.{at}.content.{block_at}", {"at": at}
 
 
 def find_thinking_of_users(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Thinking in a user's message.
-    """
+    """Thinking in a user's message."""
     for at, (role, blocks) in enumerate(request.messages):
         if role == "assistant":
             continue
@@ -500,9 +460,7 @@ def find_thinking_of_users(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_media_of_assistants(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Images and documents in an answer.
-    """
+    """Images and documents in an answer."""
     for at, (role, blocks) in enumerate(request.messages):
         if role != "assistant":
             continue
@@ -516,9 +474,7 @@ def find_media_of_assistants(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_thinking_at_end(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Answers whose last block is thinking.
-    """
+    """Answers whose last block is thinking."""
     for at, (role, blocks) in enumerate(request.messages):
         if role == "assistant" and blocks:
             kind = blocks[-1].get("type")
@@ -543,9 +499,7 @@ def find_changed_thinking(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_foreign_signatures(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Thinking with a signature that this provider did not give.
-    """
+    """Thinking with a signature that this provider did not give."""
     if request.memory is None or not request.memory.has_signed:
         return
 
@@ -577,17 +531,13 @@ def find_missing_thinking(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_too_many_markers(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    More than four markers of what to cache.
-    """
+    """More than four markers of what to cache."""
     if request.markers > 4:  # noqa: PLR2004 - named in the docstring
         yield "messages", {"count": request.markers}
 
 
 def find_markers_on_empty_texts(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Markers of what to cache on texts without a character.
-    """
+    """Markers of what to cache on texts without a character."""
     for at, (_, blocks) in enumerate(request.messages):
         for block_at, block in enumerate(blocks):
             if (
@@ -600,9 +550,7 @@ def find_markers_on_empty_texts(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_server_results_without_use(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Results of the server's tools whose call is not before them in the message.
-    """
+    """Results of the server's tools whose call is not before them in the message."""
     for at, (_, blocks) in enumerate(request.messages):
         called = set()
         for block_at, block in enumerate(blocks):
@@ -646,9 +594,7 @@ def _base64(block: Block) -> tuple[str, str] | None:
 
 
 def find_odd_images(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Images whose media type is not one of four.
-    """
+    """Images whose media type is not one of four."""
     for path, block in request.media:
         encoded = _base64(block)
         if block["type"] == "image" and encoded and encoded[0] not in _IMAGES:
@@ -657,9 +603,7 @@ def find_odd_images(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_odd_documents(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Documents whose media type is not PDF.
-    """
+    """Documents whose media type is not PDF."""
     for path, block in request.media:
         encoded = _base64(block)
         if block["type"] == "document" and encoded and encoded[0] != "application/pdf":
@@ -668,9 +612,7 @@ def find_odd_documents(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_large_images(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Images whose base64 has more than 5 MiB.
-    """
+    """Images whose base64 has more than 5 MiB."""
     for path, block in request.media:
         encoded = _base64(block)
         if block["type"] == "image" and encoded and len(encoded[1]) > _MAX_IMAGE:
@@ -687,18 +629,14 @@ def _schemas(request: AnthropicRequest) -> Iterator[tuple[str, Mapping[str, Any]
 
 
 def find_unions_at_top(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Schemas of tools with a union at their top.
-    """
+    """Schemas of tools with a union at their top."""
     for path, schema in _schemas(request):
         if any(key in schema for key in ("oneOf", "allOf", "anyOf")):
             yield path, {"path": path}
 
 
 def find_schemas_without_type(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Schemas of tools that are not of an object.
-    """
+    """Schemas of tools that are not of an object."""
     for path, schema in _schemas(request):
         if schema.get("type") != "object":
             where = f"{path}.type"
@@ -707,9 +645,7 @@ def find_schemas_without_type(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_tools_twice(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Names that two tools have.
-    """
+    """Names that two tools have."""
     seen: set[str] = set()
     for at, tool in objects_of(request.body.get("tools")):
         name = str(tool.get("name", f"{at}"))

@@ -1,6 +1,4 @@
-"""
-What OpenAI's Chat Completions, and hosts that speak its wire, ask of a request.
-"""
+"""What OpenAI's Chat Completions, and hosts that speak its wire, ask of a request."""
 
 from __future__ import annotations
 
@@ -207,18 +205,14 @@ class ChatRequest:
 
 
 def find_foreign_parts(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Parts of other wires.
-    """
+    """Parts of other wires."""
     for path, kind in request.keys:
         if kind in _FOREIGN_PARTS:
             yield path, {"path": path, "found": kind}
 
 
 def find_thinking_parts(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Parts of thinking, which only Mistral has.
-    """
+    """Parts of thinking, which only Mistral has."""
     for path, kind in request.keys:
         if kind in ("thinking", "reference"):
             yield path, {"path": path, "found": kind}
@@ -232,27 +226,21 @@ def _media(request: ChatRequest) -> Iterator[tuple[str, int, str]]:
 
 
 def find_media_of_other_roles(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Images, sound and files in instructions and answers.
-    """
+    """Images, sound and files in instructions and answers."""
     for path, at, role in _media(request):
         if role in ("system", "developer", "assistant"):
             yield path, {"at": at, "role": role}
 
 
 def find_media_of_tools(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Images, sound and files in results.
-    """
+    """Images, sound and files in results."""
     for path, at, role in _media(request):
         if role == "tool":
             yield path, {"at": at, "role": role}
 
 
 def find_too_many_calls(request: ChatRequest) -> Iterator[Finding]:
-    """
-    More than 128 calls in an answer.
-    """
+    """More than 128 calls in an answer."""
     for at, message in enumerate(request.messages):
         count = len(message.get("tool_calls") or ())
         if count > _MOST:
@@ -261,18 +249,14 @@ def find_too_many_calls(request: ChatRequest) -> Iterator[Finding]:
 
 
 def find_too_many_tools(request: ChatRequest) -> Iterator[Finding]:
-    """
-    More than 128 tools.
-    """
+    """More than 128 tools."""
     tools = request.body.get("tools")
     if isinstance(tools, list | tuple) and len(tools) > _MOST:
         yield "tools", {"path": "tools", "limit": _MOST, "length": len(tools)}
 
 
 def find_null_answers(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Answers without content, calls, sound or refusal.
-    """
+    """Answers without content, calls, sound or refusal."""
     for at, message in enumerate(request.messages):
         if (
             message["role"] == "assistant"
@@ -285,9 +269,7 @@ def find_null_answers(request: ChatRequest) -> Iterator[Finding]:
 
 
 def find_empty_answers(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Answers with an empty text or no parts, and no calls.
-    """
+    """Answers with an empty text or no parts, and no calls."""
     for at, message in enumerate(request.messages):
         if (
             message["role"] == "assistant"
@@ -301,9 +283,7 @@ def find_empty_answers(request: ChatRequest) -> Iterator[Finding]:
 
 
 def find_unanswered_calls(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Calls whose results are not in the messages directly after them.
-    """
+    """Calls whose results are not in the messages directly after them."""
     waiting: dict[str, None] = {}
     called_at = 0
     for at, message in enumerate(request.messages):
@@ -331,9 +311,7 @@ def _unanswered(ids: Mapping[str, None], at: int) -> Mapping[str, Any]:
 
 
 def find_results_without_calls(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Results that no message with calls comes before.
-    """
+    """Results that no message with calls comes before."""
     open_ids: set[str] | None = None
     for at, message in enumerate(request.messages):
         if message["role"] != "tool":
@@ -344,9 +322,7 @@ def find_results_without_calls(request: ChatRequest) -> Iterator[Finding]:
 
 
 def find_results_of_unknown_calls(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Results after calls, none of which has their id.
-    """
+    """Results after calls, none of which has their id."""
     open_ids: set[str] | None = None
     for at, message in enumerate(request.messages):
         if message["role"] != "tool":
@@ -358,9 +334,7 @@ def find_results_of_unknown_calls(request: ChatRequest) -> Iterator[Finding]:
 
 
 def find_second_results(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Second results of one call.
-    """
+    """Second results of one call."""
     answered: dict[str, int] = {}
     for at, message in enumerate(request.messages):
         if message["role"] != "tool":
@@ -375,9 +349,7 @@ def find_second_results(request: ChatRequest) -> Iterator[Finding]:
 
 
 def find_ids_twice_in_message(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Ids that two calls of one message have.
-    """
+    """Ids that two calls of one message have."""
     seen: set[tuple[int, str]] = set()
     for at, call_at, id_, _ in request.calls:
         if (at, id_) in seen:
@@ -387,9 +359,7 @@ def find_ids_twice_in_message(request: ChatRequest) -> Iterator[Finding]:
 
 
 def find_ids_twice_in_request(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Ids that calls of two messages have.
-    """
+    """Ids that calls of two messages have."""
     first: dict[str, int] = {}
     for at, call_at, id_, _ in request.calls:
         if first.setdefault(id_, at) != at:
@@ -406,27 +376,21 @@ def _ids(request: ChatRequest) -> Iterator[tuple[str, str]]:
 
 
 def find_empty_ids(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Ids of calls without a character.
-    """
+    """Ids of calls without a character."""
     for path, id_ in _ids(request):
         if not id_:
             yield path, {"path": path}
 
 
 def find_long_ids(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Ids of calls with more than 40 characters.
-    """
+    """Ids of calls with more than 40 characters."""
     for path, id_ in _ids(request):
         if len(id_) > 40:  # noqa: PLR2004 - named in the docstring
             yield path, {"path": path, "limit": 40, "length": len(id_)}
 
 
 def find_other_than_nine(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Ids of calls that are not nine letters and digits.
-    """
+    """Ids of calls that are not nine letters and digits."""
     for path, id_ in _ids(request):
         if not _NINE.match(id_):
             yield path, {"id": id_}
@@ -442,36 +406,28 @@ def _names(request: ChatRequest) -> Iterator[tuple[str, str]]:
 
 
 def find_odd_names(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Names of functions with other than letters, digits, underscores and dashes.
-    """
+    """Names of functions with other than letters, digits, underscores and dashes."""
     for path, name in _names(request):
         if name and not NAME.match(name):
             yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]+$"}
 
 
 def find_long_names(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Names of functions with more than 64 characters.
-    """
+    """Names of functions with more than 64 characters."""
     for path, name in _names(request):
         if len(name) > 64:  # noqa: PLR2004 - named in the docstring
             yield path, {"path": path, "limit": 64, "length": len(name)}
 
 
 def find_empty_names(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Names of functions without a character.
-    """
+    """Names of functions without a character."""
     for path, name in _names(request):
         if not name:
             yield path, {"path": path}
 
 
 def find_odd_speakers(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Names of messages with spaces, or other than their pattern.
-    """
+    """Names of messages with spaces, or other than their pattern."""
     for at, message in enumerate(request.messages):
         name = message.get("name")
         if isinstance(name, str) and not _SPEAKER.match(name):
@@ -480,9 +436,7 @@ def find_odd_speakers(request: ChatRequest) -> Iterator[Finding]:
 
 
 def find_long_speakers(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Names of messages with more than 64 characters.
-    """
+    """Names of messages with more than 64 characters."""
     for at, message in enumerate(request.messages):
         name = message.get("name")
         if isinstance(name, str) and len(name) > 64:  # noqa: PLR2004 - the limit
@@ -491,9 +445,7 @@ def find_long_speakers(request: ChatRequest) -> Iterator[Finding]:
 
 
 def find_assistant_last(request: ChatRequest) -> Iterator[Finding]:
-    """
-    An answer at the end, where it is not marked as the answer's beginning.
-    """
+    """An answer at the end, where it is not marked as the answer's beginning."""
     last = request.messages[-1]
     if last["role"] == "assistant" and not last.get("prefix"):
         yield f"messages[{len(request.messages) - 1}]", {"role": "assistant"}
@@ -508,9 +460,7 @@ _MISTRAL_ORDER = {
 
 
 def find_roles_out_of_order(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Roles that can't follow each other: a system message after an answer, say.
-    """
+    """Roles that can't follow each other: a system message after an answer, say."""
     previous = ""
     for at, message in enumerate(request.messages):
         role = message["role"]
@@ -521,9 +471,7 @@ def find_roles_out_of_order(request: ChatRequest) -> Iterator[Finding]:
 
 
 def find_user_after_tool(request: ChatRequest) -> Iterator[Finding]:
-    """
-    A user's message directly after a result.
-    """
+    """A user's message directly after a result."""
     previous = ""
     for at, message in enumerate(request.messages):
         if message["role"] == "user" and previous == "tool":
@@ -533,9 +481,7 @@ def find_user_after_tool(request: ChatRequest) -> Iterator[Finding]:
 
 
 def find_roles_that_do_not_alternate(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Two messages of users, or two answers, next to each other; an answer first.
-    """
+    """Two messages of users, or two answers, next to each other; an answer first."""
     speaker = "assistant"
     for at, message in enumerate(request.messages):
         role = message["role"]
@@ -550,9 +496,7 @@ def find_roles_that_do_not_alternate(request: ChatRequest) -> Iterator[Finding]:
 
 
 def find_odd_images(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Images in the request whose media type is not one of four.
-    """
+    """Images in the request whose media type is not one of four."""
     for path, url in request.images:
         if url.startswith("data:"):
             kind = url[5:].partition(";")[0].partition(",")[0]
@@ -561,27 +505,21 @@ def find_odd_images(request: ChatRequest) -> Iterator[Finding]:
 
 
 def find_images_without_type(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Data in the request that is not said to be an image.
-    """
+    """Data in the request that is not said to be an image."""
     for path, url in request.images:
         if url.startswith("data:") and not url[5:].lower().startswith("image/"):
             yield path, {}
 
 
 def find_odd_urls(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Images that are neither data nor an address of the web.
-    """
+    """Images that are neither data nor an address of the web."""
     for path, url in request.images:
         if not url.startswith(("data:", "http://", "https://", "gs://")):
             yield path, {"path": path}
 
 
 def find_missing_reasoning(request: ChatRequest) -> Iterator[Finding]:
-    """
-    Answers with calls without their reasoning, where the model thinks.
-    """
+    """Answers with calls without their reasoning, where the model thinks."""
     body = request.body
     thinking = body.get("thinking")
     asked = isinstance(thinking, Mapping) and thinking.get("type") == "enabled"

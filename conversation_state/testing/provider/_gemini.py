@@ -1,6 +1,4 @@
-"""
-What Google's Gemini API, and Vertex AI on its wire, ask of a request.
-"""
+"""What Google's Gemini API, and Vertex AI on its wire, ask of a request."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ _IMAGES = ("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif")
 
 
 def camel(key: str) -> str:
-    """
-    *key* as the server writes it; both spellings are taken.
-    """
+    """*key* as the server writes it; both spellings are taken."""
     if "_" not in key:
         return key
 
@@ -204,9 +200,7 @@ class GeminiRequest:
 
 
 def find_calls_out_of_turn(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    Calls that do not come directly after a user's turn or after responses.
-    """
+    """Calls that do not come directly after a user's turn or after responses."""
     for at, (role, _) in enumerate(request.turns):
         if request.calls[at] and (
             role != "model" or not at or request.turns[at - 1][0] != "user"
@@ -215,9 +209,7 @@ def find_calls_out_of_turn(request: GeminiRequest) -> Iterator[Finding]:
 
 
 def find_responses_out_of_turn(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    Responses that do not come directly after calls.
-    """
+    """Responses that do not come directly after calls."""
     for at, (role, _) in enumerate(request.turns):
         if request.responses[at] and (
             role != "user" or not at or not request.calls[at - 1]
@@ -226,9 +218,7 @@ def find_responses_out_of_turn(request: GeminiRequest) -> Iterator[Finding]:
 
 
 def find_unequal_numbers(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    Calls whose next turn has another number of responses.
-    """
+    """Calls whose next turn has another number of responses."""
     for at in range(len(request.turns)):
         if request.calls[at]:
             following = at + 1
@@ -240,34 +230,26 @@ def find_unequal_numbers(request: GeminiRequest) -> Iterator[Finding]:
 
 
 def find_responses_beside_others(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    Responses in a turn with a user's words.
-    """
+    """Responses in a turn with a user's words."""
     for at, (_, parts) in enumerate(request.turns):
         if request.responses[at] and any("text" in part for part in parts):
             yield f"contents[{at}]", {}
 
 
 def find_model_first(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    A model's turn at the beginning.
-    """
+    """A model's turn at the beginning."""
     if request.turns[0][0] == "model":
         yield "contents[0]", {}
 
 
 def find_model_last(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    A model's turn at the end.
-    """
+    """A model's turn at the end."""
     if request.turns[-1][0] == "model":
         yield f"contents[{len(request.turns) - 1}]", {}
 
 
 def find_empty_texts(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    Texts without a character.
-    """
+    """Texts without a character."""
     for at, (_, parts) in enumerate(request.turns):
         for part_at, part in enumerate(parts):
             if part.get("text") == "":
@@ -302,9 +284,7 @@ def _declarations(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, An
 
 
 def find_empty_names(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    Calls and responses without a name.
-    """
+    """Calls and responses without a name."""
     for path, name in _functions(request):
         if not name:
             yield path, {"path": path}
@@ -321,18 +301,14 @@ def find_odd_names(request: GeminiRequest) -> Iterator[Finding]:
 
 
 def find_odd_names_of_calls(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    The same, of calls and responses.
-    """
+    """The same, of calls and responses."""
     for path, name in _functions(request):
         if name and not _NAME.match(name):
             yield path, {"path": path}
 
 
 def find_other_names(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    Responses of a name that none of the calls has.
-    """
+    """Responses of a name that none of the calls has."""
     for at in range(1, len(request.turns)):
         if request.responses[at] and request.calls[at - 1]:
             names = {
@@ -347,9 +323,7 @@ def find_other_names(request: GeminiRequest) -> Iterator[Finding]:
 
 
 def find_other_ids(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    Responses of an id that none of the calls has.
-    """
+    """Responses of an id that none of the calls has."""
     for at in range(1, len(request.turns)):
         if request.responses[at] and request.calls[at - 1]:
             ids = {
@@ -365,9 +339,7 @@ def find_other_ids(request: GeminiRequest) -> Iterator[Finding]:
 
 
 def find_ids_twice(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    Ids that two calls of the request have.
-    """
+    """Ids that two calls of the request have."""
     seen: set[str] = set()
     for at, (_, parts) in enumerate(request.turns):
         for part_at, part in enumerate(parts):
@@ -405,9 +377,7 @@ def find_missing_signatures(request: GeminiRequest) -> Iterator[Finding]:
 
 
 def find_foreign_signatures(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    Signatures that this provider did not give, once it has given some.
-    """
+    """Signatures that this provider did not give, once it has given some."""
     if request.memory is None or not request.memory.signatures:
         return
 
@@ -432,18 +402,14 @@ def _blobs(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def find_blobs_without_type(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    Data without a media type.
-    """
+    """Data without a media type."""
     for path, blob in _blobs(request):
         if not blob.get("mimeType"):
             yield f"{path}.mime_type", {"path": f"{path}.mime_type"}
 
 
 def find_odd_blobs(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    Images whose media type is not one of five.
-    """
+    """Images whose media type is not one of five."""
     for path, blob in _blobs(request):
         kind = str(blob.get("mimeType"))
         if kind[:6] == "image/" and kind not in _IMAGES:

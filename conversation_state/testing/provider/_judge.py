@@ -1,6 +1,4 @@
-"""
-Judging a request by the rules of its wire.
-"""
+"""Judging a request by the rules of its wire."""
 
 from __future__ import annotations
 

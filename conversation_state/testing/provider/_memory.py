@@ -1,6 +1,4 @@
-"""
-What a provider remembers of its answers, for rules that ask for them again.
-"""
+"""What a provider remembers of its answers, for rules that ask for them again."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ class Memory:
 
     @property
     def has_signed(self) -> bool:
-        """
-        Whether any thinking was answered with a signature.
-        """
+        """Whether any thinking was answered with a signature."""
         return bool(self.thoughts)
 
     def remember(

@@ -32,24 +32,18 @@ NAME = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
 
 def says(value: Any) -> str:
-    """
-    The type of *value* in JSON's words, as OpenAI's errors name it.
-    """
+    """The type of *value* in JSON's words, as OpenAI's errors name it."""
     return _JSON_TYPES.get(type(value), "an object")
 
 
 def article(words: Sequence[str]) -> str:
-    """
-    The words in quotes, with an "and" before the last.
-    """
+    """The words in quotes, with an "and" before the last."""
     quoted = [f"'{word}'" for word in words]
     return f"{', '.join(quoted[:-1])}, and {quoted[-1]}" if quoted[1:] else quoted[0]
 
 
 def objects_of(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """
-    Place and object of each object in an array; of anything else, nothing.
-    """
+    """Place and object of each object in an array; of anything else, nothing."""
     if isinstance(value, list | tuple):
         for at, each in enumerate(value):
             if isinstance(each, Mapping):
@@ -57,9 +51,7 @@ def objects_of(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def is_spoken(text: str) -> bool:
-    """
-    Whether *text* has more than white space.
-    """
+    """Whether *text* has more than white space."""
     return bool(text) and not text.isspace()
 
 
@@ -82,18 +74,14 @@ class Faults:
         self.are_unreadable = False
 
     def note(self, rule: str, path: str, **values: Any) -> None:
-        """
-        The request breaks *rule* at *path*.
-        """
+        """The request breaks *rule* at *path*."""
         self.by_rule[rule].append((path, {"path": path, **values}))
         if rule not in _READABLE:
             self.are_unreadable = True
 
 
 def noted(rule: str) -> Callable[[Any], Iterable[Finding]]:
-    """
-    A check that gives what the reader noted under *rule*.
-    """
+    """A check that gives what the reader noted under *rule*."""
 
     def find_noted(request: Any) -> Iterable[Finding]:
         faults: Mapping[str, list[Finding]] = request.faults.by_rule

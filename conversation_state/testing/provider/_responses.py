@@ -1,6 +1,4 @@
-"""
-What OpenAI's Responses API, and hosts that speak its wire, ask of a request.
-"""
+"""What OpenAI's Responses API, and hosts that speak its wire, ask of a request."""
 
 from __future__ import annotations
 
@@ -231,9 +229,7 @@ def find_unanswered_calls(request: ResponsesRequest) -> Iterator[Finding]:
 
 
 def find_unknown_previous(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    A response to continue that is not stored.
-    """
+    """A response to continue that is not stored."""
     previous = request.body.get("previous_response_id")
     known = request.memory and request.memory.calls_of
     if known is not None and isinstance(previous, str) and previous not in known:
@@ -241,9 +237,7 @@ def find_unknown_previous(request: ResponsesRequest) -> Iterator[Finding]:
 
 
 def find_outputs_without_calls(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Outputs without a call before them, in the input or on the server.
-    """
+    """Outputs without a call before them, in the input or on the server."""
     if request.continues:
         return
 
@@ -256,9 +250,7 @@ def find_outputs_without_calls(request: ResponsesRequest) -> Iterator[Finding]:
 
 
 def find_late_outputs(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Calls whose outputs do not directly follow them and the calls beside them.
-    """
+    """Calls whose outputs do not directly follow them and the calls beside them."""
     at, items = 0, request.items
     while at < len(items):
         if items[at][0] not in _CALLS:
@@ -282,9 +274,7 @@ def find_late_outputs(request: ResponsesRequest) -> Iterator[Finding]:
 
 
 def find_call_ids_twice(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Ids that two calls have.
-    """
+    """Ids that two calls have."""
     seen: set[str] = set()
     for at, (kind, item) in enumerate(request.items):
         if kind in _CALLS:
@@ -296,9 +286,7 @@ def find_call_ids_twice(request: ResponsesRequest) -> Iterator[Finding]:
 
 
 def find_second_outputs(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Second outputs of one call.
-    """
+    """Second outputs of one call."""
     answered: set[tuple[str, str]] = set()
     for at, (kind, item) in enumerate(request.items):
         key = (kind, item.get("call_id", ""))
@@ -312,9 +300,7 @@ def find_second_outputs(request: ResponsesRequest) -> Iterator[Finding]:
 
 
 def find_items_twice(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Items of one id.
-    """
+    """Items of one id."""
     seen: set[str] = set()
     for at, (_, item) in enumerate(request.items):
         id_ = item.get("id")
@@ -326,9 +312,7 @@ def find_items_twice(request: ResponsesRequest) -> Iterator[Finding]:
 
 
 def find_reasoning_without_item(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Reasoning, with its id, that no item of the model follows.
-    """
+    """Reasoning, with its id, that no item of the model follows."""
     for at, (kind, item) in enumerate(request.items):
         if kind != "reasoning" or not item.get("id"):
             continue
@@ -352,9 +336,7 @@ def find_reasoning_without_item(request: ResponsesRequest) -> Iterator[Finding]:
 
 
 def find_items_without_reasoning(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Items that this provider gave after reasoning, by their ids, without it.
-    """
+    """Items that this provider gave after reasoning, by their ids, without it."""
     if request.memory is None or request.continues:
         return
 
@@ -395,9 +377,7 @@ def find_reasoning_not_stored(request: ResponsesRequest) -> Iterator[Finding]:
 
 
 def find_items_not_stored(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Items of this provider, by their ids, that it was asked not to store.
-    """
+    """Items of this provider, by their ids, that it was asked not to store."""
     if request.memory is None:
         return
 
@@ -408,9 +388,7 @@ def find_items_not_stored(request: ResponsesRequest) -> Iterator[Finding]:
 
 
 def find_changed_encryption(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Encrypted content that this provider did not give, once it has given some.
-    """
+    """Encrypted content that this provider did not give, once it has given some."""
     if request.memory is None or not request.memory.encrypted:
         return
 
@@ -421,9 +399,7 @@ def find_changed_encryption(request: ResponsesRequest) -> Iterator[Finding]:
 
 
 def find_odd_item_ids(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Ids of items that begin otherwise than their kind does.
-    """
+    """Ids of items that begin otherwise than their kind does."""
     for at, (kind, item) in enumerate(request.items):
         id_ = item.get("id")
         prefixes = _PREFIX.get(kind)
@@ -441,27 +417,21 @@ def _ids(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
 
 
 def find_long_ids(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Ids of items and calls with more than 64 characters.
-    """
+    """Ids of items and calls with more than 64 characters."""
     for path, id_ in _ids(request):
         if len(id_) > _LONGEST:
             yield path, {"path": path, "limit": _LONGEST, "length": len(id_)}
 
 
 def find_empty_ids(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Ids of items and calls without a character.
-    """
+    """Ids of items and calls without a character."""
     for path, id_ in _ids(request):
         if not id_:
             yield path, {"path": path}
 
 
 def find_odd_characters_in_ids(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Ids of items with other than letters, digits, underscores and dashes.
-    """
+    """Ids of items with other than letters, digits, underscores and dashes."""
     for at, (_, item) in enumerate(request.items):
         id_ = item.get("id")
         if isinstance(id_, str) and id_ and not NAME.match(id_):
@@ -480,36 +450,28 @@ def _names(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
 
 
 def find_odd_names(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Names of functions with other than letters, digits, underscores and dashes.
-    """
+    """Names of functions with other than letters, digits, underscores and dashes."""
     for path, name in _names(request):
         if name and not NAME.match(name):
             yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]+$"}
 
 
 def find_long_names(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Names of functions with more than 64 characters.
-    """
+    """Names of functions with more than 64 characters."""
     for path, name in _names(request):
         if len(name) > _LONGEST:
             yield path, {"path": path, "limit": _LONGEST, "length": len(name)}
 
 
 def find_empty_names(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Names of functions without a character.
-    """
+    """Names of functions without a character."""
     for path, name in _names(request):
         if not name:
             yield path, {"path": path}
 
 
 def find_reasoning_content(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Reasoning with its text in the open, as other servers give it.
-    """
+    """Reasoning with its text in the open, as other servers give it."""
     for at, (kind, item) in enumerate(request.items):
         if kind == "reasoning" and item.get("content"):
             path = f"input[{at}].content"
@@ -548,9 +510,7 @@ def _images(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
 
 
 def find_odd_images(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Images in the request whose media type is not one of four.
-    """
+    """Images in the request whose media type is not one of four."""
     for path, url in _images(request):
         if url.startswith("data:"):
             kind = url[5:].partition(";")[0].partition(",")[0].lower()
@@ -559,9 +519,7 @@ def find_odd_images(request: ResponsesRequest) -> Iterator[Finding]:
 
 
 def find_odd_urls(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Images that are neither data nor an address of the web.
-    """
+    """Images that are neither data nor an address of the web."""
     for path, url in _images(request):
         if not url.startswith(("data:", "http://", "https://")):
             yield path, {"path": path}

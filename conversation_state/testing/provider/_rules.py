@@ -80,9 +80,7 @@ class ProviderRule:
     code: str | None = None
 
     def find(self, request: Any) -> Iterator[Refusal]:
-        """
-        A refusal for each place of *request* that breaks the rule.
-        """
+        """A refusal for each place of *request* that breaks the rule."""
         for path, values in self.check(request):
             yield Refusal(
                 rule=self,
@@ -92,9 +90,7 @@ class ProviderRule:
             )
 
     def holds_at(self, level: str) -> bool:
-        """
-        Whether the rule is one of *level*: a single name.
-        """
+        """Whether the rule is one of *level*: a single name."""
         if level == STRICTEST:
             return not self.dialect
 
@@ -126,16 +122,12 @@ class Refusal:
 
     @property
     def status(self) -> int:
-        """
-        The status of the answer.
-        """
+        """The status of the answer."""
         return self.rule.status
 
     @property
     def body(self) -> dict[str, Any]:
-        """
-        The answer's JSON, in the form of the provider that refuses.
-        """
+        """The answer's JSON, in the form of the provider that refuses."""
         error: dict[str, Any]
         if self.rule.wire == "anthropic":
             error = {"type": self.rule.type, "message": self.message}

@@ -35,17 +35,13 @@ class Gate:
         self._changed = threading.Condition()
 
     def release(self, count: int = 1) -> None:
-        """
-        Let *count* further events out.
-        """
+        """Let *count* further events out."""
         with self._changed:
             self._released += count
             self._changed.notify_all()
 
     def open(self) -> None:
-        """
-        Let all further events out.
-        """
+        """Let all further events out."""
         self.release(1_000_000_000)
 
     def wait_sent(self, count: int, timeout: float = 60.0) -> bool:
@@ -112,18 +108,14 @@ class ErrorReply:
 
 @attrs.frozen
 class Silence:
-    """
-    No answer at all, until the client gives up or *seconds* are over.
-    """
+    """No answer at all, until the client gives up or *seconds* are over."""
 
     seconds: float = 600.0
 
 
 @attrs.frozen
 class Hangup:
-    """
-    The connection closes before a byte is sent.
-    """
+    """The connection closes before a byte is sent."""
 
 
 Answer = (

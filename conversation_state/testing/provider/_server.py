@@ -144,17 +144,13 @@ class StrictProvider:
         judge(WIRES[0], {}, level=self.level, without=self.without)
 
     def add(self, *answers: Answer) -> None:
-        """
-        Put *answers* at the end of the script.
-        """
+        """Put *answers* at the end of the script."""
         with self._lock:
             self._script.extend(answers)
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
-        """
-        Why requests were refused, of all requests so far.
-        """
+        """Why requests were refused, of all requests so far."""
         with self._lock:
             return tuple(
                 refusal for request in self.requests for refusal in request.refusals
@@ -190,9 +186,7 @@ class StrictProvider:
         return self.base_url + WIRE_FORMATS[wire].base
 
     def __enter__(self) -> Self:
-        """
-        Start to listen, at a free port.
-        """
+        """Start to listen, at a free port."""
         self._closing.clear()
         self._http = _Server(self)
         self._thread = threading.Thread(
@@ -228,9 +222,7 @@ class StrictProvider:
     def _receive(
         self, route: Route, path: str, headers: dict[str, str], body: dict[str, Any]
     ) -> ReceivedRequest:
-        """
-        Judge and record a request.
-        """
+        """Judge and record a request."""
         if route.model is not None:
             body = {"model": route.model, **body}
 
@@ -251,18 +243,14 @@ class StrictProvider:
             return request
 
     def _choose(self, request: ReceivedRequest) -> Any:
-        """
-        The answer to a request that is accepted.
-        """
+        """The answer to a request that is accepted."""
         with self._lock:
             answer = self._script.pop(0) if self._script else self.default
 
         return answer(request) if callable(answer) else answer
 
     def _write(self, request: ReceivedRequest, answer: Any) -> dict[str, Any]:
-        """
-        The whole response that says *answer*, which is remembered.
-        """
+        """The whole response that says *answer*, which is remembered."""
         if isinstance(answer, str):
             answer = AssistantMessage(answer)
 
@@ -288,9 +276,7 @@ class StrictProvider:
 
 
 class _Server(ThreadingHTTPServer):
-    """
-    The listening socket, and the connections that are open.
-    """
+    """The listening socket, and the connections that are open."""
 
     daemon_threads = False  # joined when the server closes
     request_queue_size = 128
@@ -314,14 +300,10 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """
-        A client that goes away is no error of the server.
-        """
+        """A client that goes away is no error of the server."""
 
     def close_connections(self) -> None:
-        """
-        End every connection, so that the threads that wait for one end.
-        """
+        """End every connection, so that the threads that wait for one end."""
         with self._open_lock:
             connections = list(self._open)
 
@@ -331,9 +313,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Gone(Exception):  # noqa: N818 - no error, but an end
-    """
-    The client is away, or the connection is to be closed.
-    """
+    """The client is away, or the connection is to be closed."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -341,20 +321,14 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
-        """
-        Write nothing.
-        """
+        """Write nothing."""
 
     def do_GET(self) -> None:
-        """
-        Nothing is to be got here.
-        """
+        """Nothing is to be got here."""
         self._send_failure(None, ErrorReply(404, message=f"Not found: {self.path}"))
 
     def do_POST(self) -> None:
-        """
-        Answer a request of a wire.
-        """
+        """Answer a request of a wire."""
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         route = find_route(self.path.partition("?")[0].rstrip("/"))
         if route is None:

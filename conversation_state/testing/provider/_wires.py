@@ -1,6 +1,4 @@
-"""
-The wires over HTTP: their paths, and how answers, streams and errors are written.
-"""
+"""The wires over HTTP: their paths, and how answers, streams and errors are written."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ __all__ = ["WIRE_FORMATS", "Route", "find_route", "write_error", "write_event"]
 
 
 class WireFormat(NamedTuple):
-    """
-    How a wire's answers are written.
-    """
+    """How a wire's answers are written."""
 
     write: Callable[[AssistantMessage, Mapping[str, Any], Numbers], dict[str, Any]]
     stream: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[dict[str, Any]]]
@@ -48,9 +44,7 @@ WIRE_FORMATS: Mapping[str, WireFormat] = {
 
 
 class Route(NamedTuple):
-    """
-    What a path asks for; *model* and *is_stream* where the path says them.
-    """
+    """What a path asks for; *model* and *is_stream* where the path says them."""
 
     wire: str
     model: str | None = None
@@ -62,9 +56,7 @@ _CLAUDE_ON_VERTEX = re.compile(r"/models/([^/:]+):(rawPredict|streamRawPredict)\
 
 
 def find_route(path: str) -> Route | None:
-    """
-    What *path*, without a query, asks for; None for nothing here.
-    """
+    """What *path*, without a query, asks for; None for nothing here."""
     if path.endswith("/chat/completions"):
         return Route("openai_chat")
 
@@ -84,9 +76,7 @@ def find_route(path: str) -> Route | None:
 
 
 def write_event(wire: str, event: Mapping[str, Any]) -> bytes:
-    """
-    An event of a stream as its lines.
-    """
+    """An event of a stream as its lines."""
     lines = f"data: {json.dumps(event)}\n\n"
     if wire in ("anthropic", "openai_responses"):
         lines = f"event: {event['type']}\n{lines}"
@@ -112,9 +102,7 @@ _USUAL = {
 
 
 def write_error(wire: str | None, failure: ErrorReply) -> dict[str, Any]:
-    """
-    The JSON of a failure, in the wire's form.
-    """
+    """The JSON of a failure, in the wire's form."""
     usual = ("server_error", "api_error", "INTERNAL")
     openai, anthropic, google = _KINDS.get(failure.status, usual)
     message = failure.message or _USUAL.get(

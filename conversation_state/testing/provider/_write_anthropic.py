@@ -1,6 +1,4 @@
-"""
-Responses and streams of Anthropic's Messages API.
-"""
+"""Responses and streams of Anthropic's Messages API."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ __all__ = ["stream_anthropic", "write_anthropic"]
 def write_anthropic(
     message: AssistantMessage, body: Mapping[str, Any], numbers: Numbers
 ) -> dict[str, Any]:
-    """
-    The whole response.
-    """
+    """The whole response."""
     content = [_block(piece, numbers) for piece in pieces_of(message)]
     response = message.response
     usual = "tool_use" if message.tool_calls else "end_turn"
@@ -77,9 +73,7 @@ def stream_anthropic(
     response: Mapping[str, Any],
     body: Mapping[str, Any],  # noqa: ARG001 - as the other streams
 ) -> Iterator[dict[str, Any]]:
-    """
-    The events of a stream that says *response*, a whole one.
-    """
+    """The events of a stream that says *response*, a whole one."""
     usage = response.get("usage") or {}
     begun = {**response, "content": [], "stop_reason": None}
     begun["usage"] = {**usage, "output_tokens": min(usage.get("output_tokens", 0), 1)}

@@ -1,6 +1,4 @@
-"""
-Responses and streams of Chat Completions.
-"""
+"""Responses and streams of Chat Completions."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ _CREATED = 1_700_000_000
 def write_chat(
     message: AssistantMessage, body: Mapping[str, Any], numbers: Numbers
 ) -> dict[str, Any]:
-    """
-    The whole response.
-    """
+    """The whole response."""
     written: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
     calls = []
     for piece in pieces_of(message):
@@ -90,9 +86,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
 def stream_chat(
     response: Mapping[str, Any], body: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """
-    The events of a stream that says *response*, a whole one.
-    """
+    """The events of a stream that says *response*, a whole one."""
     head = {
         "id": response.get("id"),
         "object": "chat.completion.chunk",

@@ -1,6 +1,4 @@
-"""
-Responses and streams of Gemini's ``generateContent``.
-"""
+"""Responses and streams of Gemini's ``generateContent``."""
 
 from __future__ import annotations
 
@@ -99,9 +97,7 @@ def stream_gemini(
     response: Mapping[str, Any],
     body: Mapping[str, Any],  # noqa: ARG001 - as the other streams
 ) -> Iterator[dict[str, Any]]:
-    """
-    The events of a stream that says *response*, a whole one.
-    """
+    """The events of a stream that says *response*, a whole one."""
     candidate = (response.get("candidates") or [{}])[0]
     events = [
         {"content": {"parts": [part], "role": "model"}, "index": 0}

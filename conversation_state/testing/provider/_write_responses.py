@@ -1,6 +1,4 @@
-"""
-Responses and streams of the Responses API.
-"""
+"""Responses and streams of the Responses API."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ _INCOMPLETE = {
 def write_responses(
     message: AssistantMessage, body: Mapping[str, Any], numbers: Numbers
 ) -> dict[str, Any]:
-    """
-    The whole response.
-    """
+    """The whole response."""
     output: list[dict[str, Any]] = []
     for piece in pieces_of(message):
         if piece.kind in ("text", "refusal"):
@@ -135,9 +131,7 @@ def stream_responses(
     response: Mapping[str, Any],
     body: Mapping[str, Any],  # noqa: ARG001 - as the other streams
 ) -> Iterator[dict[str, Any]]:
-    """
-    The events of a stream that says *response*, a whole one.
-    """
+    """The events of a stream that says *response*, a whole one."""
     numbers = itertools.count()
     begun = {**response, "status": "in_progress", "output": [], "usage": None}
     begun["incomplete_details"] = None

@@ -28,9 +28,7 @@ __all__ = [
 
 
 class AnswerCall(NamedTuple):
-    """
-    A call of an answer; *id* is "" where the message has none.
-    """
+    """A call of an answer; *id* is "" where the message has none."""
 
     id: str
     name: str
@@ -38,9 +36,7 @@ class AnswerCall(NamedTuple):
 
 
 class AnswerPiece(NamedTuple):
-    """
-    A part or a call of an answer: what is not its kind is empty.
-    """
+    """A part or a call of an answer: what is not its kind is empty."""
 
     kind: str
     text: str = ""
@@ -50,23 +46,17 @@ class AnswerPiece(NamedTuple):
 
 
 class Numbers:
-    """
-    Ids that no two answers of a provider share.
-    """
+    """Ids that no two answers of a provider share."""
 
     def __init__(self) -> None:
         self._count = itertools.count(1)
 
     def id(self, prefix: str) -> str:
-        """
-        A new id that begins with *prefix*.
-        """
+        """A new id that begins with *prefix*."""
         return f"{prefix}{next(self._count):06d}"
 
     def call_id(self) -> str:
-        """
-        A new id of a call, which every host takes: nine letters and digits.
-        """
+        """A new id of a call, which every host takes: nine letters and digits."""
         return f"call{next(self._count):05d}"
 
 
@@ -135,17 +125,13 @@ def arguments_of(call: AnswerCall) -> dict[str, Any]:
 
 
 def split_text(text: str, size: int = 12) -> Iterator[str]:
-    """
-    *text* in pieces of at most *size* characters, as a stream has it.
-    """
+    """*text* in pieces of at most *size* characters, as a stream has it."""
     for begin in range(0, len(text), size):
         yield text[begin : begin + size]
 
 
 def tokens_of(message: AssistantMessage, body: Mapping[str, Any]) -> Usage:
-    """
-    The tokens that *message* says, or a fourth of the characters.
-    """
+    """The tokens that *message* says, or a fourth of the characters."""
     if message.response is not None and message.response.usage is not None:
         return message.response.usage
 

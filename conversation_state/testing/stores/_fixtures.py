@@ -42,9 +42,7 @@ class Call(NamedTuple):
 
 
 class InjectedError(Exception):
-    """
-    A failure on purpose.
-    """
+    """A failure on purpose."""
 
 
 class _RecordedBlock:
@@ -81,17 +79,13 @@ class RecordingBackend:
 
     @contextmanager
     def reading(self) -> Iterator[Any]:
-        """
-        A block that reads.
-        """
+        """A block that reads."""
         with self.backend.reading() as block:
             yield _RecordedBlock(block, self._on_call)
 
     @contextmanager
     def writing(self) -> Iterator[Any]:
-        """
-        A block that writes.
-        """
+        """A block that writes."""
         with self.backend.writing() as block:
             yield _RecordedBlock(block, self._on_call)
             self._on_call(Call("commit"))
@@ -99,30 +93,22 @@ class RecordingBackend:
         self._on_call(Call("committed"))
 
     def scrub(self) -> None:
-        """
-        Forward to the other backend.
-        """
+        """Forward to the other backend."""
         self._on_call(Call("scrub"))
         self.backend.scrub()
 
     def vacuum(self) -> None:
-        """
-        Forward to the other backend.
-        """
+        """Forward to the other backend."""
         self._on_call(Call("vacuum"))
         self.backend.vacuum()
 
     def problems(self) -> list[str]:
-        """
-        The problems that the other backend finds.
-        """
+        """The problems that the other backend finds."""
         self._on_call(Call("problems"))
         return self.backend.problems()
 
     def close(self) -> None:
-        """
-        Leave the other backend open, so that its rows can be checked.
-        """
+        """Leave the other backend open, so that its rows can be checked."""
 
 
 def failing(backend: Backend, at: int) -> RecordingBackend:
@@ -142,9 +128,7 @@ def fail_at(left: list[int], call: Call) -> None:
 
 
 def read_rows(backend: Backend) -> dict[str, list[Row]]:
-    """
-    All rows of all tables.
-    """
+    """All rows of all tables."""
     with backend.reading() as rows:
         return {table: rows.scan(table, None, None) for table in TABLES}
 
@@ -166,9 +150,7 @@ LARGE = bytes(range(256)) * 40
 
 
 def append_turns(state: Aggregator, count: int) -> list[Aggregator]:
-    """
-    The states after each of *count* more messages with a usage.
-    """
+    """The states after each of *count* more messages with a usage."""
     states = []
     for i in range(count):
         message = UserMessage(f"say {i}") if i % 2 else AssistantMessage(f"said {i}")
@@ -179,16 +161,12 @@ def append_turns(state: Aggregator, count: int) -> list[Aggregator]:
 
 
 class StoreFixtures:
-    """
-    What a subclass says of its backend, and the fixtures for stores over it.
-    """
+    """What a subclass says of its backend, and the fixtures for stores over it."""
 
     is_kept = True
 
     def backend(self, folder: Path) -> Backend:
-        """
-        The backend that keeps its data in *folder*, which is empty at first.
-        """
+        """The backend that keeps its data in *folder*, which is empty at first."""
         raise NotImplementedError(
             f"define {type(self).__name__}.backend(folder), which returns the backend"
         )
@@ -204,24 +182,18 @@ class StoreFixtures:
                 yield path.read_bytes()
 
     def other(self, store: Store, *, remembered: int = 100) -> Store:
-        """
-        Another store over the same rows, as another process has one.
-        """
+        """Another store over the same rows, as another process has one."""
         return Store(store._core.backend, remembered=remembered)
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
-        """
-        An empty store.
-        """
+        """An empty store."""
         with Store(self.backend(tmp_path)) as store:
             yield store
 
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Iterator[Reopen]:
-        """
-        A function that closes a store and gives what another process opens.
-        """
+        """A function that closes a store and gives what another process opens."""
         opened: list[Store] = []
 
         def reopen(store: Store | None) -> Store:

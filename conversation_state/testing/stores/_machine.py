@@ -51,9 +51,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._stores = self.opened()
 
     def opened(self) -> list[Store]:
-        """
-        Three stores over the same rows. To be overridden.
-        """
+        """Three stores over the same rows. To be overridden."""
         backend = MemoryBackend()
         return [Store(backend), Store(backend), Store(backend, remembered=0)]
 
@@ -67,9 +65,7 @@ class StoreMachine(RuleBasedStateMachine):
         return is_same and all(ERASED in each.message.metadata for each in erased)
 
     def _make_comparable(self, state: Aggregator) -> tuple[Any, ...]:
-        """
-        All properties of a state; of erased entries only the id.
-        """
+        """All properties of a state; of erased entries only the id."""
         erased = self._erased
         entries = [entry.id if entry.id in erased else entry for entry in state.entries]
         return entries, list(state.ledger), state._origin
@@ -127,9 +123,7 @@ class StoreMachine(RuleBasedStateMachine):
     def _set_notes(
         self, name: str, at: int | None, notes: dict[str, Any]
     ) -> dict[str, Any]:
-        """
-        The notes that there should be when *notes* are set.
-        """
+        """The notes that there should be when *notes* are set."""
         there = self._notes.setdefault((name, at), {})
         there |= notes
         for key in [key for key, value in there.items() if value is None]:
@@ -159,9 +153,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(who=_WHO, name=_NAMES, state=states)
     def save(self, who: int, name: str, state: Aggregator) -> None:
-        """
-        A save that takes any head of which the state holds everything.
-        """
+        """A save that takes any head of which the state holds everything."""
         saved = self._saved.get(name)
         fits = saved is None
         if saved is not None:
@@ -185,9 +177,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(target=states, who=_WHO, name=_NAMES, message=messages())
     def save_next(self, who: int, name: str, message: Message) -> Aggregator:
-        """
-        A save of what was loaded and one message more, which always fits.
-        """
+        """A save of what was loaded and one message more, which always fits."""
         store = self._stores[who]
         saved = self._saved.get(name)
         state = (Aggregator.new() if saved is None else store.load(name)).add(message)
@@ -294,9 +284,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(target=states, who=_WHO, name=_NAMES, label=_LABELS, message=messages())
     def step(self, who: int, name: str, label: str, message: Message) -> Aggregator:
-        """
-        A step of a pipeline, which is done once, however often it is requested.
-        """
+        """A step of a pipeline, which is done once, however often it is requested."""
         given: list[Aggregator] = []
 
         def add_message(state: Aggregator) -> Aggregator:
@@ -319,9 +307,7 @@ class StoreMachine(RuleBasedStateMachine):
     def go_on_in_timeline(
         self, who: int, name: str, message: Message, back: int
     ) -> None:
-        """
-        Undo some moments of the timeline that a history is, and commit another.
-        """
+        """Undo some moments of the timeline that a history is, and commit another."""
         saved = self._saved.get(name)
         if saved is None:
             return
@@ -344,9 +330,7 @@ class StoreMachine(RuleBasedStateMachine):
     def replace(
         self, who: int, name: str, state: Aggregator, data: st.DataObject
     ) -> None:
-        """
-        A save that knows which head it replaces, or expects another one.
-        """
+        """A save that knows which head it replaces, or expects another one."""
         number = len(self._saved.get(name, []))
         expecting = data.draw(st.just(number) | st.integers(0, 9))
         try:
@@ -360,9 +344,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(who=_WHO, name=_NAMES, data=st.data())
     def roll_back(self, who: int, name: str, data: st.DataObject) -> None:
-        """
-        Any revision is the head again, with the ledger of both.
-        """
+        """Any revision is the head again, with the ledger of both."""
         saved = self._saved.get(name)
         if saved is None:
             return
@@ -380,9 +362,7 @@ class StoreMachine(RuleBasedStateMachine):
     def go_back(
         self, who: int, name: str, last: int, data: st.DataObject
     ) -> Aggregator:
-        """
-        Any revision, and the newest of its messages.
-        """
+        """Any revision, and the newest of its messages."""
         saved = self._saved.get(name)
         if saved is None:
             return Aggregator.new()
@@ -443,9 +423,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(who=_WHO)
     def collect(self, who: int) -> None:
-        """
-        What no name needs; a second time nothing is left to collect.
-        """
+        """What no name needs; a second time nothing is left to collect."""
         store = self._stores[who]
         store.collect_garbage()
         again = store.collect_garbage()
@@ -463,9 +441,7 @@ class StoreMachine(RuleBasedStateMachine):
             self._erased.add(id)
 
     def teardown(self) -> None:
-        """
-        Every state that was ever saved is there, and nothing is damaged.
-        """
+        """Every state that was ever saved is there, and nothing is damaged."""
         store = self._stores[0]
         assert store.names() == tuple(sorted(self._saved)), "other names"
         for name, saved in self._saved.items():

@@ -1,6 +1,4 @@
-"""
-Promises about rows: what the verbs of a backend do, one table at a time.
-"""
+"""Promises about rows: what the verbs of a backend do, one table at a time."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ from conversation_state.testing.stores._fixtures import (
 
 
 def make_row(table: str, **values: Any) -> tuple[Any, ...]:
-    """
-    A row with some *values*, and with 0 and empty texts elsewhere.
-    """
+    """A row with some *values*, and with 0 and empty texts elsewhere."""
     empty = {"integer": 0, "text": "", "bytes": b""}
     columns = (TABLES[table].key, *TABLES[table].columns)
     return tuple([values.get(each.name, empty[each.type]) for each in columns])
@@ -101,9 +97,7 @@ CHANGES: dict[str, Callable[[Backend], None]] = {
 
 
 class RowPromises(StoreFixtures):
-    """
-    Blocks, ranges and numbers follow the protocol.
-    """
+    """Blocks, ranges and numbers follow the protocol."""
 
     @pytest.mark.parametrize("change", CHANGES)
     def test_rows_are_kept(self, reopen: Reopen, change: str) -> None:
@@ -152,9 +146,7 @@ class RowPromises(StoreFixtures):
         assert sorted(set(seen)) == seen
 
     def test_block_is_all_or_nothing(self, store: Store) -> None:
-        """
-        A block that raises has changed nothing.
-        """
+        """A block that raises has changed nothing."""
         backend = store._core.backend
         with backend.writing() as block:
             block.add("branches", [(1, 0, 0), (2, 1, 5), (3, 1, 7)])
@@ -177,9 +169,7 @@ class RowPromises(StoreFixtures):
         assert [(1, 0, 0), (2, 1, 5), (3, 1, 7)] == there
 
     def test_conflicts(self, store: Store) -> None:
-        """
-        Rows are added on condition, and a conflict undoes the whole block.
-        """
+        """Rows are added on condition, and a conflict undoes the whole block."""
         backend = store._core.backend
         with backend.writing() as rows:
             rows.add("starts", [(b"a", 1)])

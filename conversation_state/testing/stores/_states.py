@@ -39,9 +39,7 @@ SECRET = "correct-horse-battery-staple"  # noqa: S105 - to be found in files
 
 
 class StatePromises(StoreFixtures):
-    """
-    States are kept, gone or erased, after the backend was opened again, too.
-    """
+    """States are kept, gone or erased, after the backend was opened again, too."""
 
     # Half as many examples as usual, because each backend runs this test.
     @settings(FOR_EXAMPLES, max_examples=settings().max_examples // 2)
@@ -69,9 +67,7 @@ class StatePromises(StoreFixtures):
         assert second.digest == head.digest or state != next_one
 
     def test_states_are_kept(self, reopen: Reopen) -> None:
-        """
-        Every revision, label, note and fork is what it was, after each was made.
-        """
+        """Every revision, label, note and fork is what it was, after each was made."""
         states = append_turns(CONVERSATION.add(UserMessage([ImagePart(data=LARGE)])), 4)
         store = reopen(None)
         for state in states:
@@ -102,9 +98,7 @@ class StatePromises(StoreFixtures):
         assert () == store.verify()
 
     def test_deletions_are_kept(self, reopen: Reopen) -> None:
-        """
-        A name that was deleted stays so, and so does what was collected.
-        """
+        """A name that was deleted stays so, and so does what was collected."""
         states = append_turns(CONVERSATION, 6)
         store = reopen(None)
         store.save("chat", states[-1])
@@ -123,9 +117,7 @@ class StatePromises(StoreFixtures):
         assert () == store.verify()
 
     def test_erasures_are_kept(self, reopen: Reopen) -> None:
-        """
-        An entry that was erased stays so, also where it is saved again.
-        """
+        """An entry that was erased stays so, also where it is saved again."""
         state = CONVERSATION.add(AssistantMessage(SECRET))
         store = reopen(None)
         store.save("chat", state)
@@ -185,9 +177,7 @@ class StatePromises(StoreFixtures):
         assert [False, False, False] == [is_there_open, is_there_closed, is_there()]
 
     def test_update(self, store: Store) -> None:
-        """
-        Any number of threads may update one name; no update is lost.
-        """
+        """Any number of threads may update one name; no update is lost."""
         store.save("chat", Aggregator.new())
 
         def add_prompts(who: int) -> None:
@@ -323,9 +313,7 @@ def _write_records(rows: Writer, state: Aggregator) -> None:
 
 
 def _read_all(store: Store) -> dict[str, object]:
-    """
-    The content of a store as users see it, without ids and times.
-    """
+    """The content of a store as users see it, without ids and times."""
     with reading(store) as rows:
         records: dict[str, object] = {
             record.key.decode(): (

@@ -47,33 +47,25 @@ def _choose(options: tuple[Any, ...]) -> SearchStrategy[Any]:
 
 @cache
 def _one_of(number: int) -> SearchStrategy[bool]:
-    """
-    True one time of *number*, shrinking to False.
-    """
+    """True one time of *number*, shrinking to False."""
     return st.sampled_from([False] * (number - 1) + [True])
 
 
 class DrawnTurnWriter(TurnWriter):
-    """
-    A turn whose variants are drawn.
-    """
+    """A turn whose variants are drawn."""
 
     def __init__(self, draw: DrawFn, number: int = 0) -> None:
         super().__init__(number)
         self._draw = draw
 
     def pick(self, *options: T) -> T:
-        """
-        Any of *options*, shrinking to the first.
-        """
+        """Any of *options*, shrinking to the first."""
         # By their numbers: options may be messages, which are slow to compare.
         at: int = self._draw(_choose(tuple(range(len(options)))))
         return options[at]
 
     def text(self, plain: str) -> str:
-        """
-        *plain*, or any text one time in sixteen.
-        """
+        """*plain*, or any text one time in sixteen."""
         if self._draw(_one_of(16)):
             return self._draw(texts(max_size=20))
 

@@ -1,6 +1,4 @@
-"""
-Parts, tool calls, messages, and what messages are made of besides.
-"""
+"""Parts, tool calls, messages, and what messages are made of besides."""
 
 from __future__ import annotations
 
@@ -68,9 +66,7 @@ def _part_fields() -> SearchStrategy[Fields]:
 
 @once
 def text_parts() -> SearchStrategy[TextPart]:
-    """
-    Text parts; shrink to an empty text and nothing else.
-    """
+    """Text parts; shrink to an empty text and nothing else."""
     return build_class(TextPart, _part_fields(), text=texts())
 
 
@@ -114,9 +110,7 @@ def media_parts() -> SearchStrategy[MediaPart]:
 
 @once
 def reasoning_parts() -> SearchStrategy[ReasoningPart]:
-    """
-    Reasoning, signed or not; shrinks to an empty text without a signature.
-    """
+    """Reasoning, signed or not; shrinks to an empty text without a signature."""
     signatures = texts(max_size=12)
     return build_class(
         ReasoningPart, _part_fields(), text=texts(), signature=signatures
@@ -125,9 +119,7 @@ def reasoning_parts() -> SearchStrategy[ReasoningPart]:
 
 @once
 def refusal_parts() -> SearchStrategy[RefusalPart]:
-    """
-    Refusals; shrink to an empty text.
-    """
+    """Refusals; shrink to an empty text."""
     return build_class(RefusalPart, _part_fields(), text=texts())
 
 
@@ -187,9 +179,7 @@ def parts(*, role: str = "assistant") -> SearchStrategy[Part]:
 
 @once
 def tool_calls() -> SearchStrategy[ToolCall]:
-    """
-    Calls, whose arguments are JSON or any other text; shrink to empty texts.
-    """
+    """Calls, whose arguments are JSON or any other text; shrink to empty texts."""
     arguments = (
         st.sampled_from(["", "{}", '{"city": "Bern"}', '{"city": "Be']) | texts()
     )
@@ -226,9 +216,7 @@ def log_probs() -> SearchStrategy[LogProb]:
 
 @once
 def response_metas() -> SearchStrategy[ResponseMeta]:
-    """
-    What a provider reports about a response; shrink to nothing reported.
-    """
+    """What a provider reports about a response; shrink to nothing reported."""
     reasons = st.sampled_from(["", "stop", "tool_calls", "interrupted"])
     return st.builds(
         ResponseMeta,
@@ -263,9 +251,7 @@ def _message_contents(role: str) -> SearchStrategy[str | Sequence[Part]]:
 
 @once
 def system_messages() -> SearchStrategy[SystemMessage]:
-    """
-    Instructions for the model; shrinks to an empty text and nothing else.
-    """
+    """Instructions for the model; shrinks to an empty text and nothing else."""
     return build_class(
         SystemMessage, _common_fields(), content=_message_contents("system")
     )
@@ -341,9 +327,7 @@ def unknown_messages() -> SearchStrategy[UnknownMessage]:
 
 @once
 def messages() -> SearchStrategy[Message]:
-    """
-    Messages of all five kinds; shrink to a user's empty text.
-    """
+    """Messages of all five kinds; shrink to a user's empty text."""
     return st.one_of(
         user_messages(),
         system_messages(),

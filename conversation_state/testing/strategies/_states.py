@@ -95,9 +95,7 @@ def _draw_step(
     others: Sequence[Aggregator],
     message: SearchStrategy[Message],
 ) -> Aggregator:
-    """
-    *state* after one of the verbs; it joins one of the *others*.
-    """
+    """*state* after one of the verbs; it joins one of the *others*."""
     step = draw(st.sampled_from(_STEPS))
     if step == "add":
         state = state.add(draw(message))
@@ -138,9 +136,7 @@ def _draw_aggregators(draw: DrawFn, max_steps: int) -> Aggregator:
 
 
 class DrawnState:
-    """
-    What a failing test prints of a state: it as code, made only if it is printed.
-    """
+    """What a failing test prints of a state: it as code, made only if it is printed."""
 
     def __init__(self, state: Aggregator) -> None:
         self._state = state
@@ -166,9 +162,7 @@ def aggregators(*, max_steps: int = 6) -> SearchStrategy[Aggregator]:
 
 
 def _lifelike() -> SearchStrategy[Aggregator]:
-    """
-    States that look like life, besides those that verbs can make.
-    """
+    """States that look like life, besides those that verbs can make."""
     # They are made of what is here.
     from conversation_state.testing.strategies._life import states  # noqa: PLC0415
 
@@ -190,9 +184,7 @@ def turns() -> SearchStrategy[Turn]:
 
 @once
 def checkpoints() -> SearchStrategy[Checkpoint]:
-    """
-    Labelled states, under any label; shrink to an empty root without a label.
-    """
+    """Labelled states, under any label; shrink to an empty root without a label."""
     return st.builds(Checkpoint, _lifelike(), texts(max_size=8))
 
 
@@ -388,9 +380,7 @@ def heads() -> SearchStrategy[Head]:
 
 @once
 def windows() -> SearchStrategy[Window]:
-    """
-    The newest messages of saved states; shrink to all of a state without any.
-    """
+    """The newest messages of saved states; shrink to all of a state without any."""
 
     def window(head: Head, newest: list[Entry], start: int) -> Window:
         return Window(head._replace(length=start + len(newest)), start, Log(newest))

@@ -1,6 +1,4 @@
-"""
-Tools, what they take, documents and templates.
-"""
+"""Tools, what they take, documents and templates."""
 
 from __future__ import annotations
 
@@ -157,9 +155,7 @@ def _make_document(fields: dict[str, Any], search_fields: dict[str, Any]) -> Doc
 
 @once
 def placeholders() -> SearchStrategy[Placeholder]:
-    """
-    Places for messages; shrink to a required one, of "0".
-    """
+    """Places for messages; shrink to a required one, of "0"."""
     return st.builds(Placeholder, texts(min_size=1, max_size=8), st.booleans())
 
 

@@ -226,9 +226,7 @@ def broken_transcripts(*, max_size: int = 6) -> SearchStrategy[tuple[Message, ..
 
 @once
 def _split_texts(role: str) -> SearchStrategy[Part]:
-    """
-    Parts that often continue each other.
-    """
+    """Parts that often continue each other."""
     index = st.sampled_from([None, None, 0, 1])
     sound = st.builds(
         AudioPart,
@@ -242,9 +240,7 @@ def _split_texts(role: str) -> SearchStrategy[Part]:
 
 @once
 def _build_notes() -> SearchStrategy[Fields]:
-    """
-    Metadata under few keys, so that it meets.
-    """
+    """Metadata under few keys, so that it meets."""
     value = st.one_of(st.none(), st.integers(0, 2), texts(max_size=2))
     value = st.one_of(value, st.lists(value, max_size=2))
     value = st.one_of(value, st.dictionaries(st.sampled_from("ab"), value, max_size=2))
@@ -254,9 +250,7 @@ def _build_notes() -> SearchStrategy[Fields]:
 
 @once
 def _call_pieces() -> SearchStrategy[ToolCall]:
-    """
-    Calls in pieces, with few ids and indexes and one name.
-    """
+    """Calls in pieces, with few ids and indexes and one name."""
     return st.builds(
         ToolCall,
         id=st.sampled_from(["", "", "a", "b"]),

@@ -1,6 +1,4 @@
-"""
-Texts, JSON, times, usages: what messages are made of.
-"""
+"""Texts, JSON, times, usages: what messages are made of."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ def texts(*, min_size: int = 0, max_size: int | None = None) -> SearchStrategy[s
 
 @once
 def uuids() -> SearchStrategy[UUID]:
-    """
-    UUIDs of any version, the nil one included; shrink to those with more zeros.
-    """
+    """UUIDs of any version, the nil one included; shrink to those with more zeros."""
     return st.integers(0, 2**128 - 1).map(lambda number: UUID(int=number))
 
 
@@ -105,17 +101,13 @@ def unknown_fields() -> SearchStrategy[Fields]:
 
 @once
 def prompt_tokens_details() -> SearchStrategy[PromptTokensDetails]:
-    """
-    Breakdowns of a prompt's tokens; shrink to zeros.
-    """
+    """Breakdowns of a prompt's tokens; shrink to zeros."""
     return st.builds(PromptTokensDetails, audio_tokens=_COUNTS, cached_tokens=_COUNTS)
 
 
 @once
 def completion_tokens_details() -> SearchStrategy[CompletionTokensDetails]:
-    """
-    Breakdowns of a completion's tokens; shrink to zeros.
-    """
+    """Breakdowns of a completion's tokens; shrink to zeros."""
     return st.builds(
         CompletionTokensDetails,
         accepted_prediction_tokens=_COUNTS,

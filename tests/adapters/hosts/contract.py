@@ -104,9 +104,7 @@ class HostCase(Protocol):
 
 
 def plain(message: Any) -> Any:
-    """
-    The role, text and calls of *message*, one of ours, to compare.
-    """
+    """The role, text and calls of *message*, one of ours, to compare."""
     if isinstance(message, UnknownMessage):
         return (message.role, message.raw)
 
@@ -120,9 +118,7 @@ def plain(message: Any) -> Any:
 
 
 def as_one(messages: list[Any]) -> list[Any]:
-    """
-    *messages* with the classes they are of, for some are equal to others.
-    """
+    """*messages* with the classes they are of, for some are equal to others."""
     return [(type(one), one) for one in messages]
 
 
@@ -135,15 +131,11 @@ class HostContract:
     case: ClassVar[Any]
 
     def texts(self, host: Any, key: str) -> list[str]:
-        """
-        The texts of a conversation of the host, loaded as ours.
-        """
+        """The texts of a conversation of the host, loaded as ours."""
         return [one.text for one in self.case.adapter.load(self.case.read(host, key))]
 
     def refused(self) -> tuple[type[Exception], ...]:
-        """
-        The errors with which a host may refuse something.
-        """
+        """The errors with which a host may refuse something."""
         return (ConversationStateError, *self.case.errors)
 
     def test_reopened(self, place):
@@ -191,9 +183,7 @@ class HostContract:
         } == {one.tool_call_id for one in state if isinstance(one, ToolMessage)}
 
     def test_empty(self, place):
-        """
-        An unused key has no messages; reading it, or adding none, saves nothing.
-        """
+        """An unused key has no messages; reading it, or adding none, saves nothing."""
         case, store = self.case, place.open()
         host = case.host(store, "a")
 
@@ -204,9 +194,7 @@ class HostContract:
         assert () == store.names()
 
     def test_result_is_a_copy(self, place):
-        """
-        Changing a list that was read changes no conversation.
-        """
+        """Changing a list that was read changes no conversation."""
         case = self.case
         host = case.host(place.open(), "a")
         case.add(host, "a", case.turn(1))
@@ -312,9 +300,7 @@ class HostContract:
             assert sorted(mine) == mine
 
     def test_keys_keep_apart(self, place):
-        """
-        Each key has its own conversation, however odd it is, or is refused.
-        """
+        """Each key has its own conversation, however odd it is, or is refused."""
         case, store, taken = self.case, place.open(), []
         for number, key in enumerate(KEYS):
             try:
@@ -380,9 +366,7 @@ class HostContract:
             assert as_one(case.turn(2)) == as_one(case.read(case.host(store, key), key))
 
     def test_never_blocks_the_loop(self):
-        """
-        All reads and writes are in other threads than the loop's.
-        """
+        """All reads and writes are in other threads than the loop's."""
         case, threads = self.case, set()
 
         def note_thread(_call: Call) -> None:

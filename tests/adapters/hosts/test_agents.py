@@ -1,6 +1,4 @@
-"""
-What all hosts promise, of sessions of the OpenAI Agents SDK.
-"""
+"""What all hosts promise, of sessions of the OpenAI Agents SDK."""
 
 import asyncio
 from typing import Any, ClassVar
@@ -12,9 +10,7 @@ from tests.adapters.test_agents_items import ITEMS
 
 
 class AgentsCase:
-    """
-    How a session is used: what a run adds, a turn at a time.
-    """
+    """How a session is used: what a run adds, a turn at a time."""
 
     adapter = agents
     extra = "agents"
@@ -68,8 +64,6 @@ class AgentsCase:
 
 
 class TestContract(HostContract):
-    """
-    What all hosts promise.
-    """
+    """What all hosts promise."""
 
     case: ClassVar = AgentsCase()

@@ -1,6 +1,4 @@
-"""
-LangChain's message histories in a store.
-"""
+"""LangChain's message histories in a store."""
 
 from typing import Any
 
@@ -15,9 +13,7 @@ History: Any = langchain.StoreChatMessageHistory
 
 
 class LangChainCase:
-    """
-    Histories, each for one session.
-    """
+    """Histories, each for one session."""
 
     adapter = langchain
     extra = "langchain"
@@ -78,8 +74,6 @@ class LangChainCase:
 
 
 class TestLangChainHost(HostContract):
-    """
-    What every host promises.
-    """
+    """What every host promises."""
 
     case = LangChainCase()

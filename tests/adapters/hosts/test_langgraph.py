@@ -1,6 +1,4 @@
-"""
-LangGraph's threads in a store.
-"""
+"""LangGraph's threads in a store."""
 
 import operator
 from typing import Annotated, Any, TypedDict
@@ -16,9 +14,7 @@ from tests.adapters.langchain import LANGCHAIN_MESSAGES
 
 
 class State(TypedDict):
-    """
-    A graph's state, to which messages are added as they are.
-    """
+    """A graph's state, to which messages are added as they are."""
 
     messages: Annotated[list[AnyMessage], operator.add]
 
@@ -35,9 +31,7 @@ def thread(key):
 
 
 class LangGraphCase:
-    """
-    A checkpointer for all threads.
-    """
+    """A checkpointer for all threads."""
 
     adapter = langgraph
     extra = "langgraph"
@@ -100,8 +94,6 @@ class LangGraphCase:
 
 
 class TestLangGraphHost(HostContract):
-    """
-    What every host promises.
-    """
+    """What every host promises."""
 
     case = LangGraphCase()

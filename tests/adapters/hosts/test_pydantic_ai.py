@@ -1,6 +1,4 @@
-"""
-What all hosts promise, of Pydantic AI's conversations.
-"""
+"""What all hosts promise, of Pydantic AI's conversations."""
 
 import asyncio
 from typing import Any, ClassVar
@@ -20,9 +18,7 @@ from tests.adapters.pydantic_ai import NEW_YEAR, asks, histories, says, settled
 
 
 class PydanticAICase:
-    """
-    How conversations are used: loaded, gone on with, and saved.
-    """
+    """How conversations are used: loaded, gone on with, and saved."""
 
     adapter = pydantic_ai
     extra = "pydantic-ai"
@@ -84,8 +80,6 @@ class PydanticAICase:
 
 
 class TestContract(HostContract):
-    """
-    What all hosts promise.
-    """
+    """What all hosts promise."""
 
     case: ClassVar = PydanticAICase()

@@ -1,6 +1,4 @@
-"""
-Promises about the history of a name, which is a tree.
-"""
+"""Promises about the history of a name, which is a tree."""
 
 import pytest
 
@@ -12,16 +10,12 @@ from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
 
 
 def list_parents(store, name="chat"):
-    """
-    The revision that each revision grew from, the oldest first.
-    """
+    """The revision that each revision grew from, the oldest first."""
     return [head.parent for head in reversed(store.history(name))]
 
 
 class BranchPromises(StoreCase):
-    """
-    Each revision has the number of the one it grew from.
-    """
+    """Each revision has the number of the one it grew from."""
 
     def test_rollback_begins_a_branch(self, reopen):
         """

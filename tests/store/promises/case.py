@@ -1,6 +1,4 @@
-"""
-What the promises of stores are held against.
-"""
+"""What the promises of stores are held against."""
 
 import pytest
 
@@ -31,14 +29,10 @@ class StoreCase(StoreContract):
 
     @pytest.fixture
     def calls(self):
-        """
-        The calls of the backend of `watched`.
-        """
+        """The calls of the backend of `watched`."""
         return []
 
     @pytest.fixture
     def watched(self, store, calls):
-        """
-        The same store, with every call of its backend recorded.
-        """
+        """The same store, with every call of its backend recorded."""
         return Store(RecordingBackend(store._core.backend, calls.append))

@@ -1,6 +1,4 @@
-"""
-What a store promises over any backend: the tests of each kind of store.
-"""
+"""What a store promises over any backend: the tests of each kind of store."""
 
 from tests.store.promises.branches import BranchPromises
 from tests.store.promises.deletion import DeletionPromises
@@ -26,6 +24,4 @@ class StorePromises(
     DeletionPromises,
     RecordPromises,
 ):
-    """
-    The promises of a store, and those of its backend.
-    """
+    """The promises of a store, and those of its backend."""

@@ -1,6 +1,4 @@
-"""
-Promises about deleting, collecting and erasing; and about large content.
-"""
+"""Promises about deleting, collecting and erasing; and about large content."""
 
 import pytest
 
@@ -22,14 +20,10 @@ from tests.store.promises.case import (
 
 
 class DeletionPromises(StoreCase):
-    """
-    Deleted content is gone, and all other content stays.
-    """
+    """Deleted content is gone, and all other content stays."""
 
     def test_delete_and_collect(self, store):
-        """
-        Content that no name needs is collected; all other content stays.
-        """
+        """Content that no name needs is collected; all other content stays."""
         states = append_turns(CONVERSATION, 30)
         store.save("chat", states[-1])
         store.save("fork", states[10].fork().add_user_prompt("mine"))
@@ -67,9 +61,7 @@ class DeletionPromises(StoreCase):
 
     @pytest.mark.parametrize("names", [3, 60])
     def test_collects_in_few_calls(self, watched, calls, names):
-        """
-        A collection makes few calls while others wait, for any amount of garbage.
-        """
+        """A collection makes few calls while others wait, for any amount of garbage."""
         for i in range(names):
             state = Aggregator.new(messages=[UserMessage(f"{i}")])
             watched.save(f"chat {i}", state.add_usage(Usage(i)))
@@ -257,9 +249,7 @@ class DeletionPromises(StoreCase):
         assert () == watched.verify()
 
     def test_text_like_a_reference(self, store):
-        """
-        A text that looks like a reference to large content is loaded as a text.
-        """
+        """A text that looks like a reference to large content is loaded as a text."""
         state = Aggregator.new(
             messages=[
                 UserMessage('[{"role": "user"}, [[0, "00"]]]'),

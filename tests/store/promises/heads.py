@@ -1,6 +1,4 @@
-"""
-Promises about heads: of two writers, none loses what it saved.
-"""
+"""Promises about heads: of two writers, none loses what it saved."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,9 +12,7 @@ from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
 
 
 class HeadPromises(StoreCase):
-    """
-    No save is lost because of another writer.
-    """
+    """No save is lost because of another writer."""
 
     def test_stale(self, store):
         """
@@ -65,9 +61,7 @@ class HeadPromises(StoreCase):
         assert head == store.latest("chat", at=1)
 
     def test_all_or_none(self, store):
-        """
-        Several names are saved at once, and none of them if one is stale.
-        """
+        """Several names are saved at once, and none of them if one is stale."""
         notes = Aggregator.new().add_user_prompt("notes")
         heads = store.save_all(
             {"chat": CONVERSATION, "notes": notes}, expecting={"chat": 0}
@@ -100,9 +94,7 @@ class HeadPromises(StoreCase):
         assert () == store.names()
 
     def test_deletes_what_was_expected(self, store):
-        """
-        A name is not deleted if its head is not the expected one.
-        """
+        """A name is not deleted if its head is not the expected one."""
         first = store.save("chat", CONVERSATION)
         head = self.other(store).save("chat", CONVERSATION.add_user_prompt("news"))
         for expecting in (first, 1, 0):
@@ -168,9 +160,7 @@ class HeadPromises(StoreCase):
         assert before.entries[0] is after.entries[0]
 
     def test_update_starts(self, store):
-        """
-        An update of a name that is not there needs a state to start from.
-        """
+        """An update of a name that is not there needs a state to start from."""
         with pytest.raises(NotSavedError):
             store.update("chat", lambda state: state)
 

@@ -1,6 +1,4 @@
-"""
-Promises about names: what can be listed of them, labelled, loaded and restored.
-"""
+"""Promises about names: what can be listed of them, labelled, loaded and restored."""
 
 from typing import Any
 
@@ -17,14 +15,10 @@ def list_labels(store):
 
 
 class NamePromises(StoreCase):
-    """
-    Every saved revision can be listed, labelled, loaded and restored.
-    """
+    """Every saved revision can be listed, labelled, loaded and restored."""
 
     def test_not_saved(self, store):
-        """
-        A missing name is reported as such, with similar names.
-        """
+        """A missing name is reported as such, with similar names."""
         store.save("travel desk", CONVERSATION)
         with pytest.raises(NotSavedError) as caught:
             store.load("travel dusk")
@@ -83,9 +77,7 @@ class NamePromises(StoreCase):
         assert "chat" not in self.other(store)
 
     def test_names(self, store):
-        """
-        Names are listed in the order of their code points, for any content.
-        """
+        """Names are listed in the order of their code points, for any content."""
         # In the order of UTF-16, which some databases and languages sort by, U+1F600
         # comes before U+FFFF.
         # Some are equal for databases that trim, fold or compose texts.
@@ -99,9 +91,7 @@ class NamePromises(StoreCase):
         assert () == store.names(prefix="nothing")
 
     def test_history(self, store):
-        """
-        The newest first, by pages or all at once.
-        """
+        """The newest first, by pages or all at once."""
         heads = [store.save("chat", state) for state in append_turns(CONVERSATION, 7)]
         store.save("other", CONVERSATION)
         newest_first = tuple(reversed(heads))
@@ -144,9 +134,7 @@ class NamePromises(StoreCase):
         assert () == store.verify()
 
     def test_labels_that_stay(self, store):
-        """
-        A label stays where it is, whatever else is done with its name.
-        """
+        """A label stays where it is, whatever else is done with its name."""
         first, second, third = append_turns(CONVERSATION, 3)
         store.save("chat", first, label="kept")
         store.save("chat", second)
@@ -222,9 +210,7 @@ class NamePromises(StoreCase):
 
     @pytest.mark.parametrize("last", [0, 1, 20, 61, 1_000])
     def test_window(self, store, last):
-        """
-        The newest messages without the others, across branches.
-        """
+        """The newest messages without the others, across branches."""
         states = append_turns(CONVERSATION, 40)
         store.save("chat", states[-1])
         fork = append_turns(states[20].fork(), 39)[-1]

@@ -1,6 +1,4 @@
-"""
-Promises about notes, on names and on revisions.
-"""
+"""Promises about notes, on names and on revisions."""
 
 from typing import Any
 
@@ -13,9 +11,7 @@ NOTES = {"title": "Trip to Bern", "tags": ("work", "train"), "user": {"id": 7}}
 
 
 class NotePromises(StoreCase):
-    """
-    Notes are kept, and change nothing else.
-    """
+    """Notes are kept, and change nothing else."""
 
     def test_on_a_revision(self, reopen):
         """
@@ -106,9 +102,7 @@ class NotePromises(StoreCase):
         assert () == store.verify()
 
     def test_heads_in_one_call(self, watched, calls):
-        """
-        For any number of names, the backend is called once.
-        """
+        """For any number of names, the backend is called once."""
         watched.save_all(
             dict.fromkeys([f"chat {at}" for at in range(30)], CONVERSATION)
         )
@@ -182,9 +176,7 @@ class NotePromises(StoreCase):
         assert ["a"] == [each.name for each in store.heads()]
 
     def test_bad_notes(self, store):
-        """
-        Invalid notes are refused, and so are too many; nothing is written.
-        """
+        """Invalid notes are refused, and so are too many; nothing is written."""
         store.save("chat", CONVERSATION)
         store.annotate("chat", {"a": "x" * 10_000})
         bad: Any

@@ -1,6 +1,4 @@
-"""
-Promises about what hosts save with states.
-"""
+"""Promises about what hosts save with states."""
 
 import pytest
 
@@ -11,9 +9,7 @@ from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
 
 
 class RecordPromises(StoreCase):
-    """
-    Records are in order, and written at one moment with states.
-    """
+    """Records are in order, and written at one moment with states."""
 
     def test_records(self, store):
         """
@@ -105,9 +101,7 @@ class RecordPromises(StoreCase):
         assert states[2] == store.load("chat") == other.load("chat")
 
     def test_conflict(self, store):
-        """
-        If another writer was first, the block runs again, and reads the new rows.
-        """
+        """If another writer was first, the block runs again, and reads the new rows."""
         calls = []
 
         def add(rows):

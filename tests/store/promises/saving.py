@@ -1,6 +1,4 @@
-"""
-Promises about states: what is saved is loaded, and only what is new written.
-"""
+"""Promises about states: what is saved is loaded, and only what is new written."""
 
 from collections import Counter
 
@@ -17,9 +15,7 @@ from tests.store.promises.case import (
 
 
 class SavingPromises(StoreCase):
-    """
-    What is saved is loaded, and only what is new is written.
-    """
+    """What is saved is loaded, and only what is new is written."""
 
     @pytest.mark.parametrize(
         "key",
@@ -37,18 +33,14 @@ class SavingPromises(StoreCase):
         assert () == store.verify()
 
     def test_loaded_here_is_the_same_object(self, store):
-        """
-        A store gives the very state it saved last, while that is the head.
-        """
+        """A store gives the very state it saved last, while that is the head."""
         store.save("chat", CONVERSATION)
 
         assert CONVERSATION is store.load("chat")
 
     @pytest.mark.parametrize("length", [10, 1_000])
     def test_writes_what_is_new(self, watched, calls, length):
-        """
-        One more message is two rows, for a conversation of any length.
-        """
+        """One more message is two rows, for a conversation of any length."""
         state = CONVERSATION.extend([UserMessage("again")] * length)
         watched.save("chat", state)
         calls.clear()
@@ -60,9 +52,7 @@ class SavingPromises(StoreCase):
         assert 4 >= len(calls)
 
     def test_same_state_writes_nothing(self, watched, calls):
-        """
-        Saving the very state that is the head gives the head again.
-        """
+        """Saving the very state that is the head gives the head again."""
         head = watched.save("chat", CONVERSATION)
         calls.clear()
 
@@ -92,9 +82,7 @@ class SavingPromises(StoreCase):
             assert fork == self.other(watched).load(name)
 
     def test_fork_writes_no_messages(self, watched, calls):
-        """
-        A fork costs three rows, and is a new state with the same past.
-        """
+        """A fork costs three rows, and is a new state with the same past."""
         watched.save("chat", CONVERSATION.extend([UserMessage("again")] * 100))
         calls.clear()
         head = watched.fork("chat", "fork")

@@ -1,6 +1,4 @@
-"""
-Promises about the steps of pipelines.
-"""
+"""Promises about the steps of pipelines."""
 
 from typing import Any
 
@@ -14,9 +12,7 @@ from tests.store.promises.case import CONVERSATION, StoreCase
 
 
 def add_billed(key, calls):
-    """
-    A function that adds a message *key*, and a usage of a token under that key.
-    """
+    """A function that adds a message *key*, and a usage of a token under that key."""
 
     def function(state):
         calls.append(key)
@@ -30,9 +26,7 @@ def keys(state):
 
 
 class StepPromises(StoreCase):
-    """
-    Each step of a pipeline is done, and billed, once.
-    """
+    """Each step of a pipeline is done, and billed, once."""
 
     def test_step(self, store):
         """
@@ -58,9 +52,7 @@ class StepPromises(StoreCase):
         assert () == store.verify()
 
     def test_step_again(self, store):
-        """
-        A step whose label is removed, or whose name is deleted, is done again.
-        """
+        """A step whose label is removed, or whose name is deleted, is done again."""
         calls: list[str] = []
         store.step("chat", "first", add_billed("a", calls))
         store.unlabel("chat", "first")

@@ -1,6 +1,4 @@
-"""
-Promises about timelines: saved moment by moment, and loaded as they were.
-"""
+"""Promises about timelines: saved moment by moment, and loaded as they were."""
 
 from collections import Counter
 from typing import Any
@@ -18,9 +16,7 @@ from tests.store.promises.case import CONVERSATION, FOR_EXAMPLES, StoreCase
 
 
 def grow_timeline(steps):
-    """
-    A timeline with a branch at every fifth moment, labels, groups and usages.
-    """
+    """A timeline with a branch at every fifth moment, labels, groups and usages."""
     timeline = Timeline.begin(CONVERSATION, "start")
     for step in range(steps):
         state = timeline.present.add_user_prompt(f"step {step}")
@@ -36,9 +32,7 @@ def grow_timeline(steps):
 
 
 class TimelinePromises(StoreCase):
-    """
-    A timeline stays the same when anything else is saved.
-    """
+    """A timeline stays the same when anything else is saved."""
 
     @settings(FOR_EXAMPLES, max_examples=max(settings().max_examples // 10, 5))
     @given(timelines(), timelines())
@@ -92,9 +86,7 @@ class TimelinePromises(StoreCase):
 
     @pytest.mark.parametrize("steps", [10, 100])
     def test_writes_the_new_moments(self, watched, calls, steps):
-        """
-        One more moment is four rows in as many calls, for any number of moments.
-        """
+        """One more moment is four rows in as many calls, for any number of moments."""
         timeline = grow_timeline(steps)
         timeline = timeline.goto(timeline.moments[-1])
         watched.save_timeline("chat", timeline)
@@ -255,9 +247,7 @@ class TimelinePromises(StoreCase):
                 assert MessageTree.of(timeline).leaves == tree.leaves
 
     def test_forgets_what_others_saved(self, store):
-        """
-        A timeline with a limit goes on after it forgot what another verb saved.
-        """
+        """A timeline with a limit goes on after it forgot what another verb saved."""
         store.save_timeline("chat", Timeline.begin(CONVERSATION, limit=1))
         for text in ("one", "two"):
             store.save("chat", store.load("chat").add_user_prompt(text))
