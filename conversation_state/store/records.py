@@ -11,10 +11,9 @@ What does not: what a host keeps in them (`adapters`).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from conversation_state._persistent import Log
 from conversation_state._wording import shorten_repr
@@ -37,11 +36,6 @@ from conversation_state.store._transaction import UNREADABLE, Transaction
 from conversation_state.store._values import Head, Window, check_name, check_state
 from conversation_state.store._write_rows import put_row
 from conversation_state.store.backend import ConflictError, Reading, Writing
-from conversation_state.store.backends import (
-    OneAtATime,
-    check_process,
-    renew_in_children,
-)
 from conversation_state.store.schema import RecordRow, is_sealed, make_sealed
 
 __all__ = [
@@ -49,7 +43,6 @@ __all__ = [
     "Reader",
     "Record",
     "Saved",
-    "WriteGroup",
     "Writer",
     "after",
     "reading",
@@ -333,95 +326,6 @@ def write(store: Store, work: Callable[[Writer], T]) -> T:
             If the store can't be written. Nothing was.
     """
     return store._core.write(lambda transaction: work(Writer(transaction)))
-
-
-class _WriteJob(Generic[T]):
-    """What one thread has to write."""
-
-    __slots__ = ("__weakref__", "is_done", "result", "work")
-
-    result: T
-
-    def __init__(self, work: Callable[[Writer], T]) -> None:
-        self.work = work
-        self.is_done = False
-
-    def abandon(self) -> None:
-        """Nothing is open between two transactions."""
-
-
-class WriteGroup:
-    """
-    Writes of several threads, in as few transactions as they allow: those that come
-    while one is committed are one transaction, which is committed once.
-
-    Thread-safe. A write that raises has no effect, and none on the others: they are
-    repeated without it. One that has returned is as durable as a write alone.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.renew()
-        renew_in_children(self)
-
-    def renew(self) -> None:
-        """Leave what waits to the parent, after `os.fork`."""
-        self._turn = OneAtATime()
-        self._waiting: deque[_WriteJob[Any]] = deque()
-
-    def write(self, work: Callable[[Writer], T]) -> T:
-        """What `write` does, perhaps in one transaction with others."""
-        check_process()
-        job, turn, waiting = _WriteJob(work), self._turn, self._waiting
-        try:
-            waiting.append(job)
-            # That thread ends: the store limits how long a write waits.
-            turn.enter(job, -1)
-            if not job.is_done:
-                self._write_waiting(job)
-        finally:
-            try:
-                with suppress(ValueError):  # interrupted before it was added
-                    waiting.remove(job)
-            finally:
-                turn.leave(job)
-
-        return job.result
-
-    def _write_waiting(self, job: _WriteJob[Any]) -> None:
-        results: dict[_WriteJob[Any], Any] = {}
-
-        def work(writer: Writer) -> None:
-            results.clear()
-            jobs = [job]
-            while jobs:
-                for each in jobs:
-                    # The key is added first, so that `results` has it if the call
-                    # raises.
-                    results[each] = None
-                    results[each] = each.work(writer)
-
-                # Jobs that arrived meanwhile are included. The loop uses a copy,
-                # because threads add jobs at any time.
-                jobs = [
-                    each
-                    for each in self._waiting.copy()
-                    if not each.is_done and each not in results
-                ]
-
-        try:
-            write(self._store, work)
-        except Exception:
-            if len(results) == 1:
-                raise
-
-            # If any of them failed, each of the others is tried again in a transaction
-            # of its own.
-            results = {job: write(self._store, job.work)}
-
-        for each, result in results.items():
-            each.result = result
-            each.is_done = True
 
 
 def _make_row(key: bytes, value: bytes, hold: Hold | None) -> RecordRow:

@@ -60,7 +60,7 @@ from conversation_state.adapters.langgraph._whole_threads import (
 )
 from conversation_state.errors import NotSavedError
 from conversation_state.store import Store
-from conversation_state.store.records import Reader, WriteGroup, Writer, reading, write
+from conversation_state.store.records import Reader, Writer, reading, write
 
 # Keys that LangGraph adds to the config of a graph while it runs.
 _RUNS = "__pregel_"
@@ -113,7 +113,6 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         super().__init__(serde=serde)
         self._allows_siblings = allow_siblings
         self._cache = ConversationCache()
-        self._writes = WriteGroup(store)
         self._pages = partial(list_pages, store, self._read_thread)
 
     def __repr__(self) -> str:
@@ -192,9 +191,9 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
                 put since.
         """
         # The values are serialised before the write, because other threads wait for
-        # it, and because it is repeated if another one in its transaction fails.
+        # it, and because it is repeated after a conflict.
         given = self._prepare_checkpoint(config, checkpoint, metadata, new_versions)
-        self._writes.write(lambda rows: self._write_checkpoint(rows, given))
+        write(self.store, lambda rows: self._write_checkpoint(rows, given))
         return config_of(given.thread, given.stored.namespace, checkpoint["id"])
 
     def _prepare_checkpoint(
@@ -263,10 +262,11 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
             )
 
         stored = self._prepare_writes(task_id, task_path, writes)
-        self._writes.write(
+        write(
+            self.store,
             lambda rows: put_writes(
                 WritableThread(rows, thread), namespace, id, task_id, stored
-            )
+            ),
         )
 
     def _prepare_writes(
