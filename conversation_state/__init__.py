@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from conversation_state._drawing import set_drawer
 from conversation_state._lazy import open_later
 from conversation_state.aggregator import Aggregator, Checkpoint, Turn, join
 from conversation_state.errors import ConversationStateError
@@ -107,3 +108,6 @@ __getattr__, __dir__ = open_later(
         "trim": "conversation_state.trimming",
     },
 )
+
+# Values draw themselves in notebooks, by a module that is above them all.
+set_drawer("conversation_state.pages")

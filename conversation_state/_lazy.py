@@ -1,6 +1,5 @@
 """
-Packages that import a module when a name in it is first used, and values that
-notebooks draw.
+Packages that import a module when a name in it is first used.
 
 Not every program needs every name, and importing what it does not need takes as
 long as everything else. Type checkers read the imports under `TYPE_CHECKING`.
@@ -34,28 +33,3 @@ def open_later(
         return sorted({*names, *homes})
 
     return get_attribute, list_names
-
-
-# Drawings are above all values, and a program that shows none never imports them: so
-# these are the imports up the layers.
-
-
-def draw_fragment(value: object) -> str:
-    """*value* as HTML for a notebook."""
-    from conversation_state.pages import draw_fragment as draw  # noqa: PLC0415
-
-    return draw(value)
-
-
-def draw_outline(value: object) -> str:
-    """The states of *value* as a tree of lines, for a terminal."""
-    from conversation_state.pages import draw_outline as draw  # noqa: PLC0415
-
-    return draw(value)
-
-
-def draw_difference(found: object, names: tuple[str, str], limit: int) -> str:
-    """The difference *found* as HTML for a notebook."""
-    from conversation_state.pages import draw_difference as draw  # noqa: PLC0415
-
-    return draw(found, names=names, limit=limit)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from conversation_state._lazy import draw_fragment, draw_outline
+from conversation_state._drawing import draw_fragment, draw_outline
 from conversation_state._persistent import Log, final
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import format_count, shorten_repr

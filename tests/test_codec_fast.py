@@ -12,7 +12,6 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from conversation_state._canonical import is_loadable
-from conversation_state._common_fields import PLAIN
 from conversation_state._persistent import thaw
 from conversation_state.aggregator import Aggregator
 from conversation_state.codec import (
@@ -28,6 +27,7 @@ from conversation_state.codec._fast import DOUBTS, Doubt
 from conversation_state.codec._reader import CodecReader
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
+    PLAIN,
     AssistantMessage,
     Envelope,
     LogProb,

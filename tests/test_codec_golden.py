@@ -15,11 +15,11 @@ from uuid import UUID
 import attrs
 import pytest
 
-from conversation_state._common_fields import COMMON
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.codec import _kinds, decode, encode, from_data, to_data
 from conversation_state.documents import Document
 from conversation_state.messages import (
+    COMMON,
     AssistantMessage,
     LogProb,
     ResponseMeta,

@@ -184,7 +184,7 @@ class TestImport:
         packages = {name.split(".")[1] for name in own}
 
         assert {
-            *("_common_fields", "_identity", "_lazy", "_persistent", "_wording"),
+            *("_drawing", "_identity", "_lazy", "_persistent", "_wording"),
             *(
                 "aggregator",
                 "errors",

@@ -242,7 +242,7 @@ class TestModules:
         """
         modules = list_modules()
 
-        assert ["_lazy.py", "_wording.py"] == modules[:2]
+        assert ["_drawing.py", "_lazy.py"] == modules[:2]
         assert "cli" == modules[-1]
         assert all((ROOT / PACKAGE / name).exists() for name in modules)
 

@@ -128,7 +128,7 @@ class TestPage:
         page = "\n".join(describe_mutants(mutants))
 
         assert "| `timeline` | 779 | 40 | 38 | 1 | 0 | 1 | 97.4% | 3 |" in page
-        assert "No mutants were planted in `_lazy`, `_wording`, " in page
+        assert "No mutants were planted in `_drawing`, `_lazy`, " in page
         assert "collected" not in page
         assert 1 == page.count("`if a | b:`; `a | b → a & b`")
 

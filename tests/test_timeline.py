@@ -34,7 +34,7 @@ from conversation_state.testing.strategies import (
     states,
     timelines,
 )
-from conversation_state.timeline import Moment, Moments, Timeline, _timeline
+from conversation_state.timeline import Moment, Moments, Timeline
 from tests.processes import count_calls
 
 QUICK = settings(
@@ -190,7 +190,7 @@ class TestCost:
             return Log(items)
 
         timeline = Timeline.begin(0, limit=800)
-        monkeypatch.setattr(_timeline, "Log", watch)
+        monkeypatch.setattr("conversation_state.timeline.Log", watch)
         for i in range(2_000):
             timeline = timeline.commit(i)
 

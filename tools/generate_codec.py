@@ -20,8 +20,8 @@ from typing import NamedTuple
 import attrs
 
 from conversation_state import messages, parts, tools
-from conversation_state._common_fields import Common
 from conversation_state._persistent import EMPTY_MAP
+from conversation_state.messages import Common
 
 # Without importing the codec, which needs what is made here.
 CODEC = Path(__file__).parent.parent / "conversation_state" / "codec"
@@ -486,7 +486,6 @@ _NAMES = {
     "binascii": ["a2b_base64"],
     "functools": ["partial"],
     "typing": ["Any", "Final"],
-    "conversation_state._common_fields": ["PLAIN"],
     "conversation_state._persistent": ["EMPTY_MAP", "make_draft"],
     "conversation_state._persistent.frozen": ["JsonMap"],
     "conversation_state.codec._fast": [
@@ -497,7 +496,8 @@ _NAMES = {
     ],
     "conversation_state.codec._format": ["format_base64"],
     "conversation_state.messages": [
-        cls.__name__ for cls in (*MESSAGES, messages.LogProb, messages.ResponseMeta)
+        "PLAIN",
+        *(cls.__name__ for cls in (*MESSAGES, messages.LogProb, messages.ResponseMeta)),
     ],
     "conversation_state.parts": [cls.__name__ for cls in PARTS],
     "conversation_state.tools": ["ToolCall"],

@@ -26,9 +26,9 @@ DIVIDED = frozenset({"adapters"})
 # The tests of a module, the longest path that it begins with counts; if its name is
 # not enough: `tests/test_NAME*.py` and `tests/NAME/`.
 TESTS: dict[str, tuple[str, ...]] = {
+    "_drawing.py": ("tests/test_pages.py", "tests/test_diffing_shown.py"),
     "_lazy.py": ("tests/test_front_door.py", "tests/test_pages.py"),
     "_canonical.py": ("tests/test_codec.py", "tests/test_documents.py"),
-    "_common_fields.py": ("tests/test_messages.py",),
     "_persistent": ("tests/test_log*.py", "tests/test_frozen.py"),
     "_waiting.py": (
         "tests/test_waiting.py",
@@ -99,7 +99,6 @@ TESTS: dict[str, tuple[str, ...]] = {
 MORE_TESTS: dict[str, tuple[str, ...]] = {
     "_identity.py": ("tests/test_aggregator.py", "tests/test_codec.py"),
     "_canonical.py": ("tests/test_parsing.py", "tests/test_codec_*.py"),
-    "_common_fields.py": ("tests/test_chunks.py", "tests/test_codec.py"),
     "_lazy.py": ("tests/test_diffing_shown.py", "tests/test_tree.py"),
     "_persistent": ("tests/test_documents.py", "tests/test_aggregator.py"),
     "_waiting.py": ("tests/test_parallel*.py", "tests/store/test_store.py"),

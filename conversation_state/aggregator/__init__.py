@@ -21,11 +21,11 @@ from conversation_state.aggregator._entries import (
 from conversation_state.aggregator._state import (
     Aggregator,
     Checkpoint,
+    Turn,
     join,
     ledger_union,
     total_usage,
 )
-from conversation_state.aggregator._value import Turn
 from conversation_state.messages import response_key
 
 __all__ = [

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from conversation_state._common_fields import PLAIN
 from conversation_state._persistent import ByContent, Log
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import shorten_repr
@@ -19,7 +18,7 @@ from conversation_state.chunks._consistency import (
 from conversation_state.chunks._merge_values import UsageMode
 from conversation_state.chunks._merger import ChunkMerger
 from conversation_state.errors import ConcatError
-from conversation_state.messages import AssistantMessage, Message
+from conversation_state.messages import PLAIN, AssistantMessage, Message
 from conversation_state.pickling import Maker
 
 _new = object.__new__

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any, NamedTuple, TypeAlias
 
-from conversation_state._common_fields import PLAIN
 from conversation_state.errors import ConcatError
-from conversation_state.messages import Message, ToolMessage, UnknownMessage
+from conversation_state.messages import PLAIN, Message, ToolMessage, UnknownMessage
 from conversation_state.tools import ToolCall
 
 Facts: TypeAlias = MutableMapping[Any, Any]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from conversation_state._common_fields import COMMON, PLAIN, Common
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.chunks._consistency import (
     Facts,
@@ -26,7 +25,10 @@ from conversation_state.chunks._merge_values import (
 )
 from conversation_state.errors import ConcatError
 from conversation_state.messages import (
+    COMMON,
+    PLAIN,
     AssistantMessage,
+    Common,
     Message,
     ResponseMeta,
     ToolMessage,

@@ -22,7 +22,6 @@ from uuid import UUID
 
 import attrs
 
-from conversation_state._common_fields import Common
 from conversation_state._persistent import (
     EMPTY_MAP,
     JsonMap,
@@ -39,7 +38,7 @@ from conversation_state.codec._format import (
     parse_time,
     parse_uuid,
 )
-from conversation_state.messages import UnknownMessage
+from conversation_state.messages import Common, UnknownMessage
 from conversation_state.parts import KINDS, MediaPart, Part, UnknownPart
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 

@@ -14,7 +14,6 @@ from binascii import a2b_base64
 from functools import partial
 from typing import Any, Final
 
-from conversation_state._common_fields import PLAIN
 from conversation_state._persistent import EMPTY_MAP, make_draft
 from conversation_state._persistent.frozen import JsonMap
 from conversation_state.codec._fast import (
@@ -32,6 +31,7 @@ from conversation_state.codec._fast import (
     refuse,
 )
 from conversation_state.messages import (
+    PLAIN,
     AssistantMessage,
     LogProb,
     ResponseMeta,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from conversation_state._common_fields import PLAIN
 from conversation_state.codec._fast import (
     Object,
     is_as_it_came,
@@ -22,6 +21,7 @@ from conversation_state.codec._fast import (
 )
 from conversation_state.codec._format import format_base64
 from conversation_state.messages import (
+    PLAIN,
     AssistantMessage,
     LogProb,
     ResponseMeta,

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import attrs
 
-from conversation_state._lazy import draw_fragment
+from conversation_state._drawing import draw_fragment
 from conversation_state._persistent import final
 from conversation_state._wording import (
     describe_value,

@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import attrs
 
-from conversation_state._lazy import draw_difference
+from conversation_state._drawing import draw_difference
 from conversation_state._persistent import Log, final
 from conversation_state._wording import describe_value, format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import attrs
 
-from conversation_state._common_fields import COMMON
 from conversation_state._persistent import final
 from conversation_state._wording import format_count
 from conversation_state.aggregator import Entry, LedgerEntry
-from conversation_state.messages import Message
+from conversation_state.messages import COMMON, Message
 from conversation_state.rendering import ContentBlock, Quote
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from conversation_state.messages._answers import (
     read_usage,
     response_key,
 )
-from conversation_state.messages._base import Message
+from conversation_state.messages._base import COMMON, PLAIN, Common, Message
 from conversation_state.messages._kinds import (
     AssistantMessage,
     SystemMessage,
@@ -45,9 +45,12 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "COMMON",
     "ERASED",
+    "PLAIN",
     "Answer",
     "AssistantMessage",
+    "Common",
     "Envelope",
     "Erasure",
     "LogProb",

@@ -9,10 +9,9 @@ from uuid import UUID
 
 import attrs
 
-from conversation_state._common_fields import Common, CommonFields, common_of
 from conversation_state._identity import new_uuid_number
 from conversation_state._persistent import EMPTY_MAP, final
-from conversation_state.messages._base import Message
+from conversation_state.messages._base import Common, CommonFields, Message, common_of
 from conversation_state.messages._kinds import (
     AssistantMessage,
     SystemMessage,

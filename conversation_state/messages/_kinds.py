@@ -7,11 +7,10 @@ from typing import Any, ClassVar, Unpack
 
 import attrs
 
-from conversation_state._common_fields import PLAIN, CommonFields
 from conversation_state._persistent import check_text, final, freeze_map
 from conversation_state._wording import describe_type, shorten_repr, with_article
 from conversation_state.errors import InvalidMessageError
-from conversation_state.messages._base import Message
+from conversation_state.messages._base import PLAIN, CommonFields, Message
 from conversation_state.messages._response import ResponseMeta
 from conversation_state.parts import Part, TextPart
 from conversation_state.tools import ToolCall

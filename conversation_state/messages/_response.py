@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from conversation_state._common_fields import freeze_unknown
 from conversation_state._persistent import (
     EMPTY_MAP,
     check_iterable,
@@ -17,6 +16,7 @@ from conversation_state._persistent import (
 )
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidMessageError
+from conversation_state.messages._base import freeze_unknown
 from conversation_state.usage import Usage
 
 if TYPE_CHECKING:

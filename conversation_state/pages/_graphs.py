@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from conversation_state._lazy import draw_fragment, draw_outline
+from conversation_state._drawing import draw_fragment, draw_outline
 from conversation_state._persistent import final
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator

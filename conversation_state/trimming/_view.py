@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import attrs
 
-from conversation_state._lazy import draw_fragment
+from conversation_state._drawing import draw_fragment
 from conversation_state._persistent import Log, check_iterable, final
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, Messages
