@@ -17,9 +17,7 @@ each host has itself.
   is the collector's, which walks these objects.
 - *OpenAI Agents*: two calls of `add_items`, as a run makes them. `SQLiteSession`
   keeps one list, and no past; a turn takes 0.9 to 1.2 times its time.
-- *LangChain*: one call of `add_messages`. LangChain itself has a history in memory
-  only, from which nothing is restored: the row shows what a file costs.
-- *Pydantic AI*: one `save` of a run's result. Its own store is in memory, too.
+- *Pydantic AI*: one `save` of a run's result. Its own store is in memory.
 
 All files use a log (WAL) and a full sync, as SQLite does by default, and count
 after the last connection was closed. Times are CPU time of all threads, in turn.
@@ -35,10 +33,7 @@ from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
-from langchain_core.chat_history import InMemoryChatMessageHistory
-from langchain_core.messages import AIMessage, HumanMessage
-
-from benchmarks.measure import LeftOut, Row, seconds
+from benchmarks.measure import LeftOut, Row
 from benchmarks.store_peers import (
     TEXT,
     TURNS,
@@ -49,9 +44,8 @@ from benchmarks.store_peers import (
     langgraph,
     session,
 )
-from conversation_state.adapters.agents import StoreSession
-from conversation_state.adapters.langchain import StoreChatMessageHistory
-from conversation_state.adapters.langgraph import ConversationStateSaver
+from conversation_state.hosts.agents import StoreSession
+from conversation_state.hosts.langgraph import ConversationStateSaver
 from conversation_state.store import open_store
 
 _OPTIONS = "?synchronous=full"
@@ -106,36 +100,6 @@ def _agents_rows() -> Iterator[Row]:
     yield row("open and load", 2 * TURNS, ours.load_ms, peer=theirs.load_ms)
 
 
-def _add_turns(history: Any) -> float:
-    """The milliseconds of a turn."""
-
-    def run() -> None:
-        for at in range(TURNS):
-            turn = [HumanMessage(TEXT, id=f"h{at}"), AIMessage(TEXT, id=f"a{at}")]
-            history.add_messages(turn)
-
-    return seconds(run, least=1, for_s=0, clock=process_time) / TURNS * 1e3
-
-
-def _langchain_rows() -> Iterator[Row]:
-    memory = InMemoryChatMessageHistory()
-    with TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/history.db{_OPTIONS}"
-        open_history = partial(StoreChatMessageHistory.from_url, url, "chat")
-        with open_history() as history:
-            ours, theirs = _add_turns(history), _add_turns(memory)
-
-        def load() -> None:
-            with open_history() as history:
-                assert 2 * TURNS == len(history.messages)
-
-        loading = seconds(load, clock=process_time) * 1e3
-
-    row = partial(Row, beside="in memory", unit="ms")
-    yield row("LangChain: a turn, in a file", TURNS, ours, peer=theirs)
-    yield Row("open and load", 2 * TURNS, loading, unit="ms")
-
-
 async def _save_runs(store: Any) -> tuple[float, float]:
     """The milliseconds of a save, and of a load of the conversation at the end."""
     from pydantic_ai import Agent, UsageLimits
@@ -165,7 +129,7 @@ def _pydantic_ai_rows() -> Iterator[Row | LeftOut]:
         yield LeftOut("Pydantic AI", "its conversation stores came with 2.68")
         return
 
-    from conversation_state.adapters.pydantic_ai import StoreBackend
+    from conversation_state.hosts.pydantic_ai import StoreBackend
 
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/conversations.db{_OPTIONS}"
@@ -182,5 +146,4 @@ def rows() -> Iterator[Row | LeftOut]:
     """Each host beside its own."""
     yield from _langgraph_rows()
     yield from _agents_rows()
-    yield from _langchain_rows()
     yield from _pydantic_ai_rows()

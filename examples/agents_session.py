@@ -20,7 +20,7 @@ from openai.types.responses import (
 
 from conversation_state import diff, open_store
 from conversation_state.adapters import anthropic
-from conversation_state.adapters.agents import StoreSession
+from conversation_state.hosts.agents import StoreSession
 
 QUIET = RunConfig(tracing_disabled=True)
 

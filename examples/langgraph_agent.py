@@ -22,7 +22,7 @@ from langgraph.graph.message import add_messages
 
 from conversation_state import open_store
 from conversation_state.adapters import anthropic
-from conversation_state.adapters.langgraph import ConversationStateSaver
+from conversation_state.hosts.langgraph import ConversationStateSaver
 
 TRAINS = {"Bern": "9:02", "Basel": "9:31"}
 

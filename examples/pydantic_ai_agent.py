@@ -23,7 +23,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from conversation_state import TokenBudget, Trimmer, fit
 from conversation_state.adapters import openai_chat
-from conversation_state.adapters.pydantic_ai import StoreBackend, TrimmedRequests
+from conversation_state.hosts.pydantic_ai import StoreBackend, TrimmedRequests
 
 
 def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:

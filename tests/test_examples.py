@@ -257,24 +257,6 @@ def on_screen(app):
     return [": ".join(line.strip() for line in each.splitlines()) for each in shown]
 
 
-class TestLangChainHistory:
-    def test_two_conversations(self, run_here):
-        """
-        Two conversations with one past, each with its own messages and cost; the
-        view for the model is valid and small, and nothing is lost on the way to
-        another provider.
-        """
-        printed = run_here("examples/langchain_history.py").splitlines()
-
-        assert ["to Lyon:", "or to Nice:"] == [printed[0], printed[9]]
-        assert printed[1:6] == printed[10:15]
-        assert "    tool  08:10, 12:30" == printed[4]
-        assert "   human  Take the first one." == printed[6]
-        assert ["     227  tokens", "     455  tokens"] == [printed[8], printed[19]]
-        assert "The model saw 7 of 9 messages." == printed[20]
-        assert printed[21].endswith("user, assistant, user, assistant; 0 lost.")
-
-
 class TestTerminalChat:
     def test_branches(self, chat):
         """What was undone stays as a branch that can be gone to."""

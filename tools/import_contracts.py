@@ -81,7 +81,7 @@ class PrivateContract(DirectImportsContract):
 class SiblingsContract(DirectImportsContract):
     """
     The public modules of *parent* import each other neither directly nor through
-    the private modules of *parent*.
+    the private modules of *parent*; but all may import those that are *shared*.
 
     Unlike import-linter's `independence`, a new module is held to it unlisted.
     """
@@ -89,10 +89,12 @@ class SiblingsContract(DirectImportsContract):
     type_name = "siblings"
 
     parent = fields.StringField()
+    shared = fields.ListField(subfield=fields.StringField(), required=False)
 
     def error(self, importer: str, imported: str) -> str:
         """Why *importer* can't import *imported*; "" if it can."""
-        return sibling_error(importer, imported, str(self.parent))
+        shared: Any = self.shared
+        return sibling_error(importer, imported, str(self.parent), shared or ())
 
 
 class TableField(fields.Field[Mapping[str, list[str]]]):

@@ -41,10 +41,12 @@ def private_error(importer: str, imported: str) -> str:
     )
 
 
-def sibling_error(importer: str, imported: str, parent: str) -> str:
+def sibling_error(
+    importer: str, imported: str, parent: str, shared: Collection[str] = ()
+) -> str:
     """
     Why *importer* can't import *imported*, if that is a public child of *parent*
-    and *importer* is another part of *parent*; else "".
+    that is not *shared* and *importer* is another part of *parent*; else "".
     """
     if not is_inside(imported, parent) or imported == parent:
         return ""
@@ -52,6 +54,7 @@ def sibling_error(importer: str, imported: str, parent: str) -> str:
     child = imported.removeprefix(f"{parent}.").partition(".")[0]
     if (
         child.startswith("_")
+        or child in shared
         or not is_inside(importer, parent)
         or is_inside(importer, f"{parent}.{child}")
     ):
@@ -59,7 +62,7 @@ def sibling_error(importer: str, imported: str, parent: str) -> str:
 
     return (
         f"{importer} imports {imported}: the public modules of {parent} are "
-        f"independent; move what both need into a private module of {parent}"
+        f"independent; move what both need into a module that they share"
     )
 
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 EQUIVALENTS = ROOT / "tools" / "equivalent_mutants.toml"
 
 # What these hold does not import each other, and has tests of its own.
-DIVIDED = frozenset({"adapters"})
+DIVIDED = frozenset({"adapters", "hosts"})
 
 # The tests of a module, the longest path that it begins with counts; if its name is
 # not enough: `tests/test_NAME*.py` and `tests/NAME/`.
@@ -59,38 +59,22 @@ TESTS: dict[str, tuple[str, ...]] = {
         *("tests/adapters/test_stream_pieces.py", "tests/adapters/test_sdk_*.py"),
         *("tests/adapters/test_tools.py", "tests/adapters/test_events.py"),
     ),
-    "adapters/_host.py": (
-        *("tests/adapters/test_host.py", "tests/adapters/test_agents_session.py"),
-        "tests/adapters/hosts/test_*.py",
-        *(
-            "tests/adapters/test_pydantic_ai_*.py",
-            "tests/adapters/test_langchain_h*.py",
-        ),
+    "hosts/_host.py": ("tests/hosts/test_*.py",),
+    "hosts/langchain": ("tests/hosts/test_langchain*.py",),
+    "hosts/langgraph": (
+        *("tests/hosts/test_langgraph*.py", "tests/hosts/test_host_bills.py"),
     ),
-    "adapters/_langchain": (
-        *("tests/adapters/test_lang*.py", "tests/adapters/hosts/test_lang*.py"),
+    "hosts/agents": (
+        *("tests/hosts/test_agents*.py", "tests/hosts/test_host_bills.py"),
+    ),
+    "hosts/pydantic_ai": ("tests/hosts/test_pydantic_ai*.py",),
+    "adapters/langchain": (
+        *("tests/adapters/test_langchain*.py", "tests/hosts/test_lang*.py"),
         "tests/adapters/test_golden.py",
     ),
-    "adapters/langchain": (
-        *(
-            "tests/adapters/test_langchain*.py",
-            "tests/adapters/hosts/test_langchain.py",
-        ),
-    ),
-    "adapters/langgraph": (
-        *(
-            "tests/adapters/test_langgraph*.py",
-            "tests/adapters/hosts/test_langgraph.py",
-        ),
-        "tests/adapters/test_host_bills.py",
-    ),
-    "adapters/agents": (
-        *("tests/adapters/test_agents*.py", "tests/adapters/hosts/test_agents.py"),
-        "tests/adapters/test_host_bills.py",
-    ),
     "adapters/pydantic_ai": (
-        *("tests/adapters/test_pydantic_ai*.py", "tests/adapters/test_host_bills.py"),
-        "tests/adapters/hosts/test_pydantic_ai.py",
+        *("tests/adapters/test_pydantic_ai*.py", "tests/hosts/test_pydantic_ai*.py"),
+        "tests/hosts/test_host_bills.py",
     ),
     "adapters/transcripts": ("tests/adapters/test_transcripts.py",),
 }
@@ -103,9 +87,6 @@ MORE_TESTS: dict[str, tuple[str, ...]] = {
     "_persistent": ("tests/test_documents.py", "tests/test_aggregator.py"),
     "_waiting.py": ("tests/test_parallel*.py", "tests/store/test_store.py"),
     "_wording.py": ("tests/test_usage.py", "tests/test_messages.py"),
-    "adapters/_host.py": (
-        *("tests/adapters/test_host_bills.py", "tests/adapters/test_langgraph*.py"),
-    ),
     "aggregator": ("tests/test_bills.py", "tests/test_codec.py"),
     "chunks": ("tests/adapters/test_openai_chat_chunks.py", "tests/test_streams.py"),
     "codec": ("tests/store/test_store.py", "tests/test_timeline.py"),

@@ -46,10 +46,12 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "parsing",
     ],
     "Frameworks": [
+        *(f"hosts.{name}" for name in ("langchain", "langgraph", "pydantic_ai")),
+        "hosts.agents",
         "adapters.langchain",
-        "adapters.langgraph",
+        "adapters.openai_responses.items",
         "adapters.pydantic_ai",
-        "adapters.agents",
+        "adapters.pydantic_ai.groups",
     ],
     "Branches and history": [
         "parallel",

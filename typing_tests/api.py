@@ -9,7 +9,6 @@ from typing import Annotated, Any, TypedDict, assert_type
 from uuid import UUID
 
 import agents as agents_sdk
-from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from pydantic_ai.capabilities import AbstractCapability
@@ -39,26 +38,20 @@ from conversation_state import (
     trim,
 )
 from conversation_state._persistent import Log
-from conversation_state.adapters import (
-    Export,
-    Lost,
-    agents,
-    langchain,
-    openai_chat,
-    pydantic_ai,
-)
-from conversation_state.adapters.langgraph import (
-    ConversationStateSaver,
-    StateChannel,
-    add_to_state,
-)
-from conversation_state.adapters.pydantic_ai import StoreBackend
+from conversation_state.adapters import Export, Lost, openai_chat
 from conversation_state.aggregator import Entry, LedgerEntry, Messages
 from conversation_state.cells import Cell, Watch
 from conversation_state.chunks import Accumulator, concat_rows
 from conversation_state.codec import structure
 from conversation_state.counting import TokenCounter
 from conversation_state.diffing import Diff, Pair, diff
+from conversation_state.hosts import agents, langchain, pydantic_ai
+from conversation_state.hosts.langgraph import (
+    ConversationStateSaver,
+    StateChannel,
+    add_to_state,
+)
+from conversation_state.hosts.pydantic_ai import StoreBackend
 from conversation_state.parallel import (
     Failure,
     FanOut,
@@ -376,18 +369,11 @@ class GraphState(TypedDict):
 memory: Backend = MemoryBackend()
 # LangChain
 
-history = langchain.StoreChatMessageHistory(store, "chat")
-assert_type(history.messages, list[BaseMessage])
-assert_type(history.state, Aggregator)
-assert_type(history.fork("again", at=2), langchain.StoreChatMessageHistory)
-assert_type(history.trimmed(Trimmer(None)), list[BaseMessage])
-assert_type(langchain.load(history.messages), tuple[Message, ...])
+lc_messages: list[BaseMessage] = []
+assert_type(langchain.load(lc_messages), tuple[Message, ...])
 assert_type(langchain.dump(chat.messages).lost, tuple[Lost, ...])
-assert_type(langchain.trimmed([], Trimmer(None)), list[BaseMessage])
-histories: BaseChatMessageHistory = history
-history.add_messages([hel])  # type: ignore[list-item]
-history.fork("again", "at")  # type: ignore[call-arg, arg-type]
-langchain.StoreChatMessageHistory("sqlite:///chats.db", "chat")  # type: ignore[arg-type]
+assert_type(langchain.trimmed(lc_messages, Trimmer(None)), list[BaseMessage])
+langchain.trimmed([hel], Trimmer(None))  # type: ignore[list-item]
 # The OpenAI Agents SDK
 
 session = agents.StoreSession(store, "alice", view=Trimmer(None, keep_last(5)))

@@ -47,8 +47,8 @@ promise, beside what is said of each:
 HTTP client gives.
 """
 
-from conversation_state.adapters._events import aevents, events
-from conversation_state.adapters._export import Export, Lost
-from conversation_state.adapters._notes import PROVIDERS
+from conversation_state.adapters.engine.events import aevents, events
+from conversation_state.adapters.engine.export import Export, Lost
+from conversation_state.adapters.engine.notes import PROVIDERS
 
 __all__ = ["PROVIDERS", "Export", "Lost", "aevents", "events"]

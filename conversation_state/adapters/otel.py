@@ -52,13 +52,13 @@ from typing import Any
 from conversation_state._canonical import dump as as_bytes
 from conversation_state._canonical import load_exactly
 from conversation_state._wording import describe_value, shorten_repr
-from conversation_state.adapters._export import (
+from conversation_state.adapters.engine.export import (
     Export,
     Lost,
     PayloadWriter,
     in_order,
 )
-from conversation_state.adapters._wire import encode_base64, parse_data_url
+from conversation_state.adapters.engine.wire import encode_base64, parse_data_url
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,

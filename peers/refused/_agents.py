@@ -22,7 +22,7 @@ class AgentsSDKAgent:
         self._server, self._tool = server, tool
         self._held = ExitStack()
         if self.has_view:
-            from conversation_state.adapters.agents import StoreSession
+            from conversation_state.hosts.agents import StoreSession
             from conversation_state.trimming import Trimmer
 
             session = StoreSession.from_url("memory:", "1", view=Trimmer(None))

@@ -27,7 +27,7 @@ class LangChainAgent:
         self._saver: Any = InMemorySaver()
         self._held = ExitStack()
         if self.has_our_saver:
-            from conversation_state.adapters.langgraph import ConversationStateSaver
+            from conversation_state.hosts.langgraph import ConversationStateSaver
 
             saver = ConversationStateSaver.from_url("memory:")
             self._saver = self._held.enter_context(saver)
@@ -39,7 +39,7 @@ class LangChainAgent:
 
         middleware: Any = []
         if self.has_view:
-            from conversation_state.adapters.langchain import trimming_middleware
+            from conversation_state.hosts.langchain import trimming_middleware
             from conversation_state.trimming import Trimmer
 
             middleware = [trimming_middleware(Trimmer(None))]

@@ -24,7 +24,7 @@ class PydanticAIAgent:
 
         capabilities: Any = []
         if self.has_view:
-            from conversation_state.adapters.pydantic_ai import TrimmedRequests
+            from conversation_state.hosts.pydantic_ai import TrimmedRequests
             from conversation_state.trimming import Trimmer
 
             capabilities = [TrimmedRequests(Trimmer(None))]

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters import Export, Lost
-from conversation_state.adapters._notes import NOTES_WITH_KEYS, RESERVED, map_of
+from conversation_state.adapters.engine.notes import NOTES_WITH_KEYS, RESERVED, map_of
 from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -319,7 +319,7 @@ class FormatContract:
                 assert found <= known, (
                     f"the keys of {path} are kept in the notes {found - known}, which "
                     "other formats drop in silence: NOTES_WITH_KEYS in "
-                    f"adapters/_notes.py has to name all notes of {source} with keys"
+                    f"engine/notes.py has to name all notes of {source} with keys"
                 )
 
     @given(data=st.data())

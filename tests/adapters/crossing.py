@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from conversation_state.adapters import Lost
-from conversation_state.adapters._wire import parse_data_url
+from conversation_state.adapters.engine.wire import parse_data_url
 from conversation_state.messages import (
     AssistantMessage,
     Message,

@@ -15,7 +15,7 @@ A response is ``{"turn": {...}, "id": …, "model": …, "stop": …, "counts": 
 A sticker is no part of ours: it becomes an `UnknownPart`, which `dump` writes as it
 was, and which other formats list as lost. Results stand in front of a user's turn; each
 is a message, and so is what follows them. Notes in metadata, beside those of all
-formats (see `conversation_state.adapters._notes`):
+formats (see `conversation_state.adapters.engine.notes`):
 
 turn
     Keys of a turn with results, on the first of these.
@@ -31,29 +31,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from conversation_state.adapters._export import (
+from conversation_state.adapters.engine.export import (
     Export,
     PayloadWriter,
     cannot_contain,
     in_order,
     merge_kept_keys,
 )
-from conversation_state.adapters._notes import map_of
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.notes import map_of
+from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
     is_list,
     is_map,
     note_mended,
 )
-from conversation_state.adapters._usage import (
+from conversation_state.adapters.engine.usage import (
     Counted,
     find_usage_block,
     read_usage_block,
     split_counts,
     usage_in,
 )
-from conversation_state.adapters._wire import (
+from conversation_state.adapters.engine.wire import (
     MessageLoader,
     parse_object,
     read_object_text,

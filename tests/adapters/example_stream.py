@@ -19,13 +19,13 @@ from typing import Any
 
 import attrs
 
-from conversation_state.adapters._notes import with_notes, without_empty
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.notes import with_notes, without_empty
+from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
     describe_failure,
 )
-from conversation_state.adapters._streaming import (
+from conversation_state.adapters.engine.streaming import (
     PieceTemplate,
     SurrogateBuffer,
     achunks_of,

@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from conversation_state import adapters
-from conversation_state.adapters._notes import own_of
+from conversation_state.adapters.engine.notes import own_of
 from conversation_state.codec import from_data, to_data
 from conversation_state.errors import ConversationStateError
 from conversation_state.messages import AssistantMessage, Message, UnknownMessage
@@ -87,13 +87,12 @@ def _pydantic_ai() -> Format:
 
 
 def _import_adapter(name: str) -> Callable[[], Format]:
-    return lambda: Format(
-        importlib.import_module(f"conversation_state.adapters.{name}")
-    )
+    return lambda: Format(importlib.import_module(f"conversation_state.{name}"))
 
 
 FORMATS: dict[str, Callable[[], Format]] = {
-    **{name: _import_adapter(name) for name in (*adapters.PROVIDERS, "agents")},
+    **{name: _import_adapter(f"adapters.{name}") for name in adapters.PROVIDERS},
+    "agents": _import_adapter("hosts.agents"),
     "langchain": _import_langchain,
     "pydantic_ai": _pydantic_ai,
 }

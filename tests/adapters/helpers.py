@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from conversation_state.adapters._notes import notes_of
+from conversation_state.adapters.engine.notes import notes_of
 
 __all__ = ["both", "exactly", "make_readers", "some", "table"]
 

@@ -4,7 +4,7 @@ import json
 
 import attrs
 
-from conversation_state.adapters._notes import notes_of, own_of
+from conversation_state.adapters.engine.notes import notes_of, own_of
 from conversation_state.messages import AssistantMessage, Message, UnknownMessage
 from conversation_state.parts import TextPart
 

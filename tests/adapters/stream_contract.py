@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, is_hypothesis_test, settings
 from hypothesis import strategies as st
 
-from conversation_state.adapters._streaming import PieceTemplate
+from conversation_state.adapters.engine.streaming import PieceTemplate
 from conversation_state.chunks import Accumulator, concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage

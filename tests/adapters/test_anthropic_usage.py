@@ -2,8 +2,8 @@
 
 import pytest
 
-from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.anthropic import load_usage
+from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.errors import DecodeError
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.anthropic import PING, cost, several, start

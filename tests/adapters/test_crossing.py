@@ -18,8 +18,8 @@ from conversation_state.adapters import (
     openai_responses,
     otel,
 )
-from conversation_state.adapters._export import says_nothing
-from conversation_state.adapters._notes import other_keys_of
+from conversation_state.adapters.engine.export import says_nothing
+from conversation_state.adapters.engine.notes import other_keys_of
 from conversation_state.messages import AssistantMessage, Message, ToolMessage
 from conversation_state.testing.strategies import is_accepted, transcripts
 from conversation_state.testing.strategies import messages as any_messages

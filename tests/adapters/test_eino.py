@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from conversation_state.adapters import eino, openai_chat
-from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters.eino import dump, load, load_usage
+from conversation_state.adapters.engine.notes import with_notes
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (

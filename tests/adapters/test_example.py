@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from conversation_state.adapters import openai_chat
-from conversation_state.adapters._notes import NOTES_WITH_KEYS
+from conversation_state.adapters.engine.notes import NOTES_WITH_KEYS
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
@@ -37,7 +37,7 @@ from tests.adapters.example_stream import aload_chunks, load_chunks
 from tests.adapters.helpers import both, exactly, some, table
 from tests.adapters.stream_contract import StreamContract, split_text
 
-# A format of the package has its entry in adapters/_notes.py.
+# A format of the package has its entry in adapters/engine/notes.py.
 NOTES_WITH_KEYS["example"] = ("keys", "turn")
 
 

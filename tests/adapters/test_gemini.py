@@ -7,7 +7,7 @@ from typing import ClassVar
 import attrs
 
 from conversation_state.adapters import gemini
-from conversation_state.adapters._notes import notes_of
+from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.gemini import dump, load
 from conversation_state.messages import AssistantMessage, ToolMessage
 from conversation_state.parts import FilePart, MediaPart, TextPart

@@ -21,7 +21,7 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from conversation_state.adapters import Lost, _langchain, anthropic, gemini, openai_chat
+from conversation_state.adapters import Lost, anthropic, gemini, langchain, openai_chat
 from conversation_state.aggregator import Aggregator
 from conversation_state.codec import decode, encode
 from conversation_state.errors import DecodeError, InvalidMessageError
@@ -49,10 +49,10 @@ from tests.adapters.helpers import table
 from tests.adapters.kept import lines
 from tests.adapters.langchain import LANGCHAIN_MESSAGES
 
-dump, dump_message = _langchain.dump, _langchain.dump_message
+dump, dump_message = langchain.dump, langchain.dump_message
 # What is loaded is of many kinds, and a test knows of which.
-load: Any = _langchain.load
-load_message: Any = _langchain.load_message
+load: Any = langchain.load
+load_message: Any = langchain.load_message
 bare: Any = without_notes
 
 

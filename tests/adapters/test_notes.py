@@ -3,6 +3,7 @@
 import ast
 import copy
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -16,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conversation_state import adapters
-from conversation_state.adapters._notes import FORMATS, RESERVED, has_own, own_of
+from conversation_state.adapters.engine.notes import FORMATS, RESERVED, has_own, own_of
 from conversation_state.messages import (
     AssistantMessage,
     ResponseMeta,
@@ -36,8 +37,8 @@ from conversation_state.parts import (
 from conversation_state.testing.strategies import json_values, metadata
 from conversation_state.tools import ToolCall
 
-# Modules of adapters that need a host's SDK, and those for one direction only.
-HOSTS = {"agents", "langchain", "langgraph", "pydantic_ai"}
+# Formats of a framework's objects, and those for one direction only.
+FRAMEWORKS = {"langchain", "pydantic_ai"}
 ONE_WAY = {"otel", "transcripts"}
 
 EVERY: dict[str, Any] = {
@@ -55,8 +56,11 @@ def callables_in(files):
     """What the modules of *files* define, and their classes, by name."""
     found: dict[str, list[Any]] = {}
     for file in files:
-        folder = "conversation_state" if file.startswith("_") else "tests"
-        module: Any = importlib.import_module(f"{folder}.adapters.{file}")
+        name = f"conversation_state.adapters.engine.{file}"
+        if importlib.util.find_spec(name) is None:
+            name = f"tests.adapters.{file}"
+
+        module: Any = importlib.import_module(name)
         classes = [each for each in vars(module).values() if isinstance(each, type)]
         for name, value in vars(module).items():
             found.setdefault(name, []).append(value)
@@ -94,11 +98,11 @@ class TestLists:
     def test_providers(self):
         """`PROVIDERS` names each adapter that dumps and loads plain JSON."""
         there = {module.name for module in pkgutil.iter_modules(adapters.__path__)}
-        public = {name for name in there if not name.startswith("_")}
+        public = there - {"engine"}
 
-        assert public - HOSTS - ONE_WAY == {*adapters.PROVIDERS}, (
-            "PROVIDERS in adapters/_notes.py has to name each format that is loaded "
-            "and dumped; others are in HOSTS or ONE_WAY above"
+        assert public - FRAMEWORKS - ONE_WAY == {*adapters.PROVIDERS}, (
+            "PROVIDERS in engine/notes.py has to name each format that is loaded "
+            "and dumped; others are in FRAMEWORKS or ONE_WAY above"
         )
         assert all({"dump", "load"} <= {*each.__all__} for each in EVERY.values())
 

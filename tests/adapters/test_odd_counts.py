@@ -13,7 +13,7 @@ from conversation_state.adapters import (
     openai_chat,
     openai_responses,
 )
-from conversation_state.adapters._notes import notes_of
+from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.codec import decode, encode
 
 ODD: list[Any] = [

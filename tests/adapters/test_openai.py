@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from conversation_state.adapters import openai_chat, openai_responses
-from conversation_state.adapters._notes import notes_of
+from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,

@@ -20,7 +20,7 @@ from pydantic_ai.messages import (
 
 from conversation_state import decode, encode
 from conversation_state.adapters import anthropic
-from conversation_state.adapters._notes import with_notes
+from conversation_state.adapters.engine.notes import with_notes
 from conversation_state.adapters.pydantic_ai import Export, dump, load, load_usage
 from conversation_state.adapters.pydantic_ai._dump import dump_data
 from conversation_state.errors import DecodeError

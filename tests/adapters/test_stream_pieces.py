@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conversation_state.adapters._streaming import (
+from conversation_state.adapters.engine.streaming import (
     PieceTemplate,
     SurrogateBuffer,
     call_chunks,

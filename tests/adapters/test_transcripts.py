@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state.adapters import openai_chat
-from conversation_state.adapters._notes import notes_of
+from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.transcripts import (
     Broken,
     Transcript,

@@ -24,7 +24,7 @@ A call's arguments are the text of its ``input``, with the white space of the
 provider's own streams; text that is not an object's is sent as
 ``{"INVALID_JSON": text}``, and comes back as it was.
 
-Beside those of all formats (see `conversation_state.adapters._notes`) there are these
+Beside those of all formats (see `adapters.engine.notes`) there are these
 notes on a message, part or call:
 
 around
@@ -70,11 +70,11 @@ Source:
 (UserMessage(content='hi'),)
 """
 
-from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters.anthropic._dump import dump, dump_tools
 from conversation_state.adapters.anthropic._load import load
 from conversation_state.adapters.anthropic._stream import aload_chunks, load_chunks
 from conversation_state.adapters.anthropic._usage import load_usage
+from conversation_state.adapters.engine.export import Export, Lost
 from conversation_state.requests import ANTHROPIC as RULES
 from conversation_state.requests import Rules
 from conversation_state.requests import rules as _rules_of

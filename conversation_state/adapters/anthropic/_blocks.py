@@ -9,20 +9,20 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._export import (
+from conversation_state.adapters.engine.export import (
     PayloadWriter,
     cannot_contain,
     merge_kept_keys,
 )
-from conversation_state.adapters._notes import map_of, signer_of
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.notes import map_of, signer_of
+from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
     is_list,
     is_map,
     mended,
 )
-from conversation_state.adapters._wire import (
+from conversation_state.adapters.engine.wire import (
     decode_base64,
     encode_base64,
     parse_arguments,

@@ -5,15 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from conversation_state.adapters._export import (
-    Export,
-    Lost,
-    PayloadWriter,
-    in_order,
-    merge_kept_keys,
-)
-from conversation_state.adapters._notes import map_of
-from conversation_state.adapters._tools import ToolRules, write_tools
 from conversation_state.adapters.anthropic._blocks import (
     EMPTY,
     SOURCE,
@@ -27,6 +18,15 @@ from conversation_state.adapters.anthropic._turns import (
     Turns,
     make_piece,
 )
+from conversation_state.adapters.engine.export import (
+    Export,
+    Lost,
+    PayloadWriter,
+    in_order,
+    merge_kept_keys,
+)
+from conversation_state.adapters.engine.notes import map_of
+from conversation_state.adapters.engine.tools import ToolRules, write_tools
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,

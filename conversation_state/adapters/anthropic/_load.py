@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from conversation_state.adapters._notes import with_notes
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.anthropic._blocks import SOURCE, read_call, read_part
+from conversation_state.adapters.anthropic._usage import read_anthropic_counts
+from conversation_state.adapters.engine.notes import with_notes
+from conversation_state.adapters.engine.reading import (
     ObjectReader,
     as_sent,
     is_list,
@@ -15,14 +17,12 @@ from conversation_state.adapters._reading import (
     note_mended,
     take_text,
 )
-from conversation_state.adapters._usage import read_billed
-from conversation_state.adapters._wire import (
+from conversation_state.adapters.engine.usage import read_billed
+from conversation_state.adapters.engine.wire import (
     MessageLoader,
     make_call_id,
     make_call_prefix,
 )
-from conversation_state.adapters.anthropic._blocks import SOURCE, read_call, read_part
-from conversation_state.adapters.anthropic._usage import read_anthropic_counts
 from conversation_state.messages import (
     AssistantMessage,
     Message,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
-from conversation_state.adapters._notes import with_notes, without_empty
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.anthropic._blocks import SOURCE
+from conversation_state.adapters.anthropic._stream_blocks import StreamBlock
+from conversation_state.adapters.anthropic._usage import read_anthropic_counts
+from conversation_state.adapters.engine.notes import with_notes, without_empty
+from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
     as_sent,
@@ -16,7 +19,7 @@ from conversation_state.adapters._reading import (
     mended,
     take_text,
 )
-from conversation_state.adapters._streaming import (
+from conversation_state.adapters.engine.streaming import (
     ALONE,
     PieceTemplate,
     achunks_of,
@@ -24,11 +27,8 @@ from conversation_state.adapters._streaming import (
     check_event,
     chunks_of,
 )
-from conversation_state.adapters._usage import RunningCounts
-from conversation_state.adapters._wire import make_call_id, make_call_prefix
-from conversation_state.adapters.anthropic._blocks import SOURCE
-from conversation_state.adapters.anthropic._stream_blocks import StreamBlock
-from conversation_state.adapters.anthropic._usage import read_anthropic_counts
+from conversation_state.adapters.engine.usage import RunningCounts
+from conversation_state.adapters.engine.wire import make_call_id, make_call_prefix
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 

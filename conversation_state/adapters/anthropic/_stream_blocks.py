@@ -13,18 +13,22 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from conversation_state.adapters._notes import with_notes
-from conversation_state.adapters._reading import DocumentReader, ObjectReader, mended
-from conversation_state.adapters._streaming import (
-    SurrogateBuffer,
-    call_chunks,
-    part_chunks,
-)
 from conversation_state.adapters.anthropic._blocks import (
     SOURCE,
     input_of,
     read_call,
     read_part,
+)
+from conversation_state.adapters.engine.notes import with_notes
+from conversation_state.adapters.engine.reading import (
+    DocumentReader,
+    ObjectReader,
+    mended,
+)
+from conversation_state.adapters.engine.streaming import (
+    SurrogateBuffer,
+    call_chunks,
+    part_chunks,
 )
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import Part, ReasoningPart, TextPart, UnknownPart

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import attrs
 
 from conversation_state._persistent import EMPTY_MAP, thaw
-from conversation_state.adapters._export import PayloadWriter
-from conversation_state.adapters._notes import map_of
+from conversation_state.adapters.engine.export import PayloadWriter
+from conversation_state.adapters.engine.notes import map_of
 
 # A block, and the path of what it is made of.
 Block: TypeAlias = tuple[str, dict[str, Any]]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from conversation_state.adapters._notes import map_of
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.notes import map_of
+from conversation_state.adapters.engine.reading import (
     DocumentReader,
     is_list,
     is_map,
 )
-from conversation_state.adapters._usage import (
+from conversation_state.adapters.engine.usage import (
     Counted,
     as_count,
     find_usage_block,

@@ -21,7 +21,7 @@ There are no ids of ours in it. A message's ``sender`` is our *name*, its ``meta
 our metadata. Calls are a message of their own there: an assistant's message that
 has content and calls becomes two, which `Export.lost` lists. A result
 that failed is a ``retry``. Beside those of all formats (see
-`conversation_state.adapters._notes`) there is this note:
+`conversation_state.adapters.engine.notes`) there is this note:
 
 meta
     ``meta`` that is not an object, or what in it has the name of an adapter.
@@ -44,7 +44,6 @@ Source:
 (UserMessage(content='hi', name='ann'),)
 """
 
-from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters.bubo._checkpoint import (
     dump_checkpoint,
     load_checkpoint,
@@ -52,6 +51,7 @@ from conversation_state.adapters.bubo._checkpoint import (
 )
 from conversation_state.adapters.bubo._dump import dump
 from conversation_state.adapters.bubo._load import load
+from conversation_state.adapters.engine.export import Export, Lost
 
 __all__ = [
     "Export",

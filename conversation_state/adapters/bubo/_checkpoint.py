@@ -9,23 +9,23 @@ from typing import Any
 from uuid import UUID
 
 from conversation_state._wording import describe_type, format_count
-from conversation_state.adapters._export import Export, PayloadWriter
-from conversation_state.adapters._openai import COMPLETION_DETAILS, PROMPT_DETAILS
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.bubo._dump import write_envelopes
+from conversation_state.adapters.bubo._load import SOURCE, BuboLoader, uuid_of
+from conversation_state.adapters.engine.export import Export, PayloadWriter
+from conversation_state.adapters.engine.openai import COMPLETION_DETAILS, PROMPT_DETAILS
+from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
     is_list,
     is_map,
 )
-from conversation_state.adapters._usage import (
+from conversation_state.adapters.engine.usage import (
     Counted,
     find_usage_block,
     read_counts,
     read_usage_block,
     usage_in,
 )
-from conversation_state.adapters.bubo._dump import write_envelopes
-from conversation_state.adapters.bubo._load import SOURCE, BuboLoader, uuid_of
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
 from conversation_state.usage import Usage
 

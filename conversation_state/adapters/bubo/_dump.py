@@ -7,18 +7,27 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from conversation_state._persistent import thaw
-from conversation_state.adapters._export import (
+from conversation_state.adapters.bubo._load import (
+    SOURCE,
+    format_of,
+    media_type_of,
+)
+from conversation_state.adapters.engine.export import (
     Export,
     PayloadWriter,
     cannot_contain,
     merge_kept_keys,
 )
-from conversation_state.adapters._notes import map_of, notes_of, own_of, write_extra
-from conversation_state.adapters._wire import data_url, encode_base64, parse_data_url
-from conversation_state.adapters.bubo._load import (
-    SOURCE,
-    format_of,
-    media_type_of,
+from conversation_state.adapters.engine.notes import (
+    map_of,
+    notes_of,
+    own_of,
+    write_extra,
+)
+from conversation_state.adapters.engine.wire import (
+    data_url,
+    encode_base64,
+    parse_data_url,
 )
 from conversation_state.messages import (
     AssistantMessage,

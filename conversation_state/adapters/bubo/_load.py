@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.reading import (
     ObjectReader,
     is_list,
     is_map,
     note_mended,
     read_extra,
 )
-from conversation_state.adapters._wire import (
+from conversation_state.adapters.engine.wire import (
     MessageLoader,
     decode_base64,
     parse_data_url,

@@ -13,7 +13,7 @@ the chunks of a stream of its, loaded as a list, are chunks for `concat`.
 
 ``extra`` and our metadata are the same thing: of messages, parts and calls. The
 ``content`` next to a list of parts, which eino's models pass over, is a kept key.
-Beside the notes of all formats (see `conversation_state.adapters._notes`) there are
+Beside the notes of all formats (see `adapters.engine.notes`) there are
 these:
 
 extra
@@ -40,8 +40,8 @@ Source:
 (UserMessage(content='hi'),)
 """
 
-from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters.eino._dump import dump
 from conversation_state.adapters.eino._load import load, load_usage
+from conversation_state.adapters.engine.export import Export, Lost
 
 __all__ = ["Export", "Lost", "dump", "load", "load_usage"]

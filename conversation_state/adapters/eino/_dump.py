@@ -5,12 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from conversation_state.adapters._export import (
-    Export,
-    PayloadWriter,
-    merge_kept_keys,
-)
-from conversation_state.adapters._notes import map_of, own_of, write_extra
 from conversation_state.adapters.eino._load import DETAILS
 from conversation_state.adapters.eino._parts import (
     LISTS,
@@ -19,6 +13,12 @@ from conversation_state.adapters.eino._parts import (
     SOURCE,
     write_part,
 )
+from conversation_state.adapters.engine.export import (
+    Export,
+    PayloadWriter,
+    merge_kept_keys,
+)
+from conversation_state.adapters.engine.notes import map_of, own_of, write_extra
 from conversation_state.messages import (
     AssistantMessage,
     LogProb,

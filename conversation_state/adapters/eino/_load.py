@@ -5,23 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._openai import read_logprob_list
-from conversation_state.adapters._reading import (
-    DocumentReader,
-    ObjectReader,
-    is_list,
-    is_map,
-    note_mended,
-    read_extra,
-)
-from conversation_state.adapters._usage import (
-    Counted,
-    find_usage_block,
-    read_billed,
-    split_counts,
-    usage_in,
-)
-from conversation_state.adapters._wire import MESSAGE_CLASSES, MessageLoader
 from conversation_state.adapters.eino._parts import (
     LISTS,
     OLD,
@@ -29,6 +12,23 @@ from conversation_state.adapters.eino._parts import (
     SOURCE,
     read_parts,
 )
+from conversation_state.adapters.engine.openai import read_logprob_list
+from conversation_state.adapters.engine.reading import (
+    DocumentReader,
+    ObjectReader,
+    is_list,
+    is_map,
+    note_mended,
+    read_extra,
+)
+from conversation_state.adapters.engine.usage import (
+    Counted,
+    find_usage_block,
+    read_billed,
+    split_counts,
+    usage_in,
+)
+from conversation_state.adapters.engine.wire import MESSAGE_CLASSES, MessageLoader
 from conversation_state.messages import LogProb, Message, ResponseMeta
 from conversation_state.parts import Part, ReasoningPart, TextPart
 from conversation_state.tools import ToolCall

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._export import (
+from conversation_state.adapters.engine.export import (
     PayloadWriter,
     cannot_contain,
     merge_kept_keys,
     whose,
 )
-from conversation_state.adapters._notes import (
+from conversation_state.adapters.engine.notes import (
     map_of,
     signer_of,
     write_extra,
 )
-from conversation_state.adapters._reading import ObjectReader, read_extra
-from conversation_state.adapters._wire import decode_base64, encode_base64
+from conversation_state.adapters.engine.reading import ObjectReader, read_extra
+from conversation_state.adapters.engine.wire import decode_base64, encode_base64
 from conversation_state.parts import (
     AudioPart,
     FilePart,

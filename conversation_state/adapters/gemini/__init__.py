@@ -13,7 +13,7 @@ API takes in several forms: keys are written in camel case, also where they were
 snake case of Google's SDKs for Python, roles of the user's contents as ``user``,
 base64 with padding; a null, and what the API requires and was missing, as it wants it.
 The signature of a thought is `ReasoningPart.signature`. Beside those of all formats
-(see `conversation_state.adapters._notes`, where the ``keys`` of a result are its
+(see `conversation_state.adapters.engine.notes`, where the ``keys`` of a result are its
 part's) there are these notes on a message, part or call:
 
 content
@@ -66,7 +66,7 @@ Source:
 (UserMessage(content='hi'),)
 """
 
-from conversation_state.adapters._export import Export, Lost
+from conversation_state.adapters.engine.export import Export, Lost
 from conversation_state.adapters.gemini._dump import dump, dump_tools
 from conversation_state.adapters.gemini._load import load
 from conversation_state.adapters.gemini._response import load_usage

@@ -12,14 +12,14 @@ from typing import Any
 
 import attrs
 
-from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
-from conversation_state.adapters._notes import list_of, map_of
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.export import PayloadWriter, merge_kept_keys
+from conversation_state.adapters.engine.notes import list_of, map_of
+from conversation_state.adapters.engine.reading import (
     DocumentReader,
     is_list,
     is_map,
 )
-from conversation_state.adapters._wire import (
+from conversation_state.adapters.engine.wire import (
     make_call_id,
     parse_object,
     read_object_text,

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from conversation_state._persistent import thaw
-from conversation_state.adapters._export import (
+from conversation_state.adapters.engine.export import (
     Export,
     Lost,
     PayloadWriter,
     in_order,
     merge_kept_keys,
 )
-from conversation_state.adapters._notes import map_of, notes_of
-from conversation_state.adapters._tools import ToolRules, write_tools
+from conversation_state.adapters.engine.notes import map_of, notes_of
+from conversation_state.adapters.engine.tools import ToolRules, write_tools
 from conversation_state.adapters.gemini._calls import write_call, write_result
 from conversation_state.adapters.gemini._parts import SOURCE, write_part
 from conversation_state.messages import (

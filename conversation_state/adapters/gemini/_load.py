@@ -7,13 +7,13 @@ from typing import Any
 
 import attrs
 
-from conversation_state.adapters._notes import notes_of, with_notes
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.notes import notes_of, with_notes
+from conversation_state.adapters.engine.reading import (
     is_list,
     is_map,
     note_mended,
 )
-from conversation_state.adapters._wire import MessageLoader, make_call_id
+from conversation_state.adapters.engine.wire import MessageLoader, make_call_id
 from conversation_state.adapters.gemini._calls import read_call, read_returned
 from conversation_state.adapters.gemini._parts import (
     SOURCE,

@@ -13,10 +13,10 @@ from typing import Any
 import attrs
 
 from conversation_state._persistent import EMPTY_MAP
-from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
-from conversation_state.adapters._notes import map_of, signer_of
-from conversation_state.adapters._reading import ObjectReader
-from conversation_state.adapters._wire import (
+from conversation_state.adapters.engine.export import PayloadWriter, merge_kept_keys
+from conversation_state.adapters.engine.notes import map_of, signer_of
+from conversation_state.adapters.engine.reading import ObjectReader
+from conversation_state.adapters.engine.wire import (
     MEDIA_CLASSES,
     decode_base64,
     encode_base64,

@@ -8,8 +8,8 @@ from itertools import zip_longest
 from math import isfinite
 from typing import Any, NamedTuple
 
-from conversation_state.adapters._notes import without_empty
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.notes import without_empty
+from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
     is_list,
@@ -17,7 +17,7 @@ from conversation_state.adapters._reading import (
     mended,
     take_text,
 )
-from conversation_state.adapters._usage import (
+from conversation_state.adapters.engine.usage import (
     Counted,
     Details,
     Totals,
@@ -26,7 +26,7 @@ from conversation_state.adapters._usage import (
     read_billed,
     usage_in,
 )
-from conversation_state.adapters._wire import make_call_prefix
+from conversation_state.adapters.engine.wire import make_call_prefix
 from conversation_state.adapters.gemini._parts import GeminiObject, in_camel_case
 from conversation_state.messages import LogProb, ResponseMeta
 from conversation_state.usage import Usage

@@ -15,15 +15,15 @@ from typing import Any
 import attrs
 
 from conversation_state._canonical import dump as dump_json
-from conversation_state.adapters._export import is_empty_value
-from conversation_state.adapters._notes import notes_of, with_notes, without_empty
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.export import is_empty_value
+from conversation_state.adapters.engine.notes import notes_of, with_notes, without_empty
+from conversation_state.adapters.engine.reading import (
     DocumentReader,
     describe_failure,
     is_list,
     take_text,
 )
-from conversation_state.adapters._streaming import (
+from conversation_state.adapters.engine.streaming import (
     PieceTemplate,
     SurrogateBuffer,
     achunks_of,
@@ -34,8 +34,8 @@ from conversation_state.adapters._streaming import (
     number_of_choice,
     part_chunks,
 )
-from conversation_state.adapters._usage import RunningCounts, as_kept
-from conversation_state.adapters._wire import make_call_prefix
+from conversation_state.adapters.engine.usage import RunningCounts, as_kept
+from conversation_state.adapters.engine.wire import make_call_prefix
 from conversation_state.adapters.gemini._calls import StreamedCalls
 from conversation_state.adapters.gemini._parts import (
     SOURCE,

@@ -1,98 +1,94 @@
 """
-LangChain: message histories in a store (extra ``langchain``).
+LangChain's messages (extra ``langchain``).
 
-::
+    state = state.extend(load(messages))      # messages of LangChain's
+    messages = dump(state.messages).payload   # a list of them
 
-    history = StoreChatMessageHistory(store, "alice")
-    history.add_messages([HumanMessage("Hi!"), AIMessage("Hello.")])
-    history.messages                          # LangChain's, equal to those
-    history.state                             # the same as a state of ours
+LangChain's classes are imported when the first message is converted. Loaded
+messages are dumped as they were: equal, and of the same class. `load_message`
+and `dump_message` convert single messages; `new_message` makes one of
+LangChain's.
 
-    model.invoke(history.trimmed(trimmer))    # the view for the model
+A response's finish reason, model and usage are our `ResponseMeta`, the name of
+a `ToolMessage` is our `tool_name`, and its status our `is_error`. Calls that
+LangChain could not parse follow those it could. Blocks of content, LangChain's
+or a provider's, are parts, except for those that repeat a call. Reasoning and
+refusals in the ``additional_kwargs`` are parts, too. For values without a field
+of ours, `load` makes notes (see `conversation_state.adapters.engine.notes`), which
+`dump` reads:
 
-    create_agent(model, tools, middleware=[trimming_middleware(trimmer)])
+id, additional_kwargs, response_metadata, artifact
+    The values of the fields of these names.
 
-`load` converts LangChain's messages to ours, and `dump` restores them: equal, and
-of the same class. `conversation_state.adapters._langchain` documents the
-conversion and its notes. `trimmed` does for any list of messages what
-LangChain's ``trim_messages`` does, with the steps of
-`conversation_state.trimming`.
+class
+    The class, if it is a chunk's or a `ChatMessage`.
 
-The module can be imported without LangChain; functions that need it raise
-`MissingExtraError`.
+fields
+    Other fields: the pieces of calls in a chunk, newer fields of a class, and
+    undeclared ones.
 
-Source:
-    LangChain's ``BaseChatMessageHistory``, which is for programs that keep
-    messages themselves; graphs have checkpoints (`langgraph`).
+reason, model, usage
+    The keys of the finish reason and of the model, if not the first ones in
+    `REASONS` and `MODELS`; the counts if they are not those that a `Usage` becomes.
+
+shape, keys, raw, aside
+    The shape of a part's block; its other keys, or those of a call; the whole block
+    or call if that does not restore it; a mark that it was in the
+    ``additional_kwargs``.
+
+block
+    The block that repeats a call, and its position; the text of its arguments, if it
+    is not that of the call.
+
+signed
+    A mark that LangChain had the signature. The signer is the provider of the
+    response, or depends on the block.
+
+text, empty, beside, name, role, made_id
+    A mark that the content was a text, or an empty list; blocks of a system message
+    other than text; an empty name; the id made up for a result without one.
+
+odd
+    A mark that some of the above is encoded by `_values`, because JSON can't represent
+    it.
+
+mended
+    The paths where a lone surrogate became U+FFFD; `dump` lists them as lost.
+
+A `FunctionMessage`, a `RemoveMessage`, and a `ChatMessage` of an unknown role
+become an `UnknownMessage`.
+
+Values that can't be kept raise an error in `load`, before anything is written:
+messages of classes derived from LangChain's, because nothing is imported for
+the contents of a store; and objects in an artifact or elsewhere, other than
+JSON, documents and messages of LangChain's.
+
+Some values are converted, and not listed as lost: arguments of calls are JSON values
+in LangChain, and dumped as such; missing arguments become an empty object; a content
+without parts becomes an empty text.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-from conversation_state.adapters._export import Export, Lost
-from conversation_state.adapters._host import check_trimmer, import_lazily
-from conversation_state.adapters._langchain import dump, load
-from conversation_state.adapters.langchain._views import load_for_view, shown_messages
-from conversation_state.trimming import Trimmer
-
-if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
-
-    from conversation_state.adapters.langchain._history import StoreChatMessageHistory
-    from conversation_state.adapters.langchain._middleware import (
-        TrimmingMiddleware,
-        trimming_middleware,
-    )
+from conversation_state.adapters.engine.export import Export, Lost
+from conversation_state.adapters.langchain._messages import (
+    dump,
+    dump_message,
+    load,
+    load_message,
+)
+from conversation_state.adapters.langchain._values import (
+    class_names,
+    make_message,
+    new_message,
+)
 
 __all__ = [
     "Export",
     "Lost",
-    "StoreChatMessageHistory",
-    "TrimmingMiddleware",
+    "class_names",
     "dump",
+    "dump_message",
     "load",
-    "trimmed",
-    "trimming_middleware",
+    "load_message",
+    "make_message",
+    "new_message",
 ]
-
-
-__getattr__, __dir__ = import_lazily(
-    __name__,
-    {
-        "StoreChatMessageHistory": "_history",
-        "TrimmingMiddleware": "_middleware",
-        "trimming_middleware": "_middleware",
-    },
-    extra="langchain",
-    needs={"langchain", "langchain_core"},
-)
-
-
-def trimmed(messages: Iterable[BaseMessage], trimmer: Trimmer) -> list[BaseMessage]:
-    """
-    The *trimmer*'s view of LangChain's *messages*.
-
-    Unchanged messages are the objects that were passed, of any class. A trimmer
-    without steps repairs, too: a call without a result is answered by an error,
-    and hides no messages before it. Replaces LangChain's ``trim_messages``; in a
-    chain, use ``RunnableLambda(lambda messages: trimmed(messages, trimmer))``.
-
-    Raises:
-        DecodeError:
-            If one of them is not a message of LangChain's.
-
-        BudgetExceededError, InvalidTranscriptError:
-            As the trimmer's steps raise them.
-
-    >>> from conversation_state.counting import TokenBudget
-    >>> from langchain_core.messages import AIMessage, HumanMessage
-    >>> chat = [HumanMessage("Hello there, my friend!"), AIMessage("Hi.")]
-    >>> [m.text for m in trimmed([*chat, HumanMessage("Bye.")], Trimmer(
-    ...     TokenBudget(context_window=3)))]
-    ['Bye.']
-    """
-    original = list(messages)
-    ours = [load_for_view(message) for message in original]
-    return shown_messages(original, ours, check_trimmer(trimmer, "trimmer")(ours))

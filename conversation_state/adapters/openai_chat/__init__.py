@@ -9,7 +9,7 @@ Chat Completions: OpenAI's older format, which most others take, too.
     message = concat(load_chunks(events))
 
 A payload that is loaded and dumped again is the same JSON value, key for key. Beside
-those of all formats (see `conversation_state.adapters._notes`) there are these notes on
+those of all formats (see `adapters.engine.notes`) there are these notes on
 a message, part or call:
 
 without
@@ -52,7 +52,7 @@ Source:
 (UserMessage(content='hi'),)
 """
 
-from conversation_state.adapters._export import Export, Lost
+from conversation_state.adapters.engine.export import Export, Lost
 from conversation_state.adapters.openai_chat._chunks import aload_chunks, load_chunks
 from conversation_state.adapters.openai_chat._dump import dump, dump_tools
 from conversation_state.adapters.openai_chat._load import load, load_usage

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from conversation_state.adapters._export import (
+from conversation_state.adapters.engine.export import (
     PayloadWriter,
     cannot_contain,
     merge_kept_keys,
     needs_untyped,
 )
-from conversation_state.adapters._notes import list_of, map_of, notes_of
-from conversation_state.adapters._openai import SLOTS, content_of, write_content
-from conversation_state.adapters._reading import ObjectReader, is_list, is_map
+from conversation_state.adapters.engine.notes import list_of, map_of, notes_of
+from conversation_state.adapters.engine.openai import SLOTS, content_of, write_content
+from conversation_state.adapters.engine.reading import ObjectReader, is_list, is_map
 from conversation_state.parts import (
     AudioPart,
     FilePart,

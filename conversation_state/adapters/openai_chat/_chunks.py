@@ -7,8 +7,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Ma
 from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP
-from conversation_state.adapters._notes import with_notes, without_empty
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.notes import with_notes, without_empty
+from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
     describe_failure,
@@ -16,7 +16,7 @@ from conversation_state.adapters._reading import (
     is_map,
     take_text,
 )
-from conversation_state.adapters._streaming import (
+from conversation_state.adapters.engine.streaming import (
     ALONE,
     PieceTemplate,
     SurrogateBuffer,
@@ -30,8 +30,8 @@ from conversation_state.adapters._streaming import (
     number_of_choice,
     part_chunks,
 )
-from conversation_state.adapters._usage import RunningCounts, as_kept
-from conversation_state.adapters._wire import make_call_prefix
+from conversation_state.adapters.engine.usage import RunningCounts, as_kept
+from conversation_state.adapters.engine.wire import make_call_prefix
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
     SOURCE,

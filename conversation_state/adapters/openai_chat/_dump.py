@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from conversation_state.adapters._export import (
+from conversation_state.adapters.engine.export import (
     NOTHING_LEFT,
     Export,
     Lost,
     PayloadWriter,
     merge_kept_keys,
 )
-from conversation_state.adapters._notes import list_of, map_of, notes_of
-from conversation_state.adapters._tools import OPENAI, write_openai_request, write_tools
+from conversation_state.adapters.engine.notes import list_of, map_of, notes_of
+from conversation_state.adapters.engine.tools import (
+    OPENAI,
+    write_openai_request,
+    write_tools,
+)
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
     ROLES,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from conversation_state.adapters._notes import with_notes, without_empty
-from conversation_state.adapters._openai import (
+from conversation_state.adapters.engine.notes import with_notes, without_empty
+from conversation_state.adapters.engine.openai import (
     COMPLETION_DETAILS,
     PROMPT_DETAILS,
     content_of,
     is_odd,
     read_logprob_list,
 )
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
     as_sent,
@@ -22,14 +22,14 @@ from conversation_state.adapters._reading import (
     note_mended,
     take_text,
 )
-from conversation_state.adapters._usage import (
+from conversation_state.adapters.engine.usage import (
     Counted,
     find_usage_block,
     read_billed,
     read_counts,
     usage_in,
 )
-from conversation_state.adapters._wire import (
+from conversation_state.adapters.engine.wire import (
     MESSAGE_CLASSES,
     MessageLoader,
     make_call_id,

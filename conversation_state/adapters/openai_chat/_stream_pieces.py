@@ -9,20 +9,20 @@ from typing import Any
 import attrs
 
 from conversation_state._canonical import load_exactly
-from conversation_state.adapters._notes import with_notes, without_empty
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.notes import with_notes, without_empty
+from conversation_state.adapters.engine.reading import (
     ObjectReader,
     is_list,
     is_map,
     mended,
 )
-from conversation_state.adapters._streaming import (
+from conversation_state.adapters.engine.streaming import (
     SurrogateBuffer,
     add_rest,
     add_to,
     call_chunks,
 )
-from conversation_state.adapters._wire import (
+from conversation_state.adapters.engine.wire import (
     decode_base64,
     make_call_id,
     read_object_text,

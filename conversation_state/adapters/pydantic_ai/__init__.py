@@ -1,16 +1,14 @@
 """
-Pydantic AI: its messages, what its models see of them, and a store as its
-conversations (extra ``pydantic-ai``).
+Pydantic AI's messages, as objects or as its JSON (extra ``pydantic-ai``).
 
 ::
 
-    agent = Agent(model, capabilities=[TrimmedRequests(trimmer)])
-    backend = StoreBackend.from_url("sqlite:///conversations.db")
-    await backend.save(result)
+    state = state.extend(load(result.all_messages()))
+    history = dump(state.messages).payload       # a list of them
 
 A `ModelRequest` is as many messages of ours as it has parts, and a
 `ModelResponse` is one. Notes in the metadata of messages, parts and calls keep
-the rest (and ``keys``, see `conversation_state.adapters._notes`):
+the rest (and ``keys``, see `conversation_state.adapters.engine.notes`):
 
 request, response
     Keys of the message itself that have no field of ours. They are noted on the first
@@ -51,7 +49,7 @@ results, cache points, uploaded files, changes of tools and settings) becomes an
 unknown part or message from ``pydantic_ai``.
 
 Source:
-    ``pydantic_ai.messages`` and ``pydantic_ai.conversation_store`` of 2.68.
+    ``pydantic_ai.messages`` of 2.68.
     Pydantic AI sends a request's tool results in front of its other parts, and
     the instructions of the newest request only.
 
@@ -60,45 +58,9 @@ Source:
 'Hi!'
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from conversation_state.adapters._export import Export, Lost
-from conversation_state.adapters._host import import_lazily
+from conversation_state.adapters.engine.export import Export, Lost
 from conversation_state.adapters.pydantic_ai._dump import dump
 from conversation_state.adapters.pydantic_ai._load import load
 from conversation_state.adapters.pydantic_ai._response import load_usage
 
-if TYPE_CHECKING:
-    from conversation_state.adapters.pydantic_ai._backend import StoreBackend
-    from conversation_state.adapters.pydantic_ai._processor import (
-        TrimmedRequests,
-        ahistory_processor,
-        history_processor,
-    )
-
-__all__ = [
-    "Export",
-    "Lost",
-    "StoreBackend",
-    "TrimmedRequests",
-    "ahistory_processor",
-    "dump",
-    "history_processor",
-    "load",
-    "load_usage",
-]
-
-
-__getattr__, __dir__ = import_lazily(
-    __name__,
-    {
-        "StoreBackend": "_backend",
-        "TrimmedRequests": "_processor",
-        "ahistory_processor": "_processor",
-        "history_processor": "_processor",
-    },
-    extra="pydantic-ai",
-    needs={"pydantic", "pydantic_ai"},
-)
+__all__ = ["Export", "Lost", "dump", "load", "load_usage"]

@@ -6,10 +6,10 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conversation_state.adapters._export import PayloadWriter
-from conversation_state.adapters._notes import map_of, with_notes
-from conversation_state.adapters._reading import ObjectReader, is_list, is_map
-from conversation_state.adapters._wire import MEDIA_CLASSES, decode_base64
+from conversation_state.adapters.engine.export import PayloadWriter
+from conversation_state.adapters.engine.notes import map_of, with_notes
+from conversation_state.adapters.engine.reading import ObjectReader, is_list, is_map
+from conversation_state.adapters.engine.wire import MEDIA_CLASSES, decode_base64
 from conversation_state.adapters.pydantic_ai._notes import (
     MEDIA,
     SOURCE,

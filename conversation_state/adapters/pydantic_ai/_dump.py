@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from conversation_state.adapters._export import Export, Lost, PayloadWriter
-from conversation_state.adapters._notes import map_of, own_of, write_extra
+from conversation_state.adapters.engine.export import Export, Lost, PayloadWriter
+from conversation_state.adapters.engine.notes import map_of, own_of, write_extra
 from conversation_state.adapters.pydantic_ai._content import (
     dump_content,
     dump_tool_result,

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
-from conversation_state.adapters._notes import map_of, own_of
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.export import PayloadWriter, merge_kept_keys
+from conversation_state.adapters.engine.notes import map_of, own_of
+from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
 )

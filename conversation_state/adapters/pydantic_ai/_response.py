@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 
-from conversation_state.adapters._export import PayloadWriter, in_order
-from conversation_state.adapters._notes import (
+from conversation_state.adapters.engine.export import PayloadWriter, in_order
+from conversation_state.adapters.engine.notes import (
     map_of,
     notes_of,
     own_of,
@@ -16,13 +16,13 @@ from conversation_state.adapters._notes import (
     with_notes,
     write_extra,
 )
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
     is_map,
     mended,
 )
-from conversation_state.adapters._usage import (
+from conversation_state.adapters.engine.usage import (
     Counted,
     is_count,
     read_usage_block,

@@ -31,7 +31,7 @@ What is read, in any mixture:
 A result rarely names the call it answers: of the calls made last it is the
 first one without a result, of that tool if it names one. Calls get ids made of
 their places. Other keys of a turn (``weight``) are in the notes of
-its message (see `conversation_state.adapters._notes`), as ``keys``; what a
+its message (see `conversation_state.adapters.engine.notes`), as ``keys``; what a
 record has besides its turns (``tools``, ``images``) is in `Transcript.keys`.
 
 Source:

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from conversation_state._persistent import check_iterable, final, freeze_map
 from conversation_state._wording import describe_value
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
     is_list,
     is_map,
     note_mended,
 )
-from conversation_state.adapters._wire import MessageLoader, parse_arguments
+from conversation_state.adapters.engine.wire import MessageLoader, parse_arguments
 from conversation_state.adapters.transcripts._turns import SOURCE, WHO, TranscriptTurn
 from conversation_state.errors import DecodeError, Problem
 from conversation_state.messages import (

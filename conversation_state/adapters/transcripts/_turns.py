@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._reading import (
+from conversation_state.adapters.engine.reading import (
     ObjectReader,
     is_list,
     is_map,
     mended,
     note_mended,
 )
-from conversation_state.adapters._wire import (
+from conversation_state.adapters.engine.wire import (
     MESSAGE_CLASSES,
     MessageLoader,
     parse_arguments,

@@ -1,0 +1,366 @@
+"""
+What every adapter gives back, and what all adapters share when they write.
+
+What lives here: `Export`, `Lost` and `PayloadWriter`. What does not: what they share
+when they load (`reading`), and where they keep a provider's own values (`notes`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import attrs
+
+from conversation_state._persistent import EMPTY_MAP, check_iterable, final, thaw
+from conversation_state._wording import describe_type, shorten_repr
+from conversation_state.adapters.engine.notes import (
+    list_of,
+    map_of,
+    notes_of,
+    other_keys_of,
+)
+from conversation_state.errors import InvalidMessageError
+from conversation_state.messages import Message, ToolMessage
+from conversation_state.parts import FilePart, MediaPart, Part, sniff_media_type
+from conversation_state.requests import Rules, came_as_is, prepare
+from conversation_state.tools import ToolCall
+
+
+@final
+class Lost(NamedTuple):
+    """
+    Something in a conversation that a provider's format can't represent.
+
+    Attributes:
+        path: Its path in what was dumped, such as ``messages[3].parts[1]``.
+
+        what: The kind of part, or the name of the field or key.
+
+        why: A sentence for people.
+    """
+
+    path: str
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}: {self.why}"
+
+
+@final
+@attrs.frozen
+class Export:
+    """
+    A conversation in a provider's own format.
+
+    Attributes:
+        payload: The part of the provider's request that carries the
+            conversation: plain JSON values, which the caller may change. For a
+            host, the list of its messages.
+
+        lost: The content that *payload* does not hold, in the order of the messages;
+            () if it holds everything.
+    """
+
+    payload: Any
+    lost: tuple[Lost, ...] = ()
+
+
+def needs_untyped(made: type[Part], data: bytes | None, media_type: str) -> bool:
+    """
+    Whether a medium that was loaded with *data* needs the note ``untyped``, because
+    `PayloadWriter.with_type` would change it.
+    """
+    if data is None or media_type:
+        return False
+
+    return made is not FilePart or bool(sniff_media_type(data))
+
+
+def is_empty_value(value: Any) -> bool:
+    """Whether *value* is null, or an empty text, list or map."""
+    return value is None or (
+        isinstance(value, (str, list, tuple, Mapping)) and not value
+    )
+
+
+def says_nothing(value: Any) -> bool:
+    """Whether *value* is empty, however many empty maps are in it."""
+    if isinstance(value, Mapping):
+        return all(map(says_nothing, value.values()))
+
+    return is_empty_value(value)
+
+
+def merge_kept_keys(keys: Mapping[str, Any], raw: dict[str, Any]) -> dict[str, Any]:
+    """
+    *raw* with the *keys* that were kept with it.
+
+    Current values go before kept ones, which replace only what is empty.
+    """
+    # Most messages have no kept keys, and this function runs for each of them.
+    if keys is EMPTY_MAP:
+        return raw
+
+    for key in sorted(keys):
+        # The value in *raw* comes from a field of the message, which the user may have
+        # changed since the key was kept, so it goes before the kept value.
+        if key not in raw or is_empty_value(raw[key]):
+            raw[key] = thaw(keys[key])
+        elif isinstance(raw[key], dict):
+            merge_kept_keys(map_of(keys, key), raw[key])
+
+    return raw
+
+
+def in_order(
+    parts: tuple[Part, ...], calls: tuple[ToolCall, ...], path: str
+) -> Iterator[tuple[str, Part | ToolCall]]:
+    """
+    *parts* and *calls* of the message at *path*, and where they are: both in
+    their own order, and a call before the parts that came after it.
+    """
+    # The two lists are merged and not sorted, because a part or call that a user made
+    # has no index and stays where it is.
+    todo = [(call, f"{path}.tool_calls[{at}]") for at, call in enumerate(calls)]
+    todo.reverse()
+    for at, part in enumerate(parts):
+        while todo and _is_before(todo[-1][0], part):
+            call, here = todo.pop()
+            yield here, call
+
+        yield f"{path}.parts[{at}]", part
+
+    for call, here in reversed(todo):
+        yield here, call
+
+
+def _is_before(call: ToolCall, part: Part) -> bool:
+    return call.index is not None and part.index is not None and call.index < part.index
+
+
+class PayloadWriter:
+    """One payload while it is written. Never leaves the function that writes it."""
+
+    def __init__(self, provider: str, rules: Rules | None = None) -> None:
+        self.provider = provider  # whose notes are read; those of others are lost
+        self.rules = rules  # of the request, if it is one
+        self.lost: list[Lost] = []
+
+    def lose(self, path: str, what: str, why: str) -> None:
+        """List *what* at *path* as lost."""
+        self.lost.append(Lost(path, what, why))
+
+    def with_type(
+        self, part: MediaPart, path: str, notes: Mapping[str, Any]
+    ) -> MediaPart | None:
+        """
+        *part* with the media type that its bytes begin with, if it has none; None, and
+        listed as lost, if that is unknown and no provider could read it. A file goes
+        without, and so does what was loaded without (the note ``untyped``).
+        """
+        if part.media_type or part.data is None or notes.get("untyped") is True:
+            return part
+
+        media_type = sniff_media_type(part.data)
+        # A provider would refuse a PDF as an image, and an image as a sound.
+        kind = media_type.partition("/")[0]
+        if media_type and (isinstance(part, FilePart) or kind == part.kind):
+            typed: Any = attrs.evolve(part, media_type=media_type)
+            return typed  # type: ignore[no-any-return]
+
+        if isinstance(part, FilePart):
+            return part
+
+        self.lose(path, part.kind, "has no media type, and its bytes don't show one")
+        return None
+
+    def lose_each(self, path: str, fields: Mapping[str, bool], why: str) -> None:
+        """List each of *fields* that has something to lose."""
+        for name, is_lost in fields.items():
+            if is_lost:
+                self.lose(path, name, why)
+
+    def export(self, payload: dict[str, Any]) -> Export:
+        """
+        The *payload* that was written, and what is lost in the order of the messages.
+        """
+        # The list may be out of order: Anthropic's writer reports the position of a
+        # system message as lost only after it has seen the messages behind it.
+        return Export(payload, tuple(sorted(self.lost, key=_get_message_index)))
+
+    def each(self, messages: Iterable[Message]) -> Iterator[tuple[Message, str]]:
+        """
+        Each of *messages*, and its path.
+
+        Raises:
+            InvalidMessageError:
+                If one of them is not a message.
+        """
+        check_iterable(messages, "messages", "a list of Messages")
+        for at, message in enumerate(messages):
+            path = f"messages[{at}]"
+            if not isinstance(message, Message):
+                raise InvalidMessageError(
+                    f"{path} is {describe_type(message)}; expected a Message"
+                )
+
+            yield message, path
+
+    def prepare(
+        self,
+        messages: Iterable[Message],
+        rules: Rules | None,
+        default: Rules,
+        find_lost: Callable[[Rules, Message, str], Sequence[Lost] | None],
+    ) -> Iterator[tuple[Message, str]]:
+        """
+        *messages* that are right by *rules*, or *default* if None, and the path of each
+        one. What is changed for that is listed as lost; *find_lost* is as in
+        `requests.prepare`, with the rules before the message.
+
+        Raises:
+            InvalidMessageError:
+                If one of *messages* is not a message.
+
+            TypeError:
+                If *rules* are something else, or those of another format.
+        """
+        rules = default if rules is None else _check_rules(rules, default.format)
+        self.rules = rules
+        check_iterable(messages, "messages", "a list of Messages")
+        listed = list(messages)
+        for message in listed:
+            if not isinstance(message, Message):
+                # Raises the error, with the path of the message.
+                deque(self.each(listed), maxlen=0)
+
+        ready = prepare(listed, rules, find_lost=partial(find_lost, rules))
+        self.lost += [Lost(*change) for change in ready.changes]
+        return zip(ready.messages, ready.paths, strict=True)
+
+    def lose_tool_name(self, message: ToolMessage, path: str, called: str) -> None:
+        """
+        List the tool's name of a result, in formats that have it in the call only, if
+        that has another name, *called*.
+        """
+        if message.tool_name not in {"", called}:
+            why = "the tool's name is in the call, which is missing or has another"
+            self.lose(path, "tool_name", why)
+
+    def lose_error_flag(self, message: ToolMessage, path: str) -> None:
+        """List the flag of a failed call as lost, if *message* has it."""
+        if message.is_error:
+            why = "the format has no flag for a failed call; only the text can say it"
+            self.lose(path, "is_error", why)
+
+    def notes(self, value: Message | Part | ToolCall, path: str) -> Mapping[str, Any]:
+        """
+        The notes on *value*. Other keys next to its fields are lost:
+        fields of a newer version, and keys of other providers.
+        """
+        metadata, unknown = value.metadata, value.unknown
+        if metadata is EMPTY_MAP and unknown is EMPTY_MAP:
+            return EMPTY_MAP
+
+        for name in sorted(unknown):
+            self.lose(path, name, NEWER)
+
+        for other, key, kept in other_keys_of(metadata, self.provider):
+            # An empty value such as "refusal": null, also deeper in, is kept for its
+            # own format only; without it another format loses nothing.
+            if not says_nothing(kept):
+                self.lose(path, key, whose(other))
+
+        return notes_of(metadata, self.provider)
+
+    def notes_on(self, message: Message, path: str) -> Mapping[str, Any]:
+        """The notes on *message*; texts that were mended in it are listed as lost."""
+        notes = self.notes(message, path)
+        if notes is EMPTY_MAP:
+            return notes
+
+        for where in list_of(notes, "mended"):
+            why = "contained an unpaired surrogate; U+FFFD is sent instead"
+            self.lose(path, str(where), why)
+
+        return notes
+
+    def notes_without_name(
+        self,
+        message: Message,
+        path: str,
+        why: str = "messages have no name in this format",
+    ) -> Mapping[str, Any]:
+        """As `notes_on`; the sender's name is listed as lost, too."""
+        notes = self.notes_on(message, path)
+        if message.name:
+            self.lose(path, "name", why)
+
+        return notes
+
+    @property
+    def is_request(self) -> bool:
+        """Whether a request is written, and not a piece of a conversation as it is."""
+        return self.rules is None or self.rules.is_request
+
+    def is_as_loaded(self, metadata: Mapping[str, Any], field: str) -> bool:
+        """Whether *field* of what has this *metadata* is sent as it was loaded."""
+        return self.rules is not None and came_as_is(self.rules, metadata, field)
+
+    def unknown(self, raw: Mapping[str, Any], source: str, path: str, key: str) -> Any:
+        """
+        *raw*, an unknown part or message, as its *source* has it; None
+        if that is another provider. *key* is where its kind stands.
+        """
+        if source == self.provider:
+            return thaw(raw)
+
+        what = raw.get(key)
+        kind = what if isinstance(what, str) and what else "unknown"
+        self.lose(path, kind, whose(source))
+        return None
+
+
+def _check_rules(rules: Any, expected: str) -> Rules:
+    if not isinstance(rules, Rules):
+        raise TypeError(
+            f"rules is {shorten_repr(rules)}; expected the Rules of {expected}, or None"
+        )
+
+    if rules.format not in ("", expected):
+        raise TypeError(
+            f"rules are those of {rules.format}; expected those of {expected}, as "
+            f"requests.rules({expected!r}, host=...) makes them"
+        )
+
+    return rules
+
+
+def _get_message_index(lost: Lost) -> int:
+    return int(lost.path[len("messages[") : lost.path.index("]")])
+
+
+NOTHING_LEFT = "nothing of it can be sent, and an empty message would be refused"
+NEWER = "was written by a newer version of this library"
+
+
+def cannot_contain(role: str, kind: str) -> str:
+    """
+    Why a part of *kind* is lost in messages of *role*.
+
+    >>> cannot_contain("tool", "image")
+    "tool messages can't contain images"
+    """
+    return f"{role} messages can't contain {_PLURALS.get(kind, f'{kind} parts')}"
+
+
+_PLURALS = {"audio": "audio", "file": "files", "image": "images", "video": "videos"}
+
+
+def whose(source: str) -> str:
+    """Why what is specific to *source* is lost elsewhere."""
+    return f"is specific to {source}" if source else NEWER

@@ -1,0 +1,398 @@
+"""
+The blocks that a message's content is made of.
+
+A block is read as a part's fields and the name of its shape (`BlockShape`), and
+written from these alone. Notes keep the rest: other keys of the block, or all
+of it if no shape restores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import attrs
+
+from conversation_state._persistent import EMPTY_MAP, thaw
+from conversation_state.adapters.engine.export import PayloadWriter, is_empty_value
+from conversation_state.adapters.engine.notes import (
+    formats_of,
+    has_own,
+    map_of,
+    notes_of,
+    with_notes,
+)
+from conversation_state.adapters.engine.reading import DocumentReader, mended
+from conversation_state.adapters.langchain._media import (
+    STANDARD,
+    BlockShape,
+    media_shape,
+    write_media,
+)
+from conversation_state.adapters.langchain._values import (
+    SIGNERS,
+    SOURCE,
+    decode_value,
+    encode_value,
+    keep_notes,
+    text_or_empty,
+)
+from conversation_state.errors import InvalidPartError
+from conversation_state.parts import (
+    MediaPart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+
+# The key of the text, by the type of the block.
+_TEXTS = {
+    "reasoning": "reasoning",
+    "refusal": "refusal",
+    "text": "text",
+    "thinking": "thinking",
+}
+_SHAPES: Mapping[type[Part], str] = {
+    ReasoningPart: "reasoning",
+    RefusalPart: "refusal",
+    TextPart: "text",
+}
+
+
+def extra_keys(
+    raw: Mapping[str, Any], base: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """
+    The keys of *raw* that *base* does not have; None if *raw* does not have all keys
+    and values of *base*.
+    """
+    rest = {key: value for key, value in raw.items() if key not in base}
+    for key, value in base.items():
+        if key not in raw:
+            return None
+
+        actual = raw[key]
+        if isinstance(value, dict) and isinstance(actual, dict):
+            inside = extra_keys(actual, value)
+            if inside is None:
+                return None
+
+            if inside:
+                rest[key] = inside
+        # The classes are compared, too: True, 1 and 1.0 are equal in Python, but
+        # differ in JSON.
+        elif actual != value or actual.__class__ is not value.__class__:
+            return None
+
+    return rest
+
+
+# *base* with the *keys* that it lacks, or has empty.
+def merge_keys(base: dict[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    for key, value in keys.items():
+        if key not in base or is_empty_value(base[key]):
+            base[key] = value
+        elif isinstance(base[key], dict) and isinstance(value, Mapping):
+            merge_keys(base[key], value)
+
+    return base
+
+
+# *notes* as plain dicts and lists, as they were made.
+def thaw_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
+    if notes is EMPTY_MAP:
+        return {}
+
+    thaw_value = decode_value if notes.get("odd") else _thaw_value
+    found: dict[str, Any] = thaw_value(notes)
+    return found
+
+
+# Looking up the class takes half of the time of `thaw`, which checks whether each text
+# is a mapping.
+_SCALARS = frozenset({bool, float, int, str, type(None)})
+
+
+def _thaw_value(value: Any) -> Any:
+    kind = value.__class__
+    if kind in _SCALARS:
+        return value
+
+    if kind is tuple:
+        return [_thaw_value(item) for item in value]
+
+    return {key: _thaw_value(inside) for key, inside in value.items()}
+
+
+# The shape of *block* in a message of *role*; None if it is unknown there.
+def _match_shape(block: Mapping[str, Any], role: str) -> BlockShape | None:
+    kind = block.get("type")
+    if not isinstance(kind, str):
+        return None
+
+    if kind == "text":
+        text = block.get("text")
+        is_text = isinstance(text, str)
+        return BlockShape(TextPart, {"text": text}, "text") if is_text else None
+
+    if role == "assistant":
+        found = _match_reasoning(block, kind)
+        if found is not None:
+            return found
+
+    return media_shape(block) if role != "system" else None
+
+
+def _match_reasoning(block: Mapping[str, Any], kind: str) -> BlockShape | None:
+    text: Any = block.get(_TEXTS.get(kind, ""))
+    if kind == "refusal" and isinstance(text, str):
+        return BlockShape(RefusalPart, {"text": text}, kind)
+
+    if kind == "thinking" and isinstance(text, str):
+        return _reasoning_shape(text, block.get("signature"), kind)
+
+    if kind == "redacted_thinking" and isinstance(block.get("data"), str):
+        return _reasoning_shape("", block["data"], kind)
+
+    if kind == "reasoning_content" and isinstance(block.get(kind), dict):
+        inside = block[kind]
+        text = text_or_empty(inside.get("text"))
+        return _reasoning_shape(text, inside.get("signature"), kind)
+
+    if kind == "reasoning":
+        if not isinstance(text, str):
+            text = _join_summary(block.get("summary"))
+
+        extras = block.get("extras")
+        signature = extras.get("signature") if isinstance(extras, dict) else None
+        return _reasoning_shape(text, signature, kind)
+
+    return None
+
+
+def _reasoning_shape(text: str, signature: Any, shape: str) -> BlockShape:
+    fields = {"text": text}
+    if isinstance(signature, str) and signature:
+        fields["signature"] = signature
+
+    return BlockShape(ReasoningPart, fields, shape)
+
+
+def _join_summary(summary: Any) -> str:
+    items = summary if isinstance(summary, list) else []
+    texts = [item.get("text") for item in items if isinstance(item, dict)]
+    return "\n\n".join([text for text in texts if isinstance(text, str)])
+
+
+def _write_shape(part: Any, shape: str) -> Any:
+    if isinstance(part, MediaPart):
+        return write_media(part, shape)
+
+    if isinstance(part, ReasoningPart):
+        return _write_reasoning_shape(part, shape)
+
+    if isinstance(part, RefusalPart):
+        return {"type": "refusal", "refusal": part.text}
+
+    return part.text if shape == "str" else {"type": "text", "text": part.text}
+
+
+def _write_reasoning_shape(part: ReasoningPart, shape: str) -> dict[str, Any]:
+    text, signature = part.text, part.signature
+    signed = {"signature": signature} if signature else {}
+    if shape == "redacted_thinking":
+        return {"type": shape, "data": signature}
+
+    if shape == "thinking":
+        return {"type": shape, "thinking": text, **signed}
+
+    if shape == "reasoning_content":
+        return {"type": shape, shape: {**({"text": text} if text else {}), **signed}}
+
+    block = {"type": "reasoning", "reasoning": text}
+    return {**block, "extras": signed} if signed else block
+
+
+def read_block(
+    read: DocumentReader, source: Any, path: str, role: str, provider: str
+) -> Part | None:
+    """
+    The part for *source*, a block or a text at *path*; None if there was a
+    problem. *provider* is that of the response.
+    """
+    if isinstance(source, str):
+        text = mended_text(read, source, path)
+        return TextPart(text, metadata=with_notes(SOURCE, {"shape": "str"}))
+
+    if not isinstance(source, dict):
+        read.wrong(path, source, "a text or a dict")
+        return None
+
+    # The text is mended first, because a part refuses one that is not valid Unicode.
+    kind, block = source.get("type"), source
+    key = _TEXTS.get(kind) if isinstance(kind, str) else None
+    if key and isinstance(source.get(key), str):
+        text = mended_text(read, source[key], f"{path}.{key}")
+        if key == "text" and len(source) == 2:  # noqa: PLR2004 - as most blocks have
+            return TextPart(text)
+
+        block = {**source, key: text}
+
+    try:
+        found = _match_shape(block, role)
+        part = None if found is None else found.kind(**found.fields)
+    except InvalidPartError:
+        # The content is not valid, such as the URL of an image; the block is kept as
+        # an unknown part.
+        found = part = None
+
+    if found is None or part is None:
+        return _keep_unknown_block(read, block, path, provider)
+
+    return _add_notes(read, block, found, part, provider, path=path)
+
+
+def _add_notes(
+    read: DocumentReader,
+    block: dict[str, Any],
+    found: BlockShape,
+    part: Part,
+    provider: str,
+    *,
+    path: str,
+) -> Part:
+    notes: dict[str, Any] = {}
+    rest = extra_keys(block, _write_shape(part, found.shape))
+    if found.shape != _SHAPES.get(found.kind, STANDARD):
+        notes["shape"] = found.shape
+
+    if rest is None:
+        notes = {"raw": block}
+    elif rest:
+        notes["keys"] = rest
+
+    signer = _signer_notes(part, found.shape, provider)
+    if signer:
+        notes |= {"signed": True, "shape": found.shape}
+
+    if not notes:
+        return part
+
+    make = partial(found.kind, **found.fields)
+    return keep_notes(make, read, notes, path, signer)
+
+
+def mended_text(read: DocumentReader, text: str, path: str) -> str:
+    if text.__class__ is str and text.isascii():
+        return text
+
+    valid = mended(text)
+    if valid is not text:
+        read.mended.append(path)
+
+    return valid
+
+
+# Notes for other adapters on the signer of *part*; {} if it is not signed.
+def _signer_notes(part: Part, shape: str, provider: str) -> dict[str, Any]:
+    if not getattr(part, "signature", ""):
+        return {}
+
+    own = "anthropic" if shape in {"thinking", "redacted_thinking"} else SOURCE
+    name = SIGNERS.get(provider, own)
+    redacted = {"redacted": True} if shape == "redacted_thinking" else {}
+    return {name: {"signed": True, **redacted}}
+
+
+def _keep_unknown_block(
+    read: DocumentReader, block: dict[str, Any], path: str, provider: str
+) -> Part:
+    source = SOURCE
+    metadata: Any = EMPTY_MAP
+    if provider == "anthropic" and "index" not in block:
+        # A block without an index was not streamed: it is as Anthropic sent it, so
+        # the adapter for Anthropic can send it back.
+        source, metadata = provider, with_notes(SOURCE, {"shape": "block"})
+
+    try:
+        return UnknownPart(block, source=source, metadata=metadata)
+    except InvalidPartError:
+        raw = {"block": encode_value(read, block, path)}
+        metadata = with_notes(SOURCE, {"odd": True})
+        return UnknownPart(raw, source=SOURCE, metadata=metadata)
+
+
+# *part* as a block; None if LangChain does not support it.
+def write_block(write: PayloadWriter, part: Part, path: str) -> Any:
+    noted = write.notes(part, path)
+    if isinstance(part, UnknownPart):
+        if noted.get("odd"):
+            return decode_value(map_of(part.raw, "block"))
+
+        if noted.get("shape") == "block":
+            return thaw(part.raw)
+
+        return write.unknown(part.raw, part.source, path, "type")
+
+    notes = thaw_notes(noted)
+    if has_own(part.metadata):
+        write.lose(path, "metadata", "a block has no place for it")
+
+    # The kept block is used only if it still has the content of the part, which a
+    # user may have changed.
+    raw = notes.get("raw")
+    if isinstance(raw, dict) and _matches_part(raw, part):
+        return raw
+
+    if isinstance(part, ReasoningPart):
+        part = _check_signature(write, part, path)
+
+    block = _write_shape(part, _choose_shape(part, notes))
+    return (
+        merge_keys(block, map_of(notes, "keys")) if isinstance(block, dict) else block
+    )
+
+
+def _matches_part(raw: dict[str, Any], part: Part) -> bool:
+    # The role is not known here; in an assistant's message every shape is known.
+    found = _match_shape(raw, "assistant")
+    if found is None or found.kind is not type(part):
+        return False
+
+    plain: Any = {"metadata": EMPTY_MAP, "index": None, "unknown": EMPTY_MAP}
+    bare: Any = attrs.evolve(part, **plain)
+    return bool(bare == found.kind(**found.fields))
+
+
+def _check_signature(
+    write: PayloadWriter, part: ReasoningPart, path: str
+) -> ReasoningPart:
+    """
+    *part* without its signature, unless that may be sent: if it was loaded from
+    LangChain, if LangChain has a block of its signer, or if the signer is unknown.
+    """
+    known = formats_of(part.metadata)
+    if not part.signature or not known or {SOURCE, "anthropic"}.intersection(known):
+        return part
+
+    why = f"is {known[0]}'s own, without a block in LangChain"
+    write.lose(path, "signature", why)
+    return attrs.evolve(part, signature="")
+
+
+def _choose_shape(part: Part, notes: Mapping[str, Any]) -> str:
+    shape = notes.get("shape")
+    if isinstance(shape, str):
+        return shape
+
+    if isinstance(part, MediaPart):
+        return STANDARD
+
+    if isinstance(part, ReasoningPart) and "anthropic" in formats_of(part.metadata):
+        redacted = notes_of(part.metadata, "anthropic").get("redacted") is True
+        return "redacted_thinking" if redacted else "thinking"
+
+    return _SHAPES[type(part)]

@@ -1,0 +1,247 @@
+"""The blocks of a content, and the parts they are; and constants of the format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conversation_state._persistent import thaw
+from conversation_state.adapters.engine.export import (
+    PayloadWriter,
+    cannot_contain,
+    merge_kept_keys,
+    needs_untyped,
+)
+from conversation_state.adapters.engine.notes import map_of, notes_of
+from conversation_state.adapters.engine.openai import (
+    Content,
+    content_of,
+    is_odd,
+    read_logprob_list,
+    write_content,
+)
+from conversation_state.adapters.engine.reading import ObjectReader, is_list
+from conversation_state.messages import LogProb
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Part,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+
+# The name of the format: of its notes, and the source of its unknown parts.
+SOURCE = "openai_responses"
+
+# The blocks that are nothing but text.
+TEXTS = frozenset({"input_text", "output_text", "text"})
+
+# The roles whose messages may hold media.
+_WITH_MEDIA = frozenset({"tool", "user"})
+
+# The blocks that hold media: the keys of their content, and of a further field. There
+# is a block of audio, too, which the provider refuses.
+_MEDIA: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "input_file": (("file_data", "file_url"), "filename", "name"),
+    "input_image": (("image_url",), "detail", "detail"),
+}
+
+# The types of items that are calls of the caller's own tools, with the key of the
+# arguments; and the types of their results, by the type of the call.
+CALLS = {"custom_tool_call": "input", "function_call": "arguments"}
+RESULTS = {"custom": "custom_tool_call_output", "function": "function_call_output"}
+
+# The types of items in a history that the caller makes and not the model: they separate
+# one response from the next. In a response all items are the provider's.
+CALLERS = frozenset(
+    {
+        "additional_tools",
+        "apply_patch_call_output",
+        "compaction_trigger",
+        "computer_call_output",
+        "configuration_update",
+        "local_shell_call_output",
+        "mcp_approval_response",
+        "shell_call_output",
+        "tool_search_output",
+        *RESULTS.values(),
+    }
+)
+
+
+def text_block(role: str) -> str:
+    return "output_text" if role == "assistant" else "input_text"
+
+
+_PLAIN = frozenset({"text", "type"})
+_TEXT = _PLAIN | {"logprobs"}
+_REFUSAL = frozenset({"refusal", "type"})
+
+
+def read_content(node: ObjectReader, key: str, role: str) -> str | list[Part]:
+    """The content under *key* in a message of *role*: a text, or parts."""
+    content = node.raw.get(key)
+    if isinstance(content, str):
+        return node.text(key)
+
+    if not is_list(content):
+        node.wrong(key, "a text or a list of parts")
+        return ""
+
+    if not content:
+        node.keys[key] = []
+        return ""
+
+    return [read_block(block, role) for block in node.objects(key)]
+
+
+def read_block(
+    block: ObjectReader,
+    role: str,
+    index: int | None = None,
+    logprobs: list[LogProb] | None = None,
+) -> Part:
+    """
+    The part that *block* is in a message of *role*. In a response, its log
+    probabilities are added to *logprobs*.
+    """
+    kind = block.raw.get("type")
+    part: Part | None = None
+    if not isinstance(kind, str):
+        block.wrong("type", "a text")
+        return TextPart("", index=index)
+
+    if kind in TEXTS:
+        if kind != text_block(role):
+            block.notes["block"] = kind
+
+        text = block.text("text")
+        if block.raw.keys() != _PLAIN:
+            _keep_logprobs(block, logprobs)
+
+        return TextPart(text, index=index, metadata=block.metadata(SOURCE))
+
+    if kind == "refusal" and role == "assistant":
+        text = block.text("refusal")
+        block.keep(_REFUSAL)
+        return RefusalPart(text, index=index, metadata=block.metadata(SOURCE))
+
+    if kind in _MEDIA and role in _WITH_MEDIA:
+        part = _read_medium(block, kind, index)
+
+    return part or block.as_unknown(SOURCE, index)
+
+
+def _keep_logprobs(block: ObjectReader, logprobs: list[LogProb] | None) -> None:
+    """
+    Keep the other keys of a text's *block*.
+
+    The log probabilities of a response are in its `ResponseMeta`, and are not sent
+    back.
+    """
+    given = block.raw.get("logprobs")
+    if logprobs is None or not given:
+        block.keep(_PLAIN)
+        return
+
+    if not is_list(given):
+        block.wrong("logprobs", "a list or null")
+        return
+
+    logprobs += read_logprob_list(block.reading, given, f"{block.path}.logprobs")
+    if any(map(is_odd, given)):
+        block.keep(_PLAIN)
+    else:
+        block.keep(_TEXT)
+        block.keys["logprobs"] = []
+
+
+def _read_medium(block: ObjectReader, kind: str, index: int | None) -> Part | None:
+    """
+    The part for a block that holds media; None for one that the provider stores, and
+    for content that can't be read.
+    """
+    keys, word, field = _MEDIA[kind]
+    given = [key for key in keys if block.raw.get(key) is not None]
+    # A `FilePart` holds a URL or data. A block with both is kept as an unknown part,
+    # because they may be different files.
+    if len(given) != 1 or not isinstance(block.raw[given[0]], str):
+        return None
+
+    (key,) = given
+    text = block.text(key)
+    content = content_of(text, "file" if key == "file_data" else key)
+    if key == "file_url" and content is not None:
+        content = Content(text, None, "")
+
+    if content is None or (key == "file_data" and content.data is None):
+        return None
+
+    made: Any = FilePart if kind == "input_file" else ImagePart
+    if needs_untyped(made, content.data, content.media_type):
+        block.notes["untyped"] = True
+
+    block.keep(frozenset({"type", word, key}))
+    fields = {**content._asdict(), field: block.if_text(word)}
+    return made(**fields, index=index, metadata=block.metadata(SOURCE))  # type: ignore[no-any-return]
+
+
+def write_block(
+    write: PayloadWriter, part: Part, path: str, role: str
+) -> dict[str, Any] | None:
+    """
+    The block that *part* is in a message of *role*; None if the format has
+    none, and the part is lost.
+    """
+    notes = write.notes(part, path)
+    block: dict[str, Any] | None = None
+    done = map_of(notes, "done")
+    if done and notes.get("given") == getattr(part, "text", None):
+        # The end of a stream is right, where it differs from the pieces given.
+        return thaw(done)  # type: ignore[no-any-return]
+
+    if isinstance(part, TextPart):
+        noted: Any = notes.get("block")
+        kind = noted if isinstance(noted, str) and noted in TEXTS else text_block(role)
+        block = {"type": kind, "text": part.text}
+    elif isinstance(part, RefusalPart):
+        block = {"type": "refusal", "refusal": part.text}
+    elif isinstance(part, UnknownPart):
+        return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+    elif isinstance(part, MediaPart):
+        block = _write_medium(write, part, path, role)
+
+    return block and merge_kept_keys(map_of(notes, "keys"), block)
+
+
+def _write_medium(
+    write: PayloadWriter, part: MediaPart, path: str, role: str
+) -> dict[str, Any] | None:
+    if isinstance(part, AudioPart):
+        write.lose(path, part.kind, "the provider rejects audio input")
+        return None
+
+    if role not in _WITH_MEDIA or not isinstance(part, (FilePart, ImagePart)):
+        write.lose(path, part.kind, cannot_contain(role, part.kind))
+        return None
+
+    typed: Any = write.with_type(part, path, notes_of(part.metadata, SOURCE))
+    if typed is None:
+        return None
+
+    part = typed
+    text, media_type = write_content(part, part.kind)
+    if isinstance(part, ImagePart):
+        block: dict[str, Any] = {"type": "input_image", "image_url": text}
+        block |= {"detail": part.detail} if part.detail else {}
+    else:
+        key = "file_url" if part.data is None else "file_data"
+        block = {"type": "input_file", key: text}
+        block |= {"filename": typed.name} if typed.name else {}
+
+    if media_type != part.media_type:
+        write.lose(path, "media_type", f"{block['type']} has no field for it")
+
+    return block

@@ -1,0 +1,572 @@
+"""From messages to Responses, item by item, and tools as its requests have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from conversation_state._persistent import EMPTY_MAP
+from conversation_state.adapters.engine.export import (
+    NOTHING_LEFT,
+    Export,
+    Lost,
+    PayloadWriter,
+    in_order,
+    merge_kept_keys,
+)
+from conversation_state.adapters.engine.notes import (
+    list_of,
+    map_of,
+    notes_of,
+    signer_of,
+)
+from conversation_state.adapters.engine.tools import (
+    OPENAI,
+    write_openai_request,
+    write_tools,
+)
+from conversation_state.adapters.openai_responses._blocks import (
+    RESULTS,
+    SOURCE,
+    write_block,
+)
+from conversation_state.chunks import concat
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+)
+from conversation_state.parts import (
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.requests import OPENAI_RESPONSES, Rules
+from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
+
+# The parts, or the call, of one item, each with its path.
+_Pieces: TypeAlias = list[tuple[str, Any]]
+
+
+def _group_pieces(both: _Pieces) -> list[tuple[str, _Pieces]]:
+    """
+    *both*, parts and calls in their order, by the items that they are of: each with
+    its type, "unknown" for a part that is a whole item.
+    """
+    groups: list[tuple[str, _Pieces]] = []
+    # The type of the last item, as long as more may come of it; and whether a note says
+    # that more comes.
+    open_kind, goes_on = "", False
+    for path, one in both:
+        notes = notes_of(one.metadata, SOURCE)
+        # A part that is joined of two blocks may have both notes: then it is the last.
+        ends, more = "item" in notes, notes.get("more") is True
+        kind = "message"
+        if isinstance(one, ToolCall):
+            kind, ends = "call", True
+        elif isinstance(one, ReasoningPart) or (
+            # A thought may hold blocks other than text, which are unknown parts.
+            isinstance(one, UnknownPart) and "under" in notes
+        ):
+            kind, ends = "reasoning", ends or not more
+        elif isinstance(one, UnknownPart) and not (ends or more):
+            kind, ends = "unknown", True
+
+        # A block that was loaded from an item starts a new message, unless the block
+        # before has a note that there is more. Blocks of other providers continue the
+        # open message.
+        ends = ends or notes.get("plain") is True
+        if kind != open_kind or ((ends or more) and not goes_on):
+            groups.append((kind, []))
+
+        groups[-1][1].append((path, one))
+        open_kind, goes_on = "" if ends else kind, more
+
+    return groups
+
+
+def _write_blocks(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
+    path, last = pieces[-1]
+    notes = notes_of(last.metadata, SOURCE)
+    # What was not loaded as an item has no id and no status, without which the
+    # provider's types take texts only.
+    is_made = "item" not in notes and notes.get("plain") is not True
+    if is_made and write.is_request:
+        return _write_texts(write, pieces)
+
+    blocks = [write_block(write, part, where, "assistant") for where, part in pieces]
+    written = [block for block in blocks if block is not None]
+    if not written:
+        return []
+
+    content: Any = written
+    plain = notes.get("plain") is True
+    if plain and len(written) == 1 and written[0].keys() == {"text", "type"}:
+        content = written[0]["text"]
+
+    raw = {"role": "assistant", "content": content}
+    raw = merge_kept_keys(map_of(notes, "item"), raw)
+    if not isinstance(write, RequestWriter):
+        return [raw]
+
+    has_id = "id" in raw
+    write.check_item(raw, path)
+    # The provider's types take blocks of output only with an id.
+    is_partial = has_id and "id" not in raw and isinstance(content, list)
+    return _write_texts(write, pieces) if is_partial else [raw]
+
+
+def _write_texts(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
+    """
+    *pieces* of an answer as items of one text each.
+
+    Source:
+        The types of OpenAI's SDK: an assistant's message without an id has a text, or
+        blocks of input, as its content; vLLM refuses others.
+    """
+    items: list[dict[str, Any]] = []
+    for path, part in pieces:
+        if isinstance(part, (RefusalPart, TextPart)) and part.text:
+            write.notes(part, path)
+            if isinstance(part, RefusalPart):
+                why = "only an answer of this provider has refusals; it is sent as text"
+                write.lose(path, "refusal", why)
+
+            items.append({"role": "assistant", "content": part.text})
+        elif isinstance(part, TextPart):
+            write.lose(path, "text", "is empty")
+        elif write_block(write, part, path, "assistant") is not None:
+            why = "only an answer of this provider has this kind of part"
+            write.lose(path, part.kind, why)
+
+    return items
+
+
+def _write_thoughts(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
+    about = notes_of(pieces[-1][1].metadata, SOURCE)
+    raw: dict[str, Any] = {"type": "reasoning", "summary": []}
+    signature = ""
+    for path, part in pieces:
+        notes = write.notes(part, path)
+        if isinstance(part, ReasoningPart):
+            own = "" if signer_of(part.metadata, SOURCE) else part.signature
+            signature = own or signature
+            block = _write_thought(part, notes)
+        else:
+            block = write.unknown(part.raw, part.source, path, "type")
+
+        if block is not None:
+            where = "content" if notes.get("under") == "content" else "summary"
+            raw.setdefault(where, []).append(block)
+
+    if signature:
+        raw["encrypted_content"] = signature
+    elif "item" not in about:
+        _lose_thought(write, pieces, "needs an id or a signature of this provider")
+        return []
+    elif isinstance(write, RequestWriter) and write.is_unstored:
+        # "Item with id 'rs_...' not found. Items are not persisted when `store` is set
+        # to false."
+        _lose_thought(write, pieces, "was not stored, and has no signature")
+        return []
+
+    if not raw["summary"] and "summary" in list_of(about, "without"):
+        del raw["summary"]
+
+    return _check(write, merge_kept_keys(map_of(about, "item"), raw), pieces[-1][0])
+
+
+def _check(
+    write: PayloadWriter, raw: dict[str, Any], path: str
+) -> list[dict[str, Any]]:
+    if "id" not in raw or not isinstance(write, RequestWriter):
+        return [raw]
+
+    checked = write.check_item(raw, path)
+    return [] if checked is None else [checked]
+
+
+def _lose_thought(write: PayloadWriter, pieces: _Pieces, why: str) -> None:
+    for path, _ in pieces:
+        write.lose(path, "reasoning", f"reasoning {why}")
+
+
+def _write_call(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
+    ((path, call),) = pieces
+    notes = write.notes(call, path)
+    custom = call.type == "custom"
+    if call.type not in {"custom", "function"}:
+        why = "unknown type of call; it is sent as a function call"
+        write.lose(path, "type", why)
+
+    raw = {"type": "custom_tool_call" if custom else "function_call"}
+    raw["call_id"] = call.id
+    raw["name"] = call.name
+    # The end of a stream is right, where it differs from the pieces that were given.
+    done: Any = notes.get("done")
+    is_done = isinstance(done, str) and notes.get("given") == call.arguments
+    raw["input" if custom else "arguments"] = done if is_done else call.arguments
+    return _check(write, merge_kept_keys(map_of(notes, "keys"), raw), path)
+
+
+def _write_unknown(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
+    ((path, part),) = pieces
+    write.notes(part, path)
+    raw = write.unknown(part.raw, part.source, path, "type")
+    return [] if raw is None else _check(write, raw, path)
+
+
+_ITEM_WRITERS = {
+    "call": _write_call,
+    "message": _write_blocks,
+    "reasoning": _write_thoughts,
+    "unknown": _write_unknown,
+}
+
+
+def _write_thought(
+    part: ReasoningPart, notes: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The block of *part*; None if it has no text, and was loaded from no block."""
+    noted: Any = notes.get("block")
+    is_noted = isinstance(noted, str)
+    if not part.text and not is_noted:
+        return None
+
+    raw = {"type": noted if is_noted else "summary_text", "text": part.text}
+    return merge_kept_keys(map_of(notes, "keys"), raw)
+
+
+def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
+    """
+    *messages* as a request has them: ``{"instructions": ..., "input": [...]}``.
+
+    A system message in front that is a text is the ``instructions``, which
+    are left out without one; all others are items. Lost are thoughts that this provider
+    has not signed, thoughts that nothing follows (it refuses both), and
+    `ToolMessage.is_error`.
+
+    Raises:
+        InvalidMessageError:
+            If one of them is not a message.
+    """
+    write = RequestWriter()
+    ready = [*write.prepare(messages, rules, OPENAI_RESPONSES, _find_lost)]
+    listed = [message for message, _ in ready]
+    payload: dict[str, Any] = {}
+    items: list[dict[str, Any]] = []
+    calls: dict[str, ToolCall] = {}
+    for at, (message, path) in enumerate(ready):
+        if not at and isinstance(message, SystemMessage) and _is_instructions(message):
+            write.notes_without_name(message, path)
+            payload["instructions"] = message.content
+        else:
+            followed = _is_more(listed, at + 1)
+            items += write_items(write, message, path, calls, followed=followed)
+
+    payload["input"] = items
+    return write.export(payload)
+
+
+class RequestWriter(PayloadWriter):
+    """What a request has so far, in which no item may be twice."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        super().__init__(SOURCE, rules)
+        self._ids: set[str] = set()
+        self._needs: Mapping[str, Any] = EMPTY_MAP
+        self.is_unstored = False
+
+    def start_answer(self, notes: Mapping[str, Any]) -> None:
+        """Begin the items of an answer with these *notes*."""
+        self._needs = map_of(notes, "needs")
+        self.is_unstored = notes.get("unstored") is True
+
+    def check_item(self, raw: dict[str, Any], path: str) -> dict[str, Any] | None:
+        """
+        *raw*, an item of the model's output, as this request can have it: without its
+        id if another item has it, if it was not stored, or if the reasoning that it
+        needs is missing. None if it can't be sent without.
+
+        Source:
+            ``Duplicate item found with id msg_...``; ``Item with id 'msg_...' not
+            found. Items are not persisted when `store` is set to false``; ``Item
+            'fc_...' of type 'function_call' was provided without its required
+            'reasoning' item``.
+        """
+        name = raw.get("id")
+        if not isinstance(name, str) or not self.is_request:
+            return raw
+
+        needed, kind, why = self._needs.get(name), raw.get("type"), ""
+        if name in self._ids:
+            why = "is the id of an item before it"
+        elif self.is_unstored and kind != "reasoning":
+            why = "is the id of an item that was not stored"
+        elif isinstance(needed, str) and needed not in self._ids:
+            why = f"is the id of an item that needs the reasoning {needed}"
+
+        self._ids.add(name)
+        if not why:
+            return raw
+
+        if kind not in _SENT_WITHOUT_ID:
+            self.lose(path, str(kind), f"{name} {why}")
+            return None
+
+        self.lose(path, "id", f"{name} {why}; it is sent without")
+        del raw["id"]
+        return raw
+
+    def forget_item(self, raw: Mapping[str, Any]) -> None:
+        self._ids.discard(raw.get("id", ""))
+
+
+# Items whose content can be sent without their id: all of these have a type, or are a
+# message.
+_SENT_WITHOUT_ID = frozenset({None, "custom_tool_call", "function_call", "message"})
+
+
+def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
+    """All that is lost of *message* if nothing is left to send."""
+    write = PayloadWriter(SOURCE, rules)
+    items = write_items(write, message, path, {}, followed=True)
+    if any(item.get("content", True) for item in items):
+        return None
+
+    if not isinstance(message, UnknownMessage):
+        write.lose(path, "content", NOTHING_LEFT)
+
+    return write.lost
+
+
+def write_items(
+    write: PayloadWriter,
+    message: Message,
+    path: str,
+    calls: dict[str, ToolCall],
+    *,
+    followed: bool,
+) -> list[dict[str, Any]]:
+    """
+    The items of one *message*, none if all of it is lost.
+
+    Args:
+        write: Lists what is lost.
+
+        message: The message.
+
+        path: Where it is.
+
+        calls: The calls before it, by their ids; its own calls are added.
+
+        followed: Whether more output of the model follows the message. If not, a
+            thought at its end is lost.
+    """
+    if isinstance(message, AssistantMessage):
+        if message.tool_calls:
+            calls.update({call.id: call for call in message.tool_calls})
+
+        return _write_answer_items(write, message, path, followed=followed)
+
+    if isinstance(message, ToolMessage):
+        return [_write_result_item(write, message, path, calls)]
+
+    if isinstance(message, UnknownMessage):
+        write.notes_without_name(message, path)
+        raw = write.unknown(message.raw, message.source, path, "type")
+        return [] if raw is None else _check(write, raw, path)
+
+    return [_write_message_item(write, message, path)]
+
+
+def _is_more(listed: Sequence[Message], at: int) -> bool:
+    """
+    Whether the message at position *at* is output of the model that may follow a
+    thought.
+    """
+    after = listed[at] if at < len(listed) else None
+    if isinstance(after, UnknownMessage):
+        return after.source == SOURCE and "role" not in after.raw
+
+    return isinstance(after, AssistantMessage)
+
+
+def _is_instructions(message: SystemMessage) -> bool:
+    notes = notes_of(message.metadata, SOURCE)
+    return isinstance(message.content, str) and "role" not in notes
+
+
+def _write_message_item(
+    write: PayloadWriter, message: Any, path: str
+) -> dict[str, Any]:
+    notes = write.notes_without_name(message, path)
+    role = message.role
+    if role == "system" and notes.get("role") == "developer":
+        role = "developer"
+
+    raw = {"role": role, "content": _write_content(write, message, path)}
+    return raw if notes is EMPTY_MAP else merge_kept_keys(map_of(notes, "keys"), raw)
+
+
+def _write_content(
+    write: PayloadWriter, message: Any, path: str
+) -> str | list[dict[str, Any]]:
+    content: Any = message.content
+    if isinstance(content, str):
+        return content
+
+    blocks = [
+        write_block(write, part, f"{path}.parts[{at}]", message.role)
+        for at, part in enumerate(content)
+    ]
+    return [block for block in blocks if block is not None] or ""
+
+
+def _write_result_item(
+    write: PayloadWriter, message: ToolMessage, path: str, calls: Mapping[str, ToolCall]
+) -> dict[str, Any]:
+    notes = write.notes_without_name(message, path)
+    call = calls.get(message.tool_call_id)
+    noted = notes.get("custom")
+    custom = call is not None and call.type == "custom"
+    custom = noted if isinstance(noted, bool) else custom
+    raw: dict[str, Any] = {
+        "type": RESULTS["custom" if custom else "function"],
+        "call_id": message.tool_call_id,
+    }
+    if notes.get("named") is True and message.tool_name:
+        raw["name"] = message.tool_name
+    else:
+        write.lose_tool_name(message, path, call.name if call else "")
+
+    write.lose_error_flag(message, path)
+    raw["output"] = _write_content(write, message, path)
+    return merge_kept_keys(map_of(notes, "keys"), raw)
+
+
+def _write_answer_items(
+    write: PayloadWriter, message: AssistantMessage, path: str, *, followed: bool
+) -> list[dict[str, Any]]:
+    notes = write.notes_without_name(message, path)
+    if isinstance(write, RequestWriter):
+        write.start_answer(notes)
+
+    content = message.content
+    if notes.get("silent") is True and not (content or message.tool_calls):
+        return []
+
+    # Most answers are one text.
+    if isinstance(content, str) and not message.tool_calls:
+        return [{"role": "assistant", "content": content}]
+
+    items: list[dict[str, Any]] = []
+    parts: tuple[Part, ...] = ()
+    if not isinstance(content, str):
+        parts = content
+    elif content:
+        items.append({"role": "assistant", "content": content})
+
+    # The items at the end that are thoughts which no output follows yet.
+    thoughts: list[_Pieces] = []
+    for kind, pieces in _group_pieces(_order_pieces(message, parts, path)):
+        written = _ITEM_WRITERS[kind](write, pieces)
+        items += written
+        if written:
+            thoughts = [*thoughts, pieces] if kind == "reasoning" else []
+
+    if not followed:
+        _remove_thoughts(write, items, thoughts)
+
+    # Where no provider refuses it, the order of roles stays.
+    empty: dict[str, Any] = {"role": "assistant", "content": ""}
+    return items if items or write.is_request else [empty]
+
+
+def _remove_thoughts(
+    write: PayloadWriter, items: list[dict[str, Any]], thoughts: list[_Pieces]
+) -> None:
+    """Remove the *thoughts* at the end of *items*."""
+    for pieces in thoughts:
+        item = items.pop()
+        if isinstance(write, RequestWriter):
+            write.forget_item(item)
+
+        _lose_thought(write, pieces, "must be followed by the output it led to")
+
+
+def _order_pieces(
+    message: AssistantMessage, parts: tuple[Part, ...], path: str
+) -> _Pieces:
+    both: _Pieces = [*in_order(parts, message.tool_calls, path)]
+    # A part that a user added has no index to sort by, so nothing is sorted then.
+    if all(one.index is not None for _, one in both):
+        # A part and a call may have the same index, if they were not loaded from this
+        # format; then the part comes first.
+        both.sort(key=lambda each: (each[1].index, isinstance(each[1], ToolCall)))
+        if len({one.index for _, one in both}) < len(both):
+            return _join_pieces(both)
+
+    return both
+
+
+def _join_pieces(both: _Pieces) -> _Pieces:
+    """
+    *both*, sorted by index, in which the parts of one index are one: pieces of an item
+    of a stream that came after those of others.
+    """
+    joined: _Pieces = []
+    for kind, run in groupby(both, key=lambda each: (each[1].__class__, each[1].index)):
+        pieces = list(run)
+        if len(pieces) > 1 and kind[0] is not ToolCall:
+            whole = concat([AssistantMessage([part for _, part in pieces])]).parts
+            pieces = [(pieces[0][0], whole[0])] if len(whole) == 1 else pieces
+
+        joined += pieces
+
+    return joined
+
+
+def dump_tools(
+    tools: Iterable[ToolInfo], *, choice: ToolChoice | None = None
+) -> Export:
+    """
+    *tools* and *choice* as the keys ``tools`` and ``tool_choice`` of a request.
+
+    Raises:
+        InvalidToolError:
+            If *tools* or *choice* are something else.
+
+    Source:
+        OpenAI's reference: ``parameters`` and ``strict`` are always there. Schemas
+        are sent as they are, so they are not strict: strict ones may use a part of
+        JSON Schema only, and have no parameters that may be left out. At the top of
+        one ``anyOf``, ``enum`` and the like are refused.
+
+    >>> tool = ToolInfo("clock", "Tells the time.")
+    >>> dump_tools([tool]).payload["tools"][0]["strict"]
+    False
+    """
+    return write_tools(
+        tools, choice, OPENAI, _write_responses_tool, write_openai_request
+    )
+
+
+def _write_responses_tool(
+    tool: ToolInfo, schema: dict[str, Any] | None
+) -> dict[str, Any]:
+    written = {
+        "type": "function",
+        "name": tool.name,
+        "parameters": tool.json_schema() if schema is None else schema,
+        "strict": False,
+    }
+    if tool.description:
+        written["description"] = tool.description
+
+    return written

@@ -1,0 +1,484 @@
+"""From Responses to messages; the metadata of a response, and its usage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from conversation_state._persistent import EMPTY_MAP
+from conversation_state.adapters.engine.notes import with_notes
+from conversation_state.adapters.engine.openai import COMPLETION_DETAILS, PROMPT_DETAILS
+from conversation_state.adapters.engine.reading import (
+    DocumentReader,
+    ObjectReader,
+    as_sent,
+    is_list,
+    is_map,
+    take_text,
+)
+from conversation_state.adapters.engine.usage import (
+    Counted,
+    find_usage_block,
+    read_billed,
+    read_counts,
+    usage_in,
+)
+from conversation_state.adapters.engine.wire import (
+    MessageLoader,
+    make_call_id,
+    make_call_prefix,
+)
+from conversation_state.adapters.openai_responses._blocks import (
+    CALLERS,
+    RESULTS,
+    SOURCE,
+    read_content,
+)
+from conversation_state.adapters.openai_responses._read_items import (
+    ItemIds,
+    PartOrCall,
+    note_unstored,
+    read_item,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    LogProb,
+    Message,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import Part, TextPart
+from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
+
+_ROLES = {"developer": "system", "system": "system", "user": "user"}
+_SPOKEN = frozenset({"content", "role"})
+_RESULT = frozenset({"call_id", "name", "output", "type"})
+# The metadata of the part of a message whose content is a text and not a list.
+_PLAIN_NOTES = TextPart("", metadata=with_notes(SOURCE, {"plain": True})).metadata
+
+
+def load(payload: Any) -> tuple[Message, ...]:
+    """
+    The messages of *payload*: a request, its list of items, or a response.
+
+    Of a request only ``instructions`` and ``input`` are read. The response of a
+    compaction gives the messages that were kept before it, too.
+
+    Consecutive output of the model is one message: all output of a response; in a
+    history the items up to the next one that the caller made. A message item
+    behind another one begins another message, unless the first one was only a
+    commentary (``phase``).
+
+    Raises:
+        DecodeError:
+            If a value is invalid in the format.
+    """
+    expected = "a request, a list of items, or a response"
+    return ItemLoader().load(payload, expected)
+
+
+def load_items(
+    items: Sequence[Any], calls: Mapping[str, ToolCall]
+) -> tuple[Message, ...]:
+    """
+    The messages of *items* that come after others.
+
+    Args:
+        items: The items. The first one does not continue an answer of the model that
+            came before.
+
+        calls: The calls made before, by their ids, for the names of tools in results.
+
+    Raises:
+        DecodeError:
+            As for `load`.
+    """
+    read = ItemLoader(calls)
+    read.history(items, "$")
+    read.finish()
+    return tuple(read.messages)
+
+
+class ItemLoader(MessageLoader):
+    """
+    One payload while it is read.
+
+    Attributes:
+        messages: Those that are read.
+    """
+
+    source = SOURCE
+
+    def __init__(self, calls: Mapping[str, ToolCall] = EMPTY_MAP) -> None:
+        super().__init__()
+        self.messages: list[Message] = []
+        self._answer: list[PartOrCall] | None = None
+        # The phase of the last item, "" if it had none; None if it was no
+        # message.
+        self._phase: str | None = None
+        self._ids = ItemIds()
+        # The number of mended texts before the message that is being read.
+        self._since = 0
+        self._calls = dict(calls)
+
+    def document(self, payload: Mapping[str, Any]) -> list[Message]:
+        node = ObjectReader(self, payload, "$")
+        if "input" in payload and "output" not in payload:
+            self._load_request(node)
+        elif "input" not in payload and is_list(payload.get("output")):
+            self._load_response(node)
+        else:
+            self.refuse_document(payload, "input", "output", "items")
+
+        return self.messages
+
+    def _load_request(self, node: ObjectReader) -> None:
+        if node.raw.get("instructions") is not None:
+            text = node.text("instructions")
+            self._add_message(SystemMessage, text)
+
+        given = node.raw["input"]
+        if isinstance(given, str):
+            self._add_message(UserMessage, node.text("input"))
+        elif is_list(given):
+            self.history(given, "$.input")
+        else:
+            node.wrong("input", "a text or a list of items")
+
+    def history(self, raws: Sequence[Any], path: str) -> list[Message]:
+        for at, raw in enumerate(raws):
+            if not is_map(raw):
+                self.wrong(f"{path}[{at}]", raw, "an object")
+            else:
+                self._load_item(ObjectReader(self, raw, f"{path}[{at}]"), f"item_{at}")
+
+        self._finish_answer()
+        return self.messages
+
+    def _get_item_type(self, item: ObjectReader) -> str:
+        # In a request, messages and item references may have no type.
+        kind = item.raw.get("type")
+        if kind is None and "role" in item.raw:
+            return "message"
+
+        if kind is None and "id" in item.raw:
+            return "item_reference"
+
+        if not isinstance(kind, str) or not kind:
+            item.wrong("type", "the type of an item")
+            return ""
+
+        return kind
+
+    def _load_item(self, item: ObjectReader, prefix: str) -> None:
+        kind = self._get_item_type(item)
+        if not kind:
+            return
+
+        if kind == "message":
+            role = item.raw.get("role")
+            if not isinstance(role, str):
+                item.wrong("role", ", ".join(["assistant", *_ROLES]))
+            elif role == "assistant":
+                self._add_answer_item(item, f"{prefix}_call")
+            else:
+                self._load_message(item, role)
+        elif kind in CALLERS:
+            self._load_result(item, kind)
+        elif kind == "item_reference" and (
+            self._answer is None or self._phase == "final_answer"
+        ):
+            # The item that it refers to is not in the payload. Outside of an answer the
+            # author of the item is unknown.
+            self._load_unknown(item)
+        else:
+            self._add_answer_item(item, f"{prefix}_call")
+
+    def _add_answer_item(
+        self, item: ObjectReader, made_id: str, logprobs: list[LogProb] | None = None
+    ) -> None:
+        """
+        Add the output in *item*; in a history, that may be the first
+        of another response.
+        """
+        kind = item.raw.get("type")
+        is_message = kind == "message" or (kind is None and "role" in item.raw)
+        # All output of a response, which has *logprobs*, is one message, whatever its
+        # phases are.
+        if logprobs is None and (
+            self._phase == "final_answer"
+            or (is_message and self._phase not in {None, "commentary"})
+        ):
+            self._finish_answer()
+
+        if self._answer is None:
+            self._answer = []
+            self._since = len(self.mended)
+
+        self._ids.add(item.raw)
+        self._answer += read_item(item, len(self._answer), made_id, logprobs)
+        phase = item.raw.get("phase")
+        self._phase = None
+        if is_message:
+            self._phase = phase if isinstance(phase, str) else ""
+
+    def _finish_answer(self, meta: ResponseMeta | None = None, **notes: Any) -> None:
+        if self._answer is None:
+            return
+
+        given, self._answer, self._phase = self._answer, None, None
+        needs, self._ids = self._ids.needs, ItemIds()
+        if needs:
+            notes["needs"] = needs
+
+        calls = [one for one in given if isinstance(one, ToolCall)]
+        parts = [one for one in given if not isinstance(one, ToolCall)]
+        self._calls.update({call.id: call for call in calls})
+        node = ObjectReader(self, {}, "")
+        node.notes.update(notes)
+        if not given:
+            node.notes["silent"] = True
+
+        content = _content_of(parts, alone=len(given) == 1)
+        fields: dict[str, Any] = {"tool_calls": calls, "response": meta}
+        self._add_message(AssistantMessage, content, node, fields)
+
+    def _add_message(
+        self,
+        kind: Any,
+        content: Any,
+        node: ObjectReader | None = None,
+        fields: Mapping[str, Any] = EMPTY_MAP,
+    ) -> None:
+        """Add a message of a *kind*, unless there was a problem."""
+        node = node or ObjectReader(self, {}, "")
+        mended = self.mended[self._since :]
+        self._since = len(self.mended)
+        if mended:
+            node.notes["mended"] = [
+                path.removeprefix("$").removeprefix(".")
+                for path in dict.fromkeys(mended)
+            ]
+
+        # After the first problem nothing is returned, and the rest is only checked.
+        if not self.count:
+            metadata = node.metadata(SOURCE)
+            self.messages.append(kind(content, metadata=metadata, **fields))
+
+    def _load_message(self, item: ObjectReader, role: str) -> None:
+        self._finish_answer()
+        if role not in _ROLES:
+            self._load_unknown(item)
+            return
+
+        content = read_content(item, "content", role)
+        item.keep(_SPOKEN)
+        if _ROLES[role] == "user":
+            self._add_message(UserMessage, content, item)
+        elif isinstance(content, str) or all(isinstance(p, TextPart) for p in content):
+            item.notes["role"] = role
+            self._add_message(SystemMessage, content, item)
+        else:
+            self._load_unknown(item)
+
+    def _load_unknown(self, item: ObjectReader) -> None:
+        self._finish_answer()
+        raw = self.json(item.raw, item.path)
+        self._add_message(UnknownMessage, raw, fields={"source": SOURCE})
+
+    def _load_result(self, item: ObjectReader, kind: str) -> None:
+        """
+        Load the result of one of the caller's tools; of an unknown kind as an
+        `UnknownMessage`.
+        """
+        self._finish_answer()
+        call_id = item.raw.get("call_id")
+        if kind not in RESULTS.values() or not isinstance(call_id, str) or not call_id:
+            self._load_unknown(item)
+            return
+
+        content = read_content(item, "output", "tool")
+        answered, name = item.text("call_id"), item.if_text("name")
+        call = self._calls.get(answered)
+        fields = {
+            "tool_call_id": answered,
+            "tool_name": name or (call.name if call else ""),
+        }
+        if name:
+            item.notes["named"] = True
+
+        item.keep(_RESULT)
+        custom = kind == RESULTS["custom"]
+        if custom or (call and call.type == "custom"):
+            item.notes["custom"] = custom
+
+        self._add_message(ToolMessage, content, item, fields)
+
+    def _load_response(self, node: ObjectReader) -> None:
+        logprobs: list[LogProb] = []
+        info = read_response(node)
+        prefix = make_call_prefix(info.id)
+        for item in node.objects("output"):
+            item.raw = as_sent(item.raw)
+            # A compaction returns messages of other roles, too.
+            kind, role = self._get_item_type(item), item.raw.get("role")
+            if kind == "message" and isinstance(role, str) and role in _ROLES:
+                self._load_message(item, role)
+            elif kind:
+                # A call without an id gets the number that it has in a stream, so that
+                # both ways make up the same id.
+                number = len(self._answer or ())
+                made_id = make_call_id(prefix, number)
+                self._add_answer_item(item, made_id, logprobs)
+
+        # A response without output is a message, too: it has usage, which is billed.
+        if self._answer is None:
+            self._answer = []
+
+        unstored = note_unstored(node.raw)
+        reason, usage, model, response_id, notes = info
+        meta = ResponseMeta(reason, usage, tuple(logprobs) or None, model, response_id)
+        about = {"response": notes} if notes else {}
+        self._finish_answer(meta, **about, **unstored)
+
+
+def _content_of(parts: list[Part], *, alone: bool) -> str | list[Part]:
+    """
+    The content of a message of *parts*: a text if `dump` would write the same items
+    for it.
+    """
+    if not parts:
+        return ""
+
+    first = parts[0]
+    if (
+        len(parts) == 1
+        and isinstance(first, TextPart)
+        and first.index == 0
+        and (first.text or alone)
+        and first.metadata == _PLAIN_NOTES
+    ):
+        return first.text
+
+    return list(parts)
+
+
+# Keys that repeat the request. They are not kept, because each answer would contain the
+# instructions and tools again.
+_ECHO = frozenset(
+    {
+        "background",
+        "frequency_penalty",
+        "instructions",
+        "max_output_tokens",
+        "max_tool_calls",
+        "metadata",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "prompt",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "reasoning",
+        "safety_identifier",
+        "store",
+        "temperature",
+        "text",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "top_p",
+        "truncation",
+        "user",
+    }
+)
+# The SDK adds all text as `output_text`.
+_KNOWN = _ECHO | {"model", "output", "output_text", "usage"}
+
+
+class ResponseInfo(NamedTuple):
+    finish_reason: str
+    usage: Usage | None
+    model: str
+    id: str
+    notes: dict[str, Any]
+
+
+def read_response(node: ObjectReader) -> ResponseInfo:
+    """The metadata of the response *node*. Null counts as missing."""
+    raw = node.raw
+    usage, left = None, dict[str, Any]()
+    if raw.get("usage") is not None:
+        usage, left = read_billed(
+            node.reading, raw["usage"], f"{node.path}.usage", read_responses_counts
+        )
+
+    model = node.nullable("model")
+    info = node.reading.rest(raw, _KNOWN, node.path)
+    notes = {key: value for key, value in info.items() if value is not None}
+    if notes.get("object") == "response":
+        del notes["object"]
+
+    status = node.nullable("status")
+    details = raw.get("incomplete_details")
+    why = details.get("reason") if is_map(details) else None
+    reason = status
+    # The reason in the details says more than "incomplete": the tokens ran out, or a
+    # filter stopped the response.
+    if status == "incomplete" and why and isinstance(why, str):
+        reason = notes["incomplete_details"]["reason"]
+    else:
+        notes.pop("status", None)
+
+    if left:
+        notes["usage"] = left
+
+    return ResponseInfo(reason, usage, model, take_text(notes, "id"), notes)
+
+
+_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+_DETAILS = {
+    "input_tokens_details": PROMPT_DETAILS,
+    "output_tokens_details": COMPLETION_DETAILS,
+}
+
+
+def load_usage(payload: Any) -> Usage | None:
+    """
+    The usage in *payload*: a response, an event of a stream or a usage block.
+
+    Integers that have no field are in `Usage.extra`, those of a breakdown with
+    ``prompt_`` or ``completion_`` before their name, except ``cache_write_tokens``.
+    Values that are not counts of tokens are left out.
+
+    Raises:
+        DecodeError:
+            If a count is invalid.
+
+    Source:
+        ``input_tokens`` include cache reads and cache writes, ``output_tokens``
+        include the reasoning: in all recorded responses the total is the sum of
+        input and output, whatever the details are. The usage of tools
+        (``tool_usage``) is next to the usage, and not added to it.
+
+    >>> load_usage({"input_tokens": 9, "output_tokens": 2}).total_tokens
+    11
+    """
+    return usage_in(payload, _find_usage, read_responses_counts)
+
+
+def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
+    holders = {"$.response": payload.get("response"), "$": payload}
+    return find_usage_block(holders, _COUNTS)
+
+
+def read_responses_counts(
+    read: DocumentReader, block: Mapping[Any, Any], path: str
+) -> Counted:
+    counts, details, extra, left = read_counts(read, block, _COUNTS, _DETAILS, path)
+    prompt, completion = counts.get("input_tokens", 0), counts.get("output_tokens", 0)
+    return (prompt, completion, counts.get("total_tokens")), details, extra, left

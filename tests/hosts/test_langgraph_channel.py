@@ -1,0 +1,138 @@
+"""A state of ours as a key of a graph's state."""
+
+import operator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, Overwrite, Send, interrupt
+
+from conversation_state import Aggregator, AssistantMessage, Usage, UserMessage
+from conversation_state.hosts.langgraph import StateChannel, add_to_state
+from conversation_state.store import open_store
+from conversation_state.testing.strategies import aggregators, messages, states
+from tests.hosts.langgraph import CONFIG, saver_of
+
+
+class State(TypedDict):
+    """A graph's state with one of ours in it."""
+
+    chat: Annotated[Aggregator, StateChannel]
+    done: Annotated[list[str], operator.add]
+
+
+def built(*nodes, **options):
+    builder: Any = StateGraph(State)
+    for at, node in enumerate(nodes):
+        builder.add_node(f"node{at}", node)
+        builder.add_edge(START, f"node{at}")
+
+    return builder.compile(**options)
+
+
+def texts(state):
+    return [message.text for message in state]
+
+
+class TestAdd:
+    @given(aggregators() | states(), st.lists(messages(), max_size=4))
+    def test_kinds(self, state, new):
+        """
+        Messages, lists of them, states that grew, their turns and usage are
+        added; nothing changes nothing.
+        """
+        grown = state.extend(new)
+        usage = Usage(1, 2)
+
+        assert [*state, *new] == list(add_to_state(state, new))
+        assert grown == add_to_state(state, grown)
+        assert grown.entries == add_to_state(state, grown.fork()).entries
+        assert state is add_to_state(state, None)
+        assert state is add_to_state(state, [])
+        assert state is add_to_state(state, state)
+        assert state.total_usage + usage == add_to_state(state, [usage]).total_usage
+
+    def test_langchain(self):
+        """LangChain's messages are added as ours."""
+        messages = [HumanMessage("a"), AIMessage("b"), (AssistantMessage("c"),)]
+
+        assert ["a", "b", "c"] == texts(add_to_state(Aggregator.new(), messages))
+
+    @pytest.mark.parametrize(
+        ("update", "problem"),
+        [
+            ("text", "str"),
+            ({"messages": []}, "dict"),
+            (1, "int"),
+            ([UserMessage("a"), 1], "int"),
+            (RemoveMessage(id="1"), "removed"),
+        ],
+    )
+    def test_refused(self, update, problem):
+        """All else is an error that says what is asked for."""
+        with pytest.raises(TypeError, match=problem):
+            add_to_state(Aggregator.new(), update)
+
+
+class TestChannel:
+    def test_side_by_side(self):
+        """
+        Messages of nodes that ran side by side are joined in their order, once,
+        whatever they gave; and the usage is the sum.
+        """
+        graph = built(
+            lambda state: {"chat": state["chat"].add_assistant_message("b")},
+            lambda _state: {"chat": [AIMessage("c"), Usage(1, 1)]},
+            lambda state: {"chat": state["chat"].fork().add_user_prompt("d")},
+            lambda _state: {"done": ["e"]},
+        )
+        chat = graph.invoke({"chat": UserMessage("a")})["chat"]
+
+        assert [*"abcd"] == texts(chat)
+        assert 2 == chat.total_usage.total_tokens
+
+    def test_begins(self):
+        """
+        A state stays as it is if nothing is added to it; without any input there is no
+        state.
+        """
+        chat = Aggregator.new().add_user_prompt("a")
+
+        assert chat is built(lambda _: None).invoke({"chat": chat})["chat"]
+        assert "chat" not in built(lambda _: None).invoke({"done": ["x"]})
+
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    def test_handed_on(self, durability):
+        """
+        States go through a thread in whatever LangGraph hands on: `Overwrite`,
+        `Send`, questions and answers.
+        """
+
+        def ask(state):
+            answer = interrupt(state["chat"])
+            return {"chat": Overwrite(answer)}
+
+        builder: Any = StateGraph(State)
+        builder.add_node("ask", ask)
+        builder.add_node("tell", lambda state: {"chat": state["chat"].messages[-1]})
+        builder.add_edge(START, "ask")
+        builder.add_conditional_edges(
+            "ask", lambda state: [Send("tell", {"chat": state["chat"].fork(at=1)})]
+        )
+        with open_store("memory:") as store:
+            graph = builder.compile(saver_of(store), interrupt_before=["tell"])
+            start = {"chat": [UserMessage("a"), UserMessage("b")]}
+            asked = graph.invoke(start, CONFIG, durability=durability)
+            state = asked["__interrupt__"][0].value
+            answer: Any = Command(resume=state.fork(at=1).add_user_prompt("c"))
+            graph.invoke(answer, CONFIG, durability=durability)
+
+            assert ("tell",) == graph.get_state(CONFIG).next
+
+            done = graph.invoke(None, CONFIG, durability=durability)
+
+            assert ["a", "b"] == texts(state)
+            assert ["a", "c", "a"] == texts(done["chat"])
