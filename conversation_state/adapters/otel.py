@@ -178,7 +178,7 @@ def dump(
     if reasons and all(reasons):
         payload[_REASONS] = ["error" if r == "interrupted" else r for r in reasons]
 
-    return Export(payload, tuple(writer.write.lost))
+    return Export(payload, tuple(writer.payload_writer.lost))
 
 
 def _get_finish_reason(message: Message) -> str:
@@ -191,8 +191,10 @@ class _AttributeWriter:
 
     def __init__(self, messages: Iterable[Message], *, contents: bool) -> None:
         self.contents = contents
-        self.write = PayloadWriter(_SOURCE)
-        self.conversation = [message for message, _ in self.write.each(messages)]
+        self.payload_writer = PayloadWriter(_SOURCE)
+        self.conversation = [
+            message for message, _ in self.payload_writer.each(messages)
+        ]
         # The name of the latest tool called under each id; some providers use an id
         # more than once.
         self._tools: dict[str, str] = {}
@@ -202,9 +204,11 @@ class _AttributeWriter:
         parts: list[dict[str, Any]] = []
         for at in range(end):
             message, path = self.conversation[at], f"messages[{at}]"
-            self.write.notes(message, path)
+            self.payload_writer.notes(message, path)
             if message.name:
-                self.write.lose(path, "name", "instructions have no field for it")
+                self.payload_writer.lose(
+                    path, "name", "instructions have no field for it"
+                )
 
             parts += self._write_parts(message, path)
 
@@ -219,9 +223,9 @@ class _AttributeWriter:
 
     def write_message(self, at: int) -> dict[str, Any]:
         message, path = self.conversation[at], f"messages[{at}]"
-        self.write.notes(message, path)
+        self.payload_writer.notes(message, path)
         if isinstance(message, UnknownMessage):
-            self.write.unknown(message.raw, message.source, path, "role")
+            self.payload_writer.unknown(message.raw, message.source, path, "role")
             role = message.raw.get("role")
             return {"role": role if isinstance(role, str) else "unknown", "parts": []}
 
@@ -246,13 +250,13 @@ class _AttributeWriter:
         ]
 
     def _write_part(self, part: Part, path: str) -> dict[str, Any]:
-        self.write.notes(part, path)
+        self.payload_writer.notes(part, path)
         if isinstance(part, MediaPart):
             return self._write_media(part, path)
 
         if isinstance(part, UnknownPart):
             kind = part.raw.get("type")
-            raw = self.write.unknown(part.raw, part.source, path, "type")
+            raw = self.payload_writer.unknown(part.raw, part.source, path, "type")
             if raw is not None and self.contents and isinstance(kind, str):
                 return dict(raw)
 
@@ -261,11 +265,13 @@ class _AttributeWriter:
         if isinstance(part, (ReasoningPart, RefusalPart, TextPart)):
             if isinstance(part, ReasoningPart) and part.signature:
                 why = "is sent only to the provider that signed it"
-                self.write.lose(path, "signature", why)
+                self.payload_writer.lose(path, "signature", why)
 
             return {"type": part.kind, "content": self._keep_text(part.text)}
 
-        self.write.lose(path, part.kind, "the conventions have no attribute for it")
+        self.payload_writer.lose(
+            path, part.kind, "the conventions have no attribute for it"
+        )
         return {"type": part.kind}
 
     def _keep_text(self, text: str) -> str:
@@ -273,7 +279,9 @@ class _AttributeWriter:
 
     def _write_media(self, part: MediaPart, path: str) -> dict[str, Any]:
         beside = {name: bool(getattr(part, name, "")) for name in ("detail", "name")}
-        self.write.lose_each(path, beside, "the conventions have no attribute for it")
+        self.payload_writer.lose_each(
+            path, beside, "the conventions have no attribute for it"
+        )
         found = (part.data, part.media_type)
         if part.url is not None:
             found = parse_data_url(part.url) or (None, "")
@@ -292,11 +300,11 @@ class _AttributeWriter:
         return raw
 
     def _write_call(self, call: ToolCall, path: str) -> dict[str, Any]:
-        self.write.notes(call, path)
+        self.payload_writer.notes(call, path)
         self._tools[call.id] = call.name
         if call.type != "function":
             why = "all calls are function calls in the conventions"
-            self.write.lose(path, "type", why)
+            self.payload_writer.lose(path, "type", why)
 
         raw: dict[str, Any] = {"type": "tool_call"}
         if call.id:
@@ -309,9 +317,9 @@ class _AttributeWriter:
         return raw
 
     def _write_result(self, message: ToolMessage, path: str) -> dict[str, Any]:
-        self.write.lose_error_flag(message, path)
+        self.payload_writer.lose_error_flag(message, path)
         called = self._tools.get(message.tool_call_id, "")
-        self.write.lose_tool_name(message, path, called)
+        self.payload_writer.lose_tool_name(message, path, called)
         response: Any = message.content
         if not isinstance(response, str):
             response = self._write_parts(message, path)

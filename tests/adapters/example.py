@@ -118,8 +118,10 @@ def _find_counts(payload: Mapping[str, Any]) -> tuple[Any, str]:
     return find_usage_block(holders, _COUNTS, "counts")
 
 
-def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
-    counts, others, left = split_counts(read, block, _COUNTS, path)
+def _read_counts(
+    reader: DocumentReader, block: Mapping[Any, Any], path: str
+) -> Counted:
+    counts, others, left = split_counts(reader, block, _COUNTS, path)
     totals = counts.get("input", 0), counts.get("output", 0), None
     return totals, ({}, {}), others, left
 
@@ -338,12 +340,12 @@ def dump(messages: Iterable[Message]) -> Export:
         InvalidMessageError:
             If one of them is not a message.
     """
-    write = ExampleWriter()
-    for message, path in write.each(messages):
-        write.add(message, path)
+    writer = ExampleWriter()
+    for message, path in writer.each(messages):
+        writer.add(message, path)
 
-    context = {"context": write.context} if write.context is not None else {}
-    return write.export({**context, "turns": write.turns})
+    context = {"context": writer.context} if writer.context is not None else {}
+    return writer.export({**context, "turns": writer.turns})
 
 
 class ExampleWriter(PayloadWriter):

@@ -82,9 +82,9 @@ class ExampleStream:
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
         """The chunks of one event."""
-        read = DocumentReader()
-        check_event(read, event, path)
-        node = ObjectReader(read, event, path)
+        reader = DocumentReader()
+        check_event(reader, event, path)
+        node = ObjectReader(reader, event, path)
         self.template.forget()
         chunks: list[AssistantMessage] = []
         if event.get("error") is not None:
@@ -97,19 +97,19 @@ class ExampleStream:
         elif "end" in event:
             self._read_end(node)
         else:
-            read.problem(path, "has none of block, more, end and error")
+            reader.problem(path, "has none of block, more, end and error")
 
         add_rest(self._notes["event"], node, _EVENT_KEYS)
         # What could be read is given, whatever else is wrong.
         yield from chunks
-        read.finish()
+        reader.finish()
         # The quick path: an event like this one but for the text in ``more`` is
         # compared with it instead of read.
         if event.keys() == {"at", "more"} and self._make_chunk and event["more"]:
             self.template.remember(event, _PIECE, self._buffer, self._make_chunk)
 
     def _start_block(self, event: ObjectReader) -> list[AssistantMessage]:
-        read, at, block = event.reading, event.raw.get("at"), event.required("block")
+        reader, at, block = event.reading, event.raw.get("at"), event.required("block")
         if at.__class__ is not int:
             event.wrong("at", "the number of a block")
 
@@ -137,8 +137,10 @@ class ExampleStream:
         else:
             content = (block.as_unknown(SOURCE, self._index),)
 
-        self._note_mended(each[len(block.path) :] for each in read.mended)
-        return chunks if read.count else [*chunks, AssistantMessage(content, **fields)]
+        self._note_mended(each[len(block.path) :] for each in reader.mended)
+        return (
+            chunks if reader.count else [*chunks, AssistantMessage(content, **fields)]
+        )
 
     def _continue_block(self, event: ObjectReader) -> list[AssistantMessage]:
         piece = event.raw["more"]

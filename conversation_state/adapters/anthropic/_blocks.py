@@ -177,13 +177,13 @@ def _read_media(block: ObjectReader, kind: str) -> Part | None:
 
 
 def write_part(
-    write: PayloadWriter, part: Part, path: str, role: str
+    writer: PayloadWriter, part: Part, path: str, role: str
 ) -> dict[str, Any] | None:
     """
     The block that *part* is in a message of *role*; None if the format has
     none, and the part is lost.
     """
-    notes = write.notes(part, path)
+    notes = writer.notes(part, path)
     block: dict[str, Any] | None = None
     if isinstance(part, (TextPart, RefusalPart)):
         is_refusal = isinstance(part, RefusalPart)
@@ -192,25 +192,25 @@ def write_part(
 
         if is_refusal or not part.text:
             why = "the format has no refusals; it is sent as text"
-            write.lose(path, part.kind, why if block else EMPTY)
+            writer.lose(path, part.kind, why if block else EMPTY)
     elif isinstance(part, ReasoningPart):
-        block = _write_reasoning(write, part, path, notes)
+        block = _write_reasoning(writer, part, path, notes)
     elif isinstance(part, MediaPart):
-        block = _write_media(write, part, path, role)
+        block = _write_media(writer, part, path, role)
     elif isinstance(part, UnknownPart):
-        return _write_unknown(write, part, path, role, notes)
+        return _write_unknown(writer, part, path, role, notes)
 
     return block and merge_kept_keys(map_of(notes, "keys"), block)
 
 
 def _write_unknown(
-    write: PayloadWriter,
+    writer: PayloadWriter,
     part: UnknownPart,
     path: str,
     role: str,
     notes: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    raw: dict[str, Any] | None = write.unknown(part.raw, part.source, path, "type")
+    raw: dict[str, Any] | None = writer.unknown(part.raw, part.source, path, "type")
     if raw is None:
         return None
 
@@ -221,21 +221,21 @@ def _write_unknown(
         why = "is not a part; use a ToolCall or a ToolMessage"
     else:
         # The user may have made it.
-        read = DocumentReader()
-        read_part(ObjectReader(read, raw, "$"), role)
-        if read.problems:
-            why = f"invalid block: {read.problems[0]}"
+        reader = DocumentReader()
+        read_part(ObjectReader(reader, raw, "$"), role)
+        if reader.problems:
+            why = f"invalid block: {reader.problems[0]}"
 
     if not why:
         return raw
 
     kind = raw.get("type")
-    write.lose(path, kind if isinstance(kind, str) and kind else "unknown", why)
+    writer.lose(path, kind if isinstance(kind, str) and kind else "unknown", why)
     return None
 
 
 def _write_reasoning(
-    write: PayloadWriter, part: ReasoningPart, path: str, notes: Mapping[str, Any]
+    writer: PayloadWriter, part: ReasoningPart, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     if notes.get("redacted") is True:
         return {"type": "redacted_thinking", "data": part.signature}
@@ -249,18 +249,18 @@ def _write_reasoning(
                 if signer
                 else "the provider rejects reasoning without a signature"
             )
-            write.lose(path, "reasoning", why)
+            writer.lose(path, "reasoning", why)
             return None
 
     return {"type": "thinking", "thinking": part.text, "signature": part.signature}
 
 
 def _write_media(
-    write: PayloadWriter, part: MediaPart, path: str, role: str
+    writer: PayloadWriter, part: MediaPart, path: str, role: str
 ) -> dict[str, Any] | None:
     kind = _KINDS.get(type(part))
     if kind is None or role == "assistant":
-        write.lose(path, part.kind, cannot_contain(role, part.kind))
+        writer.lose(path, part.kind, cannot_contain(role, part.kind))
         return None
 
     # A provider can't fetch a data: URL, so its content is sent.
@@ -268,18 +268,18 @@ def _write_media(
     data, media_type = found or (part.data, "")
     source = _write_source(part, data, part.media_type or media_type)
     if source is None:
-        write.lose(path, part.kind, "the provider doesn't accept this media type")
+        writer.lose(path, part.kind, "the provider doesn't accept this media type")
         return None
 
     if part.media_type and part.media_type != source.get("media_type"):
         why = f"{source['type']} sources have no field for it"
-        write.lose(path, "media_type", why)
+        writer.lose(path, "media_type", why)
 
     block: dict[str, Any] = {"type": kind, "source": source}
     if isinstance(part, FilePart) and part.name:
         block["title"] = part.name
     elif isinstance(part, ImagePart) and part.detail:
-        write.lose(path, "detail", "images have no detail setting in this format")
+        writer.lose(path, "detail", "images have no detail setting in this format")
 
     return block
 

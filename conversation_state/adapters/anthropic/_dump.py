@@ -84,19 +84,19 @@ def dump(
     Source:
         Anthropic combines neighbours of one role itself.
     """
-    write = AnthropicWriter(system_on_top=system_on_top)
-    for message, path in write.prepare(messages, rules, ANTHROPIC, _find_lost):
-        write.add(message, path)
+    writer = AnthropicWriter(system_on_top=system_on_top)
+    for message, path in writer.prepare(messages, rules, ANTHROPIC, _find_lost):
+        writer.add(message, path)
 
-    return write.export(write.turns.payload())
+    return writer.export(writer.turns.payload())
 
 
 def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
     """All that is lost of *message* if nothing is left to send."""
-    write = AnthropicWriter(rules, system_on_top=True)
-    write.add(message, path)
-    payload = write.turns.payload()
-    return None if payload["messages"] or "system" in payload else write.lost
+    writer = AnthropicWriter(rules, system_on_top=True)
+    writer.add(message, path)
+    payload = writer.turns.payload()
+    return None if payload["messages"] or "system" in payload else writer.lost
 
 
 class AnthropicWriter(PayloadWriter):

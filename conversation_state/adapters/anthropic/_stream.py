@@ -136,9 +136,9 @@ class AnthropicStream:
             self.template.remember(event, path, block.cut, make, check=_has_plain_index)
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
-        read = DocumentReader()
-        check_event(read, event, path)
-        node = ObjectReader(read, event, path)
+        reader = DocumentReader()
+        check_event(reader, event, path)
+        node = ObjectReader(reader, event, path)
         kind = event.get("type")
         chunks: list[AssistantMessage] = []
         if kind == "error" or (kind is None and event.get("error") is not None):
@@ -148,21 +148,21 @@ class AnthropicStream:
             node.wrong("type", "a text, as every event has")
         elif kind == "message":
             what = "is a whole response, not a stream event; use load()"
-            read.problem(path, what)
+            reader.problem(path, what)
         elif kind in _DERIVED:
             # From the event before it, which was read.
             if not self._is_begun:
-                read.problem(path, ALONE)
+                reader.problem(path, ALONE)
         elif kind not in _EVENTS:
-            self._others.append(read.json(event, path))
+            self._others.append(reader.json(event, path))
         else:
             self._is_begun = True
             chunks = self._read_event(node, kind)
 
-        self._note_mended(event, [each[len(path) + 1 :] for each in read.mended])
+        self._note_mended(event, [each[len(path) + 1 :] for each in reader.mended])
         # What could be read is given, whatever else is wrong.
         yield from chunks
-        read.finish()
+        reader.finish()
         # What the SDK derives comes between the deltas, which are like each other.
         if kind == "content_block_delta":
             self._expect_more(event)

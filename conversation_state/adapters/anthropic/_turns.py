@@ -109,9 +109,9 @@ class Turns:
         top: What is ``system`` itself.
     """
 
-    def __init__(self, write: PayloadWriter, *, system_on_top: bool) -> None:
+    def __init__(self, writer: PayloadWriter, *, system_on_top: bool) -> None:
         self.top = _Turn("system")
-        self._write = write
+        self._writer = writer
         self._system_on_top = system_on_top
         self._turns: list[_Turn | dict[str, Any]] = []
         self._last: _Turn | None = None
@@ -145,7 +145,7 @@ class Turns:
         blocks, piece.blocks = piece.blocks, []
         turn = self._continue_turn("user", piece)
         if turn.others:
-            self._write.lose(piece.path, "position", _FIRST)
+            self._writer.lose(piece.path, "position", _FIRST)
 
         turn.results += blocks
 
@@ -169,7 +169,7 @@ class Turns:
         blocks, piece.blocks = piece.blocks, []
         for (path, block), text in zip(blocks, texts, strict=True):
             if isinstance(text, str):
-                self._write.lose(path, "text", _BLANK)
+                self._writer.lose(path, "text", _BLANK)
             else:
                 piece.blocks.append((path, block))
 
@@ -183,7 +183,7 @@ class Turns:
         Source:
             ``The final block in an assistant message cannot be `thinking` ``.
         """
-        turn, rules = self._last, self._write.rules
+        turn, rules = self._last, self._writer.rules
         is_kept = rules is not None and rules.takes_thinking_only
         if is_kept or turn is None or turn.role != "assistant":
             return
@@ -191,7 +191,7 @@ class Turns:
         blocks = turn.others
         while blocks and blocks[-1][1].get("type") in _THINKING:
             path, _ = blocks.pop()
-            self._write.lose(path, "reasoning", _LAST)
+            self._writer.lose(path, "reasoning", _LAST)
 
         if not blocks:
             self._turns.pop()
@@ -213,7 +213,7 @@ class Turns:
             system["system"] = self.top.content()
             for piece in self.top.pieces:
                 fields = dict.fromkeys(piece.around, True)
-                self._write.lose_each(piece.path, fields, _NO_FIELDS)
+                self._writer.lose_each(piece.path, fields, _NO_FIELDS)
 
         return {**system, "messages": [self._write_turn(turn) for turn in self._turns]}
 
@@ -225,7 +225,7 @@ class Turns:
         Source:
             ``A maximum of 4 blocks with cache_control may be provided. Found 5.``
         """
-        rules = self._write.rules
+        rules = self._writer.rules
         if rules is None or rules.max_markers is None:
             return
 
@@ -236,7 +236,7 @@ class Turns:
         most = rules.max_markers - min(len(top), rules.max_markers - bool(marked))
         keep = rules.max_markers - min(len(marked), most)
         for path, block in [*top[:-keep], *marked[: len(marked) - most]]:
-            self._write.lose(path, _MARKER, _TOO_MANY)
+            self._writer.lose(path, _MARKER, _TOO_MANY)
             del block[_MARKER]
 
     def _write_turn(self, turn: _Turn | dict[str, Any]) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class Turns:
         for piece in turn.pieces:
             for key, value in piece.around.items():
                 if raw.setdefault(key, value) != value:
-                    self._write.lose(piece.path, key, _MERGED)
+                    self._writer.lose(piece.path, key, _MERGED)
 
         return raw
 
@@ -262,7 +262,7 @@ class Turns:
 
     def _report_waiting(self) -> None:
         for piece in self._held[self._reported :]:
-            self._write.lose(piece.path, "position", _BEHIND)
+            self._writer.lose(piece.path, "position", _BEHIND)
 
         self._reported = len(self._held)
 
@@ -290,5 +290,5 @@ class Turns:
         return isinstance(kind, str) and kind.endswith(_OF_THE_PROVIDER)
 
     def _put_on_top(self, piece: Piece) -> None:
-        self._write.lose(piece.path, "position", _ON_TOP)
+        self._writer.lose(piece.path, "position", _ON_TOP)
         self.top.add(piece)

@@ -90,14 +90,14 @@ def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def read_anthropic_counts(
-    read: DocumentReader, block: Mapping[Any, Any], path: str
+    reader: DocumentReader, block: Mapping[Any, Any], path: str
 ) -> Counted:
-    counts, extra, left = split_counts(read, block, _COUNTS, path)
+    counts, extra, left = split_counts(reader, block, _COUNTS, path)
     # An integer instead of a breakdown is wrong, and no category of its own.
     left |= {name: extra.pop(name) for name in _BREAKDOWNS & extra.keys()}
-    extra |= _read_cache_writes(read, counts, left, path)
-    thought = _read_breakdown(read, left, "output_tokens_details", _THOUGHT, path)
-    used = _read_breakdown(read, left, "server_tool_use", _TOOLS, path)
+    extra |= _read_cache_writes(reader, counts, left, path)
+    thought = _read_breakdown(reader, left, "output_tokens_details", _THOUGHT, path)
+    used = _read_breakdown(reader, left, "server_tool_use", _TOOLS, path)
     extra |= {_TOOLS[name]: count for name, count in used.items()}
     for name, count in _read_iterations(block.get("iterations")):
         extra[name] = extra.get(name, 0) + count
@@ -112,7 +112,7 @@ def read_anthropic_counts(
 
 
 def _read_breakdown(
-    read: DocumentReader,
+    reader: DocumentReader,
     left: dict[str, Any],
     name: str,
     known: Collection[str],
@@ -122,11 +122,11 @@ def _read_breakdown(
     block = left.get(name)
     if not is_map(block):
         if block is not None:
-            read.wrong(f"{path}.{name}", block, "an object or null")
+            reader.wrong(f"{path}.{name}", block, "an object or null")
 
         return {}
 
-    counts, others, rest = split_counts(read, block, known, f"{path}.{name}")
+    counts, others, rest = split_counts(reader, block, known, f"{path}.{name}")
     left[name] = {**rest, **others}
     if not left[name]:
         del left[name]
@@ -135,10 +135,10 @@ def _read_breakdown(
 
 
 def _read_cache_writes(
-    read: DocumentReader, counts: dict[str, int], left: dict[str, Any], path: str
+    reader: DocumentReader, counts: dict[str, int], left: dict[str, Any], path: str
 ) -> dict[str, int]:
     given = left.get("cache_creation")
-    parts = _read_breakdown(read, left, "cache_creation", _LIFETIMES, path)
+    parts = _read_breakdown(reader, left, "cache_creation", _LIFETIMES, path)
     others = map_of(left, "cache_creation")
     written = counts.get(_WRITTEN)
     if written is None:

@@ -56,23 +56,23 @@ def load_checkpoint(payload: Any) -> Checkpoint:
             messages, or a count of tokens is negative. With all that is wrong, each
             with its path.
     """
-    read = BuboLoader()
+    loader = BuboLoader()
     if not is_map(payload):
-        read.wrong("$", payload, "a checkpoint")
-        read.finish()
+        loader.wrong("$", payload, "a checkpoint")
+        loader.finish()
 
-    node = ObjectReader(read, payload, "$")
+    node = ObjectReader(loader, payload, "$")
     number = uuid_of(payload.get("id"))
     if number is None:
         node.wrong("id", "a UUID")
         number = _NIL
 
-    messages = read.load_listed(payload)
+    messages = loader.load_listed(payload)
     given = payload.get("messages")
     raws = given if is_list(given) else ()
     init_len = _read_init_len(node, len(raws))
-    usage = _read_usage(read, payload.get("usage"), "$.usage")
-    read.finish()
+    usage = _read_usage(loader, payload.get("usage"), "$.usage")
+    loader.finish()
     entries = [
         Entry(_make_identity(number, at, raw), message)
         for at, (raw, message) in enumerate(zip(raws, messages, strict=True))
@@ -132,17 +132,21 @@ def _read_init_len(node: ObjectReader, most: int) -> int:
     return 0
 
 
-def _read_usage(read: DocumentReader, raw: Any, path: str) -> Usage:
+def _read_usage(reader: DocumentReader, raw: Any, path: str) -> Usage:
     if raw is not None and not is_map(raw):
-        read.wrong(path, raw, "an object or null")
+        reader.wrong(path, raw, "an object or null")
         return _NOTHING
 
-    usage, _ = read_usage_block(read, raw or {}, path, _read_counts)
+    usage, _ = read_usage_block(reader, raw or {}, path, _read_counts)
     return usage or _NOTHING
 
 
-def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
-    counts, details, extra, left = read_counts(read, block, _COUNTS, _BREAKDOWNS, path)
+def _read_counts(
+    reader: DocumentReader, block: Mapping[Any, Any], path: str
+) -> Counted:
+    counts, details, extra, left = read_counts(
+        reader, block, _COUNTS, _BREAKDOWNS, path
+    )
     # bubo adds totals on their own, so one that is given need not be the sum.
     total = counts.get("total_tokens")
     totals = counts.get("prompt_tokens", 0), counts.get("completion_tokens", 0), total
@@ -168,8 +172,8 @@ def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
             f"expected a Checkpoint or an Aggregator, got {describe_type(kept)}"
         )
 
-    write = PayloadWriter(SOURCE)
-    found = write_envelopes(write, state)
+    writer = PayloadWriter(SOURCE)
+    found = write_envelopes(writer, state)
     recorded = state.ledger[state.init_ledger_len :]
     lost = {
         "label": isinstance(kept, Checkpoint) and bool(kept.label),
@@ -178,7 +182,7 @@ def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
         "model": any(entry.model for entry in recorded),
         **dict.fromkeys(sorted(state.usage.extra), True),
     }
-    write.lose_each("state", lost, "bubo checkpoints have no field for it")
+    writer.lose_each("state", lost, "bubo checkpoints have no field for it")
     # Restored from it, a state is the same fork only if the messages that it inherited
     # are counted as bubo has them.
     payload = {
@@ -187,7 +191,7 @@ def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
         "usage": _written_usage(state.usage),
         "init_len": sum([len(each) for each in found[: state.init_len]]),
     }
-    return Export(payload, tuple(write.lost))
+    return Export(payload, tuple(writer.lost))
 
 
 def _written_usage(usage: Usage) -> dict[str, Any]:

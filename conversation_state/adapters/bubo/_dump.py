@@ -61,13 +61,13 @@ def dump(messages: Iterable[Message]) -> Export:
         InvalidMessageError:
             If one of them is not a message.
     """
-    write = PayloadWriter(SOURCE)
-    raws = [raw for several in write_envelopes(write, messages) for raw in several]
-    return write.export({"messages": raws})
+    writer = PayloadWriter(SOURCE)
+    raws = [raw for several in write_envelopes(writer, messages) for raw in several]
+    return writer.export({"messages": raws})
 
 
 def write_envelopes(
-    write: PayloadWriter, messages: Iterable[Message]
+    writer: PayloadWriter, messages: Iterable[Message]
 ) -> list[list[dict[str, Any]]]:
     """
     The messages of bubo's that each of *messages* becomes: none to two.
@@ -76,19 +76,19 @@ def write_envelopes(
         InvalidMessageError:
             If one of them is not a message.
     """
-    return [_write_message(write, *one) for one in write.each(messages)]
+    return [_write_message(writer, *one) for one in writer.each(messages)]
 
 
 def _write_message(
-    write: PayloadWriter, message: Message, path: str
+    writer: PayloadWriter, message: Message, path: str
 ) -> list[dict[str, Any]]:
-    notes = write.notes_on(message, path)
+    notes = writer.notes_on(message, path)
     if isinstance(message, UnknownMessage):
-        return _write_verbatim(write, message, path)
+        return _write_verbatim(writer, message, path)
 
-    envelope = _write_envelope(write, message, path, notes)
+    envelope = _write_envelope(writer, message, path, notes)
     first, *rest = [
-        {**payload, **envelope} for payload in _write_payloads(write, message, path)
+        {**payload, **envelope} for payload in _write_payloads(writer, message, path)
     ]
     # The keys are of the message that was loaded. Calls that had to be split from it
     # are a message that bubo did not write.
@@ -96,32 +96,32 @@ def _write_message(
 
 
 def _write_payloads(
-    write: PayloadWriter, message: Any, path: str
+    writer: PayloadWriter, message: Any, path: str
 ) -> list[dict[str, Any]]:
     if isinstance(message, AssistantMessage):
-        return _write_answer(write, message, path)
+        return _write_answer(writer, message, path)
 
     if isinstance(message, ToolMessage):
-        return [_write_tool_response(write, message, path)]
+        return [_write_tool_response(writer, message, path)]
 
     if isinstance(message, SystemMessage):
-        text = _one_text(write, message, path)
+        text = _one_text(writer, message, path)
         return [{"type": "instructions", "content": text}]
 
     # bubo writes an empty text as null, and an empty list of parts as one.
-    content = _write_parts(write, message, path)
+    content = _write_parts(writer, message, path)
     return [{"type": "user", "content": None if content == "" else content}]
 
 
 def _write_verbatim(
-    write: PayloadWriter, message: UnknownMessage, path: str
+    writer: PayloadWriter, message: UnknownMessage, path: str
 ) -> list[dict[str, Any]]:
-    raw = write.unknown(message.raw, message.source, path, "type")
+    raw = writer.unknown(message.raw, message.source, path, "type")
     if raw is None:
         return []
 
     if not isinstance(raw.get("type"), str):
-        write.lose(path, "message", "bubo rejects messages without a type")
+        writer.lose(path, "message", "bubo rejects messages without a type")
         return []
 
     beside = {
@@ -131,12 +131,12 @@ def _write_verbatim(
         "timestamp": message.timestamp is not None,
         "metadata": bool(own_of(message.metadata)),
     }
-    write.lose_each(path, beside, "the message is sent verbatim, without this field")
+    writer.lose_each(path, beside, "the message is sent verbatim, without this field")
     return [raw]
 
 
 def _write_envelope(
-    write: PayloadWriter, message: Message, path: str, notes: Mapping[str, Any]
+    writer: PayloadWriter, message: Message, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any]:
     raw: dict[str, Any] = {}
     for key, given in (("run_id", message.run_id), ("turn_id", message.turn_id)):
@@ -149,9 +149,9 @@ def _write_envelope(
     if message.timestamp is not None:
         raw["timestamp"], why = _write_time(message.timestamp)
         if why:
-            write.lose(path, "timestamp", why)
+            writer.lose(path, "timestamp", why)
 
-    return raw | _write_meta(write, message, path, notes)
+    return raw | _write_meta(writer, message, path, notes)
 
 
 def _write_time(time: datetime) -> tuple[str, str]:
@@ -172,7 +172,7 @@ def _write_time(time: datetime) -> tuple[str, str]:
 
 
 def _write_meta(
-    write: PayloadWriter, message: Message, path: str, notes: Mapping[str, Any]
+    writer: PayloadWriter, message: Message, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any]:
     meta = write_extra(message.metadata, notes, "meta")
     # What is noted as a map is the reserved key, which `write_extra` has put back.
@@ -182,43 +182,43 @@ def _write_meta(
 
     if is_other and notes["meta"]:
         why = "wasn't an object, and is replaced by the metadata"
-        write.lose(path, "meta", why)
+        writer.lose(path, "meta", why)
 
     return {"meta": meta} if meta else {}
 
 
 def _one_text(
-    write: PayloadWriter, message: SystemMessage | ToolMessage, path: str
+    writer: PayloadWriter, message: SystemMessage | ToolMessage, path: str
 ) -> str:
     if isinstance(message.content, str):
         return message.content
 
     for at, part in enumerate(message.content):
         where = f"{path}.parts[{at}]"
-        _read_value_notes(write, part, where)
+        _read_value_notes(writer, part, where)
         if not isinstance(part, TextPart):
-            write.lose(where, part.kind, "this message can only contain text")
+            writer.lose(where, part.kind, "this message can only contain text")
 
     if len(message.content) > 1:
-        write.lose(path, "parts", "the parts are joined to one text")
+        writer.lose(path, "parts", "the parts are joined to one text")
 
     return message.text
 
 
 def _read_value_notes(
-    write: PayloadWriter, value: Part | ToolCall, path: str
+    writer: PayloadWriter, value: Part | ToolCall, path: str
 ) -> Mapping[str, Any]:
-    notes = write.notes(value, path)
+    notes = writer.notes(value, path)
     own = bool(own_of(value.metadata))
     beside = {"index": value.index is not None, "metadata": own}
-    write.lose_each(path, beside, "bubo messages have no field for it")
+    writer.lose_each(path, beside, "bubo messages have no field for it")
     return notes
 
 
 def _write_tool_response(
-    write: PayloadWriter, message: ToolMessage, path: str
+    writer: PayloadWriter, message: ToolMessage, path: str
 ) -> dict[str, Any]:
-    text = _one_text(write, message, path)
+    text = _one_text(writer, message, path)
     notes = notes_of(message.metadata, SOURCE)
     made = message.tool_call_id == notes.get("made_id")
     call_id, name = "" if made else message.tool_call_id, message.tool_name
@@ -237,13 +237,13 @@ def _write_tool_response(
 
 
 def _write_answer(
-    write: PayloadWriter, message: AssistantMessage, path: str
+    writer: PayloadWriter, message: AssistantMessage, path: str
 ) -> list[dict[str, Any]]:
     if message.response is not None:
-        write.lose(path, "response", "bubo messages have no response data")
+        writer.lose(path, "response", "bubo messages have no response data")
 
     calls = [
-        _write_call_block(write, call, f"{path}.tool_calls[{at}]")
+        _write_call_block(writer, call, f"{path}.tool_calls[{at}]")
         for at, call in enumerate(message.tool_calls)
     ]
     called = [{"type": "tool_call", "tool_calls": calls}]
@@ -251,7 +251,7 @@ def _write_answer(
         return called
 
     answer: dict[str, Any] = {"type": "assistant"}
-    content = _write_parts(write, message, path)
+    content = _write_parts(writer, message, path)
     # A refusal that is alone has a key of its own; bubo has no empty ones.
     only = content[0] if isinstance(content, list) and len(content) == 1 else {}
     if only.keys() == {"refusal", "type"} and only["refusal"]:
@@ -263,23 +263,23 @@ def _write_answer(
         return [answer]
 
     why = "calls are a separate message in bubo; this message was split"
-    write.lose(path, "tool_calls", why)
+    writer.lose(path, "tool_calls", why)
     return [answer, *called]
 
 
 def _write_call_block(
-    write: PayloadWriter, call: ToolCall, path: str
+    writer: PayloadWriter, call: ToolCall, path: str
 ) -> dict[str, Any]:
-    notes = _read_value_notes(write, call, path)
+    notes = _read_value_notes(writer, call, path)
     what = {"type": call.type != "function"}
-    write.lose_each(path, what, "bubo messages have no field for it")
+    writer.lose_each(path, what, "bubo messages have no field for it")
     call_id = "" if call.id == notes.get("made_id") else call.id
     raw = {"id": call_id, "name": call.name, "arguments": call.arguments}
     return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
 def _write_parts(
-    write: PayloadWriter, message: UserMessage | AssistantMessage, path: str
+    writer: PayloadWriter, message: UserMessage | AssistantMessage, path: str
 ) -> str | list[dict[str, Any]]:
     if isinstance(message.content, str):
         return message.content
@@ -287,38 +287,38 @@ def _write_parts(
     return [
         raw
         for at, part in enumerate(message.content)
-        if (raw := _write_part(write, part, f"{path}.parts[{at}]", message.role))
+        if (raw := _write_part(writer, part, f"{path}.parts[{at}]", message.role))
         is not None
     ]
 
 
 def _write_part(
-    write: PayloadWriter, part: Part, path: str, role: str
+    writer: PayloadWriter, part: Part, path: str, role: str
 ) -> dict[str, Any] | None:
-    notes = _read_value_notes(write, part, path)
+    notes = _read_value_notes(writer, part, path)
     raw: dict[str, Any] | None = None
     if isinstance(part, UnknownPart):
-        return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+        return writer.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
 
     if isinstance(part, TextPart):
         raw = {"type": "text", "text": part.text}
     elif isinstance(part, RefusalPart):
         raw = {"type": "refusal", "refusal": part.text}
     elif isinstance(part, ImagePart) and role == "user":
-        raw = _write_image(write, part, path)
+        raw = _write_image(writer, part, path)
     elif isinstance(part, AudioPart) and role == "user" and part.data is not None:
-        raw = _write_audio(write, part, path, part.data)
+        raw = _write_audio(writer, part, path, part.data)
     elif isinstance(part, AudioPart) and role == "user":
-        write.lose(path, part.kind, "bubo accepts audio by content only, not by URL")
+        writer.lose(path, part.kind, "bubo accepts audio by content only, not by URL")
     else:
-        write.lose(path, part.kind, cannot_contain(role, part.kind))
+        writer.lose(path, part.kind, cannot_contain(role, part.kind))
 
     return raw and merge_kept_keys(map_of(notes, "keys"), raw)
 
 
-def _write_image(write: PayloadWriter, part: ImagePart, path: str) -> dict[str, Any]:
+def _write_image(writer: PayloadWriter, part: ImagePart, path: str) -> dict[str, Any]:
     why = "images have no field for it"
-    write.lose_each(path, {"detail": bool(part.detail)}, why)
+    writer.lose_each(path, {"detail": bool(part.detail)}, why)
     url, media_type = part.url or "", ""
     if part.data is not None:
         url, media_type = data_url(part.data, part.media_type), part.media_type
@@ -326,16 +326,16 @@ def _write_image(write: PayloadWriter, part: ImagePart, path: str) -> dict[str, 
             # A comma, for example, would end the head of the URL.
             url, media_type = data_url(part.data, ""), ""
 
-    write.lose_each(path, {"media_type": media_type != part.media_type}, why)
+    writer.lose_each(path, {"media_type": media_type != part.media_type}, why)
     return {"type": "image", "image_url": url}
 
 
 def _write_audio(
-    write: PayloadWriter, part: AudioPart, path: str, data: bytes
+    writer: PayloadWriter, part: AudioPart, path: str, data: bytes
 ) -> dict[str, Any]:
     word = format_of(part.media_type)
     if part.media_type not in {media_type_of(word), "audio/mp3"}:
-        write.lose(path, "media_type", "isn't a media type of audio")
+        writer.lose(path, "media_type", "isn't a media type of audio")
 
     return {
         "type": "audio",

@@ -50,41 +50,41 @@ def dump(messages: Iterable[Message]) -> Export:
         InvalidMessageError:
             If one of them is not a message.
     """
-    write = PayloadWriter(SOURCE)
-    raws = [_write_message(write, *one) for one in write.each(messages)]
-    return write.export({"messages": [raw for raw in raws if raw is not None]})
+    writer = PayloadWriter(SOURCE)
+    raws = [_write_message(writer, *one) for one in writer.each(messages)]
+    return writer.export({"messages": [raw for raw in raws if raw is not None]})
 
 
 def _write_message(
-    write: PayloadWriter, message: Message, path: str
+    writer: PayloadWriter, message: Message, path: str
 ) -> dict[str, Any] | None:
-    notes = write.notes_on(message, path)
+    notes = writer.notes_on(message, path)
     ours = {
         "run_id": message.run_id is not None,
         "turn_id": message.turn_id is not None,
         "timestamp": message.timestamp is not None,
     }
-    write.lose_each(path, ours, "eino messages have no field for it")
+    writer.lose_each(path, ours, "eino messages have no field for it")
     if isinstance(message, UnknownMessage):
-        verbatim = write.unknown(message.raw, message.source, path, "role")
+        verbatim = writer.unknown(message.raw, message.source, path, "role")
         if verbatim is None:
             return None
 
         own = bool(own_of(message.metadata))
         beside = {"name": bool(message.name), "metadata": own}
         why = "the message is sent verbatim, without this field"
-        write.lose_each(path, beside, why)
+        writer.lose_each(path, beside, why)
         return verbatim  # type: ignore[no-any-return]
 
     raw: dict[str, Any] = {"role": message.role, "content": ""}
     keys = map_of(notes, "keys")
     has_beside = not _BESIDE_LISTS.isdisjoint(keys)
-    is_listed = _put_content(write, message, path, raw, has_beside=has_beside)
+    is_listed = _put_content(writer, message, path, raw, has_beside=has_beside)
     if message.name:
         raw["name"] = message.name
 
     if isinstance(message, AssistantMessage):
-        raw |= _write_answer(write, message, path)
+        raw |= _write_answer(writer, message, path)
     elif isinstance(message, ToolMessage):
         if message.tool_call_id != notes.get("made_id"):
             raw["tool_call_id"] = message.tool_call_id
@@ -92,7 +92,7 @@ def _write_message(
         if message.tool_name:
             raw["tool_name"] = message.tool_name
 
-        write.lose_error_flag(message, path)
+        writer.lose_error_flag(message, path)
 
     extra = write_extra(message.metadata, notes, "extra")
     if extra:
@@ -105,11 +105,11 @@ def _write_message(
 
 
 def _write_answer(
-    write: PayloadWriter, message: AssistantMessage, path: str
+    writer: PayloadWriter, message: AssistantMessage, path: str
 ) -> dict[str, Any]:
     raw: dict[str, Any] = {}
     calls = [
-        _write_tool_call(write, call, f"{path}.tool_calls[{at}]")
+        _write_tool_call(writer, call, f"{path}.tool_calls[{at}]")
         for at, call in enumerate(message.tool_calls)
     ]
     if calls:
@@ -117,13 +117,13 @@ def _write_answer(
 
     if message.response is not None:
         where = f"{path}.response"
-        raw["response_meta"] = _write_response(write, message.response, where)
+        raw["response_meta"] = _write_response(writer, message.response, where)
 
     return raw
 
 
 def _put_content(
-    write: PayloadWriter,
+    writer: PayloadWriter,
     message: Any,
     path: str,
     raw: dict[str, Any],
@@ -142,17 +142,17 @@ def _put_content(
     if isinstance(message, SystemMessage):
         why = "a system message is a single text in eino"
         for part, where in parts:
-            write.notes(part, where)
+            writer.notes(part, where)
             fields = {"index": part.index, "metadata": own_of(part.metadata) or None}
-            write.lose_each(
+            writer.lose_each(
                 where, {key: fields[key] is not None for key in fields}, why
             )
 
-        write.lose_each(path, {"parts": len(parts) > 1}, why)
+        writer.lose_each(path, {"parts": len(parts) > 1}, why)
         raw["content"] = message.text
         return False
 
-    found = [write_part(write, part, where, message.role) for part, where in parts]
+    found = [write_part(writer, part, where, message.role) for part, where in parts]
     listed = [part for part in found if part is not None]
     # A thought that comes first, and a text alone, need no list.
     if listed and listed[0].get("type") == "reasoning":
@@ -179,8 +179,10 @@ def _find_only(raw: Any, keys: set[str]) -> str:
     return raw["text"] if is_plain and isinstance(raw["text"], str) else ""
 
 
-def _write_tool_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any]:
-    notes = write.notes(call, path)
+def _write_tool_call(
+    writer: PayloadWriter, call: ToolCall, path: str
+) -> dict[str, Any]:
+    notes = writer.notes(call, path)
     raw: dict[str, Any] = {}
     if call.index is not None:
         raw["index"] = call.index
@@ -188,7 +190,7 @@ def _write_tool_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[st
     raw["id"] = "" if call.id == notes.get("made_id") else call.id
     raw["type"] = call.type
     why = "an empty type means a function in eino"
-    write.lose_each(path, {"type": not call.type}, why)
+    writer.lose_each(path, {"type": not call.type}, why)
     body = {"name": call.name, "arguments": call.arguments}
     raw["function"] = {key: text for key, text in body.items() if text}
     extra = write_extra(call.metadata, notes, "extra")
@@ -199,17 +201,17 @@ def _write_tool_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[st
 
 
 def _write_response(
-    write: PayloadWriter, response: ResponseMeta, path: str
+    writer: PayloadWriter, response: ResponseMeta, path: str
 ) -> dict[str, Any]:
     newer = dict.fromkeys(sorted(response.unknown), True)
     others = {"id": bool(response.id), "model": bool(response.model), **newer}
-    write.lose_each(path, others, "response_meta has no field for it")
+    writer.lose_each(path, others, "response_meta has no field for it")
     raw: dict[str, Any] = {}
     if response.finish_reason:
         raw["finish_reason"] = response.finish_reason
 
     if response.usage is not None:
-        raw["usage"] = _write_usage(write, response.usage, f"{path}.usage")
+        raw["usage"] = _write_usage(writer, response.usage, f"{path}.usage")
 
     if response.logprobs is not None:
         # A list that was never made is null in Go.
@@ -219,7 +221,7 @@ def _write_response(
     return raw
 
 
-def _write_usage(write: PayloadWriter, usage: Usage, path: str) -> dict[str, Any]:
+def _write_usage(writer: PayloadWriter, usage: Usage, path: str) -> dict[str, Any]:
     prompt, written = usage.prompt_tokens_details, usage.completion_tokens_details
     others = {
         "prompt audio_tokens": prompt.audio_tokens,
@@ -229,7 +231,7 @@ def _write_usage(write: PayloadWriter, usage: Usage, path: str) -> dict[str, Any
         **{name: usage.extra[name] for name in sorted(usage.extra)},
     }
     why = "eino has no separate count for it"
-    write.lose_each(path, {name: count > 0 for name, count in others.items()}, why)
+    writer.lose_each(path, {name: count > 0 for name, count in others.items()}, why)
     reasoning, cached = written.reasoning_tokens, prompt.cached_tokens
     details = [
         {"cached_tokens": cached},

@@ -237,19 +237,19 @@ def _read_response_meta(message: ObjectReader) -> ResponseMeta | None:
 
 
 def _read_meta_counts(
-    read: DocumentReader, raw: Mapping[Any, Any], path: str
+    reader: DocumentReader, raw: Mapping[Any, Any], path: str
 ) -> Counted:
-    counts, others, left = split_counts(read, raw, _COUNTS, path)
+    counts, others, left = split_counts(reader, raw, _COUNTS, path)
     # Unknown counts stay where they are: as categories of `Usage.extra` they could not
     # go back, because eino's usage has no field for these.
     left |= others
-    block = ObjectReader(read, raw, path)
+    block = ObjectReader(reader, raw, path)
     details: list[dict[str, int]] = []
     for key, name in DETAILS.items():
         left.pop(key, None)
         inside = block.inside(key)
         within = {} if inside is None else inside.raw
-        found, others, rest = split_counts(read, within, (name,), f"{path}.{key}")
+        found, others, rest = split_counts(reader, within, (name,), f"{path}.{key}")
         details.append(found)
         if rest or others:
             left[key] = rest | others

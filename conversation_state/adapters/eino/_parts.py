@@ -145,25 +145,25 @@ def _read_medium(
     return made(**fields, metadata=part.metadata(SOURCE, extra))  # type: ignore[no-any-return]
 
 
-def write_part(write: PayloadWriter, part: Part, path: str, role: str) -> Any:
+def write_part(writer: PayloadWriter, part: Part, path: str, role: str) -> Any:
     """
     *part* as it stands in the list of a message of *role*; None if it can't, and is
     lost.
     """
-    notes = write.notes(part, path)
+    notes = writer.notes(part, path)
     if part.index is not None:
-        write.lose(path, "index", "eino doesn't save positions")
+        writer.lose(path, "index", "eino doesn't save positions")
 
     raw: dict[str, Any] | None
     if isinstance(part, UnknownPart):
-        return write.unknown(part.raw, part.source, path, "type")
+        return writer.unknown(part.raw, part.source, path, "type")
 
     if isinstance(part, MediaPart):
-        raw = _write_medium(write, part, path, role)
+        raw = _write_medium(writer, part, path, role)
     elif isinstance(part, ReasoningPart):
-        raw = _write_reasoning(write, part, path)
+        raw = _write_reasoning(writer, part, path)
     else:
-        raw = _write_text(write, part, path)
+        raw = _write_text(writer, part, path)
 
     if raw is None:
         return None
@@ -175,22 +175,22 @@ def write_part(write: PayloadWriter, part: Part, path: str, role: str) -> Any:
     return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
-def _write_text(write: PayloadWriter, part: Part, path: str) -> dict[str, Any]:
+def _write_text(writer: PayloadWriter, part: Part, path: str) -> dict[str, Any]:
     if isinstance(part, RefusalPart):
-        write.lose(path, "refusal", "the format has no refusals; it is sent as text")
+        writer.lose(path, "refusal", "the format has no refusals; it is sent as text")
 
     text = getattr(part, "text", "")
     return {"type": "text", "text": text} if text else {"type": "text"}
 
 
 def _write_reasoning(
-    write: PayloadWriter, part: ReasoningPart, path: str
+    writer: PayloadWriter, part: ReasoningPart, path: str
 ) -> dict[str, Any]:
     body = {"text": part.text} if part.text else {}
     # eino may send it to any provider, so only its own are written.
     signer = signer_of(part.metadata, SOURCE)
     if part.signature and signer:
-        write.lose(path, "signature", whose(signer))
+        writer.lose(path, "signature", whose(signer))
     elif part.signature:
         body["signature"] = part.signature
 
@@ -198,11 +198,11 @@ def _write_reasoning(
 
 
 def _write_medium(
-    write: PayloadWriter, part: MediaPart, path: str, role: str
+    writer: PayloadWriter, part: MediaPart, path: str, role: str
 ) -> dict[str, Any] | None:
     is_input = LISTS[role] == _INPUT
     if isinstance(part, FilePart) and not is_input:
-        write.lose(path, part.kind, cannot_contain(role, part.kind))
+        writer.lose(path, part.kind, cannot_contain(role, part.kind))
         return None
 
     kind = _TYPES[type(part)]
@@ -218,6 +218,6 @@ def _write_medium(
     if beside and is_input:
         body[word] = beside
     elif beside:
-        write.lose(path, word, "only user messages have it in eino")
+        writer.lose(path, word, "only user messages have it in eino")
 
     return {"type": kind, _MEDIA[kind][0]: body}

@@ -108,25 +108,25 @@ def is_odd(raw: Any) -> bool:
 
 
 def read_logprob_list(
-    read: DocumentReader, raws: Sequence[Any], path: str, *, top: bool = True
+    reader: DocumentReader, raws: Sequence[Any], path: str, *, top: bool = True
 ) -> tuple[LogProb, ...]:
     """
     The log probabilities in the list *raws*; with *top*, each has those of the
     tokens that were likely in its place.
     """
     found = [
-        _read_logprob(read, raw, f"{path}[{at}]", top=top)
+        _read_logprob(reader, raw, f"{path}[{at}]", top=top)
         for at, raw in enumerate(raws)
     ]
     return tuple(found)
 
 
-def _read_logprob(read: DocumentReader, raw: Any, path: str, *, top: bool) -> LogProb:
+def _read_logprob(reader: DocumentReader, raw: Any, path: str, *, top: bool) -> LogProb:
     if not is_map(raw):
-        read.wrong(path, raw, "an object")
+        reader.wrong(path, raw, "an object")
         return _NOTHING
 
-    node = ObjectReader(read, raw, path)
+    node = ObjectReader(reader, raw, path)
     token = node.text("token")
     chance = _read_finite(raw.get("logprob"))
     if chance is None:
@@ -145,7 +145,7 @@ def _read_logprob(read: DocumentReader, raw: Any, path: str, *, top: bool) -> Lo
         likeliest = None
 
     path = f"{path}.top_logprobs"
-    others = read_logprob_list(read, likeliest or (), path, top=False)
+    others = read_logprob_list(reader, likeliest or (), path, top=False)
     return LogProb(token, chance, octets, others)
 
 

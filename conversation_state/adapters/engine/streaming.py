@@ -74,7 +74,7 @@ def chunks_of(
     """
     failure: Exception | None = None
     ended = False
-    take, read = streaming.template.take, streaming.read
+    take, read_event = streaming.template.take, streaming.read
     # Only `Exception` is caught: an interrupt and GeneratorExit pass at once, because
     # a generator that is being closed may not yield.
     try:
@@ -86,7 +86,7 @@ def chunks_of(
                 ended = True
                 break
             else:
-                for found in read(event, f"$[{number}]"):
+                for found in read_event(event, f"$[{number}]"):
                     yield note_calls(found, source) if found.tool_calls else found
     except Exception as error:  # noqa: BLE001 - any of the source's: raised below
         failure = error
@@ -127,15 +127,15 @@ async def achunks_of(
         raise failure
 
 
-def check_event(read: DocumentReader, event: Any, path: str) -> None:
+def check_event(reader: DocumentReader, event: Any, path: str) -> None:
     """
     Raises:
         DecodeError:
             If *event* is not an object.
     """
     if not is_map(event):
-        read.wrong(path, event, "an event of a stream, as a plain JSON object")
-        read.finish()
+        reader.wrong(path, event, "an event of a stream, as a plain JSON object")
+        reader.finish()
 
 
 def checked_choice(choice: int) -> int:

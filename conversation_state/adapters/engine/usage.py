@@ -107,16 +107,16 @@ def usage_in(
         DecodeError:
             If it is not an object, or a count in it is invalid.
     """
-    read = DocumentReader()
+    reader = DocumentReader()
     usage = None
     if is_map(payload):
         block, path = find(payload)
         if block is not None:
-            usage, _ = read_usage_block(read, block, path, count)
+            usage, _ = read_usage_block(reader, block, path, count)
     elif payload is not None:
-        read.wrong("$", payload, expected)
+        reader.wrong("$", payload, expected)
 
-    read.finish()
+    reader.finish()
     return usage
 
 
@@ -138,28 +138,28 @@ def find_usage_block(
 
 
 def read_usage_block(
-    read: DocumentReader, block: Any, path: str, count: CountReader
+    reader: DocumentReader, block: Any, path: str, count: CountReader
 ) -> tuple[Usage | None, dict[str, Any]]:
     """
     The usage in *block*, at *path*, None if there was a problem; and the values that
     are not counts.
     """
     if not is_map(block):
-        read.wrong(path, block, "an object")
+        reader.wrong(path, block, "an object")
         return None, {}
 
-    problems = read.count
-    totals, details, extra, left = count(read, block, path)
+    problems = reader.count
+    totals, details, extra, left = count(reader, block, path)
     usage = None
     # Usage without the invalid count would be too low, so None is returned.
-    if read.count == problems:
-        usage = _make_usage(read, totals, details, extra, path)
+    if reader.count == problems:
+        usage = _make_usage(reader, totals, details, extra, path)
 
-    return usage, read.rest(left, frozenset(), path)
+    return usage, reader.rest(left, frozenset(), path)
 
 
 def read_billed(
-    read: DocumentReader, block: Any, path: str, count: CountReader
+    reader: DocumentReader, block: Any, path: str, count: CountReader
 ) -> tuple[Usage | None, Any]:
     """
     As `read_usage_block`, of an answer that was paid for: nothing in *block* is a
@@ -185,7 +185,7 @@ def read_billed(
     elif odd:
         left = {**left, **{name: block[name] for name in odd if name in block}}
 
-    return usage, read.rest(as_kept(left), frozenset(), path) if left else {}
+    return usage, reader.rest(as_kept(left), frozenset(), path) if left else {}
 
 
 def as_kept(value: Any, depth: int = 0) -> Any:
@@ -282,7 +282,7 @@ def _merge_counts(kept: dict[str, Any], news: Mapping[str, Any], depth: int) -> 
 
 
 def split_counts(
-    read: DocumentReader, block: Mapping[Any, Any], known: Collection[str], path: str
+    reader: DocumentReader, block: Mapping[Any, Any], known: Collection[str], path: str
 ) -> tuple[dict[str, int], dict[str, int], dict[str, Any]]:
     """
     The counts in *block* under *known* names, those under other names, and the
@@ -297,7 +297,7 @@ def split_counts(
             if known_count is not None:
                 counts[key] = known_count
             elif value is not None:
-                read.wrong(f"{path}.{key}", value, _COUNT)
+                reader.wrong(f"{path}.{key}", value, _COUNT)
         # A name with half of a surrogate pair is left to `DocumentReader.rest`, which
         # mends it and notes that.
         elif isinstance(key, str) and mended(key) == key and is_count(value):
@@ -309,7 +309,7 @@ def split_counts(
 
 
 def read_counts(
-    read: DocumentReader,
+    reader: DocumentReader,
     block: Mapping[Any, Any],
     known: tuple[str, ...],
     breakdowns: Mapping[str, tuple[str, tuple[str, ...]]],
@@ -322,18 +322,18 @@ def read_counts(
     *breakdowns* has for each name the kind of tokens that it is of, and the counts in
     it that are known.
     """
-    counts, extra, left = split_counts(read, block, known, path)
+    counts, extra, left = split_counts(reader, block, known, path)
     details: list[dict[str, int]] = []
     for name, (whose, names) in breakdowns.items():
         left.pop(name, None)
         within, here = block.get(name), f"{path}.{name}"
         if not is_map(within):
             if within is not None:
-                read.wrong(here, within, "an object or null")
+                reader.wrong(here, within, "an object or null")
 
             within = {}
 
-        found, others, rest = split_counts(read, within, names, here)
+        found, others, rest = split_counts(reader, within, names, here)
         details.append(found)
         for key, count in others.items():
             # Two breakdowns may count the same category differently. The first count
@@ -349,7 +349,7 @@ def read_counts(
 
 
 def _make_usage(
-    read: DocumentReader,
+    reader: DocumentReader,
     counts: Totals,
     details: Details,
     extra: Mapping[str, int],
@@ -369,5 +369,5 @@ def _make_usage(
         )
     except InvalidUsageError as found:
         # Each count was checked when it was read; only their sum can be too large.
-        read.problem(path, str(found))
+        reader.problem(path, str(found))
         return None

@@ -202,12 +202,12 @@ def parse_object(text: str) -> tuple[dict[str, Any] | None, str]:
     if not isinstance(value, dict):
         return None, "arguments must be a JSON object"
 
-    read = DocumentReader()
-    whole = read.json(value, "$")
-    if read.problems:
-        return None, f"arguments can't be represented as JSON: {read.problems[0]}"
+    reader = DocumentReader()
+    whole = reader.json(value, "$")
+    if reader.problems:
+        return None, f"arguments can't be represented as JSON: {reader.problems[0]}"
 
-    if read.mended:
+    if reader.mended:
         return whole, "contained an unpaired surrogate; U+FFFD is sent instead"
 
     return whole, ""

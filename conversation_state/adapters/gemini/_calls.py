@@ -73,21 +73,21 @@ def read_call(node: GeminiObject, made_id: str, *, first: bool) -> ToolCall:
 
 
 def write_call(
-    write: PayloadWriter, call: ToolCall, path: str, *, first: bool
+    writer: PayloadWriter, call: ToolCall, path: str, *, first: bool
 ) -> dict[str, Any]:
-    notes = write.notes(call, path)
+    notes = writer.notes(call, path)
     body: dict[str, Any] = {}
     if call.id and call.id != notes.get("made_id"):
         body["id"] = call.id
 
     body["name"] = call.name
     if call.type != "function":
-        write.lose(path, "type", "all calls are function calls in this format")
+        writer.lose(path, "type", "all calls are function calls in this format")
 
     if call.arguments:
         value, why = parse_object(call.arguments)
         if why:
-            write.lose(path, "arguments", why)
+            writer.lose(path, "arguments", why)
 
         if value is not None:
             body["args"] = value
@@ -145,7 +145,7 @@ def _has_error(response: Mapping[str, Any]) -> bool:
 
 
 def write_result(
-    write: PayloadWriter,
+    writer: PayloadWriter,
     message: ToolMessage,
     path: str,
     notes: Mapping[str, Any],
@@ -156,10 +156,10 @@ def write_result(
     said in it.
     """
     body: dict[str, Any] = {key: value for key, value in about.items() if value}
-    text, parts = _write_content(write, message, path)
+    text, parts = _write_content(writer, message, path)
     body["response"] = _write_response(text, notes, is_error=message.is_error)
     if text is None and message.is_error:
-        write.lose(path, "is_error", "only a result with a text can be an error")
+        writer.lose(path, "is_error", "only a result with a text can be an error")
 
     if parts:
         body["parts"] = parts
@@ -168,7 +168,7 @@ def write_result(
 
 
 def _write_content(
-    write: PayloadWriter, message: ToolMessage, path: str
+    writer: PayloadWriter, message: ToolMessage, path: str
 ) -> tuple[str | None, list[dict[str, Any]]]:
     """The text of *message*, or None, and its media."""
     if isinstance(message.content, str):
@@ -178,18 +178,18 @@ def _write_content(
     parts: list[dict[str, Any]] = []
     for at, part in enumerate(message.content):
         here = f"{path}.parts[{at}]"
-        notes = write.notes(part, here)
+        notes = writer.notes(part, here)
         raw: dict[str, Any] | None = None
         if isinstance(part, TextPart):
             if at:
                 why = "all text of a result is joined, before its media"
-                write.lose(here, "text", why)
+                writer.lose(here, "text", why)
 
             text = (text or "") + part.text
         elif isinstance(part, MediaPart):
-            raw = write_media(write, part, here, notes)
+            raw = write_media(writer, part, here, notes)
         elif isinstance(part, UnknownPart):
-            raw = write.unknown(part.raw, part.source, here, "type")
+            raw = writer.unknown(part.raw, part.source, here, "type")
 
         if raw is not None:
             parts.append(merge_kept_keys(map_of(notes, "keys"), raw))

@@ -54,20 +54,20 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
         other models made it has a constant in place of the signature, which is
         written to the first call of a message.
     """
-    write = GeminiWriter()
-    for message, path in write.prepare(messages, rules, GEMINI, _find_lost):
-        write.add(message, path)
+    writer = GeminiWriter()
+    for message, path in writer.prepare(messages, rules, GEMINI, _find_lost):
+        writer.add(message, path)
 
-    return write.export(write.payload())
+    return writer.export(writer.payload())
 
 
 def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
     """All that is lost of *message* if nothing is left to send."""
-    write = GeminiWriter(rules)
-    write.add(message, path)
-    payload = write.payload()
+    writer = GeminiWriter(rules)
+    writer.add(message, path)
+    payload = writer.payload()
     is_sent = payload["contents"] or "systemInstruction" in payload
-    return None if is_sent else write.lost
+    return None if is_sent else writer.lost
 
 
 class _WrittenCall(NamedTuple):

@@ -178,30 +178,30 @@ def _read_media(node: GeminiObject, kind: str) -> Part | None:
     return made(**fields, metadata=node.metadata(SOURCE))
 
 
-def write_part(write: PayloadWriter, part: Part, path: str) -> dict[str, Any] | None:
+def write_part(writer: PayloadWriter, part: Part, path: str) -> dict[str, Any] | None:
     """What *part* is in a content; None if it has no place there, and is lost."""
-    notes = write.notes(part, path)
+    notes = writer.notes(part, path)
     raw: dict[str, Any] | None
     if isinstance(part, (RefusalPart, TextPart)):
         raw = {"text": part.text}
         if isinstance(part, RefusalPart):
             why = "the format has no refusals; it is sent as text"
-            write.lose(path, "refusal", why)
+            writer.lose(path, "refusal", why)
     elif isinstance(part, MediaPart):
-        raw = write_media(write, part, path, notes)
+        raw = write_media(writer, part, path, notes)
     elif isinstance(part, ReasoningPart):
         if signer_of(part.metadata, SOURCE):
             why = "reasoning is sent only to the provider that created it"
-            write.lose(path, "reasoning", why)
+            writer.lose(path, "reasoning", why)
             return None
 
         raw = {"text": part.text, "thought": True}
         if part.signature:
             raw["thoughtSignature"] = part.signature
     elif isinstance(part, UnknownPart):
-        return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+        return writer.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
     else:
-        write.lose(path, part.kind, "contents can't contain this kind of part")
+        writer.lose(path, part.kind, "contents can't contain this kind of part")
         return None
 
     if raw is None:
@@ -210,33 +210,33 @@ def write_part(write: PayloadWriter, part: Part, path: str) -> dict[str, Any] | 
     raw = merge_kept_keys(map_of(notes, "keys"), raw)
     # Google's own models give empty texts with a signature, and want them back.
     is_own = "thoughtSignature" in raw and notes is not EMPTY_MAP
-    is_kept = is_own or write.is_as_loaded(part.metadata, "text")
+    is_kept = is_own or writer.is_as_loaded(part.metadata, "text")
     if raw.get("text") == "" and not is_kept:
-        write.lose(path, part.kind, "an empty text is refused where Vertex AI hosts")
+        writer.lose(path, part.kind, "an empty text is refused where Vertex AI hosts")
         return None
 
     return raw
 
 
 def _lacks_type(
-    write: PayloadWriter, part: MediaPart, path: str, notes: Mapping[str, Any]
+    writer: PayloadWriter, part: MediaPart, path: str, notes: Mapping[str, Any]
 ) -> bool:
     """Whether *part* is bytes of no known media type, which the provider refuses."""
     if part.data is None or part.media_type or notes.get("untyped") is True:
         return False
 
-    write.lose(path, part.kind, "data without a media type is refused")
+    writer.lose(path, part.kind, "data without a media type is refused")
     return True
 
 
 def write_media(
-    write: PayloadWriter, part: MediaPart, path: str, notes: Mapping[str, Any]
+    writer: PayloadWriter, part: MediaPart, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """
     What *part* is in a content, or in what a function returned; None if it is lost.
     """
-    typed = write.with_type(part, path, notes)
-    if typed is None or _lacks_type(write, typed, path, notes):
+    typed = writer.with_type(part, path, notes)
+    if typed is None or _lacks_type(writer, typed, path, notes):
         return None
 
     # By URL, without a media type, it is its kind with any subtype.
@@ -251,7 +251,7 @@ def write_media(
 
     if _media_class(media_type) is not type(part):
         why = f"its media type makes it another kind of media: {media_type or 'none'}"
-        write.lose(path, part.kind, why)
+        writer.lose(path, part.kind, why)
 
     inside: dict[str, Any] = {"mimeType": media_type} if media_type else {}
     if data is None:
@@ -262,11 +262,11 @@ def write_media(
             inside["data"] = base64.urlsafe_b64encode(data).decode()
 
     if isinstance(part, ImagePart) and part.detail:
-        write.lose(path, "detail", "images have no detail setting in this format")
+        writer.lose(path, "detail", "images have no detail setting in this format")
     elif isinstance(part, FilePart) and part.name:
         if notes.get("named") is True:
             inside["displayName"] = part.name
         else:
-            write.lose(path, "name", "only some Google services accept file names")
+            writer.lose(path, "name", "only some Google services accept file names")
 
     return {key: inside}

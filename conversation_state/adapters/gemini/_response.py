@@ -55,16 +55,16 @@ def is_response(payload: Mapping[str, Any]) -> bool:
 
 
 def read_response(node: GeminiObject) -> list[ResponseChoice]:
-    read, given = node.reading, node.raw.get("candidates")
+    reader, given = node.reading, node.raw.get("candidates")
     if given is not None and not is_list(given):
         node.wrong("candidates", "a list of candidates")
         return []
 
     usage = None
-    notes = read.rest(node.raw, RESPONSE, "$")
+    notes = reader.rest(node.raw, RESPONSE, "$")
     block, where = find_usage(node.raw)
     if block is not None:
-        usage, left = read_billed(read, block, where, read_gemini_counts)
+        usage, left = read_billed(reader, block, where, read_gemini_counts)
         if left:
             notes["usage"] = left
 
@@ -124,8 +124,8 @@ def _read_logprobs(
     if given is None:
         return None
 
-    read = candidate.reading
-    problems = read.count
+    reader = candidate.reading
+    problems = reader.count
     node = candidate.body(LOGPROBS)
     chosen = _get_list(node, "chosenCandidates")
     results: list[LogProb] = []
@@ -137,20 +137,20 @@ def _read_logprobs(
         likeliest: list[LogProb] = []
         if is_map(top):
             likeliest = [
-                _read_logprob(read, other, f"{where}.candidates[{number}]")
+                _read_logprob(reader, other, f"{where}.candidates[{number}]")
                 for number, other in enumerate(
-                    _get_list(GeminiObject(read, top, where), "candidates")
+                    _get_list(GeminiObject(reader, top, where), "candidates")
                 )
             ]
         elif top is not None:
-            read.wrong(where, top, "an object")
+            reader.wrong(where, top, "an object")
 
         if at < len(chosen):
-            found = _read_logprob(read, one, f"{node.path}.chosenCandidates[{at}]")
+            found = _read_logprob(reader, one, f"{node.path}.chosenCandidates[{at}]")
             results.append(LogProb(found.token, found.logprob, None, tuple(likeliest)))
 
-    if read.count == problems:
-        kept[LOGPROBS] = read.json(given, node.path)
+    if reader.count == problems:
+        kept[LOGPROBS] = reader.json(given, node.path)
 
     return tuple(results)
 
@@ -163,13 +163,13 @@ def _get_list(node: GeminiObject, name: str) -> Sequence[Any]:
     return found if is_list(found) else ()
 
 
-def _read_logprob(read: DocumentReader, raw: Any, path: str) -> LogProb:
+def _read_logprob(reader: DocumentReader, raw: Any, path: str) -> LogProb:
     if not is_map(raw):
-        read.wrong(path, raw, "an object")
+        reader.wrong(path, raw, "an object")
         return _NOTHING
 
     # There are as many as tokens, so both spellings are asked for here.
-    node = ObjectReader(read, raw, path)
+    node = ObjectReader(reader, raw, path)
     value: Any = raw.get("logProbability", raw.get("log_probability"))
     # What is 0, or empty, is left out by some of Google's servers.
     if value.__class__ is int and abs(value) < 2**63:
@@ -262,7 +262,7 @@ def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def read_gemini_counts(
-    read: DocumentReader, block: Mapping[Any, Any], path: str
+    reader: DocumentReader, block: Mapping[Any, Any], path: str
 ) -> Counted:
     counts: dict[str, int] = {}
     extra: dict[str, int] = {}
@@ -273,13 +273,13 @@ def read_gemini_counts(
             name = _snake_case(mended(key))
 
         if name in _DETAILS:
-            _add_details(read, value, f"{path}.{key}", _DETAILS[name], extra)
+            _add_details(reader, value, f"{path}.{key}", _DETAILS[name], extra)
         elif name in _COUNTS:
             known_count = as_count(value)
             if known_count is not None:
                 counts[name] = known_count
             elif value is not None:
-                read.wrong(f"{path}.{key}", value, "an integer from 0 to 2**63 - 1")
+                reader.wrong(f"{path}.{key}", value, "an integer from 0 to 2**63 - 1")
         elif name and is_count(value):
             extra[name] = value
         else:
@@ -289,24 +289,24 @@ def read_gemini_counts(
 
 
 def _add_details(
-    read: DocumentReader, value: Any, path: str, of: str, extra: dict[str, int]
+    reader: DocumentReader, value: Any, path: str, of: str, extra: dict[str, int]
 ) -> None:
     if not is_list(value):
         if value is not None:
-            read.wrong(path, value, "a list or null")
+            reader.wrong(path, value, "a list or null")
 
         return
 
     for at, one in enumerate(value):
         here = f"{path}[{at}]"
         if not is_map(one):
-            read.wrong(here, one, "an object")
+            reader.wrong(here, one, "an object")
             continue
 
         modality = one.get("modality")
         if not isinstance(modality, str):
             if modality is not None:
-                read.wrong(f"{here}.modality", modality, "a text")
+                reader.wrong(f"{here}.modality", modality, "a text")
 
             # What has no modality is text.
             modality = "text"
@@ -317,7 +317,7 @@ def _add_details(
             name = f"{of}_{mended(modality).lower()}_tokens"
             extra[name] = extra.get(name, 0) + known_count
         elif count is not None:
-            read.wrong(f"{here}.tokenCount", count, "an integer from 0 to 2**63 - 1")
+            reader.wrong(f"{here}.tokenCount", count, "an integer from 0 to 2**63 - 1")
 
 
 def _sum_counts(

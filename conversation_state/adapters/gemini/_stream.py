@@ -303,9 +303,9 @@ class GeminiStream:
         )
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
-        read = DocumentReader()
-        check_event(read, event, path)
-        node = GeminiObject(read, event, path)
+        reader = DocumentReader()
+        check_event(reader, event, path)
+        node = GeminiObject(reader, event, path)
         self._read_response(node)
         chunks: list[AssistantMessage] = []
         listed = node.optional_objects("candidates", "a list of candidates")
@@ -313,12 +313,12 @@ class GeminiStream:
             if number_of_choice(candidate.raw.get("index"), at) == self._choice:
                 chunks += self._read_candidate(candidate)
 
-        for where in read.mended:
+        for where in reader.mended:
             self._mended[where[len(path) + 1 :]] = True
 
         # What could be read is given, whatever else is wrong.
         yield from chunks
-        read.finish()
+        reader.finish()
         # Of an event with an error the next one is no copy.
         self.template.forget()
         if event.get("error"):

@@ -217,25 +217,25 @@ def _write_reasoning_shape(part: ReasoningPart, shape: str) -> dict[str, Any]:
 
 
 def read_block(
-    read: DocumentReader, source: Any, path: str, role: str, provider: str
+    reader: DocumentReader, source: Any, path: str, role: str, provider: str
 ) -> Part | None:
     """
     The part for *source*, a block or a text at *path*; None if there was a
     problem. *provider* is that of the response.
     """
     if isinstance(source, str):
-        text = mended_text(read, source, path)
+        text = mended_text(reader, source, path)
         return TextPart(text, metadata=with_notes(SOURCE, {"shape": "str"}))
 
     if not isinstance(source, dict):
-        read.wrong(path, source, "a text or a dict")
+        reader.wrong(path, source, "a text or a dict")
         return None
 
     # The text is mended first, because a part refuses one that is not valid Unicode.
     kind, block = source.get("type"), source
     key = _TEXTS.get(kind) if isinstance(kind, str) else None
     if key and isinstance(source.get(key), str):
-        text = mended_text(read, source[key], f"{path}.{key}")
+        text = mended_text(reader, source[key], f"{path}.{key}")
         if key == "text" and len(source) == 2:  # noqa: PLR2004 - as most blocks have
             return TextPart(text)
 
@@ -250,13 +250,13 @@ def read_block(
         found = part = None
 
     if found is None or part is None:
-        return _keep_unknown_block(read, block, path, provider)
+        return _keep_unknown_block(reader, block, path, provider)
 
-    return _add_notes(read, block, found, part, provider, path=path)
+    return _add_notes(reader, block, found, part, provider, path=path)
 
 
 def _add_notes(
-    read: DocumentReader,
+    reader: DocumentReader,
     block: dict[str, Any],
     found: BlockShape,
     part: Part,
@@ -282,16 +282,16 @@ def _add_notes(
         return part
 
     make = partial(found.kind, **found.fields)
-    return keep_notes(make, read, notes, path, signer)
+    return keep_notes(make, reader, notes, path, signer)
 
 
-def mended_text(read: DocumentReader, text: str, path: str) -> str:
+def mended_text(reader: DocumentReader, text: str, path: str) -> str:
     if text.__class__ is str and text.isascii():
         return text
 
     valid = mended(text)
     if valid is not text:
-        read.mended.append(path)
+        reader.mended.append(path)
 
     return valid
 
@@ -308,7 +308,7 @@ def _signer_notes(part: Part, shape: str, provider: str) -> dict[str, Any]:
 
 
 def _keep_unknown_block(
-    read: DocumentReader, block: dict[str, Any], path: str, provider: str
+    reader: DocumentReader, block: dict[str, Any], path: str, provider: str
 ) -> Part:
     source = SOURCE
     metadata: Any = EMPTY_MAP
@@ -320,14 +320,14 @@ def _keep_unknown_block(
     try:
         return UnknownPart(block, source=source, metadata=metadata)
     except InvalidPartError:
-        raw = {"block": encode_value(read, block, path)}
+        raw = {"block": encode_value(reader, block, path)}
         metadata = with_notes(SOURCE, {"odd": True})
         return UnknownPart(raw, source=SOURCE, metadata=metadata)
 
 
 # *part* as a block; None if LangChain does not support it.
-def write_block(write: PayloadWriter, part: Part, path: str) -> Any:
-    noted = write.notes(part, path)
+def write_block(writer: PayloadWriter, part: Part, path: str) -> Any:
+    noted = writer.notes(part, path)
     if isinstance(part, UnknownPart):
         if noted.get("odd"):
             return decode_value(map_of(part.raw, "block"))
@@ -335,11 +335,11 @@ def write_block(write: PayloadWriter, part: Part, path: str) -> Any:
         if noted.get("shape") == "block":
             return thaw(part.raw)
 
-        return write.unknown(part.raw, part.source, path, "type")
+        return writer.unknown(part.raw, part.source, path, "type")
 
     notes = thaw_notes(noted)
     if has_own(part.metadata):
-        write.lose(path, "metadata", "a block has no place for it")
+        writer.lose(path, "metadata", "a block has no place for it")
 
     # The kept block is used only if it still has the content of the part, which a
     # user may have changed.
@@ -348,7 +348,7 @@ def write_block(write: PayloadWriter, part: Part, path: str) -> Any:
         return raw
 
     if isinstance(part, ReasoningPart):
-        part = _check_signature(write, part, path)
+        part = _check_signature(writer, part, path)
 
     block = _write_shape(part, _choose_shape(part, notes))
     return (
@@ -368,7 +368,7 @@ def _matches_part(raw: dict[str, Any], part: Part) -> bool:
 
 
 def _check_signature(
-    write: PayloadWriter, part: ReasoningPart, path: str
+    writer: PayloadWriter, part: ReasoningPart, path: str
 ) -> ReasoningPart:
     """
     *part* without its signature, unless that may be sent: if it was loaded from
@@ -379,7 +379,7 @@ def _check_signature(
         return part
 
     why = f"is {known[0]}'s own, without a block in LangChain"
-    write.lose(path, "signature", why)
+    writer.lose(path, "signature", why)
     return attrs.evolve(part, signature="")
 
 

@@ -51,8 +51,8 @@ class MessageCalls:
     the original text of the arguments.
     """
 
-    def __init__(self, read: DocumentReader, path: str) -> None:
-        self._read = read
+    def __init__(self, reader: DocumentReader, path: str) -> None:
+        self._reader = reader
         self._path = path
         self._raws: list[dict[str, Any]] = []
         self._invalid: list[Any] = []
@@ -67,7 +67,7 @@ class MessageCalls:
         for raw in calls:
             if not isinstance(raw, dict) or not isinstance(raw.get("args"), dict):
                 at = f"{self._path}.tool_calls[{len(self._raws)}]"
-                self._read.problem(at, "expected a call with a dict of args")
+                self._reader.problem(at, "expected a call with a dict of args")
                 return
 
             self._add_open(raw, len(self._raws))
@@ -149,7 +149,7 @@ class MessageCalls:
         for at, raw in enumerate(self._invalid):
             path = f"{self._path}.invalid_tool_calls[{at}]"
             if not isinstance(raw, dict):
-                self._read.wrong(path, raw, "a dict")
+                self._reader.wrong(path, raw, "a dict")
                 continue
 
             arguments = text_or_empty(raw.get("args"))
@@ -165,7 +165,7 @@ class MessageCalls:
         path = f"{self._path}.tool_calls[{at}]"
         arguments = self._texts.get(at)
         if arguments is None:
-            arguments = _dump_arguments(self._read, raw["args"], path)
+            arguments = _dump_arguments(self._reader, raw["args"], path)
 
         block = self._blocks.get(at)
         call = self._build_call(raw, arguments, {"type": "tool_call"}, path, block)
@@ -202,14 +202,14 @@ class MessageCalls:
             notes |= {"raw": given} if is_whole else {"keys": rest}
 
         texts = (
-            mended_text(self._read, call_id, f"{path}.id"),
-            mended_text(self._read, name, f"{path}.name"),
-            mended_text(self._read, arguments, f"{path}.args"),
+            mended_text(self._reader, call_id, f"{path}.id"),
+            mended_text(self._reader, name, f"{path}.name"),
+            mended_text(self._reader, arguments, f"{path}.args"),
         )
         if not notes:
             return ToolCall(*texts)
 
-        return keep_notes(partial(ToolCall, *texts), self._read, notes, path)
+        return keep_notes(partial(ToolCall, *texts), self._reader, notes, path)
 
 
 # The arguments in *text*; None if it is not JSON, has a key twice, or a number that
@@ -222,19 +222,19 @@ def _parse_arguments(text: str) -> Any:
 
 
 # *args* as JSON text. Lone surrogates are escaped.
-def _dump_arguments(read: DocumentReader, args: dict[str, Any], path: str) -> str:
+def _dump_arguments(reader: DocumentReader, args: dict[str, Any], path: str) -> str:
     try:
         text = _encoded(args)
         # JSON changes keys that are numbers to texts. NaN is not equal to itself
         # either, but is valid.
         if loads(text) != args and not _has_text_keys(args):
-            read.problem(f"{path}.args", "has a key that is not text, as in JSON")
+            reader.problem(f"{path}.args", "has a key that is not text, as in JSON")
 
         # A lone surrogate is kept as an escape, because a store can't write it as a
         # character.
         return text if mended(text) is text else dumps(args)
     except (TypeError, ValueError, RecursionError) as error:
-        read.problem(f"{path}.args", f"can't be kept as JSON: {error}")
+        reader.problem(f"{path}.args", f"can't be kept as JSON: {error}")
         return ""
 
 
@@ -258,19 +258,19 @@ def _call_block(
 
 
 def write_call(
-    write: PayloadWriter, call: ToolCall, path: str
+    writer: PayloadWriter, call: ToolCall, path: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     *call* as LangChain's, and the notes on it. Its type is ``invalid_tool_call``,
     which keeps the text, if the arguments are not a JSON object, have a key twice or
     hold a number too large for Python.
     """
-    notes = thaw_notes(write.notes(call, path))
+    notes = thaw_notes(writer.notes(call, path))
     if call.type != "function":
-        write.lose(path, "type", "calls of functions only in LangChain")
+        writer.lose(path, "type", "calls of functions only in LangChain")
 
     if has_own(call.metadata):
-        write.lose(path, "metadata", "not supported on a call")
+        writer.lose(path, "metadata", "not supported on a call")
 
     args = _parse_arguments(call.arguments)
     kept = notes.get("raw")

@@ -183,5 +183,5 @@ _WRITERS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
 
 # *part* as a block of *shape*; of the standard shape if *shape* is unknown.
 def write_media(part: MediaPart, shape: str) -> dict[str, Any]:
-    write = _WRITERS.get(shape, _WRITERS[STANDARD])
-    return write(part)
+    writer = _WRITERS.get(shape, _WRITERS[STANDARD])
+    return writer(part)

@@ -78,7 +78,7 @@ def load(messages: Any) -> tuple[Message, ...]:
         MissingExtraError:
             If LangChain is not installed.
     """
-    read = DocumentReader()
+    reader = DocumentReader()
     source: Iterable[Any] = messages
     # Checked first, because a message is iterable, too: it yields its fields.
     if type(messages) in class_names():
@@ -86,69 +86,71 @@ def load(messages: Any) -> tuple[Message, ...]:
     elif isinstance(messages, (str, bytes, Mapping)) or not isinstance(
         messages, Iterable
     ):
-        read.wrong("$", messages, "messages of LangChain's")
+        reader.wrong("$", messages, "messages of LangChain's")
         source = ()
 
-    found = [_load_any(read, one, f"$[{at}]") for at, one in enumerate(source)]
-    read.finish()
+    found = [_load_any(reader, one, f"$[{at}]") for at, one in enumerate(source)]
+    reader.finish()
     return tuple([message for message in found if message is not None])
 
 
 def load_message(message: Any) -> Message:
-    read = DocumentReader()
-    found = _load_any(read, message, "$")
-    read.finish()
+    reader = DocumentReader()
+    found = _load_any(reader, message, "$")
+    reader.finish()
     assert found is not None  # noqa: S101 - else `finish` raises
     return found
 
 
-def _load_any(read: DocumentReader, message: Any, path: str) -> Message | None:
+def _load_any(reader: DocumentReader, message: Any, path: str) -> Message | None:
     name = class_names().get(type(message))
     if name is None:
-        _report_class(read, message, path)
+        _report_class(reader, message, path)
         return None
 
     try:
-        return _load_known(read, message, name, path)
+        return _load_known(reader, message, name, path)
     except (AttributeError, LookupError, TypeError) as error:
         # Setting a field of a message does not validate it.
-        read.problem(path, f"is not a valid {name}: {error!r}")
+        reader.problem(path, f"is not a valid {name}: {error!r}")
         return None
 
 
 def _load_known(
-    read: DocumentReader, message: Any, name: str, path: str
+    reader: DocumentReader, message: Any, name: str, path: str
 ) -> Message | None:
     raw: dict[str, Any] = vars(message)
     role = CLASSES[name] or ROLES.get(raw.get("role", ""), "")
     if not role:
-        return _load_unknown(read, message, name, path)
+        return _load_unknown(reader, message, name, path)
 
-    problems, mended_before = read.count, len(read.mended)
+    problems, mended_before = reader.count, len(reader.mended)
     notes = _collect_notes(message, raw, name, role)
     fields: dict[str, Any] = {}
     if raw["name"]:
         key = "tool_name" if role == "tool" else "name"
-        fields[key] = mended_text(read, raw["name"], f"{path}.name")
+        fields[key] = mended_text(reader, raw["name"], f"{path}.name")
 
     if role == "assistant":
-        fields["content"] = load_response(read, raw, path, notes, fields)
+        fields["content"] = load_response(reader, raw, path, notes, fields)
     else:
-        fields["content"] = _load_plain_content(read, raw["content"], path, role, notes)
+        fields["content"] = _load_plain_content(
+            reader, raw["content"], path, role, notes
+        )
 
     if role == "tool":
         fields["is_error"] = raw["status"] == "error"
-        answered = mended_text(read, raw["tool_call_id"], f"{path}.tool_call_id")
+        answered = mended_text(reader, raw["tool_call_id"], f"{path}.tool_call_id")
         if not answered:
             answered = notes["made_id"] = _NO_ID
 
         fields["tool_call_id"] = answered
 
-    if read.count > problems:
+    if reader.count > problems:
         return None
 
-    if len(read.mended) > mended_before:
-        where = dict.fromkeys(read.mended[mended_before:])
+    if len(reader.mended) > mended_before:
+        where = dict.fromkeys(reader.mended[mended_before:])
         notes["mended"] = [each[len(path) + 1 :] for each in where]
 
     # Without notes no metadata is passed: checking an empty map would take a third more
@@ -157,20 +159,20 @@ def _load_known(
     if not notes:
         return kind(**fields)
 
-    return keep_notes(partial(kind, **fields), read, notes, path)
+    return keep_notes(partial(kind, **fields), reader, notes, path)
 
 
-def _report_class(read: DocumentReader, message: Any, path: str) -> None:
+def _report_class(reader: DocumentReader, message: Any, path: str) -> None:
     kind = type(message)
     if not isinstance(message, tuple({*message_classes().values()})):
-        read.wrong(path, message, "a message of LangChain's")
+        reader.wrong(path, message, "a message of LangChain's")
         return
 
     # A subclass could not be restored, because loading from a store never imports the
     # modules that its contents name.
     known = next(one.__name__ for one in kind.__mro__ if one in class_names())
     what = f"expected LangChain's {known}, got its subclass {kind.__name__}"
-    read.problem(path, what)
+    reader.problem(path, what)
 
 
 def _collect_notes(
@@ -208,7 +210,9 @@ def _collect_notes(
     return notes
 
 
-def _load_unknown(read: DocumentReader, message: Any, name: str, path: str) -> Message:
+def _load_unknown(
+    reader: DocumentReader, message: Any, name: str, path: str
+) -> Message:
     # Empty fields are left out, because the class sets all of them again except the
     # content.
     fields = {
@@ -221,18 +225,18 @@ def _load_unknown(read: DocumentReader, message: Any, name: str, path: str) -> M
     try:
         return UnknownMessage(raw, source=SOURCE)
     except InvalidMessageError:
-        kept, odd = encode_value(read, raw, path), {"odd": True}
+        kept, odd = encode_value(reader, raw, path), {"odd": True}
         return UnknownMessage(kept, source=SOURCE, metadata=with_notes(SOURCE, odd))
 
 
 def _load_plain_content(
-    read: DocumentReader, content: Any, path: str, role: str, notes: dict[str, Any]
+    reader: DocumentReader, content: Any, path: str, role: str, notes: dict[str, Any]
 ) -> str | list[Part]:
     if isinstance(content, str):
-        return mended_text(read, content, f"{path}.content")
+        return mended_text(reader, content, f"{path}.content")
 
     found = [
-        read_block(read, block, f"{path}.content[{at}]", role, "")
+        read_block(reader, block, f"{path}.content[{at}]", role, "")
         for at, block in enumerate(content)
     ]
     parts = [part for part in found if part is not None]
@@ -270,10 +274,12 @@ def dump(messages: Iterable[Message]) -> Export:
         MissingExtraError:
             If LangChain is not installed.
     """
-    write = PayloadWriter(SOURCE)
-    found = [_dump_any(write, message, path) for message, path in write.each(messages)]
+    writer = PayloadWriter(SOURCE)
+    found = [
+        _dump_any(writer, message, path) for message, path in writer.each(messages)
+    ]
     payload = [message for message in found if message is not None]
-    return Export(payload, tuple(write.lost))
+    return Export(payload, tuple(writer.lost))
 
 
 # *message* as one of LangChain's; None if LangChain does not support it.
@@ -282,33 +288,33 @@ def dump_message(message: Message) -> Any:
     return made or _dump_any(PayloadWriter(SOURCE), message, "messages[0]")
 
 
-def _dump_any(write: PayloadWriter, message: Message, path: str) -> Any:
+def _dump_any(writer: PayloadWriter, message: Message, path: str) -> Any:
     made = _dump_text_message(message)
     if made is not None:
         return made
 
-    notes = thaw_notes(write.notes_on(message, path))
+    notes = thaw_notes(writer.notes_on(message, path))
     ours = {
         "run_id": message.run_id is not None,
         "turn_id": message.turn_id is not None,
         "timestamp": message.timestamp is not None,
         "metadata": has_own(message.metadata),
     }
-    write.lose_each(path, ours, "not supported by LangChain")
+    writer.lose_each(path, ours, "not supported by LangChain")
     if isinstance(message, UnknownMessage):
-        return _write_unknown(write, message, path, notes)
+        return _write_unknown(writer, message, path, notes)
 
     fields: dict[str, Any] = {}
     kwargs = notes.get("additional_kwargs", {})
-    content = _build_content(write, message, path, notes, kwargs)
+    content = _build_content(writer, message, path, notes, kwargs)
     if isinstance(message, AssistantMessage):
-        content = _put_calls(write, message, path, content, fields)
-        put_response(write, message, path, notes, fields)
+        content = _put_calls(writer, message, path, content, fields)
+        put_response(writer, message, path, notes, fields)
     elif "response_metadata" in notes:
         fields["response_metadata"] = notes["response_metadata"]
 
     if isinstance(message, ToolMessage):
-        _put_result(write, message, path, notes, fields)
+        _put_result(writer, message, path, notes, fields)
     elif message.name or "name" in notes:
         fields["name"] = message.name
 
@@ -367,7 +373,7 @@ _ID_NOTE = (RESERVED, SOURCE, "id")
 
 
 def _put_result(
-    write: PayloadWriter,
+    writer: PayloadWriter,
     message: ToolMessage,
     path: str,
     notes: Mapping[str, Any],
@@ -385,31 +391,31 @@ def _put_result(
         fields["name"] = message.tool_name
 
     why = "the name of a result is the tool's in LangChain"
-    write.lose_each(path, {"name": bool(message.name)}, why)
+    writer.lose_each(path, {"name": bool(message.name)}, why)
 
 
 def _write_unknown(
-    write: PayloadWriter, message: UnknownMessage, path: str, notes: Mapping[str, Any]
+    writer: PayloadWriter, message: UnknownMessage, path: str, notes: Mapping[str, Any]
 ) -> Any:
-    raw = write.unknown(message.raw, message.source, path, "type")
+    raw = writer.unknown(message.raw, message.source, path, "type")
     if raw is None:
         return None
 
     why = "not supported on an unknown message"
-    write.lose_each(path, {"name": bool(message.name)}, why)
+    writer.lose_each(path, {"name": bool(message.name)}, why)
     if notes.get("odd"):
         raw = decode_value(raw)
 
     name = raw.pop("class", None)
     if str(name) not in CLASSES:
-        write.lose(path, "class", "is not one of LangChain's messages")
+        writer.lose(path, "class", "is not one of LangChain's messages")
         return None
 
     return make_message(name, raw)
 
 
 def _build_content(
-    write: PayloadWriter,
+    writer: PayloadWriter,
     message: Any,
     path: str,
     notes: Mapping[str, Any],
@@ -425,7 +431,7 @@ def _build_content(
             kwargs[key] = part.text
             continue
 
-        block = write_block(write, part, f"{path}.parts[{at}]")
+        block = write_block(writer, part, f"{path}.parts[{at}]")
         if block is not None:
             blocks.append(block)
 
@@ -443,7 +449,7 @@ def _build_content(
 
 
 def _put_calls(
-    write: PayloadWriter,
+    writer: PayloadWriter,
     message: AssistantMessage,
     path: str,
     content: Any,
@@ -457,11 +463,11 @@ def _put_calls(
     blocks: list[tuple[int, dict[str, Any]]] = []
     for at, call in enumerate(message.tool_calls):
         where = f"{path}.tool_calls[{at}]"
-        raw, notes = write_call(write, call, where)
+        raw, notes = write_call(writer, call, where)
         invalid = not isinstance(raw.get("args"), dict)
         if calls["invalid_tool_call"] and not invalid:
             why = "calls with invalid arguments come last in LangChain"
-            write.lose(where, "place", why)
+            writer.lose(where, "place", why)
 
         calls["invalid_tool_call" if invalid else "tool_call"].append(raw)
         block = dump_call_block(call, raw, notes)

@@ -44,7 +44,7 @@ _NO_RESPONSE = ResponseMeta()
 
 
 def load_response(
-    read: DocumentReader,
+    reader: DocumentReader,
     raw: dict[str, Any],
     path: str,
     notes: dict[str, Any],
@@ -55,7 +55,7 @@ def load_response(
     response into *fields*.
     """
     details: dict[str, Any] = raw.get("response_metadata", {})
-    calls = MessageCalls(read, path)
+    calls = MessageCalls(reader, path)
     if raw.get("tool_calls"):
         calls.add(raw["tool_calls"])
 
@@ -66,10 +66,10 @@ def load_response(
     # of the arguments.
     content: Any = raw["content"]
     if isinstance(content, str):
-        content = mended_text(read, content, f"{path}.content")
+        content = mended_text(reader, content, f"{path}.content")
     else:
         provider = text_or_empty(details.get("model_provider"))
-        content = _load_content(read, content, calls, path, provider)
+        content = _load_content(reader, content, calls, path, provider)
         if not content:
             notes["empty"] = True
 
@@ -81,11 +81,11 @@ def load_response(
     if response is not None:
         fields["response"] = response
 
-    return _with_asides(read, raw, content, path, notes)
+    return _with_asides(reader, raw, content, path, notes)
 
 
 def _load_content(
-    read: DocumentReader,
+    reader: DocumentReader,
     content: list[Any],
     calls: MessageCalls,
     path: str,
@@ -100,7 +100,7 @@ def _load_content(
             continue
 
         where = f"{path}.content[{at}]"
-        part = read_block(read, block, where, "assistant", provider)
+        part = read_block(reader, block, where, "assistant", provider)
         if part is not None:
             parts.append(part)
             places.append(at)
@@ -116,7 +116,7 @@ def _load_content(
 
 # *content* with the texts of ``additional_kwargs``: reasoning before, a refusal after.
 def _with_asides(
-    read: DocumentReader,
+    reader: DocumentReader,
     raw: dict[str, Any],
     content: str | list[Part],
     path: str,
@@ -124,7 +124,7 @@ def _with_asides(
 ) -> str | list[Part]:
     beside = raw["additional_kwargs"]
     asides = {
-        key: mended_text(read, beside[key], f"{path}.additional_kwargs.{key}")
+        key: mended_text(reader, beside[key], f"{path}.additional_kwargs.{key}")
         for key in ASIDES
         if beside and isinstance(beside.get(key), str) and beside[key]
     }
@@ -215,7 +215,7 @@ def _take_text(
 
 
 def put_response(
-    write: PayloadWriter,
+    writer: PayloadWriter,
     message: AssistantMessage,
     path: str,
     notes: Mapping[str, Any],
@@ -227,7 +227,7 @@ def put_response(
     where = f"{path}.response"
     newer = dict.fromkeys(sorted(response.unknown), True)
     beside = {"logprobs": response.logprobs is not None, **newer}
-    write.lose_each(where, beside, "not supported by LangChain")
+    writer.lose_each(where, beside, "not supported by LangChain")
     if response.finish_reason:
         metadata[str(notes.get("reason", REASONS[0]))] = response.finish_reason
 
@@ -251,7 +251,7 @@ def put_response(
         kept = fields["usage_metadata"] = _write_usage(usage)
 
     if usage is not None:
-        _lose_usage(write, usage, kept, f"{where}.usage")
+        _lose_usage(writer, usage, kept, f"{where}.usage")
 
 
 def _read_usage(raw: Any) -> Usage | None:
@@ -351,8 +351,8 @@ def _write_usage(usage: Usage) -> dict[str, Any]:
 
 
 # List the counts of *usage*, at *path*, that are not in *raw*, LangChain's.
-def _lose_usage(write: PayloadWriter, usage: Usage, raw: Any, path: str) -> None:
+def _lose_usage(writer: PayloadWriter, usage: Usage, raw: Any, path: str) -> None:
     kept = _read_usage(raw) if usage.extra else None
     for name in sorted(usage.extra):
         if kept is None or name not in kept.extra:
-            write.lose(path, name, "is no count that LangChain keeps")
+            writer.lose(path, name, "is no count that LangChain keeps")

@@ -157,7 +157,7 @@ _MAX_DEPTH = 80
 _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 
 
-def encode_value(read: DocumentReader, value: Any, path: str, depth: int = 0) -> Any:
+def encode_value(reader: DocumentReader, value: Any, path: str, depth: int = 0) -> Any:
     """
     *value*, at *path*, as JSON, from which `decode_value` restores it. An object of
     another class is reported as a problem, and becomes None. Tuples become lists, as in
@@ -167,7 +167,7 @@ def encode_value(read: DocumentReader, value: Any, path: str, depth: int = 0) ->
         return value
 
     if depth >= _MAX_DEPTH:
-        read.problem(path, f"is nested more than {_MAX_DEPTH} levels deep")
+        reader.problem(path, f"is nested more than {_MAX_DEPTH} levels deep")
         return None
 
     for kind, encode in _ENCODERS.items():
@@ -175,20 +175,20 @@ def encode_value(read: DocumentReader, value: Any, path: str, depth: int = 0) ->
             return encode(value)
 
     if isinstance(value, Mapping):
-        return _encode_map(read, value, path, depth)
+        return _encode_map(reader, value, path, depth)
 
     if isinstance(value, (list, tuple)):
         return [
-            encode_value(read, item, f"{path}[{at}]", depth + 1)
+            encode_value(reader, item, f"{path}[{at}]", depth + 1)
             for at, item in enumerate(value)
         ]
 
-    return _encode_object(read, value, path, depth)
+    return _encode_object(reader, value, path, depth)
 
 
 def keep_notes(
     make: Callable[..., T],
-    read: DocumentReader,
+    reader: DocumentReader,
     notes: Mapping[str, Any],
     path: str,
     others: Mapping[str, Any] = EMPTY_MAP,
@@ -200,20 +200,20 @@ def keep_notes(
     try:
         return make(metadata={RESERVED: {**others, SOURCE: notes}})
     except (InvalidMessageError, InvalidPartError):
-        kept = {**encode_value(read, notes, path), "odd": True}
+        kept = {**encode_value(reader, notes, path), "odd": True}
         return make(metadata={RESERVED: {**others, SOURCE: kept}})
 
 
-def _encode_object(read: DocumentReader, value: Any, path: str, depth: int) -> Any:
+def _encode_object(reader: DocumentReader, value: Any, path: str, depth: int) -> Any:
     kind = type(value)
     name = "Document" if kind is _document_class() else class_names().get(kind)
     if name is None:
         what = f"is a Python {kind.__name__}, which can't be kept as JSON"
-        read.problem(path, f"{what}; store it as a dict or a text")
+        reader.problem(path, f"{what}; store it as a dict or a text")
         return None
 
     fields = {**vars(value), **(value.model_extra or {})}
-    return {_TAG: name, "value": encode_value(read, fields, path, depth + 1)}
+    return {_TAG: name, "value": encode_value(reader, fields, path, depth + 1)}
 
 
 def _encode_int(value: int) -> Any:
@@ -242,13 +242,13 @@ def _encode_text(text: str) -> Any:
 
 
 def _encode_map(
-    read: DocumentReader, value: Mapping[Any, Any], path: str, depth: int
+    reader: DocumentReader, value: Mapping[Any, Any], path: str, depth: int
 ) -> Any:
     # A map that has the tag as a key of its own would be decoded as another value.
     is_plain = _TAG not in value
     pairs: list[Any] = []
     for key in value:
-        name = encode_value(read, key, f"{path}, a key", depth + 1)
+        name = encode_value(reader, key, f"{path}, a key", depth + 1)
         # A key with a lone surrogate was encoded as a tagged map, which can't be a
         # key in JSON.
         is_plain = is_plain and isinstance(key, str) and isinstance(name, str)
@@ -257,7 +257,7 @@ def _encode_map(
     # A map of pairs has three levels: the tagged map, its list, and the pair.
     inside = depth + (1 if is_plain else 3)
     for pair, (key, item) in zip(pairs, value.items(), strict=True):
-        pair.append(encode_value(read, item, f"{path}.{key}", inside))
+        pair.append(encode_value(reader, item, f"{path}.{key}", inside))
 
     return dict(pairs) if is_plain else {_TAG: "map", "value": pairs}
 

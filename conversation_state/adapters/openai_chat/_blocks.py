@@ -244,24 +244,24 @@ def _name_audio_format(media_type: str) -> str:
 
 
 def write_part(
-    write: PayloadWriter, part: Part, path: str, role: str
+    writer: PayloadWriter, part: Part, path: str, role: str
 ) -> dict[str, Any] | None:
     """
     The block that *part* is in a message of *role*; None if the format has
     none, and the part is lost.
     """
-    notes = write.notes(part, path)
+    notes = writer.notes(part, path)
     block: dict[str, Any] | None = None
     if isinstance(part, (RefusalPart, TextPart)):
         block = {"type": part.kind, part.kind: part.text}
     elif isinstance(part, MediaPart):
-        block = _write_medium(write, part, path, role)
+        block = _write_medium(writer, part, path, role)
     elif isinstance(part, UnknownPart):
-        return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+        return writer.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
     elif isinstance(part, ReasoningPart) and "thinking" in notes:
         block = _write_thinking(part, list_of(notes, "thinking"))
     else:
-        write.lose(
+        writer.lose(
             path, part.kind, "can only be sent back in the dialect it was loaded from"
         )
 
@@ -289,7 +289,7 @@ def _write_thinking(part: ReasoningPart, lengths: tuple[Any, ...]) -> dict[str, 
 
 
 def _write_medium(
-    write: PayloadWriter, part: MediaPart, path: str, role: str
+    writer: PayloadWriter, part: MediaPart, path: str, role: str
 ) -> dict[str, Any] | None:
     notes = notes_of(part.metadata, SOURCE)
     kind: Any = notes.get("block")
@@ -299,15 +299,15 @@ def _write_medium(
     if not kind:
         why = cannot_contain(role, part.kind)
         by_url = part.kind in _NATURAL[role]
-        write.lose(path, part.kind, f"{why} by URL" if by_url else why)
+        writer.lose(path, part.kind, f"{why} by URL" if by_url else why)
         return None
 
-    typed = write.with_type(part, path, notes)
-    return None if typed is None else _write_typed(write, typed, path, kind)
+    typed = writer.with_type(part, path, notes)
+    return None if typed is None else _write_typed(writer, typed, path, kind)
 
 
 def _write_typed(
-    write: PayloadWriter, part: MediaPart, path: str, kind: str
+    writer: PayloadWriter, part: MediaPart, path: str, kind: str
 ) -> dict[str, Any]:
     """The block of a *kind* that *part* is."""
     notes = notes_of(part.metadata, SOURCE)
@@ -322,7 +322,7 @@ def _write_typed(
             body["format"], media_type = word, part.media_type
 
     if media_type != part.media_type:
-        write.lose(path, "media_type", f"{kind} has no field for it")
+        writer.lose(path, "media_type", f"{kind} has no field for it")
 
     block: dict[str, Any] = {"type": kind, kind: body}
     if isinstance(part, ImagePart) and part.detail:

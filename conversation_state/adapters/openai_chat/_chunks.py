@@ -221,16 +221,16 @@ class ChatStream:
             self.template.remember(event, path, self._texts[found], make)
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
-        read = DocumentReader()
-        check_event(read, event, path)
+        reader = DocumentReader()
+        check_event(reader, event, path)
         given = event
         self._is_wrapped = False
         if "type" in event and "choices" not in event:
             kind = event["type"]
             if isinstance(kind, str) and kind in _DERIVED:
                 if not self._is_begun:
-                    read.problem(path, ALONE)
-                    read.finish()
+                    reader.problem(path, ALONE)
+                    reader.finish()
 
                 return
 
@@ -239,14 +239,14 @@ class ChatStream:
                 given, path = event[_WRAPPER], f"{path}.{_WRAPPER}"
 
         self.template.forget()
-        yield from self._read_event(read, given, path)
+        yield from self._read_event(reader, given, path)
         self._expect_more(event)
 
     def _read_event(
-        self, read: DocumentReader, event: Mapping[str, Any], path: str
+        self, reader: DocumentReader, event: Mapping[str, Any], path: str
     ) -> Iterator[AssistantMessage]:
         self._is_begun = True
-        node = ObjectReader(read, event, path)
+        node = ObjectReader(reader, event, path)
         self._read_response(node)
         chunks: list[AssistantMessage] = []
         listed = node.optional_objects("choices", "a list of choices")
@@ -254,13 +254,13 @@ class ChatStream:
             if number_of_choice(choice.raw.get("index"), at) == self._choice:
                 chunks += self._read_choice(choice)
 
-        for where in read.mended:
+        for where in reader.mended:
             _, delta, name = where.partition(".delta.")
             self._mended |= {re.split(r"\W", name)[0]: True} if delta else {}
 
         # The chunks that could be read come before the error.
         yield from chunks
-        read.finish()
+        reader.finish()
         error = event.get("error") or self._error
         if error or event.get("object") == "error":
             raise ProviderStreamError(describe_failure(error or event), event)

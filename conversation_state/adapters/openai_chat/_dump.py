@@ -49,18 +49,18 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
         InvalidMessageError:
             If one of them is not a message.
     """
-    write = PayloadWriter(SOURCE)
+    writer = PayloadWriter(SOURCE)
     raws: list[dict[str, Any]] = []
     # The tools of calls that were written without their ids.
     legacy: dict[str, str] = {}
-    for message, path in write.prepare(messages, rules, OPENAI_CHAT, _find_lost):
+    for message, path in writer.prepare(messages, rules, OPENAI_CHAT, _find_lost):
         if isinstance(message, UnknownMessage):
-            write.notes_on(message, path)
-            raw = write.unknown(message.raw, message.source, path, "role")
+            writer.notes_on(message, path)
+            raw = writer.unknown(message.raw, message.source, path, "role")
             raws += [] if raw is None else [raw]
         else:
             one: Any = message
-            raw = _write_message(write, one, path)
+            raw = _write_message(writer, one, path)
             if "function_call" in raw and one.tool_calls:
                 _note_legacy_call(legacy, one, raw)
             elif legacy and legacy.keys() & {raw.get("tool_call_id")}:
@@ -72,7 +72,7 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
 
             raws.append(raw)
 
-    return write.export({"messages": raws})
+    return writer.export({"messages": raws})
 
 
 def _note_legacy_call(
@@ -91,36 +91,36 @@ _IN_PLACE = frozenset({"audio", "function_call", "refusal", "tool_calls"})
 
 def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
     """All that is lost of *message* if nothing is left to send."""
-    write = PayloadWriter(SOURCE, rules)
+    writer = PayloadWriter(SOURCE, rules)
     if isinstance(message, UnknownMessage):
-        write.notes_on(message, path)
-        raw = write.unknown(message.raw, message.source, path, "role")
-        return None if raw is not None else write.lost
+        writer.notes_on(message, path)
+        raw = writer.unknown(message.raw, message.source, path, "role")
+        return None if raw is not None else writer.lost
 
-    raw = _write_message(write, message, path)
+    raw = _write_message(writer, message, path)
     is_sent = raw.get("content") or any(raw.get(key) for key in _IN_PLACE)
-    return None if is_sent else [*write.lost, Lost(path, "content", NOTHING_LEFT)]
+    return None if is_sent else [*writer.lost, Lost(path, "content", NOTHING_LEFT)]
 
 
-def _write_message(write: PayloadWriter, message: Any, path: str) -> dict[str, Any]:
-    notes = write.notes_on(message, path)
+def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, Any]:
+    notes = writer.notes_on(message, path)
     role: Any = notes.get("role") if notes else None
     if not isinstance(role, str) or ROLES.get(role) != message.role:
         role = message.role
 
     raw: dict[str, Any] = {"role": role, "content": ""}
     if isinstance(message, ToolMessage):
-        raw |= _write_result(write, message, path, notes, role)
+        raw |= _write_result(writer, message, path, notes, role)
     elif message.name:
         raw["name"] = message.name
 
     content = message.content
     if not isinstance(content, str):
-        content = _write_parts(write, message, path, raw)
+        content = _write_parts(writer, message, path, raw)
 
     if isinstance(message, AssistantMessage):
         for at, call in enumerate(message.tool_calls):
-            _put_call(write, call, f"{path}.tool_calls[{at}]", raw)
+            _put_call(writer, call, f"{path}.tool_calls[{at}]", raw)
 
     raw["content"] = content
     if not content and content != []:
@@ -131,13 +131,13 @@ def _write_message(write: PayloadWriter, message: Any, path: str) -> dict[str, A
 
     is_refusal = "refusal" in raw and raw["refusal"] and not raw.get("content")
     if is_refusal and not raw.keys() & _WITH_NULL:
-        _write_refusal_as_content(write, message, raw)
+        _write_refusal_as_content(writer, message, raw)
 
     return raw
 
 
 def _write_refusal_as_content(
-    write: PayloadWriter, message: Message, raw: dict[str, Any]
+    writer: PayloadWriter, message: Message, raw: dict[str, Any]
 ) -> None:
     """
     Put the refusal in *raw*, which has no content, into the content.
@@ -146,7 +146,7 @@ def _write_refusal_as_content(
         ``Invalid value for 'content': expected a string, got null.`` In responses it is
         null next to a refusal, too.
     """
-    if not write.is_as_loaded(message.metadata, "content"):
+    if not writer.is_as_loaded(message.metadata, "content"):
         raw["content"] = [{"type": "refusal", "refusal": raw.pop("refusal")}]
 
 
@@ -164,7 +164,7 @@ _WITH_NULL = frozenset({"audio", "function_call", "tool_calls"})
 
 
 def _write_result(
-    write: PayloadWriter,
+    writer: PayloadWriter,
     message: ToolMessage,
     path: str,
     notes: Mapping[str, Any],
@@ -172,9 +172,9 @@ def _write_result(
 ) -> dict[str, str]:
     if message.name:
         why = "in a tool message the name is the tool's, not the sender's"
-        write.lose(path, "name", why)
+        writer.lose(path, "name", why)
 
-    write.lose_error_flag(message, path)
+    writer.lose_error_flag(message, path)
     name = {"name": message.tool_name} if message.tool_name else {}
     # A result in the format before ``tool_calls`` has no id, and one without a call
     # gets none.
@@ -186,7 +186,7 @@ def _write_result(
 
 
 def _write_parts(
-    write: PayloadWriter,
+    writer: PayloadWriter,
     message: Any,
     path: str,
     raw: dict[str, Any],
@@ -199,7 +199,7 @@ def _write_parts(
     inside: list[tuple[Part, str]] = []
     for at, part in enumerate(parts):
         here = f"{path}.parts[{at}]"
-        if not is_answer or not _put_beside(write, part, here, raw, late=bool(inside)):
+        if not is_answer or not _put_beside(writer, part, here, raw, late=bool(inside)):
             inside.append((part, here))
 
     last = inside[-1][0] if inside and is_answer else None
@@ -209,13 +209,13 @@ def _write_parts(
         # was loaded from there. One that was loaded as the only block of a list has the
         # note "block", so it is a block again.
         if map_of(about, "under") or (len(inside) == 1 and not about):
-            write.notes(*inside.pop())
+            writer.notes(*inside.pop())
             raw["refusal"] = last.text
 
     blocks = [
         block
         for part, here in inside
-        if (block := write_part(write, part, here, message.role)) is not None
+        if (block := write_part(writer, part, here, message.role)) is not None
     ]
     if is_answer and len(blocks) == 1 < len(parts):
         # The other parts are next to the content, so this text is the content itself
@@ -227,7 +227,7 @@ def _write_parts(
 
 
 def _put_beside(
-    write: PayloadWriter, part: Part, path: str, raw: dict[str, Any], *, late: bool
+    writer: PayloadWriter, part: Part, path: str, raw: dict[str, Any], *, late: bool
 ) -> bool:
     """Put *part* into *raw*, next to the content, if it stood there."""
     notes = notes_of(part.metadata, SOURCE)
@@ -236,7 +236,7 @@ def _put_beside(
         keys = [key for key in REASONING_KEYS if under.get(key) is True]
         if keys and (late or not raw.keys().isdisjoint(keys)):
             why = "reasoning is one text before the content; this part was moved"
-            write.lose(path, "reasoning", why)
+            writer.lose(path, "reasoning", why)
 
         # CPython extends a text in place if a single name refers to it. Otherwise each
         # of thousands of parts would copy the text of those before it.
@@ -255,15 +255,15 @@ def _put_beside(
         raw |= {key: {"id": name} for key in keys}
 
     if keys:
-        write.notes(part, path)
+        writer.notes(part, path)
 
     return bool(keys)
 
 
 def _put_call(
-    write: PayloadWriter, call: ToolCall, path: str, raw: dict[str, Any]
+    writer: PayloadWriter, call: ToolCall, path: str, raw: dict[str, Any]
 ) -> None:
-    notes = write.notes(call, path)
+    notes = writer.notes(call, path)
     keys = map_of(notes, "keys")
     legacy = bool(map_of(notes, "under"))
     custom = call.type == "custom"

@@ -371,7 +371,7 @@ def read_logprobs(
     if node is None:
         return None
 
-    read, given = node.reading, node.raw
+    reader, given = node.reading, node.raw
     content = given.get("content")
     known: frozenset[str] = frozenset({"content"})
     if not is_list(content):
@@ -382,14 +382,14 @@ def read_logprobs(
     elif any(map(is_odd, content)):
         known = frozenset()
 
-    left = read.rest(given, known, node.path)
+    left = reader.rest(given, known, node.path)
     if any(value is not None for value in left.values()):
         kept["logprobs"] = left
 
     if not is_list(content):
         return None
 
-    return read_logprob_list(read, content, f"{node.path}.content")
+    return read_logprob_list(reader, content, f"{node.path}.content")
 
 
 def load_usage(payload: Any) -> Usage | None:
@@ -429,9 +429,9 @@ def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def read_chat_counts(
-    read: DocumentReader, block: Mapping[Any, Any], path: str
+    reader: DocumentReader, block: Mapping[Any, Any], path: str
 ) -> Counted:
-    counts, details, extra, left = read_counts(read, block, _COUNTS, _DETAILS, path)
+    counts, details, extra, left = read_counts(reader, block, _COUNTS, _DETAILS, path)
     within, written = details
     for name in _CACHED:
         count = extra.get(name)

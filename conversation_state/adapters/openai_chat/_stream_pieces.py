@@ -167,8 +167,8 @@ class CallAssembler:
             key = "input" if word == "custom" else "arguments"
             # Ollama and others send the whole object that OpenAI has as JSON text.
             is_object = is_map(body.get(key))
-            read = read_object_text if is_object else _get_piece
-            arguments = read(inside, key)
+            reader = read_object_text if is_object else _get_piece
+            arguments = reader(inside, key)
         elif body is not None:
             node.wrong(word, "an object or null")
 

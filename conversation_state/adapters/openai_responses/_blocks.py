@@ -189,13 +189,13 @@ def _read_medium(block: ObjectReader, kind: str, index: int | None) -> Part | No
 
 
 def write_block(
-    write: PayloadWriter, part: Part, path: str, role: str
+    writer: PayloadWriter, part: Part, path: str, role: str
 ) -> dict[str, Any] | None:
     """
     The block that *part* is in a message of *role*; None if the format has
     none, and the part is lost.
     """
-    notes = write.notes(part, path)
+    notes = writer.notes(part, path)
     block: dict[str, Any] | None = None
     done = map_of(notes, "done")
     if done and notes.get("given") == getattr(part, "text", None):
@@ -209,25 +209,25 @@ def write_block(
     elif isinstance(part, RefusalPart):
         block = {"type": "refusal", "refusal": part.text}
     elif isinstance(part, UnknownPart):
-        return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+        return writer.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
     elif isinstance(part, MediaPart):
-        block = _write_medium(write, part, path, role)
+        block = _write_medium(writer, part, path, role)
 
     return block and merge_kept_keys(map_of(notes, "keys"), block)
 
 
 def _write_medium(
-    write: PayloadWriter, part: MediaPart, path: str, role: str
+    writer: PayloadWriter, part: MediaPart, path: str, role: str
 ) -> dict[str, Any] | None:
     if isinstance(part, AudioPart):
-        write.lose(path, part.kind, "the provider rejects audio input")
+        writer.lose(path, part.kind, "the provider rejects audio input")
         return None
 
     if role not in _WITH_MEDIA or not isinstance(part, (FilePart, ImagePart)):
-        write.lose(path, part.kind, cannot_contain(role, part.kind))
+        writer.lose(path, part.kind, cannot_contain(role, part.kind))
         return None
 
-    typed: Any = write.with_type(part, path, notes_of(part.metadata, SOURCE))
+    typed: Any = writer.with_type(part, path, notes_of(part.metadata, SOURCE))
     if typed is None:
         return None
 
@@ -242,6 +242,6 @@ def _write_medium(
         block |= {"filename": typed.name} if typed.name else {}
 
     if media_type != part.media_type:
-        write.lose(path, "media_type", f"{block['type']} has no field for it")
+        writer.lose(path, "media_type", f"{block['type']} has no field for it")
 
     return block

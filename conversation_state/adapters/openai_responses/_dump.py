@@ -90,16 +90,16 @@ def _group_pieces(both: _Pieces) -> list[tuple[str, _Pieces]]:
     return groups
 
 
-def _write_blocks(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
+def _write_blocks(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     path, last = pieces[-1]
     notes = notes_of(last.metadata, SOURCE)
     # What was not loaded as an item has no id and no status, without which the
     # provider's types take texts only.
     is_made = "item" not in notes and notes.get("plain") is not True
-    if is_made and write.is_request:
-        return _write_texts(write, pieces)
+    if is_made and writer.is_request:
+        return _write_texts(writer, pieces)
 
-    blocks = [write_block(write, part, where, "assistant") for where, part in pieces]
+    blocks = [write_block(writer, part, where, "assistant") for where, part in pieces]
     written = [block for block in blocks if block is not None]
     if not written:
         return []
@@ -111,17 +111,17 @@ def _write_blocks(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]
 
     raw = {"role": "assistant", "content": content}
     raw = merge_kept_keys(map_of(notes, "item"), raw)
-    if not isinstance(write, RequestWriter):
+    if not isinstance(writer, RequestWriter):
         return [raw]
 
     has_id = "id" in raw
-    write.check_item(raw, path)
+    writer.check_item(raw, path)
     # The provider's types take blocks of output only with an id.
     is_partial = has_id and "id" not in raw and isinstance(content, list)
-    return _write_texts(write, pieces) if is_partial else [raw]
+    return _write_texts(writer, pieces) if is_partial else [raw]
 
 
-def _write_texts(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
+def _write_texts(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     """
     *pieces* of an answer as items of one text each.
 
@@ -132,33 +132,33 @@ def _write_texts(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     for path, part in pieces:
         if isinstance(part, (RefusalPart, TextPart)) and part.text:
-            write.notes(part, path)
+            writer.notes(part, path)
             if isinstance(part, RefusalPart):
                 why = "only an answer of this provider has refusals; it is sent as text"
-                write.lose(path, "refusal", why)
+                writer.lose(path, "refusal", why)
 
             items.append({"role": "assistant", "content": part.text})
         elif isinstance(part, TextPart):
-            write.lose(path, "text", "is empty")
-        elif write_block(write, part, path, "assistant") is not None:
+            writer.lose(path, "text", "is empty")
+        elif write_block(writer, part, path, "assistant") is not None:
             why = "only an answer of this provider has this kind of part"
-            write.lose(path, part.kind, why)
+            writer.lose(path, part.kind, why)
 
     return items
 
 
-def _write_thoughts(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
+def _write_thoughts(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     about = notes_of(pieces[-1][1].metadata, SOURCE)
     raw: dict[str, Any] = {"type": "reasoning", "summary": []}
     signature = ""
     for path, part in pieces:
-        notes = write.notes(part, path)
+        notes = writer.notes(part, path)
         if isinstance(part, ReasoningPart):
             own = "" if signer_of(part.metadata, SOURCE) else part.signature
             signature = own or signature
             block = _write_thought(part, notes)
         else:
-            block = write.unknown(part.raw, part.source, path, "type")
+            block = writer.unknown(part.raw, part.source, path, "type")
 
         if block is not None:
             where = "content" if notes.get("under") == "content" else "summary"
@@ -167,42 +167,42 @@ def _write_thoughts(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any
     if signature:
         raw["encrypted_content"] = signature
     elif "item" not in about:
-        _lose_thought(write, pieces, "needs an id or a signature of this provider")
+        _lose_thought(writer, pieces, "needs an id or a signature of this provider")
         return []
-    elif isinstance(write, RequestWriter) and write.is_unstored:
+    elif isinstance(writer, RequestWriter) and writer.is_unstored:
         # "Item with id 'rs_...' not found. Items are not persisted when `store` is set
         # to false."
-        _lose_thought(write, pieces, "was not stored, and has no signature")
+        _lose_thought(writer, pieces, "was not stored, and has no signature")
         return []
 
     if not raw["summary"] and "summary" in list_of(about, "without"):
         del raw["summary"]
 
-    return _check(write, merge_kept_keys(map_of(about, "item"), raw), pieces[-1][0])
+    return _check(writer, merge_kept_keys(map_of(about, "item"), raw), pieces[-1][0])
 
 
 def _check(
-    write: PayloadWriter, raw: dict[str, Any], path: str
+    writer: PayloadWriter, raw: dict[str, Any], path: str
 ) -> list[dict[str, Any]]:
-    if "id" not in raw or not isinstance(write, RequestWriter):
+    if "id" not in raw or not isinstance(writer, RequestWriter):
         return [raw]
 
-    checked = write.check_item(raw, path)
+    checked = writer.check_item(raw, path)
     return [] if checked is None else [checked]
 
 
-def _lose_thought(write: PayloadWriter, pieces: _Pieces, why: str) -> None:
+def _lose_thought(writer: PayloadWriter, pieces: _Pieces, why: str) -> None:
     for path, _ in pieces:
-        write.lose(path, "reasoning", f"reasoning {why}")
+        writer.lose(path, "reasoning", f"reasoning {why}")
 
 
-def _write_call(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
+def _write_call(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     ((path, call),) = pieces
-    notes = write.notes(call, path)
+    notes = writer.notes(call, path)
     custom = call.type == "custom"
     if call.type not in {"custom", "function"}:
         why = "unknown type of call; it is sent as a function call"
-        write.lose(path, "type", why)
+        writer.lose(path, "type", why)
 
     raw = {"type": "custom_tool_call" if custom else "function_call"}
     raw["call_id"] = call.id
@@ -211,14 +211,14 @@ def _write_call(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     done: Any = notes.get("done")
     is_done = isinstance(done, str) and notes.get("given") == call.arguments
     raw["input" if custom else "arguments"] = done if is_done else call.arguments
-    return _check(write, merge_kept_keys(map_of(notes, "keys"), raw), path)
+    return _check(writer, merge_kept_keys(map_of(notes, "keys"), raw), path)
 
 
-def _write_unknown(write: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
+def _write_unknown(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     ((path, part),) = pieces
-    write.notes(part, path)
-    raw = write.unknown(part.raw, part.source, path, "type")
-    return [] if raw is None else _check(write, raw, path)
+    writer.notes(part, path)
+    raw = writer.unknown(part.raw, part.source, path, "type")
+    return [] if raw is None else _check(writer, raw, path)
 
 
 _ITEM_WRITERS = {
@@ -255,22 +255,22 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
         InvalidMessageError:
             If one of them is not a message.
     """
-    write = RequestWriter()
-    ready = [*write.prepare(messages, rules, OPENAI_RESPONSES, _find_lost)]
+    writer = RequestWriter()
+    ready = [*writer.prepare(messages, rules, OPENAI_RESPONSES, _find_lost)]
     listed = [message for message, _ in ready]
     payload: dict[str, Any] = {}
     items: list[dict[str, Any]] = []
     calls: dict[str, ToolCall] = {}
     for at, (message, path) in enumerate(ready):
         if not at and isinstance(message, SystemMessage) and _is_instructions(message):
-            write.notes_without_name(message, path)
+            writer.notes_without_name(message, path)
             payload["instructions"] = message.content
         else:
             followed = _is_more(listed, at + 1)
-            items += write_items(write, message, path, calls, followed=followed)
+            items += write_items(writer, message, path, calls, followed=followed)
 
     payload["input"] = items
-    return write.export(payload)
+    return writer.export(payload)
 
 
 class RequestWriter(PayloadWriter):
@@ -334,19 +334,19 @@ _SENT_WITHOUT_ID = frozenset({None, "custom_tool_call", "function_call", "messag
 
 def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
     """All that is lost of *message* if nothing is left to send."""
-    write = PayloadWriter(SOURCE, rules)
-    items = write_items(write, message, path, {}, followed=True)
+    writer = PayloadWriter(SOURCE, rules)
+    items = write_items(writer, message, path, {}, followed=True)
     if any(item.get("content", True) for item in items):
         return None
 
     if not isinstance(message, UnknownMessage):
-        write.lose(path, "content", NOTHING_LEFT)
+        writer.lose(path, "content", NOTHING_LEFT)
 
-    return write.lost
+    return writer.lost
 
 
 def write_items(
-    write: PayloadWriter,
+    writer: PayloadWriter,
     message: Message,
     path: str,
     calls: dict[str, ToolCall],
@@ -357,7 +357,7 @@ def write_items(
     The items of one *message*, none if all of it is lost.
 
     Args:
-        write: Lists what is lost.
+        writer: Lists what is lost.
 
         message: The message.
 
@@ -372,17 +372,17 @@ def write_items(
         if message.tool_calls:
             calls.update({call.id: call for call in message.tool_calls})
 
-        return _write_answer_items(write, message, path, followed=followed)
+        return _write_answer_items(writer, message, path, followed=followed)
 
     if isinstance(message, ToolMessage):
-        return [_write_result_item(write, message, path, calls)]
+        return [_write_result_item(writer, message, path, calls)]
 
     if isinstance(message, UnknownMessage):
-        write.notes_without_name(message, path)
-        raw = write.unknown(message.raw, message.source, path, "type")
-        return [] if raw is None else _check(write, raw, path)
+        writer.notes_without_name(message, path)
+        raw = writer.unknown(message.raw, message.source, path, "type")
+        return [] if raw is None else _check(writer, raw, path)
 
-    return [_write_message_item(write, message, path)]
+    return [_write_message_item(writer, message, path)]
 
 
 def _is_more(listed: Sequence[Message], at: int) -> bool:
@@ -403,35 +403,38 @@ def _is_instructions(message: SystemMessage) -> bool:
 
 
 def _write_message_item(
-    write: PayloadWriter, message: Any, path: str
+    writer: PayloadWriter, message: Any, path: str
 ) -> dict[str, Any]:
-    notes = write.notes_without_name(message, path)
+    notes = writer.notes_without_name(message, path)
     role = message.role
     if role == "system" and notes.get("role") == "developer":
         role = "developer"
 
-    raw = {"role": role, "content": _write_content(write, message, path)}
+    raw = {"role": role, "content": _write_content(writer, message, path)}
     return raw if notes is EMPTY_MAP else merge_kept_keys(map_of(notes, "keys"), raw)
 
 
 def _write_content(
-    write: PayloadWriter, message: Any, path: str
+    writer: PayloadWriter, message: Any, path: str
 ) -> str | list[dict[str, Any]]:
     content: Any = message.content
     if isinstance(content, str):
         return content
 
     blocks = [
-        write_block(write, part, f"{path}.parts[{at}]", message.role)
+        write_block(writer, part, f"{path}.parts[{at}]", message.role)
         for at, part in enumerate(content)
     ]
     return [block for block in blocks if block is not None] or ""
 
 
 def _write_result_item(
-    write: PayloadWriter, message: ToolMessage, path: str, calls: Mapping[str, ToolCall]
+    writer: PayloadWriter,
+    message: ToolMessage,
+    path: str,
+    calls: Mapping[str, ToolCall],
 ) -> dict[str, Any]:
-    notes = write.notes_without_name(message, path)
+    notes = writer.notes_without_name(message, path)
     call = calls.get(message.tool_call_id)
     noted = notes.get("custom")
     custom = call is not None and call.type == "custom"
@@ -443,19 +446,19 @@ def _write_result_item(
     if notes.get("named") is True and message.tool_name:
         raw["name"] = message.tool_name
     else:
-        write.lose_tool_name(message, path, call.name if call else "")
+        writer.lose_tool_name(message, path, call.name if call else "")
 
-    write.lose_error_flag(message, path)
-    raw["output"] = _write_content(write, message, path)
+    writer.lose_error_flag(message, path)
+    raw["output"] = _write_content(writer, message, path)
     return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
 def _write_answer_items(
-    write: PayloadWriter, message: AssistantMessage, path: str, *, followed: bool
+    writer: PayloadWriter, message: AssistantMessage, path: str, *, followed: bool
 ) -> list[dict[str, Any]]:
-    notes = write.notes_without_name(message, path)
-    if isinstance(write, RequestWriter):
-        write.start_answer(notes)
+    notes = writer.notes_without_name(message, path)
+    if isinstance(writer, RequestWriter):
+        writer.start_answer(notes)
 
     content = message.content
     if notes.get("silent") is True and not (content or message.tool_calls):
@@ -475,29 +478,29 @@ def _write_answer_items(
     # The items at the end that are thoughts which no output follows yet.
     thoughts: list[_Pieces] = []
     for kind, pieces in _group_pieces(_order_pieces(message, parts, path)):
-        written = _ITEM_WRITERS[kind](write, pieces)
+        written = _ITEM_WRITERS[kind](writer, pieces)
         items += written
         if written:
             thoughts = [*thoughts, pieces] if kind == "reasoning" else []
 
     if not followed:
-        _remove_thoughts(write, items, thoughts)
+        _remove_thoughts(writer, items, thoughts)
 
     # Where no provider refuses it, the order of roles stays.
     empty: dict[str, Any] = {"role": "assistant", "content": ""}
-    return items if items or write.is_request else [empty]
+    return items if items or writer.is_request else [empty]
 
 
 def _remove_thoughts(
-    write: PayloadWriter, items: list[dict[str, Any]], thoughts: list[_Pieces]
+    writer: PayloadWriter, items: list[dict[str, Any]], thoughts: list[_Pieces]
 ) -> None:
     """Remove the *thoughts* at the end of *items*."""
     for pieces in thoughts:
         item = items.pop()
-        if isinstance(write, RequestWriter):
-            write.forget_item(item)
+        if isinstance(writer, RequestWriter):
+            writer.forget_item(item)
 
-        _lose_thought(write, pieces, "must be followed by the output it led to")
+        _lose_thought(writer, pieces, "must be followed by the output it led to")
 
 
 def _order_pieces(

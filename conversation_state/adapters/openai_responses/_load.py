@@ -97,10 +97,10 @@ def load_items(
         DecodeError:
             As for `load`.
     """
-    read = ItemLoader(calls)
-    read.history(items, "$")
-    read.finish()
-    return tuple(read.messages)
+    loader = ItemLoader(calls)
+    loader.history(items, "$")
+    loader.finish()
+    return tuple(loader.messages)
 
 
 class ItemLoader(MessageLoader):
@@ -477,8 +477,8 @@ def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def read_responses_counts(
-    read: DocumentReader, block: Mapping[Any, Any], path: str
+    reader: DocumentReader, block: Mapping[Any, Any], path: str
 ) -> Counted:
-    counts, details, extra, left = read_counts(read, block, _COUNTS, _DETAILS, path)
+    counts, details, extra, left = read_counts(reader, block, _COUNTS, _DETAILS, path)
     prompt, completion = counts.get("input_tokens", 0), counts.get("output_tokens", 0)
     return (prompt, completion, counts.get("total_tokens")), details, extra, left

@@ -181,13 +181,13 @@ class ResponsesStream:
         self._events: dict[str, dict[str, Any]] = {}
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
-        read = self._context.reading = DocumentReader()
+        reader = self._context.reading = DocumentReader()
         self.template.forget()
-        check_event(read, event, path)
-        self._read_event(ObjectReader(read, event, path))
+        check_event(reader, event, path)
+        self._read_event(ObjectReader(reader, event, path))
         # The chunks that could be read come before the error.
         yield from self._take_chunks()
-        read.finish()
+        reader.finish()
         error = _error_in(event)
         if error is not None:
             raise ProviderStreamError(describe_failure(error), event)

@@ -142,32 +142,32 @@ def read_tool_result(node: ObjectReader) -> str | list[Part]:
     return found
 
 
-def dump_content(write: PayloadWriter, message: Message, path: str) -> Any:
+def dump_content(writer: PayloadWriter, message: Message, path: str) -> Any:
     content = getattr(message, "content", "")
     if isinstance(content, str):
         return content
 
     items = [
-        _dump_item(write, part, f"{path}.parts[{at}]")
+        _dump_item(writer, part, f"{path}.parts[{at}]")
         for at, part in enumerate(content)
     ]
     return [item for item in items if item is not None]
 
 
-def _dump_item(write: PayloadWriter, part: Part, path: str) -> Any:
-    notes = take_notes(write, part, path)
+def _dump_item(writer: PayloadWriter, part: Part, path: str) -> Any:
+    notes = take_notes(writer, part, path)
     if isinstance(part, TextPart):
         is_bare = not map_of(notes, "keys")
         return part.text if is_bare else restore_keys({"content": part.text}, notes)
 
     if isinstance(part, MediaPart):
-        return dump_media(write, part, notes, path)
+        return dump_media(writer, part, notes, path)
 
-    return dump_unknown(write, part, path)
+    return dump_unknown(writer, part, path)
 
 
 def dump_media(
-    write: PayloadWriter, part: MediaPart, notes: Mapping[str, Any], path: str
+    writer: PayloadWriter, part: MediaPart, notes: Mapping[str, Any], path: str
 ) -> dict[str, Any]:
     item: dict[str, Any]
     if part.url is not None:
@@ -177,10 +177,10 @@ def dump_media(
     else:
         family = part.media_type.partition("/")[0]
         if part.kind != (family if family in URLS else "file"):
-            write.lose(path, part.kind, "bytes become content of their media type")
+            writer.lose(path, part.kind, "bytes become content of their media type")
 
         if not part.media_type:
-            write.lose(path, "media_type", f"required for bytes; set to {_UNTYPED}")
+            writer.lose(path, "media_type", f"required for bytes; set to {_UNTYPED}")
 
         media_type = part.media_type or _UNTYPED
         data = _encode_base64(part.data or b"")
@@ -190,13 +190,13 @@ def dump_media(
         item["vendor_metadata"] = {"detail": part.detail}
 
     if getattr(part, "name", ""):
-        write.lose(path, "name", "not supported by Pydantic AI")
+        writer.lose(path, "name", "not supported by Pydantic AI")
 
     return restore_keys(item, notes)
 
 
 def dump_tool_result(
-    write: PayloadWriter, message: ToolMessage, notes: Mapping[str, Any], path: str
+    writer: PayloadWriter, message: ToolMessage, notes: Mapping[str, Any], path: str
 ) -> Any:
     content = message.content
     if isinstance(content, str):
@@ -206,15 +206,15 @@ def dump_tool_result(
     for at, part in enumerate(content):
         where = f"{path}.parts[{at}]"
         if isinstance(part, TextPart):
-            items.append(restore_value(part.text, take_notes(write, part, where)))
-        elif (raw := _dump_item(write, part, where)) is not None:
+            items.append(restore_value(part.text, take_notes(writer, part, where)))
+        elif (raw := _dump_item(writer, part, where)) is not None:
             items.append(raw)
 
     files = notes.get("files")
     if files is None and not any(isinstance(part, MediaPart) for part in content):
         if len(content) > 1:
             why = "the result of a tool is one text; the parts are joined"
-            write.lose(path, "parts", why)
+            writer.lose(path, "parts", why)
 
         return message.text
 

@@ -63,9 +63,9 @@ def as_objects(data: list[Any]) -> list[Any]:
 
 # *messages* as plain JSON values, and what is lost. Needs no SDK.
 def dump_data(messages: Iterable[Message]) -> tuple[list[Any], tuple[Lost, ...]]:
-    write = _HistoryWriter()
-    write.all(messages)
-    return write.data, tuple(write.lost)
+    writer = _HistoryWriter()
+    writer.all(messages)
+    return writer.data, tuple(writer.lost)
 
 
 class MessageGroups(NamedTuple):
@@ -83,9 +83,9 @@ class MessageGroups(NamedTuple):
 def group_messages(
     messages: Iterable[Message], instructions: str | None = None
 ) -> MessageGroups:
-    write = _HistoryWriter(instructions)
-    write.all(messages)
-    return MessageGroups(write.starts, write.data, write.lacks_instructions)
+    writer = _HistoryWriter(instructions)
+    writer.all(messages)
+    return MessageGroups(writer.starts, writer.data, writer.lacks_instructions)
 
 
 class _HistoryWriter(PayloadWriter):

@@ -87,9 +87,9 @@ def as_data(messages: Any) -> Sequence[Any]:
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(
         messages, Iterable
     ):
-        read = DocumentReader()
-        read.wrong("$", messages, "a list of messages, such as result.all_messages()")
-        read.finish()
+        reader = DocumentReader()
+        reader.wrong("$", messages, "a list of messages, such as result.all_messages()")
+        reader.finish()
 
     data = list(messages)
     objects = [at for at, one in enumerate(data) if hasattr(one, "parts")]
@@ -105,15 +105,15 @@ def as_data(messages: Any) -> Sequence[Any]:
 
 # The messages of each item of *data*, which follows a request with *instructions*.
 def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Message]]:
-    read = DocumentReader()
+    reader = DocumentReader()
     groups: list[list[Message]] = []
     for at, raw in enumerate(data):
         path = f"$[{at}]"
         if not is_map(raw):
-            read.wrong(path, raw, "an object")
+            reader.wrong(path, raw, "an object")
             continue
 
-        node = ObjectReader(read, raw, path)
+        node = ObjectReader(reader, raw, path)
         kind = kind_of(raw, "kind")
         if kind not in {"request", "response"}:
             node.wrong("kind", "request or response")
@@ -127,7 +127,7 @@ def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Messa
             instructions = current if isinstance(current, str) else instructions
             groups.append(group)
 
-    read.finish()
+    reader.finish()
     return groups
 
 

@@ -186,27 +186,27 @@ def read_json_text(reading: DocumentReader, value: Any, path: str) -> str:
 
 
 def take_notes(
-    write: PayloadWriter, value: Part | ToolCall, path: str
+    writer: PayloadWriter, value: Part | ToolCall, path: str
 ) -> Mapping[str, Any]:
     """
     The notes on a part or a call. Its own metadata is listed as lost, because Pydantic
     AI has no field for it.
     """
-    notes = write.notes(value, path)
+    notes = writer.notes(value, path)
     if own_of(value.metadata):
-        write.lose(path, "metadata", "supported on messages only by Pydantic AI")
+        writer.lose(path, "metadata", "supported on messages only by Pydantic AI")
 
     return notes
 
 
-def dump_unknown(write: PayloadWriter, part: Part, path: str) -> Any:
+def dump_unknown(writer: PayloadWriter, part: Part, path: str) -> Any:
     if not isinstance(part, UnknownPart):
-        write.lose(path, part.kind, "not supported here by Pydantic AI")
+        writer.lose(path, part.kind, "not supported here by Pydantic AI")
         return None
 
     keys = ("part_kind", "kind", "type")
     key = next((key for key in keys if key in part.raw), "type")
-    return write.unknown(part.raw, part.source, path, key)
+    return writer.unknown(part.raw, part.source, path, key)
 
 
 def read_time(node: ObjectReader) -> tuple[datetime | None, frozenset[str]]:
@@ -227,7 +227,7 @@ def read_time(node: ObjectReader) -> tuple[datetime | None, frozenset[str]]:
     return (time, known) if time.tzinfo is not None else (None, frozenset())
 
 
-def write_time(write: PayloadWriter, time: datetime | None, path: str) -> str:
+def write_time(writer: PayloadWriter, time: datetime | None, path: str) -> str:
     if time is None:
         return _UNKNOWN_TIME
 
@@ -237,7 +237,7 @@ def write_time(write: PayloadWriter, time: datetime | None, path: str) -> str:
         try:
             time = time.astimezone(UTC)
         except OverflowError:
-            write.lose(path, "timestamp", "is in no year of UTC")
+            writer.lose(path, "timestamp", "is in no year of UTC")
             return _UNKNOWN_TIME
 
     text = time.isoformat()

@@ -223,18 +223,21 @@ def _load_finish_reason(node: ObjectReader) -> str:
 
 
 def dump_response(
-    write: PayloadWriter, message: AssistantMessage, notes: Mapping[str, Any], path: str
+    writer: PayloadWriter,
+    message: AssistantMessage,
+    notes: Mapping[str, Any],
+    path: str,
 ) -> dict[str, Any]:
     parts = [
-        _dump_call(write, one, where)
+        _dump_call(writer, one, where)
         if isinstance(one, ToolCall)
-        else _dump_part(write, one, where)
+        else _dump_part(writer, one, where)
         for where, one in in_order(message.parts, message.tool_calls, path)
     ]
     parts = [part for part in parts if part is not None]
     raw: dict[str, Any] = {"kind": "response", "parts": parts}
     if message.timestamp is not None or "timestamp" not in map_of(notes, "response"):
-        raw["timestamp"] = write_time(write, message.timestamp, path)
+        raw["timestamp"] = write_time(writer, message.timestamp, path)
 
     if message.run_id is not None:
         raw["run_id"] = str(message.run_id)
@@ -242,36 +245,36 @@ def dump_response(
     if own_of(message.metadata) or map_of(notes, "metadata"):
         raw["metadata"] = write_extra(message.metadata, notes, "metadata")
 
-    _dump_meta(write, message, notes, raw, path)
+    _dump_meta(writer, message, notes, raw, path)
     return restore_keys(raw, notes, "response")
 
 
-def _dump_part(write: PayloadWriter, part: Part, path: str) -> Any:
-    notes = take_notes(write, part, path)
+def _dump_part(writer: PayloadWriter, part: Part, path: str) -> Any:
+    notes = take_notes(writer, part, path)
     raw: dict[str, Any]
     if isinstance(part, TextPart):
         kind = map_of(notes, "keys").get("part_kind", "text")
         raw = {"part_kind": kind, _TEXTS.get(kind, "content"): part.text}
     elif isinstance(part, RefusalPart):
-        write.lose(path, part.kind, "becomes plain text")
+        writer.lose(path, part.kind, "becomes plain text")
         raw = {"part_kind": "text", "content": part.text}
     elif isinstance(part, ReasoningPart):
-        raw = _dump_reasoning(write, part, path)
+        raw = _dump_reasoning(writer, part, path)
     elif isinstance(part, MediaPart):
         if part.url is not None:
-            write.lose(path, part.kind, "a response can't contain URLs")
+            writer.lose(path, part.kind, "a response can't contain URLs")
             return None
 
-        raw = {"part_kind": "file", "content": dump_media(write, part, notes, path)}
+        raw = {"part_kind": "file", "content": dump_media(writer, part, notes, path)}
         return restore_keys(raw, notes, "file")
     else:
-        return dump_unknown(write, part, path)
+        return dump_unknown(writer, part, path)
 
     return restore_keys(raw, notes)
 
 
 def _dump_reasoning(
-    write: PayloadWriter, part: ReasoningPart, path: str
+    writer: PayloadWriter, part: ReasoningPart, path: str
 ) -> dict[str, Any]:
     raw: dict[str, Any] = {"part_kind": "thinking", "content": part.text}
     if not part.signature:
@@ -290,15 +293,15 @@ def _dump_reasoning(
             raw["id"] = _REDACTED
     else:
         why = f"is {other}'s, and would be sent to another provider"
-        write.lose(path, "signature", why)
+        writer.lose(path, "signature", why)
 
     return raw
 
 
-def _dump_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any]:
-    notes = take_notes(write, call, path)
+def _dump_call(writer: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any]:
+    notes = take_notes(writer, call, path)
     if call.type != "function":
-        write.lose(path, "type", "calls of functions only in Pydantic AI")
+        writer.lose(path, "type", "calls of functions only in Pydantic AI")
 
     raw = {
         "part_kind": "tool-call",
@@ -310,7 +313,7 @@ def _dump_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any
 
 
 def _dump_meta(
-    write: PayloadWriter,
+    writer: PayloadWriter,
     message: AssistantMessage,
     notes: Mapping[str, Any],
     raw: dict[str, Any],
@@ -327,7 +330,7 @@ def _dump_meta(
         raw["usage"], lost = _write_usage(usage)
         for name in lost:
             why = "is a sum or a part of other counts in Pydantic AI"
-            write.lose(f"{path}.response.usage", name, why)
+            writer.lose(f"{path}.response.usage", name, why)
 
     if meta is None:
         return
@@ -339,10 +342,10 @@ def _dump_meta(
         raw["provider_response_id"] = meta.id
 
     if meta.logprobs is not None:
-        write.lose(f"{path}.response", "logprobs", "not supported by Pydantic AI")
+        writer.lose(f"{path}.response", "logprobs", "not supported by Pydantic AI")
 
     for name in sorted(meta.unknown):
-        write.lose(f"{path}.response", name, "a newer version wrote it")
+        writer.lose(f"{path}.response", name, "a newer version wrote it")
 
     details = map_of(notes, "response").get("provider_details")
     kept_reason = details.get("finish_reason") if is_map(details) else None
@@ -399,16 +402,16 @@ def _find_block(raw: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def _read_usage(
-    read: DocumentReader, raw: Mapping[str, Any], path: str
+    reader: DocumentReader, raw: Mapping[str, Any], path: str
 ) -> Usage | None:
-    usage, _ = read_usage_block(read, raw, path, _read_response_counts)
+    usage, _ = read_usage_block(reader, raw, path, _read_response_counts)
     return None if usage == _NOTHING else usage
 
 
 def _read_response_counts(
-    read: DocumentReader, block: Mapping[Any, Any], path: str
+    reader: DocumentReader, block: Mapping[Any, Any], path: str
 ) -> Counted:
-    counts, _, _ = split_counts(read, block, _COUNTS, path)
+    counts, _, _ = split_counts(reader, block, _COUNTS, path)
     details = {
         mended(name): count
         for name, count in map_of(block, "details").items()

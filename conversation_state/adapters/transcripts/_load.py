@@ -47,16 +47,16 @@ def load(payload: Any) -> tuple[Message, ...]:
         DecodeError:
             If it is not a transcript; with all that is wrong, each with its path.
     """
-    read = TranscriptLoader()
+    loader = TranscriptLoader()
     messages: list[Message] = []
     if is_list(payload):
-        messages = read.turns(payload, "$")
+        messages = loader.turns(payload, "$")
     elif is_map(payload):
-        messages = read.record(payload)
+        messages = loader.record(payload)
     else:
-        read.problem("$", _NO_CONVERSATION)
+        loader.problem("$", _NO_CONVERSATION)
 
-    read.finish()
+    loader.finish()
     return tuple(messages)
 
 
@@ -336,11 +336,11 @@ def _load_record(
     if not is_map(record):
         return "", messages, freeze_map({}, "keys")
 
-    read = DocumentReader()
+    reader = DocumentReader()
     name = _get_name(record)
     known = {"system", *_find_message_keys(record), *(["id"] if name else [])}
-    keys = read.rest(record, frozenset(known), "$")
-    read.finish()
+    keys = reader.rest(record, frozenset(known), "$")
+    reader.finish()
     return name, messages, freeze_map(keys, "keys")
 
 

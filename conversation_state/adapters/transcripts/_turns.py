@@ -64,11 +64,11 @@ _FUNCTION = frozenset({"arguments", "name"})
 
 
 class TranscriptTurn:
-    def __init__(self, read: MessageLoader, raw: Any, path: str, at: int) -> None:
-        self.read = read
-        self.problems, self.mended_before = read.count, len(read.mended)
+    def __init__(self, loader: MessageLoader, raw: Any, path: str, at: int) -> None:
+        self.loader = loader
+        self.problems, self.mended_before = loader.count, len(loader.mended)
         self.prefix = f"message_{at}"
-        self.node = ObjectReader(read, raw if is_map(raw) else {}, path)
+        self.node = ObjectReader(loader, raw if is_map(raw) else {}, path)
         self.role = ""
         if is_map(raw):
             self.who = next((key for key in WHO if raw.get(key) is not None), "role")
@@ -80,7 +80,7 @@ class TranscriptTurn:
             if not self.role:
                 self.node.wrong(self.who, f"one of {', '.join(_ROLES)}")
         else:
-            read.wrong(path, raw, "an object")
+            loader.wrong(path, raw, "an object")
 
     def calls(self) -> list[ToolCall] | None:
         if self.role != _CALLS or not self.what:
@@ -95,10 +95,12 @@ class TranscriptTurn:
         self._keep_rest(self.who, self.what)
         path = f"{self.node.path}.{self.what}"
         if text != given and isinstance(given, str):
-            self.read.mended.append(path)
+            self.loader.mended.append(path)
 
         calls = [
-            _read_call(ObjectReader(self.read, call, path), f"{self.prefix}_call_{at}")
+            _read_call(
+                ObjectReader(self.loader, call, path), f"{self.prefix}_call_{at}"
+            )
             for at, call in enumerate(found)
         ]
         note_mended(self.node, self.mended_before)
@@ -116,14 +118,14 @@ class TranscriptTurn:
         return found if self._is_valid() else None
 
     def _is_valid(self) -> bool:
-        return self.read.count == self.problems
+        return self.loader.count == self.problems
 
     def _read_json(self) -> Any:
         path = f"{self.node.path}.{self.what}"
-        return self.read.json(self.node.raw[self.what], path)
+        return self.loader.json(self.node.raw[self.what], path)
 
     def _keep_rest(self, *known: str) -> None:
-        left = self.read.rest(self.node.raw, frozenset(known), self.node.path)
+        left = self.loader.rest(self.node.raw, frozenset(known), self.node.path)
         self.node.keys.update({k: v for k, v in left.items() if v is not None})
 
     def _load_known(self) -> Message | None:
@@ -135,11 +137,11 @@ class TranscriptTurn:
         if role == "tool":
             known.append("tool_call_id")
             given = self._get_text("tool_call_id")
-            call_id = self.read.resolve_call(node, given, name, self.prefix)
+            call_id = self.loader.resolve_call(node, given, name, self.prefix)
             fields["tool_call_id"] = call_id
         elif role == "assistant":
             known += ["tool_calls", *_THOUGHTS]
-            calls = self.read.read_calls(node, self.prefix, _read_call)
+            calls = self.loader.read_calls(node, self.prefix, _read_call)
             # A turn without calls has none to write back, be it null or [].
             node.keys.pop("tool_calls", None)
             fields["tool_calls"] = calls
@@ -182,7 +184,7 @@ class TranscriptTurn:
             silent = any(key in raw for key in _WHAT) or raw.get("tool_calls")
             if not silent:
                 what = f"has none of {', '.join(_WHAT)}; expected content"
-                self.read.problem(self.node.path, what)
+                self.loader.problem(self.node.path, what)
 
             return ""
 
@@ -204,23 +206,23 @@ class TranscriptTurn:
         return ""
 
     def _read_turn_block(self, raw: Any, path: str) -> Part:
-        read = self.read
+        loader = self.loader
         if isinstance(raw, str):
             text = mended(raw)
             if text is not raw:
-                read.mended.append(path)
+                loader.mended.append(path)
 
             return TextPart(text)
 
         # A block with more keys than a part can hold stays unknown, and loses none.
         if raw.keys() == _TEXT and raw["type"] == "text":
-            return TextPart(read.text(raw, "text", path))
+            return TextPart(loader.text(raw, "text", path))
 
         if raw.keys() == _IMAGE and _is_shown(raw["image_url"]):
-            node = ObjectReader(read, raw["image_url"], f"{path}.image_url")
+            node = ObjectReader(loader, raw["image_url"], f"{path}.image_url")
             return ImagePart(url=node.text("url"), detail=node.optional("detail"))
 
-        return ObjectReader(read, raw, path).as_unknown(SOURCE)
+        return ObjectReader(loader, raw, path).as_unknown(SOURCE)
 
 
 def _read_call(node: ObjectReader, made: str) -> ToolCall:

@@ -69,14 +69,14 @@ def dump(messages: Iterable[Message]) -> Export:
         InvalidMessageError:
             If one of them is not a message.
     """
-    write = PayloadWriter(SOURCE)
+    writer = PayloadWriter(SOURCE)
     calls: dict[str, ToolCall] = {}
     items = [
         item
-        for message, path in write.each(messages)
-        for item in write_items(write, message, path, calls, followed=True)
+        for message, path in writer.each(messages)
+        for item in write_items(writer, message, path, calls, followed=True)
     ]
-    return Export(items, tuple(write.lost))
+    return Export(items, tuple(writer.lost))
 
 
 def load(items: Sequence[Any]) -> tuple[Message, ...]:
@@ -101,11 +101,11 @@ def items_of(
     messages: Iterable[Message], calls: Mapping[str, ToolCall] | None = None
 ) -> list[Any]:
     # The items are typed as Any, because the SDK types an item as a union of all kinds.
-    write, known = PayloadWriter(SOURCE), dict(calls or {})
+    writer, known = PayloadWriter(SOURCE), dict(calls or {})
     return [
         item
         for message in messages
-        for item in write_items(write, message, "", known, followed=True)
+        for item in write_items(writer, message, "", known, followed=True)
     ]
 
 
@@ -247,19 +247,19 @@ def _is_plain_text(item: object) -> bool:
 
 
 def _check_items(items: Any) -> list[Item]:
-    read = DocumentReader()
+    reader = DocumentReader()
     kept: list[Item] = []
     if not is_list(items):
-        read.wrong("$", items, "a list of items")
+        reader.wrong("$", items, "a list of items")
         items = ()
 
     for at, item in enumerate(items):
         if is_map(item):
-            kept.append(read.json(item, f"$[{at}]"))
+            kept.append(reader.json(item, f"$[{at}]"))
         else:
-            read.wrong(f"$[{at}]", item, "an object")
+            reader.wrong(f"$[{at}]", item, "an object")
 
-    read.finish()
+    reader.finish()
     return kept
 
 
