@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import count, groupby
 from operator import is_
 from typing import Any, NamedTuple, TypeAlias
@@ -18,6 +19,7 @@ import attrs
 
 from conversation_state._persistent import EMPTY_MAP, final
 from conversation_state.messages import (
+    PLAIN,
     AssistantMessage,
     Message,
     SystemMessage,
@@ -74,6 +76,10 @@ class Prepared(NamedTuple):
     messages: Sequence[Message]
     paths: Sequence[str]
     changes: tuple[RequestChange, ...] = ()
+
+    def pairs(self) -> Iterator[tuple[Message, str]]:
+        """Each of the messages, and its path."""
+        return zip(self.messages, self.paths, strict=True)
 
 
 # What a format can't represent of the message at a path, if nothing of it is left.
@@ -144,12 +150,27 @@ def prepare(
             and its path that returns all of it if nothing is left to send, else None.
     """
     if not rules.is_request or _is_right(messages, rules, find_lost):
-        return Prepared(messages, [f"messages[{at}]" for at in range(len(messages))])
+        return Prepared(messages, _make_paths(len(messages)))
 
     return _Preparation(messages, rules, seeds, find_lost).prepared()
 
 
-def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in each dump
+_SHARED_PATHS = 1_024
+
+
+@cache
+def _make_shared_paths() -> list[str]:
+    return [f"messages[{at}]" for at in range(_SHARED_PATHS)]
+
+
+def _make_paths(size: int) -> list[str]:
+    # The paths of the first messages are made once: they are a third of this pass.
+    paths = _make_shared_paths()[:size]
+    paths += [f"messages[{at}]" for at in range(_SHARED_PATHS, size)]
+    return paths
+
+
+def _is_right(  # noqa: C901, PLR0911, PLR0912, PLR0915 - in each dump
     messages: Sequence[Message], rules: Rules, find_lost: LostFinder | None
 ) -> bool:
     """Whether nothing is to be changed. May say no where nothing is."""
@@ -159,21 +180,23 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in eac
     is_name = rules.call_names.pattern.match
     senders = rules.sender_names
     # Names that were found valid: a conversation has few tools and many calls.
-    names: set[str] = {""}
+    names: set[str] = set()
     is_first = rules.starts_with_user
     # The kinds of message behind which a system message may not stand.
     late, before = _LATE[rules.late_system], None
-    # `Any` saves a cast for each kind.
+    # `Any` saves a cast for each kind. The most frequent kinds are asked for first.
     message: Any
     for message in messages:
         kind = message.__class__
         if kind is ToolMessage:
-            before, call_id, name = kind, message.tool_call_id, message.tool_name
+            before = kind
+            call_id = message.tool_call_id
             if call_id not in waiting:
                 return False
 
             waiting.remove(call_id)
-            if name not in names:
+            name = message.tool_name
+            if name and name not in names:
                 if not is_name(name):
                     return False
 
@@ -184,35 +207,45 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in eac
         if kind is SystemMessage:
             if before in late:
                 return False
+        elif before is ToolMessage and kind is UserMessage and rules.answers_results:
+            return False
         else:
-            if before is ToolMessage and kind is UserMessage and rules.answers_results:
-                return False
-
             before = kind
 
         if waiting:
             return False
 
-        if kind is UnknownMessage:
+        if kind is AssistantMessage:
+            if is_first:
+                return False
+
+            calls = message.tool_calls
+        elif kind is UnknownMessage:
             if find_lost is not None and message.source != rules.format:
                 return False
 
             is_first = False
             continue
+        else:
+            is_first = is_first and kind is SystemMessage
+            calls = ()
 
-        if is_first and kind is not SystemMessage:
-            is_first = False
-            if kind is AssistantMessage:
-                return False
-
-        if kind is AssistantMessage and message.tool_calls:
-            for call in message.tool_calls:
+        if calls:
+            for call in calls:
                 call_id = call.id
-                if call_id in ids or not is_id(call_id):
+                # Those of one answer wait; what came twice in a request goes twice.
+                if call_id in ids and (
+                    call_id in waiting
+                    or not rules.format
+                    or not came_as_is(rules, call.metadata, "again")
+                ):
+                    return False
+
+                if not is_id(call_id):
                     return False
 
                 name = call.name
-                if name not in names or not name:
+                if name not in names:
                     if not is_name(name):
                         return False
 
@@ -232,8 +265,10 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in eac
             elif not content or content.isspace():
                 return False
 
-        if senders is not None and message.name and not senders.is_valid(message.name):
-            return False
+        if senders is not None and message._common is not PLAIN:
+            name = message.name
+            if name and not senders.is_valid(name):
+                return False
 
     return not (waiting and has_stopped_calls(messages))
 

@@ -85,7 +85,8 @@ def dump(
         Anthropic combines neighbours of one role itself.
     """
     writer = AnthropicWriter(system_on_top=system_on_top)
-    for message, path in writer.prepare(messages, rules, ANTHROPIC, _find_lost):
+    ready = writer.prepare(messages, rules, ANTHROPIC, _find_lost)
+    for message, path in ready.pairs():
         writer.add(message, path)
 
     return writer.export(writer.turns.payload())

@@ -25,7 +25,7 @@ from conversation_state.adapters.engine.notes import (
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import FilePart, MediaPart, Part, sniff_media_type
-from conversation_state.requests import Rules, came_as_is, prepare
+from conversation_state.requests import Prepared, Rules, came_as_is, prepare
 from conversation_state.tools import ToolCall
 
 
@@ -216,11 +216,11 @@ class PayloadWriter:
         rules: Rules | None,
         default: Rules,
         find_lost: Callable[[Rules, Message, str], Sequence[Lost] | None],
-    ) -> Iterator[tuple[Message, str]]:
+    ) -> Prepared:
         """
-        *messages* that are right by *rules*, or *default* if None, and the path of each
-        one. What is changed for that is listed as lost; *find_lost* is as in
-        `requests.prepare`, with the rules before the message.
+        *messages* that are right by *rules*, or *default* if None. What is changed for
+        that is listed as lost; *find_lost* is as in `requests.prepare`, with the rules
+        before the message.
 
         Raises:
             InvalidMessageError:
@@ -233,14 +233,14 @@ class PayloadWriter:
         self.rules = rules
         check_iterable(messages, "messages", "a list of Messages")
         listed = list(messages)
-        for message in listed:
-            if not isinstance(message, Message):
-                # Raises the error, with the path of the message.
-                deque(self.each(listed), maxlen=0)
+        # There are five kinds of messages at most, and many messages.
+        if not all(issubclass(kind, Message) for kind in {*map(type, listed)}):
+            # Raises the error, with the path of the message.
+            deque(self.each(listed), maxlen=0)
 
         ready = prepare(listed, rules, find_lost=partial(find_lost, rules))
         self.lost += [Lost(*change) for change in ready.changes]
-        return zip(ready.messages, ready.paths, strict=True)
+        return ready
 
     def lose_tool_name(self, message: ToolMessage, path: str, called: str) -> None:
         """

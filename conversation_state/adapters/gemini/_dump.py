@@ -55,7 +55,8 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
         written to the first call of a message.
     """
     writer = GeminiWriter()
-    for message, path in writer.prepare(messages, rules, GEMINI, _find_lost):
+    ready = writer.prepare(messages, rules, GEMINI, _find_lost)
+    for message, path in ready.pairs():
         writer.add(message, path)
 
     return writer.export(writer.payload())

@@ -53,7 +53,8 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
     raws: list[dict[str, Any]] = []
     # The tools of calls that were written without their ids.
     legacy: dict[str, str] = {}
-    for message, path in writer.prepare(messages, rules, OPENAI_CHAT, _find_lost):
+    ready = writer.prepare(messages, rules, OPENAI_CHAT, _find_lost)
+    for message, path in ready.pairs():
         if isinstance(message, UnknownMessage):
             writer.notes_on(message, path)
             raw = writer.unknown(message.raw, message.source, path, "role")

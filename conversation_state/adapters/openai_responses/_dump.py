@@ -256,17 +256,16 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
             If one of them is not a message.
     """
     writer = RequestWriter()
-    ready = [*writer.prepare(messages, rules, OPENAI_RESPONSES, _find_lost)]
-    listed = [message for message, _ in ready]
+    ready = writer.prepare(messages, rules, OPENAI_RESPONSES, _find_lost)
     payload: dict[str, Any] = {}
     items: list[dict[str, Any]] = []
     calls: dict[str, ToolCall] = {}
-    for at, (message, path) in enumerate(ready):
+    for at, (message, path) in enumerate(ready.pairs()):
         if not at and isinstance(message, SystemMessage) and _is_instructions(message):
             writer.notes_without_name(message, path)
             payload["instructions"] = message.content
         else:
-            followed = _is_more(listed, at + 1)
+            followed = _is_more(ready.messages, at + 1)
             items += write_items(writer, message, path, calls, followed=followed)
 
     payload["input"] = items
@@ -284,8 +283,8 @@ class RequestWriter(PayloadWriter):
 
     def start_answer(self, notes: Mapping[str, Any]) -> None:
         """Begin the items of an answer with these *notes*."""
-        self._needs = map_of(notes, "needs")
-        self.is_unstored = notes.get("unstored") is True
+        self._needs = EMPTY_MAP if notes is EMPTY_MAP else map_of(notes, "needs")
+        self.is_unstored = notes is not EMPTY_MAP and notes.get("unstored") is True
 
     def check_item(self, raw: dict[str, Any], path: str) -> dict[str, Any] | None:
         """
