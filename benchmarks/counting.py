@@ -4,8 +4,7 @@ and LangChain's estimate.
 
 A message that was counted before costs 200 ns with any counter, also with an equal
 one that was made again: a hundredth of encoding it. For the first time
-`by_encoding` takes at most a third more than the encoder alone, and
-`by_mistral` three times as long, most of it in Mistral's own code.
+`by_encoding` takes at most a third more than the encoder alone.
 
 The vocabulary is Mistral's, because no package includes OpenAI's; the encoder is
 tiktoken for both.
@@ -23,7 +22,6 @@ from conversation_state.counting import (
     TokenCounter,
     by_characters,
     by_encoding,
-    by_mistral,
     calibrated,
     count,
 )
@@ -82,19 +80,19 @@ def rows() -> Iterator[Row | LeftOut]:
     try:
         from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
     except ModuleNotFoundError as error:
-        yield LeftOut("counting, by_encoding and by_mistral", str(error))
+        yield LeftOut("counting, by_encoding", str(error))
         return
 
     tokenizer: Any = MistralTokenizer.v3(is_tekken=True).instruct_tokenizer.tokenizer
     encoding = tokenizer._model
     texts = [message.text for message in _make_messages()]
     bare = seconds(lambda: [len(encoding.encode_ordinary(text)) for text in texts])
-    vocabularies: dict[str, Callable[[], TokenCounter]] = {
-        "by_encoding": lambda: by_encoding(encoding.encode_ordinary),
-        "by_mistral": by_mistral,
-    }
-    for name, make in vocabularies.items():
-        yield from _measure_both(name, make, "tiktoken alone", bare)
+    yield from _measure_both(
+        "by_encoding",
+        lambda: by_encoding(encoding.encode_ordinary),
+        "tiktoken alone",
+        bare,
+    )
 
 
 def _measure_both(

@@ -24,7 +24,6 @@ The errors that this library raises on purpose, as one tree.
     ├── UnknownModelError (LookupError)        a model that a registry doesn't have
     ├── UnknownMomentError (LookupError)       an unknown moment, or one not ahead
     ├── UnpricedError (ValueError)             usage without a known price
-    ├── MissingVocabularyError (FileNotFoundError)  a missing file of a tokenizer
     ├── StoreError (RuntimeError)              a failed operation of a store
     │   ├── NotSavedError (LookupError)        ... because a name or revision is missing
     │   ├── MirroredNameError                  ... because a host would replace it
@@ -65,7 +64,6 @@ __all__ = [
     "MirroredNameError",
     "MissingExtraError",
     "MissingVariableError",
-    "MissingVocabularyError",
     "NotSavedError",
     "ParseError",
     "Problem",
@@ -612,32 +610,6 @@ class UnpricedError(ConversationStateError, ValueError):
     def __str__(self) -> str:
         of = f" of {self.model!r}" if self.model else ""
         return f"can't price this usage{of}: {self.why}"
-
-
-@attrs.define(slots=False, repr=False, eq=False)
-class MissingVocabularyError(ConversationStateError, FileNotFoundError):
-    """
-    A tokenizer needs a file that is missing; it is not downloaded automatically.
-
-    Attributes:
-        vocabulary: The vocabulary in the file.
-
-        url: The URL it can be downloaded from.
-
-        places: The paths that were searched.
-    """
-
-    vocabulary: str
-    url: str
-    places: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return (
-            f"the vocabulary {self.vocabulary} is not here, and is never downloaded "
-            f"by itself. Download {self.url} and give its path, or the folder it is "
-            f"in, as files, or name the folder in TIKTOKEN_CACHE_DIR. Looked for "
-            f"{', '.join(self.places)}"
-        )
 
 
 # Stores

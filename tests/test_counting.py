@@ -4,18 +4,22 @@ import math
 import pickle
 
 import pytest
+import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state.counting import (
     TokenBudget,
     by_characters,
+    by_encoding,
     calibrated,
     count,
     count_tools,
 )
 from conversation_state.messages import (
     AssistantMessage,
+    SystemMessage,
+    ToolMessage,
     UnknownMessage,
     UserMessage,
 )
@@ -32,6 +36,7 @@ from conversation_state.parts import (
 from conversation_state.testing import strategies as our
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
 from conversation_state.usage import Usage
+from tests.processes import run_script
 
 
 class TestByCharacters:
@@ -89,6 +94,81 @@ class TestByCharacters:
     def test_has_a_count_for_every_message(self, message):
         """Every message has a count, and never less than nothing."""
         assert by_characters(message) >= 0
+
+
+# A tiny vocabulary for the real tokenizer: all bytes, and a few words.
+TINY = tiktoken.Encoding(
+    "tiny",
+    pat_str=r"\w+|\W",
+    mergeable_ranks={
+        token: rank
+        for rank, token in enumerate(
+            [*(bytes([n]) for n in range(256)), b"ab", b"abab", b"user", b"us", b"er"]
+        )
+    },
+    special_tokens={"<|x|>": 900},
+)
+
+
+class TestByEncoding:
+    """Counting with a tokenizer's own function."""
+
+    counter = staticmethod(by_encoding(TINY.encode_ordinary))
+
+    @pytest.mark.parametrize(
+        ("tokens", "message"),
+        [
+            (3 + 1, UserMessage("")),
+            (3 + 1 + 1, UserMessage("ab")),
+            (3 + 1 + 3, UserMessage("ab ab")),
+            (3 + 1 + 1 + 2, UserMessage("ab", name="u")),
+            (3 + 6 + 1, SystemMessage("ab")),
+            (3 + 4 + 1, ToolMessage("ab", tool_call_id="never counted")),
+            (3 + 9 + 2, AssistantMessage([TextPart("ab"), ReasoningPart("abab")])),
+            (3 + 9 + 3, AssistantMessage(tool_calls=[ToolCall("id", "ab", "{}")])),
+            (3 + 1 + 765 + 1, UserMessage([ImagePart(data=b"x"), TextPart("ab")])),
+        ],
+    )
+    def test_counts_texts_role_name_and_frame(self, tokens, message):
+        """
+        Texts and calls, the role, a name and one more, and three for each
+        message; ids are never counted.
+        """
+        assert tokens == self.counter(message)
+
+    @given(st.text(st.characters(codec="utf-8")))
+    def test_counts_as_the_tokenizer_does(self, text):
+        """A text has as many tokens as the tokenizer makes of it."""
+        for each in (text, "<|x|>"):  # a special token's name is text like any other
+            expected = 3 + 1 + len(TINY.encode_ordinary(each))
+            assert expected == self.counter(UserMessage(each))
+
+    def test_counts_very_long_texts_in_pieces(self):
+        """No text is longer than what the patterns of tokenizers can split."""
+        pieces = []
+
+        def encode(text):
+            pieces.append(len(text))
+            return text[:1]
+
+        tokens = by_encoding(encode)(UserMessage("a" * 250_000))
+
+        assert [100_000, 100_000, 50_000, 4] == sorted(pieces, key=lambda n: -n)
+        assert 3 + 1 + 3 == tokens
+
+    def test_is_a_value(self):
+        """Equal for the same function: made in every turn, it counts nothing again."""
+        assert by_encoding(TINY.encode_ordinary) == self.counter
+        assert by_encoding(str.split) != self.counter
+        assert by_encoding(str.split) == pickle.loads(
+            pickle.dumps(by_encoding(str.split))
+        )
+        assert f"by_encoding({str.split!r})" == repr(by_encoding(str.split))
+
+    def test_refuses_what_is_no_function(self):
+        """The name of an encoding is not one."""
+        with pytest.raises(TypeError, match="expected a function from a text"):
+            by_encoding("o200k_base")  # type: ignore[arg-type]
 
 
 class TestCount:
@@ -389,3 +469,14 @@ class TestTokenBudget:
 
         with pytest.raises(ValueError, match=f"{name} is {wrong!r}"):
             TokenBudget(**fields)
+
+
+def test_importing_the_room_loads_no_extra():
+    """Counting by characters needs none of the packages of the extras."""
+    script = (
+        "import sys, conversation_state.counting; "
+        "print({'tiktoken', 'genai_prices', 'numpy', 'pydantic'}"
+        " & {name.partition('.')[0] for name in sys.modules})"
+    )
+
+    assert "set()" == run_script(script).strip()

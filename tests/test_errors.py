@@ -100,25 +100,16 @@ ERRORS = [
     ),
     (
         errors.MissingExtraError,
-        ("counting with tiktoken", "tiktoken"),
+        ("templates in Jinja2's syntax", "jinja"),
         (
-            "counting with tiktoken needs packages that are not installed; pip install "
-            '"conversation-state[tiktoken]"'
+            "templates in Jinja2's syntax needs packages that are not installed; pip "
+            'install "conversation-state[jinja]"'
         ),
     ),
     (
         errors.MissingVariableError,
         ("name", "Hello {{ name }}"),
         "can't render 'Hello {{ name }}': there is no variable 'name'",
-    ),
-    (
-        errors.MissingVocabularyError,
-        ("o200k_base", "https://example.org/o200k", ("a", "b")),
-        (
-            "the vocabulary o200k_base is not here, and is never downloaded by itself. "
-            "Download https://example.org/o200k and give its path, or the folder it is "
-            "in, as files, or name the folder in TIKTOKEN_CACHE_DIR. Looked for a, b"
-        ),
     ),
     (
         errors.NotSavedError,
@@ -185,8 +176,8 @@ ERRORS = [
     ),
     (
         errors.UnknownModelError,
-        ("gpt-none", "tiktoken", ("gpt-one", "gpt-nine")),
-        "tiktoken knows no model 'gpt-none'; did you mean 'gpt-one' or 'gpt-nine'?",
+        ("gpt-none", "genai-prices", ("gpt-one", "gpt-nine")),
+        "genai-prices knows no model 'gpt-none'; did you mean 'gpt-one' or 'gpt-nine'?",
     ),
     (
         errors.UnknownMomentError,

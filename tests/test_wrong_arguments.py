@@ -37,7 +37,6 @@ MODULES = [
 # They pass on what enums of Python, files of the system and a value's `str` say.
 PASSES_ON = {
     ("ToolChoice", "value"),
-    ("by_mistral", "file"),
     ("format_markdown_turn", "heading"),
 }
 MAX_CHARACTERS = 1_500

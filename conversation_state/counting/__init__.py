@@ -23,9 +23,7 @@ from conversation_state.counting._estimate import (
     count,
     count_tools,
 )
-from conversation_state.counting._mistral import by_mistral
 from conversation_state.counting._prices import price
-from conversation_state.counting._tiktoken import by_tiktoken
 
 __all__ = [
     "Calibrated",
@@ -37,8 +35,6 @@ __all__ = [
     "UsageEntry",
     "by_characters",
     "by_encoding",
-    "by_mistral",
-    "by_tiktoken",
     "calibrated",
     "cost",
     "count",

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sized
 from math import gcd
 from operator import index
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
@@ -125,15 +125,8 @@ _KINDS: Mapping[str, type[Part]] = {
 }
 
 
-class ImageTokens(NamedTuple):
-    """The tokens of an image: of a usual size, and in low detail."""
-
-    usual: int
-    low: int
-
-
-# What OpenAI charges for 1,024 by 1,024 pixels, and for low detail.
-OPENAI_IMAGE = ImageTokens(765, 85)
+# What OpenAI charges for an image of 1,024 by 1,024 pixels, and for low detail.
+_IMAGE, _LOW_DETAIL = 765, 85
 
 
 def by_characters(message: Message) -> int:
@@ -153,20 +146,20 @@ def by_characters(message: Message) -> int:
     Source:
         phronomy's `TokenEstimator`, which rounds up for each message too.
     """
-    texts, media = split_content(message)
+    texts, media = _split_content(message)
     characters = 0
     for text in texts:
         characters += len(text)
 
     tokens = -(-characters // _CHARACTERS)
-    return tokens + estimate_media(media, OPENAI_IMAGE) if media else tokens
+    return tokens + _estimate_media(media) if media else tokens
 
 
 # Views and trimmers hold it, and pickles name a function by its module.
 by_characters.__module__ = "conversation_state.counting"
 
 
-def split_content(message: Message) -> tuple[list[str], list[Part | EncodedMedia]]:
+def _split_content(message: Message) -> tuple[list[str], list[Part | EncodedMedia]]:
     """
     The texts of *message* that are counted, and its media, also those that are kept
     verbatim.
@@ -225,23 +218,19 @@ def format_json(value: Mapping[str, Any]) -> str:
     return json.dumps(freeze_map(value, "it"), ensure_ascii=False)
 
 
-def estimate_media(media: list[Part | EncodedMedia], image: ImageTokens) -> int:
-    """
-    The number of tokens of *media*, as `by_characters` counts them; *image* is for
-    each image.
-    """
-    return sum([_estimate_part(part, image) for part in media])
+def _estimate_media(media: list[Part | EncodedMedia]) -> int:
+    return sum([_estimate_part(part) for part in media])
 
 
-def _estimate_part(part: Part | EncodedMedia, image: ImageTokens) -> int:
+def _estimate_part(part: Part | EncodedMedia) -> int:
     if isinstance(part, EncodedMedia):
         if part.kind == "image":
-            return image.low if part.detail == "low" else image.usual
+            return _LOW_DETAIL if part.detail == "low" else _IMAGE
 
         return _estimate_bytes(_KINDS[part.kind], part.size, part.media_type)
 
     if isinstance(part, ImagePart):
-        return image.low if part.detail == "low" else image.usual
+        return _LOW_DETAIL if part.detail == "low" else _IMAGE
 
     if not isinstance(part, (AudioPart, VideoPart, FilePart)) or part.data is None:
         return _BY_URL
@@ -303,14 +292,14 @@ def _format_tool(tool: ToolInfo) -> str:
 
 # The patterns that split text overflow their stack somewhere behind half a
 # million blanks: longer texts are counted in pieces.
-MAX_TEXT = 100_000
+_MAX_TEXT = 100_000
 
 _MESSAGE_TOKENS, _NAME_TOKENS = 3, 1
 
 
 def by_encoding(encode: Callable[[str], Sized]) -> EncodingCounter:
     """
-    A counter with a vocabulary of your own.
+    A counter with a tokenizer's own function from a text to its tokens.
 
     Counted are texts, reasoning, refusals, names and arguments of calls and
     all else that `by_characters` counts, with its estimates for media; the role;
@@ -351,13 +340,13 @@ def by_encoding(encode: Callable[[str], Sized]) -> EncodingCounter:
 
 @attrs.frozen(repr=False)
 class EncodingCounter:
-    """The counter that `by_encoding` and `by_tiktoken` make."""
+    """The counter that `by_encoding` makes."""
 
     _encode: Callable[[str], Sized]
 
     def __call__(self, message: Message, /) -> int:
         encode = self._encode
-        texts, media = split_content(message)
+        texts, media = _split_content(message)
         if not isinstance(message, UnknownMessage):
             texts.append(message.role)
 
@@ -367,21 +356,21 @@ class EncodingCounter:
             tokens += _NAME_TOKENS
 
         for text in texts:
-            if len(text) <= MAX_TEXT:
+            if len(text) <= _MAX_TEXT:
                 tokens += len(encode(text))
             else:
-                tokens += count_text(encode, text)
+                tokens += _count_pieces(encode, text)
 
-        return tokens + estimate_media(media, OPENAI_IMAGE) if media else tokens
+        return tokens + _estimate_media(media) if media else tokens
 
     def __repr__(self) -> str:
         return f"by_encoding({self._encode!r})"
 
 
-def count_text(encode: Callable[[str], Sized], text: str) -> int:
+def _count_pieces(encode: Callable[[str], Sized], text: str) -> int:
     """How many tokens *text* has, in pieces that *encode* can take."""
-    starts = range(0, len(text), MAX_TEXT)
-    return sum([len(encode(text[start : start + MAX_TEXT])) for start in starts])
+    starts = range(0, len(text), _MAX_TEXT)
+    return sum([len(encode(text[start : start + _MAX_TEXT])) for start in starts])
 
 
 @final
