@@ -161,13 +161,12 @@ stress: .venv/$(version)/.test ## stores killed and contended, for minutes (ARGS
 mutants: .venv/mutants/.mutants ## faults planted in a copy, which the tests should notice (ARGS=timeline)
 	@PYTHONHASHSEED=0 .venv/mutants/bin/python -m tools.mutants $(ARGS)
 
-proof: .venv/mutants/.mutants .venv/peers/.peers ## all of these, counted in docs/proof.md; takes hours (ARGS=--quick)
+proof: .venv/mutants/.mutants .venv/peers/.peers ## all of these, counted in docs/proof.md; takes hours (ARGS='--only stress')
 	@PYTHONHASHSEED=0 .venv/mutants/bin/python -m tools.proof $(ARGS)
 
 docs: .venv/docs/.docs architecture ## the documentation as a site, build/docs/html/index.html
-	@PYTHONPATH="$$PWD" .venv/docs/bin/python -m tools.site_sources build/docs
-	@PYTHONPATH="$$PWD" .venv/docs/bin/python -m sphinx -q -W --keep-going \
-		-c docs -d build/docs/doctrees build/docs/source build/docs/html $(ARGS)
+	@.venv/docs/bin/python -m sphinx -q -W --keep-going \
+		-d build/docs/doctrees docs build/docs/html $(ARGS)
 	@echo "$$PWD/build/docs/html/index.html"
 
 architecture: .venv/lint/.lint ## make the generated parts of docs/architecture.md, and docs/files.md

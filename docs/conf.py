@@ -1,11 +1,13 @@
 """
 Settings of Sphinx, for `make docs`.
 
-The sources it reads are made by `tools.site_sources`; what it does beyond its own
-extensions is in `tools.site_extension`.
+The pages are read as they are on a forge: `read_page` gives the index its tables of
+contents, and lets links to files beside `docs` lead to the repository.
 """
 
+import re
 from pathlib import Path
+from typing import Any
 
 project = "conversation_state"
 project_copyright = "the contributors of conversation_state"
@@ -14,38 +16,62 @@ author = "conversation_state contributors"
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
-    "sphinx_codeautolink",
-    "tools.site_extension",
 ]
+exclude_patterns = ["_static"]
 
-root_doc = "index"
 # `name` in a docstring is a name of the code, with a link if the reference has it.
 default_role = "py:obj"
+# A class of the standard library that another package defines elsewhere, and names
+# that a docstring marks as code and that several modules have.
+suppress_warnings = ["ref.python", "myst.xref_missing"]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
-autosummary_generate = False
 autodoc_member_order = "groupwise"
-autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_preserve_defaults = True
 napoleon_numpy_docstring = False
+# A field that the docstring describes is described once.
+napoleon_use_ivar = True
 napoleon_custom_sections = [("Source", "returns_style")]
 python_display_short_literal_types = True
 maximum_signature_line_length = 80
 toc_object_entries_show_parents = "hide"
-add_module_names = False
 
 html_theme = "furo"
 html_title = "conversation_state"
-html_extra_path = [str(Path(__file__).parent.parent / "build" / "docs" / "extra")]
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sphinx = False
 html_copy_source = False
-html_theme_options = {
-    "navigation_with_keys": True,
-}
+html_theme_options = {"navigation_with_keys": True}
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+_SECTION = re.compile(r"^## (.+)\n((?:(?!^## ).*\n?)*)", re.MULTILINE)
+_PAGE = re.compile(r"^- \[([^]]+)\]\((\w[^):]*\.md)\)", re.MULTILINE)
+_OUTSIDE = re.compile(r"\[([^]]+)\]\(\.\./([^)#\s]*)(?:#[^)\s]*)?\)")
+
+
+def read_page(_app: Any, name: str, source: list[str]) -> None:
+    """Give the index its contents; name the files that links outside lead to."""
+    # A file of the repository has no page of its own: its name stands for it.
+    source[0] = _OUTSIDE.sub(r"\1 (`\2`)", source[0])
+    if name != "index":
+        return
+
+    contents = []
+    for title, body in _SECTION.findall(source[0]):
+        pages = [f"{text} <{path}>" for text, path in _PAGE.findall(body)]
+        if pages:
+            head = ["```{toctree}", ":hidden:", f":caption: {title}", ""]
+            contents += ["", *head, *pages, "```"]
+
+    source[0] += "\n".join(
+        [*contents, "", "```{toctree}", ":hidden:", "", "reference", "```", ""]
+    )
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", read_page)

@@ -1,484 +1,470 @@
 """
 Mutants: what the tests notice of small faults in the code, module by module.
 
-    python -m tools.mutants timeline --sample 40 --seed 0
+    python -m tools.mutants timeline store --sample 40 --seed 0
 
-A sample of the mutants of each module is planted, one at a time, in a copy of the
-repository. It meets the tests of its module that run the changed line, the quickest
-first and with few Hypothesis examples; what survives, the same with as many examples
-as `make test` has, and then the tests of the modules beside it. A mutant is killed
-when a test fails or does not end. `tools/equivalent_mutants.toml` lists those that no
-test can kill, each with its reason.
+A sample of the possible mutants of each module is planted, one at a time, in a copy of
+the repository, and meets those tests of the module that run the changed line. A mutant
+is killed when one of them fails or does not end; those that survive are listed, for a
+person to judge: some change nothing that can be observed.
 
-A library does part of this. mutmut (3.8) leaves out whatever is decorated and
-whatever is outside of functions, properties and default values say, and takes no
-sample; cosmic-ray (8.7) changes the working tree, and starts an interpreter and all
-tests for each mutant.
+Libraries do part of this. mutmut (3.8) leaves out whatever is decorated and takes no
+sample; cosmic-ray (8.7) changes the working tree, and runs all tests for each mutant.
 """
+
+from __future__ import annotations
 
 import argparse
 import ast
 import hashlib
 import json
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, NamedTuple
 
-import attrs
+__all__ = ["Mutant", "find_mutants", "find_tests", "list_modules", "main"]
 
-from tools.mutant_runs import (
-    COLLECTION,
-    PACKAGE,
-    Child,
-    Copy,
-    Order,
-    Outcome,
-    import_third_parties,
-)
-from tools.mutant_targets import (
-    EQUIVALENTS,
-    MORE_TESTS,
-    ROOT,
-    TESTS,
-    find_group,
-    find_tests,
-    find_unmatched,
-    list_modules,
-    list_mutants,
-    read_equivalents,
-    resolve_module,
-    take_sample,
-)
-from tools.mutations import Mutant
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "conversation_state"
 
-CACHE = ROOT / ".mutants"
-
-
-UNKNOWN: Mapping[str, Any] = {
-    "modules": [],
-    "failed": [],
-    "times": {},
-    "lines": {},
-    "blind": [],
+# The tests of a module whose names do not begin with its own, beside `tests/NAME*`.
+TESTS: dict[str, Sequence[str]] = {
+    "_persistent": ("test_log*.py", "test_frozen.py"),
+    "_canonical": ("test_codec.py", "test_documents.py"),
+    "_drawing": ("test_pages.py", "test_diffing_shown.py"),
+    "_lazy": ("test_front_door.py", "test_pages.py"),
+    "counting": ("test_prices.py", "test_bills.py", "test_trimming.py"),
+    "errors": ("test_parallel.py",),
+    "messages": ("test_values.py", "test_aggregator.py"),
+    "parts": ("test_values.py", "test_messages.py"),
+    "testing": ("test_laws.py", "test_*_machine.py", "test_contracts*.py"),
+    "testing.provider": ("test_provider*.py",),
 }
-FEW = 10
-FORMAT = 3  # of what is measured and kept
-# The profiles of the tests that run a line; what survives them meets other tests.
-PROFILES = ("quick", "default")
-LAST = len(PROFILES)
+# The packages whose parts have tests of their own.
+DIVIDED = ("adapters", "hosts", "testing")
 
-KEY = ("path", "place", "line", "change")
-Key = tuple[str, str, str, str]
+_SWAPS: dict[type[ast.AST], str] = {
+    ast.Eq: "!=",
+    ast.NotEq: "==",
+    ast.Lt: "<=",
+    ast.LtE: "<",
+    ast.Gt: ">=",
+    ast.GtE: ">",
+    ast.Is: "is not",
+    ast.IsNot: "is",
+    ast.In: "not in",
+    ast.NotIn: "in",
+    ast.Add: "-",
+    ast.Sub: "+",
+    ast.Mult: "+",
+    ast.FloorDiv: "*",
+    ast.BitOr: "&",
+    ast.BitAnd: "|",
+}
 
 
-@attrs.frozen(kw_only=True)
-class Verdict:
+class Mutant(NamedTuple):
     """
-    What became of a mutant: killed, same, cost or survived; by which test, or why.
+    One changed place.
+
+    Attributes:
+        path: The file, relative to the package.
+
+        line: Its line, from 1 on.
+
+        last: The last line of the statement.
+
+        change: What was there, and what is there now, for people.
+
+        start, end: The characters of the file that *text* replaces.
     """
 
-    mutant: Mutant
-    status: str
-    by: str
-    seconds: float = 0.0
+    path: str
+    line: int
+    last: int
+    change: str
+    start: int
+    end: int
+    text: str
 
 
-class Measure:
-    """Which tests run which line of the package, and how long they take."""
+class _Finder(ast.NodeVisitor):
+    def __init__(self, path: str, source: str) -> None:
+        self.path = path
+        self.source = source
+        self.found: list[Mutant] = []
+        self.starts = [0]
+        for line in source.splitlines(keepends=True):
+            self.starts.append(self.starts[-1] + len(line))
 
-    def __init__(self, facts: Mapping[str, Any]) -> None:
-        self.modules: list[str] = facts["modules"]
-        self.broken = frozenset(facts["failed"])
-        self.times: dict[str, float] = facts["times"]
-        self.seconds: float = facts.get("seconds", 0.0)
-        self._lines = facts["lines"]
-        self._blind: list[str] = facts["blind"]
+    def _place(self, line: int, column: int) -> int:
+        # Columns count bytes of UTF-8.
+        start = self.starts[line - 1]
+        text = self.source[start : self.starts[line]]
+        return start + len(text.encode()[:column].decode())
 
-    def select(self, mutant: Mutant, *, blind: bool = False) -> dict[str, float]:
-        """
-        The tests that run the line of *mutant*, with their seconds; of what runs at
-        import, those that run any line of its file, and where none is known, all. With
-        *blind*, also those of which it can't be known: they start processes, or trace
-        what they run themselves, or need what was done before them, at import or while
-        tests were collected.
-        """
-        lines = self._lines.get(mutant.path, {})
-        first, last = mutant.span
-        span = map(str, range(first, last + 1))
-        tests = {test for line in span for test in lines.get(line, ())}
-        if mutant.at_import and blind:
-            return self.times
+    def _add(self, node: Any, text: str, what: str = "") -> None:
+        start = self._place(node.lineno, node.col_offset)
+        end = self._place(node.end_lineno, node.end_col_offset)
+        old = what or " ".join(self.source[start:end].split())
+        change = f"{old[:60]} → {text[:60]}"
+        where = (self.path, node.lineno, node.end_lineno)
+        self.found.append(Mutant(*where, change, start, end, text))
 
-        if mutant.at_import or (blind and COLLECTION in tests):
-            tests = {test for each in lines.values() for test in each}
+    def _swap_operator(self, left: Any, right: Any, operator: ast.AST) -> None:
+        new = _SWAPS.get(type(operator))
+        if new is None:
+            return
 
-        tests -= {COLLECTION}
-        if not tests:
-            return self.times
+        start = self._place(left.end_lineno, left.end_col_offset)
+        end = self._place(right.lineno, right.col_offset)
+        between = self.source[start:end]
+        # What stands between the two may have parentheses and line breaks.
+        old = between.strip(" ()\n")
+        if old and between.count(old) == 1 and "\n" not in old:
+            text = between.replace(old, new)
+            where = (self.path, left.end_lineno, right.lineno)
+            change = f"{old} → {new}"
+            self.found.append(Mutant(*where, change, start, end, text))
 
-        chosen = (*tests, *self._blind) if blind else tests
-        return {name: self.times.get(name, 0.0) for name in chosen}
+    def visit_Compare(self, node: ast.Compare) -> None:
+        left: ast.AST = node.left
+        for operator, right in zip(node.ops, node.comparators, strict=True):
+            self._swap_operator(left, right, operator)
+            left = right
+
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        self._swap_operator(node.left, node.right, node.op)
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        for value in node.values:
+            self._add(value, "True" if isinstance(node.op, ast.And) else "False")
+
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        if isinstance(node.op, ast.Not):
+            operand = ast.get_source_segment(self.source, node.operand)
+            self._add(node, f"({operand})")
+
+        self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> None:
+        if "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+
+        self._add(node.test, "True")
+        self._add(node.test, "False")
+        self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self._add(node.test, "True")
+        self._add(node.test, "False")
+        self.generic_visit(node)
+
+    def visit_While(self, node: ast.While) -> None:
+        self._add(node.test, "False")
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        value = node.value
+        if isinstance(value, bool):
+            self._add(node, str(not value))
+        elif isinstance(value, int):
+            self._add(node, str(value + 1))
+        elif isinstance(value, str):
+            self._add(node, repr(value + "X") if value else "'X'")
+
+    def visit_Return(self, node: ast.Return) -> None:
+        if node.value is not None and ast.unparse(node.value) != "None":
+            self._add(node, "return None")
+
+        self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        # A docstring is a statement, too, and no test is meant to hold it.
+        if not isinstance(node.value, ast.Constant):
+            self._add(node, "pass")
+            self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._add(node, "pass")
+        self.generic_visit(node)
+
+    def visit_Break(self, node: ast.Break) -> None:
+        self._add(node, "continue")
+
+    def visit_Continue(self, node: ast.Continue) -> None:
+        self._add(node, "break")
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        # The words of an error are prose.
+        self._add(node, "pass")
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        pass
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        if ast.unparse(node.targets[0]) not in {"__all__", "__slots__"}:
+            self.visit(node.value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        if any("overload" in ast.unparse(each) for each in node.decorator_list):
+            return
+
+        # Not its annotations.
+        for each in (*node.args.defaults, *node.args.kw_defaults, *node.body):
+            if each is not None:
+                self.visit(each)
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that ast looks for
 
 
-class Campaign:
-    """A run over the mutants of one group of files that have the same tests."""
+def find_mutants(path: str, source: str) -> list[Mutant]:
+    """
+    The mutants of the file *path*, by their places.
 
-    def __init__(self, copies: Sequence[Copy], module: str) -> None:
-        # The checkout may change meanwhile, and each of the others has a mutant.
-        self._pristine, *self._copies = copies
-        self._root = root = self._pristine.folder
-        # Its docstrings have examples, which are tests, too.
-        self._own = [*find_tests(module, TESTS, root), f"{PACKAGE}/{module}"]
-        self._more = find_tests(module, MORE_TESTS, root)
-        self._measure: Measure | None = None
+    >>> [each.change for each in find_mutants("a.py", "x = 1 if a < b else 2")]
+    ['a < b → True', 'a < b → False', '< → <=', '1 → 2', '2 → 3']
+    """
+    finder = _Finder(path, source)
+    finder.visit(ast.parse(source))
+    return finder.found
 
-    def run(self, mutants: Sequence[Mutant]) -> Iterator[Verdict]:
-        """
-        Try each of the mutants; verdicts come as they are found.
 
-        Raises:
-            RuntimeError: The tests fail without a mutant.
-        """
-        # For a few, all tests of the module take less time than measuring them.
-        is_measured = len(mutants) > FEW or self._find_measured().exists()
-        measure = self._measure_tests() if is_measured else Measure(UNKNOWN)
-        self._measure = measure
-        import_third_parties(measure.modules)
-        waiting = [(mutant, 0) for mutant in reversed(mutants)]
-        running: dict[int, tuple[Mutant, int, Child, Any]] = {}
-        while waiting or running:
-            for slot, copy in enumerate(self._copies):
-                if slot not in running and waiting:
-                    mutant, stage = waiting.pop()
-                    source = mutant.apply((self._root / mutant.path).read_bytes())
-                    ast.parse(source)
-                    change = copy.change(mutant.path, source)
-                    change.__enter__()
-                    child = Child(copy, self._make_order(mutant, stage))
-                    running[slot] = mutant, stage, child, change
+@cache
+def list_modules() -> tuple[str, ...]:
+    """The modules, as in ``trimming`` and ``adapters.gemini``, by name."""
+    names = set()
+    for path in (ROOT / PACKAGE).rglob("*.py"):
+        steps = path.relative_to(ROOT / PACKAGE).with_suffix("").parts
+        is_divided = steps[0] in DIVIDED and len(steps) > 1
+        names.add(".".join(steps[:2] if is_divided else steps[:1]))
 
-            for slot, (mutant, stage, child, change) in list(running.items()):
-                outcome = child.poll()
-                if outcome is None:
-                    continue
+    return tuple(sorted(names - {"__init__", "__main__"}))
 
-                change.__exit__(None, None, None)
-                del running[slot]
-                last = LAST if self._more else LAST - 1
-                if outcome.status in {"passed", "empty"} and stage < last:
-                    waiting.append((mutant, stage + 1))
-                elif (stage == LAST or not is_measured) and not self._is_confirmed(
-                    outcome
-                ):
-                    yield self._make_verdict(
-                        mutant, attrs.evolve(outcome, status="passed")
-                    )
-                else:
-                    yield self._make_verdict(mutant, outcome)
 
-            time.sleep(0.02)
+def list_files(module: str) -> list[Path]:
+    """The files of *module*."""
+    path = ROOT.joinpath(PACKAGE, *module.split("."))
+    return sorted(path.rglob("*.py")) or [path.with_suffix(".py")]
 
-    def _make_verdict(self, mutant: Mutant, outcome: Outcome) -> Verdict:
-        survived = outcome.status in {"passed", "empty"}
-        by = outcome.by if outcome.status == "failed" else outcome.status
-        return Verdict(
-            mutant=mutant,
-            status="survived" if survived else "killed",
-            by=f"{outcome.tests} tests passed" if survived else by,
-            seconds=round(outcome.seconds, 1),
+
+def find_tests(module: str) -> list[str]:
+    """The test files of *module*, relative to the repository."""
+    tests, last = ROOT / "tests", module.rpartition(".")[2].lstrip("_")
+    folder, _, part = module.partition(".")
+    found = {*tests.glob(f"test_{last}*.py"), *tests.glob(f"{last}/**/test_*.py")}
+    if part:
+        found |= {*tests.glob(f"{folder}/**/test_{last}*.py")}
+        # What all formats, or all hosts, have in common.
+        found |= {*tests.glob(f"{folder}/test_[cgnp]*.py")}
+
+    for pattern in (*TESTS.get(module, ()), *TESTS.get(folder, ())):
+        found |= {*tests.glob(pattern)}
+
+    return sorted(path.relative_to(ROOT).as_posix() for path in found)
+
+
+def take_sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
+    """*count* of *mutants*, which depend on *seed* and on what they change only."""
+
+    def rank(mutant: Mutant) -> bytes:
+        key = f"{seed} {mutant.path} {mutant.change} {mutant.line}"
+        return hashlib.sha256(key.encode()).digest()
+
+    return sorted(mutants, key=rank)[:count]
+
+
+# Runs
+
+
+def run_pytest(copy: Path, arguments: Sequence[str], timeout_s: float) -> int | None:
+    """The exit code of pytest in *copy*; None if it did not end."""
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(copy)}
+    try:
+        return subprocess.run(  # noqa: S603 - ours
+            [sys.executable, "-m", "pytest", "-q", "-x", *arguments],
+            cwd=copy,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=timeout_s,
+            check=False,
+        ).returncode
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def measure_lines(
+    copy: Path, tests: Sequence[str]
+) -> tuple[dict[str, dict[int, list[str]]], float]:
+    """
+    The tests that run each line of each file of the package, and the seconds that all
+    take. Lines that run at import have "".
+    """
+    from coverage import CoverageData  # noqa: PLC0415 - where mutants are planted only
+
+    began = time.monotonic()
+    options = (f"--cov={PACKAGE}", "--cov-context=test", "--cov-report=")
+    code = run_pytest(copy, [*options, *tests], 3600)
+    if code:
+        raise SystemExit(f"the tests fail without a mutant: {' '.join(tests)}")
+
+    data = CoverageData(str(copy / ".coverage"))
+    data.read()
+    lines = {}
+    for path in data.measured_files():
+        name = Path(path).relative_to(copy / PACKAGE).as_posix()
+        lines[name] = data.contexts_by_lineno(path)
+
+    return lines, time.monotonic() - began
+
+
+def choose_tests(
+    mutant: Mutant, lines: dict[str, dict[int, list[str]]], tests: Sequence[str]
+) -> list[str]:
+    """The tests that run the lines of *mutant*; all where it runs at import."""
+    here = lines.get(mutant.path, {})
+    contexts = {
+        context
+        for line in range(mutant.line, mutant.last + 1)
+        for context in here.get(line, ())
+    }
+    ids = {context.partition("|")[0] for context in contexts}
+    return list(tests) if "" in ids or len(ids) > 200 else sorted(ids)  # noqa: PLR2004 - the length of a command
+
+
+def make_copy(folder: str, number: int) -> Path:
+    """A copy of what git tracks, to plant mutants in."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"],  # noqa: S607 - the one on PATH
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+    copy = Path(folder, str(number), ROOT.name)
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).exists():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+
+    return copy
+
+
+def plant(
+    copy: Path,
+    mutant: Mutant,
+    lines: dict[str, dict[int, list[str]]],
+    tests: Sequence[str],
+    seconds: float,
+) -> bool:
+    """Whether the tests notice *mutant*."""
+    chosen = choose_tests(mutant, lines, tests)
+    if not chosen:
+        return False  # nothing runs the line
+
+    path = copy / PACKAGE / mutant.path
+    source = path.read_text(encoding="utf-8")
+    changed = f"{source[: mutant.start]}{mutant.text}{source[mutant.end :]}"
+    try:
+        path.write_text(changed, encoding="utf-8")
+        return run_pytest(copy, chosen, 30 + 3 * seconds) != 0
+    finally:
+        path.write_text(source, encoding="utf-8")
+
+
+def check_module(
+    module: str, copies: Sequence[Path], sample: int, seed: int
+) -> dict[str, Any]:
+    """What became of a sample of the mutants of *module*, as JSON values."""
+    tests = find_tests(module)
+    mutants = [
+        mutant
+        for path in list_files(module)
+        for mutant in find_mutants(
+            path.relative_to(ROOT / PACKAGE).as_posix(), path.read_text("utf-8")
         )
-
-    def _is_confirmed(self, outcome: Outcome) -> bool:
-        """
-        Whether the test that failed passes without a mutant, where that is not known.
-        """
-        if outcome.status != "failed" or "::" not in outcome.by:
-            return True
-
-        files = [outcome.by.partition("::")[0]]
-        return self._run_unchanged(
-            Order(files=files, first={outcome.by: 0.0}, only=True)
-        ).status in {"passed", "empty"}
-
-    def _make_order(self, mutant: Mutant, stage: int) -> Order:
-        assert self._measure is not None  # noqa: S101 - for the type checkers
-        selected = self._measure.select(mutant, blind=stage > 0)
-        usual = self._measure.seconds
-        if stage == LAST:
-            return Order(files=self._more, profile="quick", seconds=600)
-
-        files = sorted({name.partition("::")[0] for name in selected})
-        return Order(
-            files=files or sort_by_name(self._own, mutant.path),
-            first=selected,
-            without=self._measure.broken,
-            only=bool(selected),
-            profile=PROFILES[stage],
-            seconds=60 + 5 * (usual if stage else min(usual, sum(selected.values())))
-            if selected
-            else 600,
-        )
-
-    def _run_unchanged(self, order: Order) -> Outcome:
-        return Child(self._pristine, order).wait()
-
-    def _find_measured(self) -> Path:
-        """Where the measure of these very tests is kept."""
-        digest = hashlib.sha256(repr(sys.version).encode())
-        for pattern in (f"{PACKAGE}/**/*.py", "tests/**/*.py"):
-            for path in sorted(self._root.glob(pattern)):
-                name = path.relative_to(self._root).as_posix()
-                if name in self._own or not path.name.startswith("test_"):
-                    digest.update(name.encode())
-                    digest.update(path.read_bytes())
-
-        digest.update(repr((FORMAT, self._own)).encode())
-        return CACHE / f"lines-{digest.hexdigest()[:16]}.json"
-
-    def _measure_tests(self) -> Measure:
-        cached = self._find_measured()
-        if not cached.exists():
-            order = Order(
-                files=self._own, measured=True, stop=False, profile="quick", seconds=3e3
-            )
-            outcome = self._run_unchanged(order)
-            if "lines" not in outcome.facts:
-                raise RuntimeError(f"tests did not run: {outcome}")
-
-            # Again, in another order: what fails without a mutant tells nothing.
-            measured = Measure(outcome.facts)
-            import_third_parties(measured.modules)
-            control = self._run_unchanged(
-                Order(
-                    files=self._own,
-                    first=measured.times,
-                    without=measured.broken,
-                    profile="quick",
-                    seconds=3e3,
-                )
-            )
-            if control.status != "passed":
-                raise RuntimeError(f"tests fail without a mutant: {control.by}")
-
-            facts = {**outcome.facts, "seconds": control.seconds}
-            cached.parent.mkdir(exist_ok=True)
-            cached.write_text(json.dumps(facts), encoding="utf-8")
-
-        return Measure(json.loads(cached.read_text(encoding="utf-8")))
-
-
-def sort_by_name(tests: Iterable[str], path: str) -> list[str]:
-    """
-    The files of *tests*, first those that have most words of *path* in their names.
-    """
-    words = [each.strip("_") for each in path.removesuffix(".py").split("/")[1:]]
-    return sorted(
-        tests, key=lambda test: -sum(word in Path(test).stem for word in words)
-    )
-
-
-def run_module(
-    mutants: Sequence[Mutant],
-    copies: Sequence[Copy],
-    killed: Mapping[Key, Verdict],
-    journal: Path,
-) -> list[Verdict]:
-    """
-    The verdicts of *mutants*, but for *killed*, which are known; survivors are printed.
-
-    Each verdict is a line of *journal* at once, so that an interrupted run loses none.
-    """
-    equivalents = {each.key: each for each in read_equivalents()}
-    verdicts = [
-        Verdict(mutant=mutant, status=entry.kind, by=entry.reason)
-        for mutant in mutants
-        if (entry := equivalents.get(mutant.key))
     ]
-    verdicts += [
-        attrs.evolve(killed[mutant.key], mutant=mutant)
-        for mutant in mutants
-        if mutant.key in killed and mutant.key not in equivalents
+    chosen = take_sample(mutants, sample, seed)
+    lines, seconds = measure_lines(copies[0], tests)
+    free: SimpleQueue[Path] = SimpleQueue()
+    for copy in copies:
+        free.put(copy)
+
+    def check(mutant: Mutant) -> bool:
+        copy = free.get()
+        try:
+            return plant(copy, mutant, lines, tests, seconds)
+        finally:
+            free.put(copy)
+
+    with ThreadPoolExecutor(len(copies)) as pool:
+        killed = list(pool.map(check, chosen))
+
+    survivors = [
+        f"{mutant.path}:{mutant.line} {mutant.change}"
+        for mutant, was_killed in zip(chosen, killed, strict=True)
+        if not was_killed
     ]
-    groups: dict[str, list[Mutant]] = defaultdict(list)
-    for mutant in mutants:
-        if mutant.key not in equivalents and mutant.key not in killed:
-            groups[find_group(mutant.path)].append(mutant)
-
-    journal.parent.mkdir(exist_ok=True, parents=True)
-    for name, group in groups.items():
-        for verdict in Campaign(copies, name).run(group):
-            verdicts.append(verdict)
-            with journal.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(list_facts(verdict), ensure_ascii=False) + "\n")
-
-            if verdict.status == "survived":
-                print(describe(verdict), flush=True)
-
-    return verdicts
-
-
-def list_facts(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as files of results have it."""
     return {
-        **dict(zip(KEY, verdict.mutant.key, strict=True)),
-        "number": verdict.mutant.number,
-        "status": verdict.status,
-        "by": verdict.by,
-        "seconds": verdict.seconds,
+        "module": module,
+        "possible": len(mutants),
+        "planted": len(chosen),
+        "killed": sum(killed),
+        "survivors": survivors,
     }
 
 
-def describe(verdict: Verdict) -> str:
-    """A mutant and what became of it, for people."""
-    mutant = verdict.mutant
-    return (
-        f"{verdict.status} {mutant.path}:{mutant.number} in {mutant.place}\n"
-        f"    {mutant.line}\n    {mutant.change}\n    {verdict.by}"
-    )
-
-
-def summarise(module: str, verdicts: Sequence[Verdict], all_of: int) -> dict[str, Any]:
-    """The row of a module, and its mutants by name."""
-    counted = [verdict.status for verdict in verdicts]
-    tested = counted.count("killed") + counted.count("survived")
-    return {
-        "module": module.removesuffix(".py"),
-        "possible": all_of,
-        "mutants": len(verdicts),
-        **{name: counted.count(name) for name in ("killed", "same", "cost")},
-        "survived": counted.count("survived"),
-        "rate": round(counted.count("killed") / tested, 4) if tested else None,
-        "verdicts": [
-            list_facts(verdict)
-            for verdict in sorted(verdicts, key=lambda each: each.mutant.key)
-        ],
-    }
+def check_modules(
+    modules: Sequence[str], sample: int, seed: int, processes: int
+) -> Iterator[dict[str, Any]]:
+    """A row for each of *modules*."""
+    with tempfile.TemporaryDirectory() as folder:
+        copies = [make_copy(folder, number) for number in range(processes)]
+        for module in modules:
+            yield check_module(module, copies, sample, seed)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run mutants and print the table; 1 if a module is below what was asked for."""
+    """Print a row for each module, and what survived."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants")
-    parser.add_argument("modules", nargs="*", help="modules or files; all by default")
-    parser.add_argument("--sample", type=int, default=40, help="mutants of each module")
+    parser.add_argument("modules", nargs="*", help=", ".join(list_modules()))
+    parser.add_argument("--sample", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--only", default="", help="those whose description has this")
-    parser.add_argument("--list", action="store_true", help="list them, and stop")
-    parser.add_argument("--again", action="store_true", help="not those killed before")
-    parser.add_argument("--least", type=float, default=0, help="percent to be killed")
-    parser.add_argument("--results", type=Path, default=CACHE / "results.json")
+    parser.add_argument("--json", action="store_true", help="a JSON object a line")
     asked = parser.parse_args(arguments)
-    modules = [resolve_module(each) for each in asked.modules] or list_modules()
-    if asked.list:
-        for module in modules:
-            for mutant in take_sample(list_mutants(module), asked.sample, asked.seed):
-                print(describe(Verdict(mutant=mutant, status="listed", by="")))
+    modules = asked.modules or list_modules()
+    if unknown := {*modules} - {*list_modules()}:
+        parser.error(f"unknown modules: {', '.join(sorted(unknown))}")
 
-        return 0
+    for row in check_modules(modules, asked.sample, asked.seed, asked.processes):
+        if asked.json:
+            print(json.dumps(row), flush=True)
+            continue
 
-    unmatched = find_unmatched(read_equivalents(), ROOT)
-    if unmatched:
-        for each in unmatched:
-            print(f"{EQUIVALENTS.name}: no such mutant: {each.key}", file=sys.stderr)
+        of = f"{row['killed']} of {row['planted']} killed ({row['possible']} possible)"
+        print(f"{row['module']}: {of}", *row["survivors"], sep="\n  ", flush=True)
 
-        return 2
-
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copies = [
-            Copy(ROOT, Path(folder) / f"copy{number}")
-            for number in range(max(1, asked.processes) + 1)
-        ]
-        for module in modules:
-            every = list_mutants(module, copies[0].folder)
-            sample = [
-                mutant
-                for mutant in take_sample(every, asked.sample, asked.seed)
-                if asked.only in repr(mutant.key)
-            ]
-            killed = read_killed(asked.results, module, sample) if asked.again else {}
-            found = run_module(sample, copies, killed, find_journal(asked.results))
-            row = summarise(module, found, len(every))
-            rows.append(row)
-            print(format_row(row), flush=True)
-            if not asked.only:
-                write_results(asked.results, row, asked.seed)
-
-        find_journal(asked.results).unlink(missing_ok=True)
-
-    rates = [row["rate"] for row in rows if row["rate"] is not None]
-    return int(any(rate * 100 < asked.least for rate in rates))
-
-
-def format_row(row: Mapping[str, Any]) -> str:
-    """A row of the table, for a terminal."""
-    rate = "" if row["rate"] is None else f"{row['rate']:7.1%}"
-    counts = "  ".join(
-        f"{name} {row[name]:3}"
-        for name in ("mutants", "killed", "same", "cost", "survived")
-    )
-    return f"{row['module']:16} {counts} {rate}"
-
-
-def find_journal(results: Path) -> Path:
-    """
-    The file of verdicts of a run that has not ended, beside the file of *results*.
-    """
-    return results.with_suffix(".jsonl")
-
-
-def read_killed(
-    path: Path, module: str, mutants: Iterable[Mutant]
-) -> dict[Key, Verdict]:
-    """
-    Those of *mutants* that the file of results, or the journal of an interrupted run
-    beside it, says were killed.
-    """
-    found: list[Mapping[str, Any]] = []
-    if path.exists():
-        results = json.loads(path.read_text(encoding="utf-8"))
-        row = results.get(module.removesuffix(".py"), {"verdicts": ()})
-        found += row["verdicts"]
-
-    journal = find_journal(path)
-    if journal.exists():
-        # What was cut off in the middle of a line has no end of a line.
-        lines = journal.read_text(encoding="utf-8").splitlines(keepends=True)
-        found += [json.loads(line) for line in lines if line.endswith("\n")]
-
-    verdicts = {
-        tuple(each[name] for name in KEY): each
-        for each in found
-        if each["status"] == "killed"
-    }
-    return {
-        mutant.key: Verdict(
-            mutant=mutant, status="killed", by=each["by"], seconds=each["seconds"]
-        )
-        for mutant in mutants
-        if (each := verdicts.get(mutant.key))
-    }
-
-
-def write_results(path: Path, row: Mapping[str, Any], seed: int) -> None:
-    """Put the row of a module into the file of results, in place of an older one."""
-    results: dict[str, Any] = {}
-    if path.exists():
-        results = json.loads(path.read_text(encoding="utf-8"))
-
-    results[row["module"]] = {
-        **row,
-        "seed": seed,
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "python": sys.version.partition(" ")[0],
-    }
-    path.parent.mkdir(exist_ok=True, parents=True)
-    path.write_text(json.dumps(results, indent=1, ensure_ascii=False), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
