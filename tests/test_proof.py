@@ -1,6 +1,7 @@
 """The tools that plant mutants and write the page about what was run."""
 
 import ast
+from typing import Any
 
 import pytest
 
@@ -81,8 +82,8 @@ class TestPage:
 
     def test_parts(self):
         """Each part is a paragraph on what it ran on, and a table, a list or counts."""
-        ran = {"date": "2026-01-02", "commit": "abc1234", "python": "3.11.9"}
-        ran |= {"system": "Linux", "versions": {"attrs": "1.0"}, "exit": 0}
+        ran: dict[str, Any] = {"date": "2026-01-02", "commit": "abc1234", "exit": 0}
+        ran |= {"python": "3.11.9", "system": "Linux", "versions": {"attrs": "1.0"}}
         row = {"module": "usage", "planted": 3, "killed": 2, "survivors": ["x"]}
         page = "".join(f"<!-- {name} --><!-- /{name} -->" for name in PARTS)
         text = render_page(

@@ -10,6 +10,7 @@ from tools import pictures
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "conversation_state"
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def list_public_modules():
