@@ -2,10 +2,11 @@
 Settings of Sphinx, for `make docs`.
 
 The pages are read as they are on a forge: `read_page` gives the index its tables of
-contents, and lets links to files beside `docs` lead to the repository.
+contents and the reference its modules, and links to files beside `docs` their names.
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,35 @@ _PAGE = re.compile(r"^- \[([^]]+)\]\((\w[^):]*\.md)\)", re.MULTILINE)
 _OUTSIDE = re.compile(r"\[([^]]+)\]\(\.\./([^)#\s]*)(?:#[^)\s]*)?\)")
 
 
+# What several modules export is described in one of them.
+_DESCRIBED_ELSEWHERE = "Export, Lost, BrokenLawsError"
+
+
+def describe_modules() -> Iterator[str]:
+    """The directives for all modules that have an ``__all__`` and a public path."""
+    for path in sorted((REPOSITORY / project).rglob("*.py")):
+        steps = path.relative_to(REPOSITORY).with_suffix("").parts
+        steps = steps[:-1] if steps[-1] == "__init__" else steps
+        is_public = not any(step.startswith("_") for step in steps)
+        if not is_public or "\n__all__ = " not in path.read_text("utf-8"):
+            continue
+
+        module = ".".join(steps)
+        yield f"\n{module}\n{'-' * len(module)}\n\n.. automodule:: {module}"
+        if module in {project, f"{project}.adapters"}:
+            continue
+
+        yield "   :members:"
+        if module.count(".") > 1:
+            yield f"   :exclude-members: {_DESCRIBED_ELSEWHERE}"
+
+
 def read_page(_app: Any, name: str, source: list[str]) -> None:
-    """Give the index its contents; name the files that links outside lead to."""
+    """Give the index its contents, and the reference its modules."""
+    if name == "reference":
+        source[0] = "\n".join([source[0], *describe_modules(), ""])
+        return
+
     # A file of the repository has no page of its own: its name stands for it.
     source[0] = _OUTSIDE.sub(r"\1 (`\2`)", source[0])
     if name != "index":

@@ -1,6 +1,5 @@
 """What the documentation's site is built from."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -9,31 +8,7 @@ import pytest
 from tools import pictures
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "conversation_state"
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-
-
-def list_public_modules():
-    """The modules without an underscore in their path that have an `__all__`."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        steps = path.relative_to(ROOT).with_suffix("").parts
-        steps = steps[:-1] if steps[-1] == "__init__" else steps
-        names = {
-            ast.unparse(target)
-            for node in ast.parse(path.read_text("utf-8")).body
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-        }
-        if "__all__" in names and not any(each.startswith("_") for each in steps):
-            yield ".".join(steps)
-
-
-class TestReference:
-    def test_modules(self):
-        """Every public module has its place in the reference."""
-        text = (ROOT / "docs" / "reference.rst").read_text("utf-8")
-
-        assert list(list_public_modules()) == re.findall(r"automodule:: (\S+)", text)
 
 
 class TestIndex:
