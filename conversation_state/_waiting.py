@@ -181,6 +181,22 @@ class TaskWaiter(Waiter):
             call_soon(self._loop, self._event.set)
 
 
+class TaskEvent:
+    """An event that tasks of the event loop it is made in await, set by any thread."""
+
+    __slots__ = ("_event", "_loop")
+
+    def __init__(self) -> None:
+        self._event = require_anyio().Event()
+        self._loop = running_loop()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+    def set(self) -> None:
+        call_soon(self._loop, self._event.set)
+
+
 def wake_all(queue: deque[Waiter]) -> None:
     for waiter in queue.copy():
         waiter.wake()

@@ -1,7 +1,7 @@
 """
 A chat in the terminal with undo, redo, branches, siblings and a diff between them.
 
-    pip install ".[anyio]" textual
+    pip install . textual
     python examples/terminal_chat.py [FILE]
 
 FILE keeps the whole undo tree from one run to the next. The answers come from a

@@ -1,7 +1,7 @@
 """
 A chat in the browser: streaming, stop, undo, redo, edit, regenerate, and siblings.
 
-    pip install ".[anyio]" httpx starlette uvicorn
+    pip install . httpx starlette uvicorn
     OPENAI_API_KEY=... python examples/web_chat.py
 
 The whole chat is a `Timeline` of states in a `Cell`, which every tab watches. An answer

@@ -54,7 +54,7 @@ class StoreBackend(StoreHost, ConversationStore):
     conversation last.
 
     Thread-safe. Its methods run in worker threads, and never block the event
-    loop (extra ``anyio``, which Pydantic AI brings).
+    loop.
 
     Args:
         store: The store; stays open when this is closed.

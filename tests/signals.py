@@ -1,0 +1,94 @@
+"""Real signals at random moments: what must hold after a Ctrl-C."""
+
+import random
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TypeVar
+
+from tests.counts import COUNTS
+
+__all__ = ["call_in_handler", "interrupt_by_signals"]
+
+T = TypeVar("T")
+
+
+def interrupt_by_signals(
+    operation: Callable[[T], object],
+    check: Callable[[T, bool], object],
+    *,
+    prepare: Callable[[], T],
+    times: int = 100,
+    within_s: float = 0.001,
+) -> int:
+    """
+    The number of times, of *times*, that a signal interrupted *operation*.
+
+    `operation(subject)` of what *prepare* makes is interrupted at a random moment
+    of its first *within_s* seconds, if it has not ended by then; in another
+    thread, so that no lock of this one's is entered again,
+    `check(subject, completed)` asserts what must hold.
+    """
+    moments = random.Random(0)
+    interrupted = 0
+    for _ in range(times):
+        subject, completed = prepare(), False
+        try:
+            with call_in_handler(_raise_interrupt, moments.uniform(0, within_s)):
+                operation(subject)
+                completed = True
+        except KeyboardInterrupt:
+            pass
+
+        interrupted += not completed
+        COUNTS["signals"] += not completed
+        _run_in_thread(lambda: check(subject, completed))  # noqa: B023 - run at once
+
+    return interrupted
+
+
+@contextmanager
+def call_in_handler(function: Callable[[], object], after_s: float):
+    """Call *function* in a signal's handler, *after_s* seconds from now, in a block."""
+    is_armed = True
+
+    def handle(*_):
+        if is_armed:
+            function()
+
+    hook, before = sys.unraisablehook, signal.signal(signal.SIGALRM, handle)
+    # Python swallows interrupts in finalizers, and warns about them; so it comes again.
+    sys.unraisablehook = lambda facts: (
+        None if facts.exc_type is KeyboardInterrupt else hook(facts)
+    )
+    try:
+        signal.setitimer(signal.ITIMER_REAL, max(after_s, 1e-6), 1.0)
+        yield
+    finally:
+        is_armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        sys.unraisablehook = hook
+
+
+def _raise_interrupt():
+    raise KeyboardInterrupt
+
+
+def _run_in_thread(function: Callable[[], object]) -> None:
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            function()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), "hangs after an interrupt"
+    for error in errors:
+        raise error
