@@ -4,7 +4,7 @@ The commands, as click sees them.
 The group, the order of its help, and the command `replay` are here. Not here: the
 commands on a store (`_transfer`, `_inspect`, `_page`, `_cost`, `_maintenance`), what a
 replay does (`replay`), reading conversations from files
-(`_input`), formatting the results (`_display`), and errors and exit statuses (`_exit`).
+(`_input`), and errors and exit statuses (`_exit`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from conversation_state.cli._exit import (
     FAILED,
     exit_on_error,
     print_line,
-    print_report,
+    print_text,
 )
 from conversation_state.cli._inspect import diff, log, names, show, trim
 from conversation_state.cli._maintenance import (
@@ -172,15 +172,16 @@ def replay(
 def _replay_files(
     files: tuple[str, ...], window: int, max_output: int, as_json: bool, max_line: int
 ) -> int:
-    from conversation_state.cli import _display, _input
-    from conversation_state.cli.replay import replay
+    from conversation_state.cli import _input
+    from conversation_state.cli._progress import progress
+    from conversation_state.cli.replay import Replay, format_json, format_report, replay
     from conversation_state.counting import TokenBudget
 
     budget = TokenBudget(context_window=window, max_output_tokens=max_output)
-    rows: list[_display.ReplayRow] = []
+    rows: list[tuple[str, Replay]] = []
     done = broken = unreadable = 0
     total = _input.total_bytes(files)
-    with _display.progress(total, doing="Replaying", as_json=as_json) as bar:
+    with progress(total, doing="Replaying", as_json=as_json) as bar:
         for item in _input.read_files(files, limit=max_line, advance=bar.advance):
             if isinstance(item, _input.UnreadableInput):
                 unreadable += 1
@@ -192,12 +193,12 @@ def _replay_files(
             broken += bool(outcome.broken)
             bar.count(done)
             if as_json:
-                print_line(_display.replay_json(item, outcome))
+                print_line(format_json(item, outcome))
             else:
-                rows.append(_display.ReplayRow(item.name, outcome))
+                rows.append((item.name, outcome))
 
     if rows:
-        print_report(_display.render_report(rows, files=files))
+        print_text("\n".join(format_report(rows, files)))
 
     if broken:
         return BROKEN

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import secrets
 import shlex
 import shutil
@@ -57,7 +56,6 @@ class DeclinedError(RefusedError):
 # Stands for the escape character of a style of ours: nothing that a conversation brings
 # holds it, since it is made when the program starts.
 _STYLE = f"\0{secrets.token_hex(8)}\0"
-_STYLES_OF_RICH = re.compile(r"\x1b(?=\[[0-9;]*m)")
 
 
 def print_text(text: str, *, err: bool = False) -> None:
@@ -76,11 +74,6 @@ def print_line(line: str) -> None:
 
 def print_error(line: str) -> None:
     print_text(_escape_parts(line), err=True)
-
-
-def print_report(text: str) -> None:
-    """Print what rich laid out of texts that are escaped: its styles are kept."""
-    print_text(_STYLES_OF_RICH.sub(lambda _: _STYLE, text))
 
 
 def print_document(text: str, *, has_line_end: bool = False) -> None:

@@ -320,8 +320,7 @@ def trim(store: Store, *, name: str, limit: int, as_json: bool) -> None:
     --limit, with tokens estimated as a quarter of the characters. The exit
     status is 1 if no valid view fits.
     """
-    from conversation_state.cli._display import describe_drop
-    from conversation_state.cli.replay import group_drops
+    from conversation_state.cli.replay import describe_drops
     from conversation_state.trimming import TrimContext
 
     which = find_state(store, name)
@@ -345,7 +344,7 @@ def trim(store: Store, *, name: str, limit: int, as_json: bool) -> None:
     messages = format_count(len(view.original), "message")
     print_line(f"{messages}, {format_count(whole, 'token')}; limit {limit:,}")
     print_line(f"kept {len(view):,}, {format_count(view.total_tokens, 'token')}")
-    words = ", ".join(map(describe_drop, group_drops(view.dropped)))
+    words = describe_drops(view.dropped)
     print_line(f"dropped {len(view.dropped):,}{f': {words}' if words else ''}")
     for failure in view.failures:
         print_line(f"{failure.error}")

@@ -104,14 +104,15 @@ def import_(
     Exit status: 0 if all is saved, 1 if something was skipped because of its
     name, and 2 if something could not be read, which is reported with its line.
     """
-    from conversation_state.cli import _display, _input
+    from conversation_state.cli import _input
+    from conversation_state.cli._progress import progress
 
     tally: Counter[str] = Counter()
     starts: dict[str, _Start] = {}
     unreadable = 0
     total = _input.total_bytes(files)
     try:
-        with _display.progress(total, doing="Importing", as_json=as_json) as bar:
+        with progress(total, doing="Importing", as_json=as_json) as bar:
             for item in _input.read_files(files, limit=max_line, advance=bar.advance):
                 try:
                     found = _name_conversation(item, prefix)
@@ -378,7 +379,7 @@ def export(
 
     Nothing is written if one of the names is not saved.
     """
-    from conversation_state.cli._display import progress
+    from conversation_state.cli._progress import progress
 
     if with_id and format_name == _OWN_FORMAT:
         raise click.UsageError(

@@ -1,21 +1,25 @@
 """
-The replay: runs one conversation through every operation of a state.
-
-The operations, the checks and the measurements are here; reading conversations
-(`_input`) and formatting the results (`_display`) are not.
+The replay: runs conversations through every operation of a state, checks the results,
+and reports them.
 """
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import blake2b
+from textwrap import wrap
 from time import perf_counter
-from typing import NamedTuple
 
 import attrs
 
-from conversation_state.aggregator import Aggregator, Checkpoint
+from conversation_state._wording import (
+    escape_line,
+    format_count,
+    shorten_text,
+)
+from conversation_state.aggregator import Aggregator
+from conversation_state.cli._input import InputConversation
 from conversation_state.codec import decode, encode
 from conversation_state.counting import TokenBudget
 from conversation_state.errors import (
@@ -28,7 +32,7 @@ from conversation_state.requests import is_made
 from conversation_state.trimming import INVALID, Dropped, TrimContext, trim
 from conversation_state.usage import Usage
 
-__all__ = ["Drop", "Replay", "bytes_per_state", "group_drops", "replay"]
+__all__ = ["Replay", "describe_drops", "format_json", "format_report", "replay"]
 
 # The message of the second branch, in place of the original ones.
 _ALTERNATIVE_MESSAGE = AssistantMessage("Let me ask a colleague and come back to you.")
@@ -36,29 +40,16 @@ _ALTERNATIVE_MESSAGE = AssistantMessage("Let me ask a colleague and come back to
 # The usage of each branch; different, so that no sum is right by chance.
 _REPLAYED_USAGE, _ALTERNATIVE_USAGE = Usage(1_000, 100), Usage(20, 3)
 
-# Reading every kept state in full is quadratic. Beyond this many entries only
-# every second state is, or every third, and so on.
-_MAX_ENTRIES_READ = 5_000_000
+# Reading every kept state in full is quadratic: beyond this many messages in all of
+# them only every second state is read, or every third, and so on.
+_MAX_READ = 5_000_000
 
 # The memory of one state is averaged over at most so many.
 _MAX_STATES_MEASURED = 10_000
 
-
-class Drop(NamedTuple):
-    """
-    Neighbouring messages that a view dropped, all for one reason.
-
-    Attributes:
-        first: The position of the first one, counted from 0.
-
-        last: The position of the last one.
-
-        reason: Why they were dropped.
-    """
-
-    first: int
-    last: int
-    reason: str
+# The longest name in the report, in characters; and the most views and problems below
+# the table.
+_MAX_NAME, _MAX_LISTED = 20, 5
 
 
 @attrs.frozen(kw_only=True)
@@ -69,15 +60,13 @@ class Replay:
     Attributes:
         messages: How many messages the conversation has.
 
-        states: How many states were made and kept: the empty one, one after
-            each message, those of both branches, and the join.
+        states: How many states were made and kept.
 
-        states_read: How many of them were read in full in the end; all, unless
-            the conversation has thousands of messages. Of the others only
-            the length and the newest entry were checked.
+        states_read: How many of them were compared in full in the end; all, unless
+            the conversation has thousands of messages.
 
-        bytes_per_state: The memory of a state kept after each message; see the
-            function of this name. None if there is no message.
+        bytes_per_state: The memory that keeping a state takes beyond its messages,
+            measured by `tracemalloc`; None without messages.
 
         tokens: The estimated size of all messages.
 
@@ -85,16 +74,13 @@ class Replay:
 
         kept: How many messages the trimmed view shows; None without a view.
 
-        dropped: How many it dropped; None without a view.
-
-        drops: Which ones it dropped, and why.
+        dropped: What it dropped, and why.
 
         no_view: Why there is no view; "" if there is one.
 
         encoded_bytes: The size of the encoded join.
 
-        seconds: The time for building, forking, joining, trimming, encoding and
-            decoding; without the checks and measuring memory.
+        seconds: The time for all operations, without the checks.
 
         broken: The checks that failed; empty if all passed.
     """
@@ -106,48 +92,11 @@ class Replay:
     tokens: int
     limit_tokens: int
     kept: int | None
-    dropped: int | None
-    drops: tuple[Drop, ...]
+    dropped: tuple[Dropped, ...]
     no_view: str
     encoded_bytes: int
     seconds: float
     broken: tuple[str, ...]
-
-
-class _KeptState(NamedTuple):
-    state: Aggregator
-    size: int
-
-
-class _StateLine:
-    def __init__(self, start: Aggregator, ids: Iterable[str] = ()) -> None:
-        self.ids = [*ids]
-        self.kept = [_KeptState(start, len(self.ids))]
-
-    @property
-    def newest(self) -> Aggregator:
-        return self.kept[-1].state
-
-    def add(self, message: Message) -> None:
-        state = self.newest.add(message)
-        self.ids.append(state.entries[-1].id)
-        self.kept.append(_KeptState(state, len(self.ids)))
-
-    def add_usage(self, usage: Usage) -> None:
-        self.kept.append(_KeptState(self.newest.add_usage(usage), len(self.ids)))
-
-
-class _ReplayStates(NamedTuple):
-    trunk: _StateLine
-    turn: Checkpoint  # after the last message of a user
-    replayed: _StateLine
-    alternative: _StateLine
-    joined: _StateLine
-
-    @property
-    def states(self) -> int:
-        lines = self.trunk, self.replayed, self.alternative, self.joined
-        return sum(len(line.kept) for line in lines)
 
 
 def replay(messages: Sequence[Message], budget: TokenBudget) -> Replay:
@@ -160,51 +109,63 @@ def replay(messages: Sequence[Message], budget: TokenBudget) -> Replay:
     to *budget*; the join is encoded and decoded. Every state made on the way is
     kept, and at the end compared with what it contained when it was made.
     """
-    # Before any state is made: what a state would change is not in them.
-    digests = [_digest_message(message) for message in messages]
-
+    # What a message says before any state is made: the values themselves could change.
+    words = [repr(message) for message in messages]
     began = perf_counter()
-    made = _build_states(messages)
-    final, joined = made.trunk.newest, made.joined.newest
-    tokens = TrimContext.of(final).total_tokens
+    state = Aggregator.new()
+    kept = [(state, words[:0])]
+    for at, message in enumerate(messages):
+        state = state.add(message)
+        kept.append((state, words[: at + 1]))
+
+    turn = _find_last_turn(messages)
+    back = kept[turn][0].checkpoint("last user turn").restore()
+    replayed = back.fork().extend(messages[turn:]).add_usage(_REPLAYED_USAGE)
+    alternative = back.fork().add(_ALTERNATIVE_MESSAGE).add_usage(_ALTERNATIVE_USAGE)
+    joined = back.join(replayed, alternative)
+    other = repr(_ALTERNATIVE_MESSAGE)
+    kept += [
+        (replayed, words),
+        (alternative, [*words[:turn], other]),
+        (joined, [*words, other]),
+    ]
+
+    tokens = TrimContext.of(state).total_tokens
     view, no_view = None, ""
     try:
-        view = trim(final, budget)
+        view = trim(state, budget)
     except (BudgetExceededError, InvalidTranscriptError) as error:
         no_view = str(error)
 
-    data, read_back, unreadable = b"", None, ""
+    broken = []
+    data = b""
     try:
         data = encode(joined)
-        read_back = decode(data)
+        if decode(data) != joined:
+            broken.append("the decoded state differs from the encoded one")
     except ConversationStateError as error:
-        unreadable = str(error)
+        broken.append(f"the state can't be encoded and decoded: {error}")
 
     seconds = perf_counter() - began
-
-    broken = [*_broken_by_join(made)]
+    broken += _check_join(back, replayed, alternative, joined)
     if view is not None:
-        broken += _broken_by_view(view, messages, budget)
+        broken += _check_view(view, messages, budget)
 
-    if unreadable:
-        broken.append(f"the state can't be encoded and decoded: {unreadable}")
-    elif read_back != joined:
-        broken.append("the decoded state differs from the encoded one")
-
-    states_read, changed = _check_kept_states(made, digests)
-    if changed:
+    every = 1 + sum(len(expected) for _, expected in kept) // _MAX_READ
+    # From the newest on, so that this one is always read.
+    read = kept[::-1][::every]
+    if changed := sum(_is_changed(*each) for each in read):
         broken.append(f"{changed:,} kept states have changed")
 
     return Replay(
         messages=len(messages),
-        states=made.states,
-        states_read=states_read,
-        bytes_per_state=bytes_per_state(messages),
+        states=len(kept),
+        states_read=len(read),
+        bytes_per_state=_measure_memory(messages[:_MAX_STATES_MEASURED]),
         tokens=tokens,
         limit_tokens=budget.effective_input_limit,
         kept=None if view is None else len(view.messages),
-        dropped=None if view is None else len(view.dropped),
-        drops=() if view is None else group_drops(view.dropped),
+        dropped=() if view is None else tuple(view.dropped),
         no_view=no_view,
         encoded_bytes=len(data),
         seconds=seconds,
@@ -212,62 +173,8 @@ def replay(messages: Sequence[Message], budget: TokenBudget) -> Replay:
     )
 
 
-def bytes_per_state(messages: Sequence[Message]) -> float | None:
-    """
-    The memory for keeping the state after each of *messages*, in bytes each.
-
-    Measured, not estimated: the states are built once more while `tracemalloc`
-    counts what they allocate: entries with their identities, log and state, but
-    not the messages, which exist already, nor the list that keeps the states,
-    nor what states cache when they are read. The first 10,000 messages are
-    measured. None if there are no messages.
-    """
-    measured = messages[:_MAX_STATES_MEASURED]
-    if not measured:
-        return None
-
-    state = Aggregator.new()
-    kept = [state] * len(measured)
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        for at, message in enumerate(measured):
-            kept[at] = state = state.add(message)
-
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-
-    return (after - before) / len(kept)
-
-
-def _build_states(messages: Sequence[Message]) -> _ReplayStates:
-    trunk = _StateLine(Aggregator.new())
-    for message in messages:
-        trunk.add(message)
-
-    at = _find_last_turn(messages)
-    turn = trunk.kept[at].state.checkpoint("last user turn")
-    back = turn.restore()
-    replayed = _StateLine(back.fork(), trunk.ids[:at])
-    for message in messages[at:]:
-        replayed.add(message)
-
-    replayed.add_usage(_REPLAYED_USAGE)
-    alternative = _StateLine(back.fork(), trunk.ids[:at])
-    alternative.add(_ALTERNATIVE_MESSAGE)
-    alternative.add_usage(_ALTERNATIVE_USAGE)
-
-    joined = back.join(replayed.newest, alternative.newest)
-    ids = [*replayed.ids, *alternative.ids[at:]]
-    return _ReplayStates(trunk, turn, replayed, alternative, _StateLine(joined, ids))
-
-
 def _find_last_turn(messages: Sequence[Message]) -> int:
-    """
-    The number of messages up to the last one of a user; all but the last one if
-    there is no message of a user.
-    """
+    # The number of messages up to the last one of a user; else all but the last one.
     for at in range(len(messages), 0, -1):
         if messages[at - 1].role == "user":
             return at
@@ -275,12 +182,11 @@ def _find_last_turn(messages: Sequence[Message]) -> int:
     return max(len(messages) - 1, 0)
 
 
-def _broken_by_join(made: _ReplayStates) -> Iterator[str]:
-    back = made.turn.restore()
-    joined, replayed, alternative = (
-        line.newest for line in (made.joined, made.replayed, made.alternative)
-    )
-    if [entry.id for entry in joined.entries] != made.joined.ids:
+def _check_join(
+    back: Aggregator, replayed: Aggregator, alternative: Aggregator, joined: Aggregator
+) -> Iterator[str]:
+    new = alternative.entries[len(back) :]
+    if [*joined.entries] != [*replayed.entries, *new]:
         yield "the join does not have all entries of both branches once and in order"
 
     if joined.total_usage != _REPLAYED_USAGE + _ALTERNATIVE_USAGE:
@@ -293,77 +199,154 @@ def _broken_by_join(made: _ReplayStates) -> Iterator[str]:
         yield "joining the branches first made a different state"
 
 
-def _broken_by_view(
+def _check_view(
     view: TrimContext, messages: Sequence[Message], budget: TokenBudget
 ) -> Iterator[str]:
-    # A made message stands at the position of another one, and a late result behind
-    # its call.
-    own = [one for one in view.elements if not is_made(one.message)]
-    shown = [element.seq for element in own]
-    order = [element.seq for element in own if element.role != "tool"]
-    hidden = [dropped.seq for dropped in view.dropped]
+    # A made message stands at the position of another one.
+    own = [each for each in view.elements if not is_made(each.message)]
+    shown = [each.seq for each in own]
+    hidden = [each.seq for each in view.dropped]
     if view.total_tokens > budget.effective_input_limit:
         yield "the trimmed view is over the budget"
 
     if view.problems():
         yield f"the trimmed view is invalid: {view.problems()[0]}"
 
-    if sorted([*shown, *hidden]) != [*range(len(messages))] or order != sorted(order):
-        yield "the trimmed view does not account for every message, in order"
+    if sorted([*shown, *hidden]) != [*range(len(messages))]:
+        yield "the trimmed view does not account for every message"
 
-    # Ids and names that a provider refuses are others in the view.
-    if any(messages[one.seq].text != one.message.text for one in own):
-        yield "the trimmed view has a message that is not in the conversation"
-
-    refused = [one.seq for one in view.dropped if one.reason.startswith(INVALID)]
-    if messages and len(messages) - 1 not in (*shown, *refused):
+    refused = [each.seq for each in view.dropped if each.reason.startswith(INVALID)]
+    if messages and len(messages) - 1 not in {*refused, *shown}:
         yield "the trimmed view lacks the newest message"
 
-
-def _check_kept_states(made: _ReplayStates, digests: list[bytes]) -> tuple[int, int]:
-    alternative = _digest_message(_ALTERNATIVE_MESSAGE)
-    expected = (
-        (made.trunk, digests),
-        (made.replayed, digests),
-        (made.alternative, [*digests[: len(made.turn.messages)], alternative]),
-        (made.joined, [*digests, alternative]),
-    )
-    total = sum(size for line, _ in expected for _, size in line.kept)
-    every = 1 + total // _MAX_ENTRIES_READ
-    # By `id`, since all states are held: each digest is computed once for all of them.
-    now: dict[int, bytes] = {}
-    read = changed = 0
-    # From the newest on, so that this one is always read in full.
-    for line, contents in expected:
-        for number, (state, size) in enumerate(reversed(line.kept)):
-            start = max(size - 1, 0) if number % every else 0
-            held = [*state.entries.iterate(start)]
-            for _, message in held:
-                if id(message) not in now:
-                    now[id(message)] = _digest_message(message)
-
-            read += not start
-            changed += (
-                len(state) != size
-                or [entry.id for entry in held] != line.ids[start:size]
-                or [now[id(entry.message)] for entry in held] != contents[start:size]
-            )
-
-    return read, changed
+    # Ids and names that a provider refuses are others in the view.
+    if any(messages[each.seq].text != each.message.text for each in own):
+        yield "the trimmed view has a message that is not in the conversation"
 
 
-def _digest_message(message: Message) -> bytes:
-    # Not of the encoded message: what the codec loses would not be noticed.
-    return blake2b(repr(message).encode(), digest_size=16).digest()
+def _is_changed(state: Aggregator, expected: Sequence[str]) -> bool:
+    return [repr(message) for message in state] != [*expected]
 
 
-def group_drops(dropped: Iterable[Dropped]) -> tuple[Drop, ...]:
-    """Dropped messages, neighbours with the same reason as one."""
-    drops: list[Drop] = []
+def _measure_memory(messages: Sequence[Message]) -> float | None:
+    if not messages:
+        return None
+
+    state = Aggregator.new()
+    kept = [state] * len(messages)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for at, message in enumerate(messages):
+            kept[at] = state = state.add(message)
+
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    return (after - before) / len(kept)
+
+
+# Reports
+
+
+def describe_drops(dropped: Iterable[Dropped]) -> str:
+    """Dropped messages by number from 1, neighbours with the same reason as one."""
+    runs: list[tuple[int, int, str]] = []
     for seq, reason in dropped:
-        if drops and drops[-1].last == seq - 1 and drops[-1].reason == reason:
-            drops[-1] = drops[-1]._replace(last=seq)
+        if runs and runs[-1][1] == seq - 1 and runs[-1][2] == reason:
+            runs[-1] = (runs[-1][0], seq, reason)
         else:
-            drops.append(Drop(seq, seq, reason))
+            runs.append((seq, seq, reason))
 
-    return tuple(drops)
+    return ", ".join(
+        f"{first + 1:,}{f' to {last + 1:,}' if last > first else ''} ({reason})"
+        for first, last, reason in runs
+    )
+
+
+def format_json(found: InputConversation, outcome: Replay) -> str:
+    """The result of one conversation as a line of JSON; positions count from 0."""
+    return json.dumps(
+        {
+            "conversation": found.name,
+            "file": found.file,
+            "line": found.line,
+            "ok": not outcome.broken,
+            **attrs.asdict(outcome, recurse=False),
+            "dropped": [drop._asdict() for drop in outcome.dropped],
+        }
+    )
+
+
+def format_report(
+    rows: Sequence[tuple[str, Replay]], files: Sequence[str]
+) -> Iterator[str]:
+    """The lines of the report on all *rows*: a name and its result each."""
+    source = f"{len(files)} files" if len(files) > 1 else escape_line(files[0])
+    yield from wrap(
+        f"Replayed {format_count(len(rows), 'conversation')} from "
+        f"{'standard input' if source == '-' else source}: built message by message "
+        "with every state kept, rolled back to the last user turn, forked into two "
+        f"branches and joined again, trimmed to {rows[0][1].limit_tokens:,} tokens, "
+        "written to bytes and read back."
+    )
+    yield ""
+    yield (
+        f"{'Conversation':<{_MAX_NAME}} Messages  States  Bytes/state   Tokens"
+        "    Kept  Dropped"
+    )
+    for name, outcome in rows:
+        size, view = outcome.bytes_per_state, outcome.kept
+        yield (
+            f"{_shorten(name):<{_MAX_NAME}} {outcome.messages:>8,} "
+            f"{outcome.states:>7,} {'-' if size is None else f'{size:,.0f}':>12} "
+            f"{outcome.tokens:>8,} {'no view' if view is None else f'{view:,}':>7} "
+            f"{'-' if view is None else f'{len(outcome.dropped):,}':>8}"
+        )
+
+    yield ""
+    yield from _list_remarks(rows)
+
+
+def _list_remarks(rows: Sequence[tuple[str, Replay]]) -> Iterator[str]:
+    trimmed = [
+        f"{_shorten(name)}: trimmed, without messages {describe_drops(outcome.dropped)}"
+        for name, outcome in rows
+        if outcome.dropped
+    ]
+    problems = [
+        f"{_shorten(name)}: {'BROKEN: ' if each in outcome.broken else ''}{each}"
+        for name, outcome in rows
+        for each in (*outcome.broken, outcome.no_view)
+        if each
+    ]
+    for lines in (trimmed, problems):
+        yield from map(escape_line, lines[:_MAX_LISTED])
+        if len(lines) > _MAX_LISTED:
+            yield f"... and {len(lines) - _MAX_LISTED:,} more; --json prints all"
+
+    broken = sum(bool(outcome.broken) for _, outcome in rows)
+    if broken:
+        yield (
+            f"{broken:,} of {format_count(len(rows), 'conversation')} failed a check. "
+            "This is a bug of conversation-state; please report it."
+        )
+        return
+
+    states = sum(outcome.states for _, outcome in rows)
+    read = sum(outcome.states_read for _, outcome in rows)
+    sampled = "" if read == states else f" ({read:,} of them read in full)"
+    seconds = sum(outcome.seconds for _, outcome in rows)
+    yield from wrap(
+        f"Verified in {seconds:.2f} s: all {states:,} kept states{sampled} are "
+        "unchanged, every join has the entries of both branches once, joining again "
+        "returns the same object, every view fits and is valid, and bytes read back "
+        "are equal."
+    )
+
+
+def _shorten(name: str) -> str:
+    # Half a surrogate pair is written as its escape.
+    written = escape_line(name).encode("utf-8", "backslashreplace").decode()
+    return shorten_text(written, _MAX_NAME)
