@@ -8,7 +8,6 @@ import copyreg
 import functools
 import gc
 import itertools
-import json
 import pickle
 import random
 import re
@@ -18,7 +17,6 @@ from collections.abc import Mapping
 from datetime import UTC, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import attrs
 import pytest
@@ -47,10 +45,8 @@ from conversation_state.parts import ImagePart, TextPart
 from conversation_state.testing import (
     BrokenLawsError,
     check_adapter,
-    check_backend,
     check_counter,
     check_reducer,
-    check_session,
     check_summariser,
     check_trimming_step,
 )
@@ -60,7 +56,6 @@ from conversation_state.testing.contracts import (
     Contract,
     CounterContract,
     ReducerContract,
-    SessionContract,
     SummariserContract,
     TrimmingStepContract,
     format_code,
@@ -1085,165 +1080,6 @@ class TestCheckAdapter:
         assert {"version": 1} == adapter.head
 
 
-# Sessions
-
-
-class MemorySession:
-    """An honest session: JSON in a dict of all sessions."""
-
-    def __init__(self, rows, name):
-        self.rows, self.name = rows, name
-
-    def get_items(self, limit=None):
-        rows = self.rows.get(self.name, [])
-        first = 0 if limit is None else max(len(rows) - limit, 0)
-        return [json.loads(row) for row in rows[first:]]
-
-    def add_items(self, items):
-        self.rows.setdefault(self.name, []).extend(map(json.dumps, items))
-
-    def pop_item(self):
-        rows = self.rows.get(self.name)
-        return json.loads(rows.pop()) if rows else None
-
-    def clear_session(self):
-        self.rows.pop(self.name, None)
-
-
-class AsyncSession:
-    """The same with methods to be awaited."""
-
-    def __init__(self, rows, name):
-        self.session = MemorySession(rows, name)
-
-    def __getattr__(self, name):
-        async def call(*args, **kwargs):
-            await asyncio.sleep(0)
-            return getattr(self.session, name)(*args, **kwargs)
-
-        return call
-
-
-class PopsTheOldest(MemorySession):
-    def pop_item(self):
-        rows = self.rows.get(self.name)
-        return json.loads(rows.pop(0)) if rows else None
-
-
-class RaisesIfEmpty(MemorySession):
-    def pop_item(self):
-        return json.loads(self.rows[self.name].pop())
-
-
-class Forgetful(MemorySession):
-    def __init__(self, rows, name):
-        super().__init__({}, name)
-
-
-class GivesItself(MemorySession):
-    """Returns its own list."""
-
-    def get_items(self, limit=None):
-        items = self.rows.setdefault(self.name, [])
-        return items if limit is None else items[max(len(items) - limit, 0) :]
-
-    def add_items(self, items):
-        self.rows.setdefault(self.name, []).extend(items)
-
-    def pop_item(self):
-        rows = self.rows.get(self.name)
-        return rows.pop() if rows else None
-
-
-def adding(change):
-    """A class of sessions that change each item."""
-
-    class Changed(MemorySession):
-        def add_items(self, items):
-            super().add_items([change(each) for each in items])
-
-    return Changed
-
-
-class KeepsAHundred(MemorySession):
-    def add_items(self, items):
-        super().add_items(items)
-        self.rows[self.name] = self.rows[self.name][-100:]
-
-
-class TakesZeroForNone(MemorySession):
-    def get_items(self, limit=None):
-        return super().get_items(limit or None)
-
-
-class ClearsByPrefix(MemorySession):
-    def clear_session(self):
-        for name in [each for each in self.rows if each.startswith(self.name)]:
-            del self.rows[name]
-
-
-SESSIONS = {
-    "turns True into 1": (
-        adding(lambda item: change_leaves(item, bools_to_integers)),
-        {"keeps items"},
-    ),
-    "keeps a hundred": (KeepsAHundred, {"keeps many items"}),
-    "takes 0 for no limit": (TakesZeroForNone, {"limits to the newest"}),
-    "clears by prefix": (ClearsByPrefix, {"keeps sessions apart"}),
-    "removes the oldest": (PopsTheOldest, {"is like a list"}),
-    "fails if it is empty": (RaisesIfEmpty, {"begins empty"}),
-    "forgets": (Forgetful, {"is opened again", "is like a list"}),
-    "gives what it keeps": (GivesItself, {"returns copies"}),
-}
-
-
-def opened(kind):
-    """A function that opens a session of *kind*, over rows of their own."""
-    rows = dict[str, list[str]]()
-    return lambda name: kind(rows, name)
-
-
-class TestCheckSession:
-    @pytest.mark.parametrize("kind", [MemorySession, AsyncSession])
-    def test_honest(self, kind):
-        """An honest session breaks no law, whether or not its methods are async."""
-        check_session(opened(kind), settings=FEW)
-
-    def test_kept(self):
-        """Sessions that are kept can be checked in each run: no id comes twice."""
-        make, names = opened(MemorySession), list[str]()
-
-        def note(name):
-            names.append(name)
-            return make(name)
-
-        check_session(note, settings=FEW)
-
-        # One law opens sessions under an id with capitals, and one with a digit more.
-        ids = [name.removeprefix("session-") for name in names if name.islower()]
-
-        assert {4} == {UUID(each[:36]).version for each in ids}
-
-    @pytest.mark.parametrize(
-        ("kind", "law"),
-        [(KeepsAHundred, "keeps many items"), (PopsTheOldest, "is like a list")],
-    )
-    def test_items(self, kind, law):
-        """Items of a user's own are held against the same laws, many of them, too."""
-        items = st.lists(st.sampled_from(["a", "b"]), max_size=3)
-        check_session(opened(MemorySession), settings=FEW, items=items)
-
-        assert law in find_broken(check_session, opened(kind), {law}, items=items)
-
-    def test_declared(self):
-        """A session in memory is declared to be one."""
-        check_session(
-            lambda name: MemorySession({}, name),
-            settings=FEW,
-            without=["is opened again"],
-        )
-
-
 # Faults
 
 
@@ -1251,7 +1087,6 @@ FAULTS: dict[Any, tuple[type[Contract], dict[str, Any], dict[str, Any]]] = {
     check_adapter: (AdapterContract, ADAPTERS, {}),
     check_counter: (CounterContract, COUNTERS, {}),
     check_reducer: (ReducerContract, REDUCERS, {}),
-    check_session: (SessionContract, SESSIONS, {}),
     check_summariser: (SummariserContract, SUMMARISERS, {"max_tokens": 30}),
     check_trimming_step: (TrimmingStepContract, STEPS, {}),
 }
@@ -1269,9 +1104,8 @@ def test_faults(check, what):
     """Each fault breaks the law that forbids it, whatever else it breaks."""
     contract, faults, options = FAULTS[check]
     fault, laws = faults[what]
-    subject = opened(fault) if contract is SessionContract else fault
 
-    assert breaks(check, subject, laws, contract, **options)
+    assert breaks(check, fault, laws, contract, **options)
 
 
 class Hiding:
@@ -1332,7 +1166,6 @@ CHECKS: dict[str, Any] = {
     "reducer": check_reducer,
     "step": check_trimming_step,
     "summarise": check_summariser,
-    "make": check_session,
     "adapter": check_adapter,
 }
 
@@ -1350,26 +1183,13 @@ class TestWrongSubjects:
         with pytest.raises(TypeError, match=rf"^{name}: expected .*got 'load'"):
             CHECKS[name]("load")
 
-    def test_refused_backend(self):
-        """And so is what can't make a backend."""
-        with pytest.raises(TypeError, match=r"^make: expected a function that makes"):
-            check_backend(5)  # type: ignore[arg-type]
-
     @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
-    @pytest.mark.parametrize("check", [check_backend, check_counter, check_session])
-    def test_async(self, check):
+    def test_async(self):
         """An async function where none is expected is refused with what it returned."""
         with pytest.raises(BrokenLawsError, match=r"expected a.*, got <coroutine"):
-            check(answer_later)
+            check_counter(answer_later)
 
         gc.collect()
-
-    def test_no_session(self):
-        """
-        What has no methods of a session is called none, and what it lacks is named.
-        """
-        with pytest.raises(BrokenLawsError, match=r"expected a session.*add_items"):
-            check_session(lambda _: None, settings=FEW)  # type: ignore[arg-type, return-value]
 
 
 # Examples as code

@@ -76,10 +76,8 @@ from conversation_state.streams import (
 )
 from conversation_state.testing import (
     check_adapter,
-    check_backend,
     check_counter,
     check_reducer,
-    check_session,
     check_summariser,
     check_trimming_step,
 )
@@ -441,7 +439,4 @@ check_trimming_step(fit)  # type: ignore[arg-type]
 check_summariser(lambda messages: f"{len(messages)} messages", max_tokens=9)
 check_adapter(openai_chat)
 check_adapter(returns_a_state)  # type: ignore[arg-type]
-check_session(lambda name: agents.StoreSession(store, name))
-check_session(returns_a_state)  # type: ignore[arg-type]
-check_backend(MemoryBackend, is_kept=False)
 assert_type(format_code(chat), str)

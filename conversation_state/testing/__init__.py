@@ -5,8 +5,7 @@ What lives here: `register`, which Hypothesis calls, and by name the checks of
 `contracts`, each of which holds a function or a class to its laws, and the strategies
 of whole conversations. What does not: the strategies of single values (`strategies`),
 the table of shapes (`shapes`), what is held against them (`laws`), a machine that
-compares states with plain lists (`machines`), and what stores promise (`stores`).
-``python -m conversation_state.testing`` prints a table of what was checked.
+compares states with plain lists (`machines`).
 """
 
 from __future__ import annotations
@@ -21,11 +20,9 @@ if TYPE_CHECKING:
         BrokenLawsError,
         check_adapter,
         check_agent,
-        check_backend,
         check_chat,
         check_counter,
         check_reducer,
-        check_session,
         check_stream,
         check_summariser,
         check_trimming_step,
@@ -47,11 +44,9 @@ __all__ = [
     "ConversationShape",
     "check_adapter",
     "check_agent",
-    "check_backend",
     "check_chat",
     "check_counter",
     "check_reducer",
-    "check_session",
     "check_stream",
     "check_summariser",
     "check_trimming_step",

@@ -2,15 +2,14 @@
 Contracts for your own functions and classes, each as one call and as a class.
 
 `check_reducer`, `check_counter`, `check_trimming_step`, `check_summariser`,
-`check_adapter`, `check_stream`, `check_session` and `check_backend` hold what they get
-to its laws, in any test function, and raise a `BrokenLawsError` with the smallest
-example of each broken one as code. What can't be checked at all is a TypeError, and an
+`check_adapter`, `check_stream`, `check_chat` and `check_agent` hold what they get to
+its laws, in any test function, and raise a `BrokenLawsError` with the smallest example
+of each broken one as code. What can't be checked at all is a TypeError, and an
 unknown name of a law a ValueError.
 The classes have the same laws as tests for pytest: subclass one and give it the
-attribute that it is about. ``python -m conversation_state.testing`` prints a table.
+attribute that it is about.
 
-Laws of the values of this library are in `laws`; the contract of a backend is
-`stores.StoreContract`, and its call needs pytest.
+Laws of the values of this library are in `laws`.
 """
 
 from typing import TYPE_CHECKING
@@ -38,11 +37,6 @@ from conversation_state.testing.contracts._reducers import (
     check_reducer,
 )
 from conversation_state.testing.contracts._results import BrokenLawsError, LawResult
-from conversation_state.testing.contracts._sessions import (
-    Session,
-    SessionContract,
-    check_session,
-)
 from conversation_state.testing.contracts._streams import (
     StreamReader,
     StreamReaderContract,
@@ -66,10 +60,6 @@ if TYPE_CHECKING:
         check_agent,
         replay_agent,
     )
-    from conversation_state.testing.contracts._backends import (
-        check_backend,
-        run_promises,
-    )
 
 __all__ = [
     "Adapter",
@@ -85,8 +75,6 @@ __all__ = [
     "CutStream",
     "LawResult",
     "ReducerContract",
-    "Session",
-    "SessionContract",
     "StreamReader",
     "StreamReaderContract",
     "Summariser",
@@ -94,11 +82,9 @@ __all__ = [
     "TrimmingStepContract",
     "check_adapter",
     "check_agent",
-    "check_backend",
     "check_chat",
     "check_counter",
     "check_reducer",
-    "check_session",
     "check_stream",
     "check_summariser",
     "check_trimming_step",
@@ -107,15 +93,13 @@ __all__ = [
     "law",
     "replay_agent",
     "run_laws",
-    "run_promises",
 ]
 
-# Backends need pytest, which the others do not, and agents a server of HTTP.
+# Agents need a server of HTTP.
 _PACKAGE = "conversation_state.testing.contracts"
 __getattr__, __dir__ = open_later(
     __name__,
     {
-        **dict.fromkeys(("check_backend", "run_promises"), f"{_PACKAGE}._backends"),
         **dict.fromkeys(("AgentTurn", "CutStream"), f"{_PACKAGE}._agent_scripts"),
         **dict.fromkeys(
             ("AgentReport", "check_agent", "replay_agent"), f"{_PACKAGE}._agents"
