@@ -476,7 +476,7 @@ class TestMessages:
 
         assert messages == got(saver, config)["messages"]
         assert () == store.names()
-        with store._core.backend.reading() as rows:
+        with store._cache.backend.reading() as rows:
             assert b"secret" not in b"".join(
                 row[1] for row in rows.scan("records", None, None)
             )
@@ -730,7 +730,7 @@ class TestLettingGo:
 
         saver.delete_thread("2")
         store.collect_garbage()
-        with store._core.backend.reading() as rows:
+        with store._cache.backend.reading() as rows:
             left = b"".join([row[2] for row in rows.scan("entries", None, None)])
 
         assert b"secret" not in left

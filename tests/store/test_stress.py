@@ -206,7 +206,7 @@ class TestInterrupted:
         """
         with self.store(kind, tmp_path) as store:
             store.save("chat", CHAT)
-            left = store._core.backend.writing()
+            left = store._cache.backend.writing()
             left.__enter__().add("branches", [(99, 0, 0)])
             store.save("new", CHAT.fork())
 
@@ -226,7 +226,7 @@ class TestInterrupted:
                     store.save("handler", CHAT.fork())
 
             with pytest.raises(StoreError, match="try again"):
-                Store(RecordingBackend(store._core.backend, on_call)).save(
+                Store(RecordingBackend(store._cache.backend, on_call)).save(
                     "new", CHAT.fork()
                 )
 

@@ -183,7 +183,7 @@ class StoreFixtures:
 
     def other(self, store: Store, *, remembered: int = 100) -> Store:
         """Another store over the same rows, as another process has one."""
-        return Store(store._core.backend, remembered=remembered)
+        return Store(store._cache.backend, remembered=remembered)
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:

@@ -234,7 +234,7 @@ class StatePromises(StoreFixtures):
             for step in _store_steps():
                 step(twin)
                 failed += _count_interruptions(
-                    store._core.backend, step, _read_all(twin)
+                    store._cache.backend, step, _read_all(twin)
                 )
 
         assert 50 < failed

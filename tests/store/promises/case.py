@@ -35,4 +35,4 @@ class StoreCase(StoreContract):
     @pytest.fixture
     def watched(self, store, calls):
         """The same store, with every call of its backend recorded."""
-        return Store(RecordingBackend(store._core.backend, calls.append))
+        return Store(RecordingBackend(store._cache.backend, calls.append))

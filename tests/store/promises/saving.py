@@ -68,7 +68,7 @@ class SavingPromises(StoreCase):
         """
         state = CONVERSATION.extend([UserMessage("again")] * 100).add_usage(Usage(1))
         watched.save("chat", state)
-        far = RecordingBackend(self.other(store)._core.backend, calls.append)
+        far = RecordingBackend(self.other(store)._cache.backend, calls.append)
         for name, saving in (("here", watched), ("far", Store(far, remembered=0))):
             calls.clear()
             fork = state.fork().add_user_prompt(name)
