@@ -26,7 +26,6 @@ from conversation_state.hosts.langgraph import _conversations
 from conversation_state.store import open_store
 from conversation_state.store._store import Store
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.testing.stores._fixtures import InjectedError, failing
 from tests.hosts.langgraph import (
     CONFIG,
     graph_of,
@@ -37,6 +36,7 @@ from tests.hosts.langgraph import (
     texts_of,
 )
 from tests.processes import count_calls
+from tests.store.promises.case import InjectedError, failing
 
 
 def put(saver, values, parent=None, *, thread="1", new=None, metadata=None):

@@ -27,8 +27,8 @@ from conversation_state.store._transaction import CachedBackend, Transaction
 from conversation_state.store._write_log import LogToWrite, write_log
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.store.schema import SHIFT
-from conversation_state.testing.stores import RecordingBackend
 from conversation_state.testing.strategies import aggregators, entries, states
+from tests.store.promises.case import RecordingBackend
 
 # Each of these examples is many logs, or many entries.
 FEWER = settings(max_examples=settings().max_examples // 2)

@@ -27,7 +27,7 @@ from conversation_state.store.backends._sqlite import (
 )
 from conversation_state.store.backends._sqlite_log import VERSION_MASK
 from conversation_state.store.schema import SCHEMA_VERSION
-from conversation_state.testing.stores import StoreMachine
+from tests.store.machine import StoreMachine
 from tests.store.promises.contract import StorePromises
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -35,9 +35,9 @@ from conversation_state.store import (
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.laws import equal_values_hash_alike
-from conversation_state.testing.stores import RecordingBackend
 from conversation_state.testing.strategies import heads, messages, receipts, windows
 from tests.recorded import is_large
+from tests.store.promises.case import RecordingBackend
 
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 

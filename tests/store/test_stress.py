@@ -15,10 +15,10 @@ from conversation_state.errors import StoreError
 from conversation_state.store import Store, open_store
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.testing.stores import RecordingBackend
 from tests.profiles import is_thorough
 from tests.store import injection
 from tests.store import server as servers
+from tests.store.promises.case import RecordingBackend
 from tests.store.stress import COUNTED, WRONG
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -7,12 +7,12 @@ from conversation_state.messages import AssistantMessage, ToolMessage, UserMessa
 from conversation_state.parts import ImagePart, TextPart
 from conversation_state.store import ERASED, Store
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.testing.stores import RecordingBackend
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 from tests.store.promises.case import (
     CONVERSATION,
     LARGE,
+    RecordingBackend,
     StoreCase,
     append_turns,
     read_rows,

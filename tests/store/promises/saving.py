@@ -6,10 +6,10 @@ import pytest
 
 from conversation_state.messages import UserMessage
 from conversation_state.store import Store
-from conversation_state.testing.stores import RecordingBackend
 from conversation_state.usage import Usage
 from tests.store.promises.case import (
     CONVERSATION,
+    RecordingBackend,
     StoreCase,
 )
 

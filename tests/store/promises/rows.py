@@ -13,9 +13,9 @@ import pytest
 from conversation_state.store import Store
 from conversation_state.store.backend import TABLES, Backend, ConflictError, Writing
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.testing.stores._fixtures import (
+from tests.store.promises.case import (
     Reopen,
-    StoreFixtures,
+    StoreCase,
     read_rows,
 )
 
@@ -96,7 +96,7 @@ CHANGES: dict[str, Callable[[Backend], None]] = {
 }
 
 
-class RowPromises(StoreFixtures):
+class RowPromises(StoreCase):
     """Blocks, ranges and numbers follow the protocol."""
 
     @pytest.mark.parametrize("change", CHANGES)
