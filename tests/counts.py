@@ -1,6 +1,5 @@
 """
-What tests do beside passing or failing, counted: interrupts, damage, hostile
-templates.
+What tests do beside passing or failing, counted: interrupts and damage.
 
 `make proof` adds it up; no other command needs it.
 """

@@ -4,17 +4,14 @@
 import copy
 import pickle
 import sys
-import threading
 from collections import UserDict
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import IntEnum, StrEnum
-from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
 import attrs
-import gotpl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +45,6 @@ from conversation_state.parts import (
 )
 from conversation_state.templates import (
     MAX_CHARACTERS,
-    MAX_TEMPLATE_CHARACTERS,
     MAX_VALUES,
     Placeholder,
     Template,
@@ -56,7 +52,7 @@ from conversation_state.templates import (
 )
 from conversation_state.testing import strategies as our
 from conversation_state.tools import ToolCall
-from tests.processes import count_lines, run_script
+from tests.processes import run_script
 
 SYNTAXES = ("fstring", "jinja2", "go")
 
@@ -85,6 +81,34 @@ class Colour(StrEnum):
 
 class Number(IntEnum):
     TWO = 2
+
+
+def nested(levels):
+    """A list in a list in a list, without a call for each."""
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+
+    return value
+
+
+def doubled(levels):
+    """Few objects that are written as very many."""
+    value: list[Any] = ["x"]
+    for _ in range(levels):
+        value = [value, value]
+
+    return value
+
+
+class Endless(UserDict[str, int]):
+    """A mapping that never ends."""
+
+    def items(self):
+        number = 0
+        while True:
+            yield f"k{number}", number
+            number += 1
 
 
 class TestFString:
@@ -117,7 +141,6 @@ class TestFString:
             ("[1, 2, {'x': ['deep']}]", "{l}"),
             ("2026-03-05 1,234.50", "{when:%Y-%m-%d} {price:,}"),
             ("2026-03-05 12:00:00+00:00", "{when}"),
-            ("", ""),
         ],
     )
     def test_fills_names_keys_and_positions(self, made, text):
@@ -129,29 +152,30 @@ class TestFString:
         [
             ("{", "write {{ and }}"),
             ("{name", "write {{ and }}"),
-            ("{}", "has no name"),
+            ("{}", "no name of a variable"),
+            ("{0}", "no name of a variable"),
             ("{ name }", "no name of a variable"),
             ('{"a": 1}', "write {{ and }}"),
-            ("{name.upper}", r"asks for an attribute.*\{name\[upper\]\} is a key"),
+            ("{name.upper}", "attributes are not read"),
             ("{m[k].x}", "no name of a variable"),
-            ("{name!r}", "conversion !r"),
+            ("{name!r}", "has a conversion"),
             ("{name:{n}}", "a field inside its format"),
-            ("{name:d}", "name can't be written as d"),
-            ("{none:5}", "none can't be written as 5"),
-            ("{n:10001}", "10,000"),
-            ("{name[0]}", "name is a str and has nothing below it"),
-            ("{l[x]}", "l is a list, and 'x' is not a position"),
-            ("{l[-1]}", "'-1' is not a position"),
+            ("{name:d}", r"\{name\} can't be written as d"),
+            ("{none:5}", r"\{none\} can't be written as 5"),
+            ("{n:1000001}", "wider than a text may be"),
+            ("{n:٩٩٩٩٩٩٩٩٩}", "wider than a text may be"),
+            ("{f:.999999999f}", "wider than a text may be"),
+            ("{n:600000}{n:600000}", "more than 1,000,000 characters"),
+            ("{n:" + "9" * 50_000 + "}", "wider than a text may be"),
+            ("{name[0]}", "name is a str and has no '0' below it"),
+            ("{l[x]}", "l is an Items and has no 'x' below it"),
+            ("{l[-1]}", "has no '-1' below it"),
         ],
     )
     def test_refuses_what_is_no_name_key_or_position(self, text, why):
         """The error has the reason, and what to write instead."""
         with pytest.raises(TemplateError, match=why):
             render(text, self.VARIABLES, syntax="fstring")
-
-    def test_pads_up_to_the_bound(self):
-        """The widest format still holds."""
-        assert 10_000 == len(render("{n:10000}", self.VARIABLES, syntax="fstring"))
 
 
 class TestJinja2:
@@ -176,19 +200,12 @@ class TestJinja2:
             ("None True [3, 1, 2]", "{{ none }} {{ yes }} {{ user['items'] }}"),
             ("{'a': 1}", "{{ user.tags }}"),
             ("&lt;b&gt;<b>", "{{ html|e }}{{ html }}"),
-            ("&lt;b&gt;<b>", "{{ html|e ~ html }}"),
-            ("&lt;b&gt;<b>", "{{ html|e + html }}"),
             ("yes", "{% if yes and n > 3 %}yes{% elif no %}{% else %}no{% endif %}"),
             ("1:3,2:1,3:2", "{% for i in user['items'] %}{{ loop.index }}:{{ i }}{{ ',' if not loop.last }}{% endfor %}"),
-            ("none", "{% for i in [] %}{{ i }}{% else %}none{% endfor %}"),
-            ("a=1", "{% for k, v in user.tags.items() %}{{ k }}={{ v }}{% endfor %}"),
             ("<1<2>>", "{% for x in tree recursive %}<{{ x.n }}{{ loop(x.c) }}>{% endfor %}"),
-            ("[a2][a3]", "{% macro m(x, y=2) %}[{{ x }}{{ y }}]{% endmacro %}{{ m('a') }}{{ m('a', y=3) }}"),
             ("<b>x</b>", "{% macro b() %}<b>{{ caller() }}</b>{% endmacro %}{% call b() %}x{% endcall %}"),
             ("6", "{% set ns = namespace(t=0) %}{% for i in user['items'] %}{% set ns.t = ns.t + i %}{% endfor %}{{ ns.t }}"),
-            ("ABC", "{% filter upper %}abc{% endfilter %}"),
             ("a7", "{% set z %}a{{ n }}{% endset %}{{ z }}"),
-            ("1", "{% with q = 1 %}{{ q }}{% endwith %}"),
             ("{{ x }}", "{% raw %}{{ x }}{% endraw %}{# a comment #}"),
             ("a\nb", "a\n{%- if yes %}\nb{% endif %}"),
             ("a\n", "a{# #}\n"),
@@ -198,31 +215,10 @@ class TestJinja2:
             ("False True True", "{{ x is defined }} {{ user.x is undefined }} {{ n is defined }}"),
             ("1, 2, 3", "{{ user['items']|sort|join(', ') }}"),
             ("x:[1, 3];y:[2];", "{% for g in rows|groupby('k') %}{{ g.grouper }}:{{ g.list|map(attribute='v')|list }};{% endfor %}"),
-            ("x,y", "{{ rows|map(attribute='k')|unique|join(',') }}"),
-            ("6 3", "{{ rows|sum(attribute='v') }} {{ rows|length }}"),
-            ("[1]", "{{ rows|selectattr('v', 'lt', 2)|map(attribute='v')|list }}"),
-            ("00007 07", "{{ '%05d' % n }} {{ '%02d'|format(n) }}"),
-            ("Ann is 7", "{{ '%(who)s is %(age)d' % {'who': name, 'age': n} }}"),
             ('{"a": 1}', "{{ user.tags|tojson }}"),
-            ('{\n  "a": 1\n}', "{{ user.tags|tojson(indent=2) }}"),
             ("ANN ann An Ann", "{{ name.upper() }} {{ name|lower }} {{ name[:2] }} {{ 'ann'|title }}"),
-            ("['a', 'b'] a-b", "{{ 'a,b'.split(',') }} {{ '-'.join(['a', 'b']) }}"),
-            ("Bnn Bnn", "{{ name|replace('A', 'B') }} {{ name.replace('A', 'B') }}"),
-            ("  x\n  y", "{{ 'x\ny'|indent(width=2, first=true) }}"),
-            ("1.5 2.0", "{{ 1.46|round(precision=1) }} {{ 1.2|round(method='ceil') }}"),
-            ("[[1, 2], [3, 0]]", "{{ [1, 2, 3]|batch(linecount=2, fill_with=0)|list }}"),
-            ("  a  ", "{{ 'a'|center(width=5) }}"),
             ("3 -7 1024 3.5 1 14", "{{ n // 2 }} {{ -n }} {{ 2**10 }} {{ n / 2 }} {{ n % 2 }} {{ n * 2 }}"),
-            ("abab [1, 1] ab [1, 2]", "{{ 'ab' * 2 }} {{ [1] * 2 }} {{ 'a' + 'b' }} {{ [1] + [2] }}"),
-            ("True True False", "{{ 1 < 2 < 3 }} {{ 'n' in name }} {{ 9 in [1] }}"),
-            ("1 2 1", "{% set c = cycler(1, 2) %}{{ c.next() }} {{ c.next() }} {{ c.current }}"),
-            ("a, b", "{% set j = joiner(', ') %}{% for x in 'ab' %}{{ j() }}{{ x }}{% endfor %}"),
-            ("0112", "{% for x in 'ab' %}{% for y in range(2) %}{{ loop.index0 + x.count('b') }}{% endfor %}{% endfor %}"),
-            ("odd even", "{% for x in 'ab' %}{{ loop.cycle('odd', 'even') }}{{ ' ' if not loop.last }}{% endfor %}"),
-            ("[0, 1, 2] {'a': 1}", "{{ range(3)|list }} {{ dict(a=1) }}"),
             ("||", "|{{ 'x' if false }}|"),
-            ("['ann', 'bob']", "{{ ['Ann', 'Bob']|map('lower')|list }}"),
-            ("", "{% for x in ('a' if false) %}{{ x }}{% endfor %}"),
         ],
     )  # fmt: skip
     def test_renders_as_jinja2_does(self, made, text):
@@ -232,30 +228,34 @@ class TestJinja2:
     @pytest.mark.parametrize(
         ("text", "why"),
         [
-            ("{% include 'x' %}", "there is no include"),
-            ("{% extends 'x' %}", "there is no extends"),
-            ("{% block x %}{% endblock %}", "there is no block"),
-            ("{% autoescape true %}{% endautoescape %}", "there is no "),
+            ("{% include 'x' %}", "there is no include here"),
+            ("{% if yes %}{% extends 'x' %}{% endif %}", "there is no extends here"),
+            ("{% import 'x' as x %}", "there is no import here"),
+            ("{% from 'x' import y %}", "there is no fromimport here"),
             ("{% nothing %}", "unknown tag 'nothing'"),
             ("{{ name|nothing }}", "No filter named 'nothing'"),
-            ("{{ name|attr('x') }}", "No filter named 'attr'"),
             ("{{ name is nothing }}", "No test named 'nothing'"),
-            ("{{ name.__class__ }}", "a str has no '__class__'"),
-            ("{{ name.upper }}", "a builtin_function_or_method can't be written"),
-            ("{{ n() }}", "an int can't be called"),
+            ("{{ name.__class__ }}", "access to attribute '__class__' .* is unsafe"),
+            ("{{ name|attr('__class__') }}", "unsafe"),
+            ("{{ '{0.__class__}'.format(n) }}", "unsafe"),
+            ("{{ user.update({'a': 1}) }}", "unsafe"),
+            ("{{ user['items'].append(1) }}", "unsafe"),
+            ("{{ cycler.__init__.__globals__.os }}", "unsafe"),
+            ("{{ name.x }}", "has no attribute 'x'"),
+            ("{{ n() }}", "not callable"),
             ("{{ n + 'a' }}", "can only concatenate|unsupported operand"),
             ("{{ []|first }}", "No first item"),
-            ("{{ '%*d' % (3, 1) }}", r"width is a \*"),
             ("{{ 1 / 0 }}", "ZeroDivisionError"),
-            ("{{ ([[1]] * 2000)|sum(start=[]) }}", "makes a value of more than"),
+            ("{{ range(10**9) }}", "Range too big"),
+            ("{% for i in range(9999) %}{{ name * 99 }}{% endfor %}", "1,000,000 char"),
+            ("{{ name * 400000 }}", "1,000,000 char"),
             ("a\n{{ 1 }", "line 2"),
             ("{{ n|int(", "unexpected 'end of template'"),
             (
                 "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
                 "it is nested too deeply",
             ),
-            ("{#", "not closed"),
-            ("{% raw %}", "not closed"),
+            ("{# a", "Missing end of comment"),
         ],
     )
     def test_refuses_the_rest(self, text, why):
@@ -278,6 +278,7 @@ class TestGo:
         "no": False,
         "empty": "",
         "é": "é",
+        "m": {"a": "v"},
     }
 
     @pytest.mark.parametrize(
@@ -288,24 +289,20 @@ class TestGo:
             ("{name} {x}", "{name} {{`{x}`}}"),
             ("<no value> true [3 1 2] 1.5", "{{.none}} {{.yes}} {{.items}} {{.f}}"),
             ("map[name:Bob tags:map[a:1 b:2]]", "{{.user}}"),
-            ("c", "{{if .no}}a{{else if .empty}}b{{else}}c{{end}}"),
             ("<3><1><2>", "{{range .items}}<{{.}}>{{end}}"),
             ("0=3;1=1;2=2;", "{{range $i, $x := .items}}{{$i}}={{$x}};{{end}}"),
             ("a=1;b=2;", "{{range $k, $v := .user.tags}}{{$k}}={{$v}};{{end}}"),
             ("none", "{{range .none}}a{{else}}none{{end}}"),
             ("Bob Ann", "{{with .user}}{{.name}} {{$.name}}{{end}}"),
-            ("q", "{{with .empty}}a{{else}}q{{end}}"),
-            ("a7b", "a {{- .n -}} b"),
             ("ad", "a {{- /* c */ -}}  d"),
             ("a\r\nb", "a\r\n{{if .yes}}b{{end}}"),
             ("3 2 2 3", "{{len .name}} {{len .é}} {{len .user}} {{len .items}}"),
             ("true true true false", '{{eq .n 7}} {{ne .name "x"}} {{lt 1 2}} {{ge 1 2}}'),
-            ("true true false", "{{eq .n 1 2 7}} {{gt .f 1.4}} {{le 2 1}}"),
-            ("false true false", "{{eq .n nil}} {{eq .none nil}} {{eq .items nil}}"),
             ("Ann d false true", '{{and .yes .name}} {{or .empty "d"}} {{not .yes}} {{not .empty}}'),
-            ("Ann", "{{.name | or .empty}}"),
             ("1 1 2", '{{index .items 1}} {{index .user "tags" "a"}} {{(index .user "tags").b}}'),
             ("raw311000-510.5+", '{{`raw`}}{{0x1F}}{{1e3}}{{-5}}{{1_0.5}}{{"\\x2b"}}'),
+            ("1 013 v Ab", '{{$x := 1}}{{$x}} {{range 4}}{{if eq . 2}}{{continue}}{{end}}{{.}}{{end}} {{define "t"}}{{.a}}{{end}}{{template "t" .m}} {{slice "xAby" 1 3}}'),
+            ("7-07", '{{printf "%d-%02d" .n .n}}'),
             ("1e+06 1e-05 -0.5 NaN", "{{1000000.0}} {{0.00001}} {{-0.5}} {{.nan}}"),
         ],
     )  # fmt: skip
@@ -325,87 +322,36 @@ class TestGo:
         )
         assert "2 2" == render('{{len .}} {{index . "b"}}', variables, syntax="go")
 
-    def test_all_variables_are_read_once(self):
-        """
-        A round of a loop that asks for all of them costs the same, however many
-        there are.
-        """
-        body = "{{if $}}{{end}}{{with $}}{{end}}{{end}}"
-        texts = [f"{{{{range {rounds}}}}}{body}" for rounds in (5, 50)]
-        costs = []
-        for size in (0, 10, 1_000):
-            variables = {f"v{number}": number for number in range(size)}
-            few, many = [
-                count_lines(partial(render, text, variables, syntax="go"))
-                for text in texts
-            ]
-            costs.append(many - few)
-
-        assert costs[1] == costs[2]  # the first has read the templates
-
     @pytest.mark.parametrize(
         ("text", "why"),
         [
             ("{{", "unclosed action"),
             ("a\n{{end}}", "line 2"),
             ("{{nothing}}", "function 'nothing' not defined"),
-            ("{{printf `%d` .n}}", "no function 'printf'"),
-            ("{{$x := 1}}{{$x}}", "no variables here but those of range"),
-            ("{{range 3}}{{break}}{{end}}", "no break"),
-            ('{{define "a"}}{{end}}', "no definitions"),
-            ('{{template "a"}}', "no template"),
             ('{{env "HOME"}}', "function 'env' not defined"),
-            ("{{.name.x}}", "no name.x: name is no map"),
-            ("{{range .items}}{{.x}}{{end}}", "no items.0.x: items.0 is no map"),
-            ("{{range .name}}{{end}}", "range can't go over a str"),
-            ("{{range $a, $b := 3}}{{end}}", "one value at a time"),
-            ("{{eq 1 1.0}}", "an int and a float can't be compared"),
-            ("{{eq .items .items}}", "can't be compared"),
-            ("{{eq 1}}", "eq takes at least 2"),
-            ("{{len 1}}", "has no length"),
-            ("{{index .items .name}}", "not a position"),
+            ('{{template "a"}}', "line 1"),
+            ("{{.name.x}}", "attribute 'x' is not allowed"),
+            ("{{.name.upper}}", "method 'upper' is not allowed"),
+            ("{{.name.__class__}}", "'__class__' is not allowed"),
+            ("{{.user.items}}", "there is no variable 'user.items'"),
+            ("{{range .items}}{{.x}}{{end}}", "attribute 'x' is not allowed"),
+            ("{{call .name}}", "function 'call' is not defined"),
+            ("{{eq 1}}", "eq"),
+            ("{{len 1}}", "len"),
+            ("{{index .items .name}}", "a list and a position"),
+            ("{{index .name 1}}", "a list and a position"),
             ("{{nil}}", "nil is not a command"),
-            ("{{1i}}", "1i is no number here"),
-            ("{{010}}", "010 is no number here"),
-            ("{{.n 1}}", "no function is given arguments"),
             ("{{$x}}", "undefined variable"),
-            ("{{and}}", "and needs a value"),
+            ("{{range 1000000000}}{{end}}", "iteration budget"),
+            ("{{range 9999}}{{printf `%9999d` .}}{{end}}", "output character budget"),
+            ('{{define "a"}}{{template "a"}}{{end}}{{template "a"}}', "depth budget"),
+            ("{{" + "(" * 10_000 + "1" + ")" * 10_000 + "}}", "nesting limit"),
         ],
     )
     def test_refuses_the_rest(self, text, why):
-        """What Go would refuse, or reaches out of the variables."""
+        """What Go refuses, what reaches out of the variables, and what never ends."""
         with pytest.raises(TemplateError, match=why):
             render(text, self.VARIABLES, syntax="go")
-
-    @given(
-        st.lists(
-            st.sampled_from(
-                [
-                    *("a", " ", "\n", "{{.n}}", "{{- .name -}}", "{{.items}}"),
-                    *("{{if .yes}}", "{{if .no}}", "{{else}}", "{{end}}"),
-                    *(
-                        "{{range .items}}",
-                        "{{range $i, $x := .user}}",
-                        "{{with .user}}",
-                    ),
-                    *("{{$.name}}", "{{.}}", "{{$x}}", "{{$i}}"),
-                    *("{{len .items}}", "{{eq 1 2}}", "{{lt .n 9 | not}}"),
-                ]
-            ),
-            max_size=12,
-        ).map("".join)
-    )
-    def test_agrees_with_gotpl(self, text):
-        """What gotpl's own machine renders, this renders the same."""
-        variables = {**self.VARIABLES, "none": "some"}
-        budget = gotpl.ExecutionBudget.strict()
-        try:
-            expected = gotpl.render(text, variables, missing_key="error", budget=budget)
-        except gotpl.TemplateError:
-            with pytest.raises(TemplateError):
-                render(text, variables, syntax="go")
-        else:
-            assert expected == render(text, variables, syntax="go")
 
 
 class TestMissing:
@@ -426,7 +372,6 @@ class TestMissing:
             ("jinja2", "{% set k = 'q' %}{{ m[k] }}", "m.q"),
             ("jinja2", "{% for a in x %}{% endfor %}", "x"),
             ("jinja2", "{{ x|upper }}", "x"),
-            ("jinja2", "{{ [x]|length }}", "x"),
             ("jinja2", "{{ 'a' ~ x }}", "x"),
             ("jinja2", "{{ 1 + x }}", "x"),
             ("jinja2", "{{ 1 in x }}", "x"),
@@ -440,6 +385,7 @@ class TestMissing:
             ("go", "{{.x.y}}", "x"),
             ("go", "{{.m.k}}", "m.k"),
             ("go", "{{index .l 2}}", "l.2"),
+            ("go", "{{index .l -1}}", "l.-1"),
             ("go", '{{index . "x"}}', "x"),
             ("go", "{{range .x}}{{end}}", "x"),
             ("go", "{{range .r}}{{.k}}{{end}}", "r.0.k"),
@@ -496,7 +442,7 @@ class TestValues:
             ({2: 1, "a": 1}, "{2: 1, 'a': 1}", "{2: 1, 'a': 1}", "map[2:1 a:1]"),
             (UserDict(a=1), "{'a': 1}", "{'a': 1}", "map[a:1]"),
             (Colour.RED, "red", "red", "red"),
-            (Number.TWO, "2", "2", "2"),
+            ([Number.TWO], "[2]", "[2]", "[2]"),
             (Decimal("1.50"), "1.50", "1.50", "1.50"),
             (date(2026, 3, 5), "2026-03-05", "2026-03-05", "2026-03-05"),
             (UUID(int=1), *[str(UUID(int=1))] * 3),
@@ -564,17 +510,34 @@ class TestValues:
             (object(), "x is an object"),
             (b"bytes", "x is a bytes"),
             ({1}, "x is a set"),
+            (sys, "x is a module"),
+            (len, "x is a builtin_function_or_method"),
+            ((n for n in range(3)), "x is a generator"),
             ([{"a": object()}], "x.0.a is an object"),
             ({"a": {(1,): 1}}, "x.a has a key that is a tuple"),
-            (10**4_000, "x is an integer of more than"),
-            ("\ud800", "x holds '\\\\ud800'"),
-            ({"\ud800": 1}, "a key of x holds"),
+            ("\ud800", "holds '\\\\ud800'"),
+            (10**100_000, "4300|integer"),
+            (Decimal("1E+999999999"), "x is a decimal number too large"),
+            ("a" * 2_000_000, "1,000,000 char|output character budget"),
+            (["a" * 500_000] * 1_000, "more than 100,000 values"),
+            ({str(n): ["a" * 100] * 10 for n in range(9_000)}, "100,000 values"),
+            ([0] * MAX_VALUES, "more than 100,000 values"),
+            (range(10**15), "more than 100,000 values"),
+            (doubled(60), "more than 100,000 values|levels deep"),
+            (Endless(), "more than 100,000 values"),
+            (nested(100_000), "more than 100 levels deep"),
         ],
+        ids=map(str, range(19)),  # not their texts, which may be long
     )
-    def test_refuses_what_is_no_plain_data(self, syntax, value, what):
-        """The error names the place, and what may be there."""
-        with pytest.raises(TemplateError, match=what):
+    def test_refuses_hostile_values(self, syntax, value, what):
+        """
+        What is no plain data, or too much of it, is refused before it is written; of
+        few words, and nothing of the value is among them.
+        """
+        with pytest.raises(TemplateError, match=what) as caught:
             render(gap(syntax), {"x": value}, syntax=syntax)
+
+        assert len(str(caught.value)) < 500
 
     @every_syntax
     def test_bounds_levels(self, syntax):
@@ -604,16 +567,12 @@ class TestValues:
         """The largest there may be is still rendered, and one more is not."""
         text, mark = gap(syntax), "!"
         most = {"x": "a" * (MAX_CHARACTERS - 1)}
-        widest = text + mark * (MAX_TEMPLATE_CHARACTERS - len(text))
 
         assert MAX_CHARACTERS == len(render(text + mark, most, syntax=syntax))
-        assert widest[len(text) :] == render(widest, {"x": ""}, syntax=syntax)
-        with pytest.raises(TemplateError, match="1,000,000 characters"):
+        with pytest.raises(TemplateError, match=r"1,?000,?000"):
             render(text + mark * 2, most, syntax=syntax)
-        with pytest.raises(TemplateError, match="give long texts as variables"):
-            render(widest + mark, {"x": ""}, syntax=syntax)
-        with pytest.raises(TemplateError, match="more than 100,000 values"):
-            render(text, {"x": [0] * MAX_VALUES}, syntax=syntax)
+        with pytest.raises(TemplateError, match=r"1,?000,?000"):
+            render(text * 200, {"x": [1] * (MAX_VALUES - 1)}, syntax=syntax)
 
     @every_syntax
     def test_text_without_syntax_may_be_of_any_length(self, syntax):
@@ -638,7 +597,6 @@ class TestRender:
         ("text", "variables", "why"),
         [
             ("a", [("x", 1)], r"variables is a list; expected a mapping"),
-            ("a", {1: 1}, "variables has the key 1"),
             (b"a", {}, "the template is a bytes"),
             ("\ud800", {}, "surrogate"),
         ],
@@ -771,33 +729,9 @@ class TestFormat:
             template.format({"x": ""})
 
         (note,) = caught.value.__notes__
-        assert note.startswith("made of the template ImagePart(url=")
-
-    @every_syntax
-    def test_in_many_threads(self, syntax):
-        """Threads that share a template each get their own."""
-        text = {
-            "fstring": "{x} {y[0]}",
-            "jinja2": "{% for i in y %}{{ x }} {{ i }}{% endfor %}",
-            "go": "{{range .y}}{{$.x}} {{.}}{{end}}",
-        }[syntax]
-        template = Template(UserMessage(text), syntax=syntax)
-        start, wrong = threading.Barrier(8), []
-
-        def run(number):
-            start.wait()
-            for at in range(30):
-                (message,) = template.format({"x": number, "y": [at]})
-                if message.text != f"{number} {at}":
-                    wrong.append(message)
-
-        threads = [threading.Thread(target=run, args=(n,)) for n in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-        assert [] == wrong
+        assert note.startswith(
+            "made of the template UserMessage(content=(ImagePart(url="
+        )
 
 
 class TestPlaceholder:
@@ -856,19 +790,11 @@ class TestPlaceholder:
         with pytest.raises(TemplateError, match=why):
             Template(Placeholder("h", optional)).format({"h": wrong})
 
-    def test_needed_is_not_none(self):
-        """None counts as missing to one that is required, and the error names it."""
-        with pytest.raises(TemplateError, match=r"h is None.*An empty list"):
-            Template(Placeholder("h")).format({"h": None})
-
     @pytest.mark.parametrize("key", ["", None, 1, "\ud800"])
-    def test_key_is_a_name(self, key):
-        """A key is a text and not empty."""
+    def test_takes_a_name_and_a_flag(self, key):
+        """A key is a text and not empty; optional is neither a number nor a text."""
         with pytest.raises(InvalidMessageError, match=r"Placeholder\.key"):
             Placeholder(key)
-
-    def test_optional_is_a_flag(self):
-        """Neither a number nor a text."""
         with pytest.raises(InvalidMessageError, match=r"Placeholder\.optional"):
             Placeholder("h", optional="yes")  # type: ignore[arg-type]
 

@@ -8,6 +8,7 @@ gave at each block. What does not: items at the end of a log, and versions (`log
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -149,10 +150,10 @@ class Trunk:
         return self.block((self.full >> BITS) - 1) if self.full else None
 
     def fold(
-        self, extend: Callable[[Any, Any], Any], start: Any, key: object, first: int
+        self, step: Callable[[Any, Any], Any], start: Any, key: object, first: int = 0
     ) -> Any:
-        # *extend* applied to the items of each block from number *first* on; resumed at
-        # the last block that remembers it under *key*, and remembered at all behind it.
+        # *step* folded over the items from block number *first* on; resumed at the last
+        # block that remembers it under *key*, and remembered at all blocks behind that.
         state, number = start, self.full >> BITS
         for block in self.blocks_backwards():
             if number == first:
@@ -166,7 +167,7 @@ class Trunk:
             number -= 1
 
         for block in self.blocks(number):
-            state = extend(state, block.items)
+            state = reduce(step, block.items, state)
             block.folds = with_fold(block.folds, (key, state))
 
         return state

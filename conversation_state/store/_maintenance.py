@@ -20,59 +20,52 @@ from conversation_state._persistent import check_text
 from conversation_state.codec import decode_messages, encode_message
 from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.messages import Erasure, find_erasure, make_tombstone
+from conversation_state.store._load import make_blob_reader
 from conversation_state.store._log import (
     ENTRIES,
     LEDGER,
-    UNREADABLE,
-    BlobReader,
-    DamagedRow,
     LogRow,
     content_digest,
     pack_id,
     tombstone_digest,
     unpack_id,
 )
-from conversation_state.store._transaction import (
-    ATTEMPTS,
-    CachedBackend,
-    Transaction,
-    check_revision,
-)
+from conversation_state.store._transaction import ATTEMPTS, Core, Transaction
 from conversation_state.store._values import Collected, Receipt, now, time_of
 from conversation_state.store.backend import ConflictError
-from conversation_state.store.schema import SHIFT, Branch, Change, Use, sealed
+from conversation_state.store.schema import SHIFT, Branch, Change, Use, make_sealed
 
 _BLOB_SIZE = 32
 
 Ranges = list[tuple[Any, Any]]
 
 
-def collect_garbage(cache: CachedBackend, *, vacuum: bool) -> Collected:
+def collect_garbage(core: Core, *, vacuum: bool) -> Collected:
     for _ in range(ATTEMPTS):
         # After a conflict it is found again: `Core.write` would try to remove the same
         # rows.
         with suppress(ConflictError):
             # In a transaction that blocks no writer.
-            with cache.read() as transaction:
+            with core.read() as transaction:
                 found = _find_garbage(transaction)
 
             collected = Collected(0, 0, 0, 0, 0, 0)
             if found.sizes or found.origins or found.blobs:
-                with Transaction(cache, cache.backend.writing()) as transaction:
+                with Transaction(core, core.backend.writing()) as transaction:
                     collected = _remove_garbage(transaction, found)
 
-                cache.forget()
+                core.forget()
 
             if vacuum:
-                cache.backend.vacuum()
+                core.backend.vacuum()
                 return collected
 
-            return attrs.evolve(collected, remains=_scrub_files(cache))
+            return attrs.evolve(collected, remains=_scrub_files(core))
 
-    raise cache.make_conflict_error()
+    raise core.make_conflict_error()
 
 
-def _scrub_files(cache: CachedBackend) -> str:
+def _scrub_files(core: Core) -> str:
     """
     Make what was removed unreadable; why a copy may remain if that can't be
     done now, and "" otherwise.
@@ -80,7 +73,7 @@ def _scrub_files(cache: CachedBackend) -> str:
     Does not raise: what was removed is removed.
     """
     try:
-        cache.backend.scrub()
+        core.backend.scrub()
     except (StoreError, ConflictError) as error:
         why = getattr(error, "problem", str(error))
         return (
@@ -114,7 +107,7 @@ def _find_garbage(transaction: Transaction) -> _Garbage:
     origins = set()
     for row in transaction.iterate_rows("revisions"):
         # What a damaged row needs would be taken for garbage.
-        revision = check_revision(row)
+        revision = transaction.check_revision(row)
         newest[revision.revision >> SHIFT] = revision.revision
         origins.add(revision.origin)
         for _, branch, length in revision.log_ends:
@@ -181,7 +174,7 @@ def _mark_needed(
             if row is None:
                 # What it starts from would be taken for garbage.
                 what = f"nothing was collected: branch {branch} is gone"
-                raise DamagedRow(what)
+                raise transaction.damage_error(what)
 
             branches[branch] = row[1:]
 
@@ -199,8 +192,8 @@ def _list_partly_needed(
     needed = [branch for branch in branches if branch in reach]
     ranges = [_get_unneeded_range(branch, reach) for branch in needed]
     scan_each = transaction.tables.scan_each
-    for table in (ENTRIES, LEDGER):
-        rows = scan_each(table.table, ranges, columns=("place",), limit=1)
+    for kind in (ENTRIES, LEDGER):
+        rows = scan_each(kind.table, ranges, columns=("place",), limit=1)
         found |= {branch for branch, row in zip(needed, rows, strict=True) if row}
 
     return sorted(found)
@@ -211,10 +204,8 @@ def _sum_sizes(transaction: Transaction, branch: int, reach: Mapping[int, int]) 
     columns = "place", "body"
     return sum(
         len(body)
-        for table in (ENTRIES, LEDGER)
-        for _, body in transaction.iterate_rows(
-            table.table, columns, low=low, high=high
-        )
+        for kind in (ENTRIES, LEDGER)
+        for _, body in transaction.iterate_rows(kind.table, columns, low=low, high=high)
     )
 
 
@@ -236,7 +227,7 @@ def _remove_garbage(transaction: Transaction, found: _Garbage) -> Collected:
     # name.
     ends = list(_scan_held(transaction))
     for rows in tx.scan_each("revisions", later):
-        for revision in map(check_revision, rows):
+        for revision in map(transaction.check_revision, rows):
             origins.discard(revision.origin)
             ends += [(branch, length) for _, branch, length in revision.log_ends]
 
@@ -252,9 +243,9 @@ def _remove_garbage(transaction: Transaction, found: _Garbage) -> Collected:
     # This comes first, because it reads the rows that are removed below: a branch is
     # found by the digest of its first row.
     first = [branch << SHIFT | found.branches[branch][1] for branch in gone]
-    for table in (ENTRIES, LEDGER):
+    for kind in (ENTRIES, LEDGER):
         places = [(place, place + 1) for place in first]
-        there = tx.scan_each(table.table, places, columns=("digest",))
+        there = tx.scan_each(kind.table, places, columns=("digest",))
         digests = [digest for rows in there for (digest,) in rows]
         tx.remove_each("starts", _make_single_ranges(digests))
 
@@ -304,7 +295,7 @@ def _drop_blobs(transaction: Transaction, digests: Iterable[bytes]) -> tuple[int
 # Erasure
 
 
-def erase(cache: CachedBackend, entry_id: str, reason: str) -> Receipt:
+def erase(core: Core, entry_id: str, reason: str) -> Receipt:
     id = check_text(entry_id, "entry_id").encode()
 
     def replace(transaction: Transaction) -> tuple[Change, int, int]:
@@ -331,9 +322,9 @@ def erase(cache: CachedBackend, entry_id: str, reason: str) -> Receipt:
         blobs, _ = _drop_blobs(transaction, blob_digests)
         return Change._make(row), len(new), blobs
 
-    change, erased, blobs = cache.write(replace)
+    change, erased, blobs = core.write(replace)
     # The erasure is committed: nothing below may raise.
-    cache.forget()
+    core.forget()
     return Receipt(
         entry_id,
         change.reason,
@@ -341,7 +332,7 @@ def erase(cache: CachedBackend, entry_id: str, reason: str) -> Receipt:
         time_of(change.changed_at),
         erased,
         blobs,
-        _scrub_files(cache),
+        _scrub_files(core),
     )
 
 
@@ -359,18 +350,13 @@ def _erase_at(
 
     row = LogRow._make(found)
     id = unpack_id(row.id)
-    try:
-        whole = BlobReader(tx).restore_body(row.body)
-        (message,) = decode_messages([load_json(whole)])
-    except UNREADABLE as error:
-        what = f"an entry to erase is not what was saved ({error})"
-        raise DamagedRow(what) from error
-
+    whole = make_blob_reader(transaction).restore_body(row.body)
+    (message,) = decode_messages([load_json(whole)])
     if row.content is not None:
         erasure = find_erasure(message)
         if erasure is None:
             name = id.decode(errors="replace")
-            raise DamagedRow(f"the entry {name!r} is not a tombstone")
+            raise transaction.damage_error(f"the entry {name!r} is not a tombstone")
 
         return erasure, False
 
@@ -399,6 +385,6 @@ def _note_change(
     # The numbers have no gaps, because the fast path of a save asks for the next number
     # only.
     number = _find_last_change(transaction) + 1
-    change = Change(number, entry, content, reason, changed_at=now())
-    transaction.tables.add("changes", [sealed(change)])
+    row = make_sealed(Change, number, entry, content, reason, now())
+    transaction.tables.add("changes", [row])
     return number

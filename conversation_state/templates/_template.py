@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sized,
-)
-from collections.abc import (
-    Set as AbstractSet,
-)
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Set as AbstractSet
 from importlib import import_module
 from typing import Any
 
 import attrs
 
 from conversation_state._persistent import check_text, final
-from conversation_state._wording import (
-    describe_type,
-    shorten_repr,
-    shorten_text,
-)
+from conversation_state._wording import describe_type, shorten_repr, shorten_text
 from conversation_state.errors import (
     InvalidMessageError,
     InvalidPartError,
@@ -41,20 +27,14 @@ from conversation_state.parts import (
     RefusalPart,
     TextPart,
 )
-from conversation_state.templates._values import (
-    MAX_TEMPLATE_CHARACTERS,
-    Meter,
-    Missing,
-    Refused,
-    Variables,
-    copy_variables,
-)
+from conversation_state.templates._values import Missing, Refused, Variables
 
-# For each syntax: its module, the package it needs, the feature, and the extra.
+# For each syntax: what every text that uses it has one of, its module, the package it
+# needs, and the extra.
 _SYNTAXES = {
-    "fstring": ("_fstring", "", "", ""),
-    "jinja2": ("_jinja", "jinja2", "templates in Jinja2's syntax", "jinja"),
-    "go": ("_go", "gotpl", "templates in Go's syntax", "go-templates"),
+    "fstring": (("{", "}"), "_fstring", "", ""),
+    "jinja2": (("{{", "{%", "{#"), "_jinja", "jinja2", "jinja"),
+    "go": (("{{",), "_go", "gotpl", "go-templates"),
 }
 
 
@@ -97,20 +77,13 @@ class Placeholder:
 
         object.__setattr__(self, "key", key)
 
-    def _check_messages(self, variables: Mapping[str, Any]) -> tuple[Message, ...]:
-        given = variables.get(self.key)
-        if given is None:
-            if self.optional:
-                return ()
+    def _find_messages(self, variables: Mapping[str, Any]) -> tuple[Message, ...]:
+        given: Any = variables.get(self.key)
+        if given is None and self.optional:
+            return ()
 
-            if self.key not in variables:
-                raise MissingVariableError(self.key, repr(self))
-
-            raise TemplateError(
-                f"{self.key} is None; expected messages. An empty list gives "
-                f"nothing, and so does None if the placeholder is optional",
-                repr(self),
-            )
+        if self.key not in variables:
+            raise MissingVariableError(self.key, repr(self))
 
         # An iterator is empty when the same variables are used again, and a set has
         # no order. States and views are sized, and no `Sequence`.
@@ -211,19 +184,18 @@ class Template:
             MissingExtraError:
                 If the syntax needs a package that is not installed.
         """
-        engine = _load_engine(self.syntax)
-        given = _check_variables(variables)
-        values = Variables(given, exact=engine.EXACT)
-
-        def fill(text: str) -> str:
-            return _render_text(text, values, engine)
-
+        renderer = _Renderer(self.syntax, variables)
         messages: list[Message] = []
         for item in self.items:
             if isinstance(item, Placeholder):
-                messages.extend(item._check_messages(given))
-            else:
-                messages.append(_fill_message(item, fill))
+                messages.extend(item._find_messages(variables))
+                continue
+
+            try:
+                messages.append(_fill_message(item, renderer.render))
+            except (InvalidMessageError, InvalidPartError) as error:
+                error.add_note(f"made of the template {_shorten_line(repr(item))}")
+                raise
 
         return tuple(messages)
 
@@ -235,15 +207,8 @@ def render(text: str, variables: Mapping[str, object], *, syntax: str) -> str:
     Values are inserted as they are; they are not rendered.
 
     Raises:
-        MissingVariableError:
-            If a variable, or a key below one, is missing.
-
-        TemplateError:
-            If *text* is not a valid template or exceeds a limit; if a variable is not
-            plain data; if the syntax is unknown.
-
-        MissingExtraError:
-            If the syntax needs a package that is not installed.
+        TemplateError, MissingVariableError, MissingExtraError:
+            As by `Template` and `Template.format`.
 
     >>> render("{n:03d} {who[name]}", {"n": 7, "who": {"name": "A"}}, syntax="fstring")
     '007 A'
@@ -254,9 +219,7 @@ def render(text: str, variables: Mapping[str, object], *, syntax: str) -> str:
             f"the template is {describe_type(text)}; expected a str", ""
         )
 
-    engine = _load_engine(syntax)
-    values = Variables(_check_variables(variables), exact=engine.EXACT)
-    return _render_text(text, values, engine)
+    return _Renderer(syntax, variables).render(text)
 
 
 def _check_syntax(syntax: object) -> None:
@@ -267,69 +230,47 @@ def _check_syntax(syntax: object) -> None:
         )
 
 
-def _check_variables(variables: object) -> dict[str, object]:
-    try:
-        return copy_variables(variables)
-    except Refused as refused:
-        raise TemplateError(str(refused), "") from None
+class _Renderer:
+    def __init__(self, syntax: str, variables: object) -> None:
+        self._marks, module, package, extra = _SYNTAXES[syntax]
+        try:
+            self._engine = import_module(f"conversation_state.templates.{module}")
+        except ImportError as error:
+            # Another module that can't be imported is not a missing extra.
+            if (error.name or "").partition(".")[0] != package:
+                raise
 
+            raise MissingExtraError(f"the syntax {syntax}", extra) from error
 
-def _load_engine(syntax: str) -> Any:
-    name, package, wanted, extra = _SYNTAXES[syntax]
-    try:
-        return import_module(f"conversation_state.templates.{name}")
-    except ImportError as error:
-        # Another module that can't be imported is not a missing extra.
-        if (error.name or "").partition(".")[0] != package:
-            raise
-
-        raise MissingExtraError(wanted, extra) from error
-
-
-# Longer texts are not cached: the compiled code of hostile templates is large.
-_MAX_CACHED_CHARACTERS = 10_000
-
-
-@lru_cache(maxsize=128)
-def _compile_cached(engine: Any, text: str) -> Any:
-    """A compiled template that is short enough to be cached."""
-    return engine.compile_template(text)
-
-
-def _render_text(text: str, variables: Variables, engine: Any) -> str:
-    shown = _shorten_line(text)
-    try:
-        check_text(text, "the template", Refused)
-        if not any(mark in text for mark in engine.MARKS):
-            return text
-
-        # The length is checked here only, because a text without syntax costs nothing
-        # and may have any length.
-        if len(text) > MAX_TEMPLATE_CHARACTERS:
-            raise Refused(  # noqa: TRY301 - handled like all others
-                f"it has {len(text):,} characters, and templates have at most "
-                f"{MAX_TEMPLATE_CHARACTERS:,}; give long texts as variables"
+        if not isinstance(variables, Mapping):
+            raise TemplateError(
+                f"variables is {describe_type(variables)}; expected a mapping of names "
+                "to values",
+                "",
             )
 
-        if len(text) <= _MAX_CACHED_CHARACTERS:
-            template = _compile_cached(engine, text)
-        else:
-            template = engine.compile_template(text)
+        self._variables = Variables(variables)
 
-        rendered = engine.render_template(template, variables, Meter())
-        return check_text(rendered, "what it becomes", Refused)
-    except Missing as missing:
-        raise MissingVariableError(str(missing), shown) from None
-    except Refused as refused:
-        raise TemplateError(str(refused), shown) from refused.__cause__
-    except RecursionError:
-        # Without its cause: a traceback of a thousand frames.
-        raise TemplateError("it is nested too deeply", shown) from None
-    except MemoryError:
-        raise TemplateError("it needs too much memory", shown) from None
-    except Exception as error:
-        # Filters, methods and format specs raise errors of many classes.
-        raise TemplateError(f"{type(error).__name__}: {error!s:.200}", shown) from error
+    def render(self, text: str) -> str:
+        shown = _shorten_line(text)
+        try:
+            check_text(text, "the template", Refused)
+            if not any(mark in text for mark in self._marks):
+                return text
+
+            rendered = self._engine.render_template(text, self._variables)
+            return check_text(rendered, "what it becomes", Refused)
+        except Missing as missing:
+            raise MissingVariableError(str(missing), shown) from None
+        except Refused as refused:
+            raise TemplateError(str(refused), shown) from refused.__cause__
+        except RecursionError:
+            # Without its cause: a traceback of a thousand frames.
+            raise TemplateError("it is nested too deeply", shown) from None
+        except Exception as error:
+            # Filters, methods and format specs raise errors of many classes.
+            problem = f"{type(error).__name__}: {error!s:.200}"
+            raise TemplateError(problem, shown) from error
 
 
 _LINE = 80
@@ -358,9 +299,7 @@ def _fill_message(message: Message, fill: Callable[[str], str]) -> Message:
             [attrs.evolve(call, name=fill(call.name)) for call in message.tool_calls]
         )
 
-    # Made by the class, so that what a template became is checked as any message is.
-    with _note_template(message):
-        return message.replace(**changes)
+    return message.replace(**changes)
 
 
 def _fill_parts(parts: Iterable[Part], fill: Callable[[str], str]) -> Iterator[Part]:
@@ -376,14 +315,4 @@ def _fill_parts(parts: Iterable[Part], fill: Callable[[str], str]) -> Iterator[P
             if isinstance(part, FilePart):
                 changes["name"] = fill(part.name)
 
-        with _note_template(part):
-            yield attrs.evolve(part, **changes)
-
-
-@contextmanager
-def _note_template(template: object) -> Iterator[None]:
-    try:
-        yield
-    except (InvalidMessageError, InvalidPartError) as error:
-        error.add_note(f"made of the template {_shorten_line(repr(template))}")
-        raise
+        yield attrs.evolve(part, **changes)

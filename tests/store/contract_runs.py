@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.store.promises.contract import StoreContract
+from conversation_state.testing.stores import StoreContract
 
 
 def run_promises(make, *, without=()):

@@ -20,25 +20,25 @@ from conversation_state.parts import ImagePart
 from conversation_state.store import Store
 from conversation_state.store.backend import Backend
 from conversation_state.store.records import Writer, reading, write
-from conversation_state.testing.strategies import aggregators, states
-from conversation_state.timeline import Timeline
-from tests.store.promises.case import (
+from conversation_state.testing.stores._fixtures import (
     CONVERSATION,
     FOR_EXAMPLES,
     LARGE,
     InjectedError,
     RecordingBackend,
     Reopen,
-    StoreCase,
+    StoreFixtures,
     append_turns,
     fail_at,
     read_rows,
 )
+from conversation_state.testing.strategies import aggregators, states
+from conversation_state.timeline import Timeline
 
-SECRET = "correct-horse-battery-staple"
+SECRET = "correct-horse-battery-staple"  # noqa: S105 - to be found in files
 
 
-class StatePromises(StoreCase):
+class StatePromises(StoreFixtures):
     """States are kept, gone or erased, after the backend was opened again, too."""
 
     # Half as many examples as usual, because each backend runs this test.
@@ -234,7 +234,7 @@ class StatePromises(StoreCase):
             for step in _store_steps():
                 step(twin)
                 failed += _count_interruptions(
-                    store._cache.backend, step, _read_all(twin)
+                    store._core.backend, step, _read_all(twin)
                 )
 
         assert 50 < failed
