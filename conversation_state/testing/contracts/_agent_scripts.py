@@ -19,7 +19,12 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import RefusalPart
-from conversation_state.testing._wire import write_events
+from conversation_state.testing._wire_answers import (
+    Numbers,
+    cut_text,
+    stream_answer,
+    write_answer,
+)
 from conversation_state.testing.contracts._coverage import NamedExample, cover
 from conversation_state.testing.provider import ErrorReply, Hangup, Reply, Silence
 from conversation_state.testing.strategies import model_answers
@@ -85,12 +90,9 @@ class CutStream:
         if not is_stream:
             return Reply(self.answer, cut_at=60)
 
-        events = write_events(wire, self.answer, _cut_words)
+        response = write_answer(wire, self.answer, {}, Numbers())
+        events = [*stream_answer(wire, response, {}, cut_text)]
         return events[: min(self.after, len(events) - 2)]
-
-
-def _cut_words(text: str) -> list[str]:
-    return [text[at : at + 12] for at in range(0, len(text), 12)]
 
 
 Script: TypeAlias = tuple[AgentTurn, ...]

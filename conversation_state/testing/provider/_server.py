@@ -21,6 +21,12 @@ from typing import Any, Self
 import attrs
 
 from conversation_state.messages import AssistantMessage
+from conversation_state.testing._wire_answers import (
+    Numbers,
+    cut_text,
+    stream_answer,
+    write_answer,
+)
 from conversation_state.testing.provider._judge import WIRES, judge
 from conversation_state.testing.provider._memory import Memory
 from conversation_state.testing.provider._rules import STRICTEST, Level, Refusal
@@ -33,13 +39,12 @@ from conversation_state.testing.provider._script import (
     Silence,
 )
 from conversation_state.testing.provider._wires import (
-    WIRE_FORMATS,
+    BASES,
     Route,
     find_route,
     write_error,
     write_event,
 )
-from conversation_state.testing.provider._writing import Numbers
 
 __all__ = ["ReceivedRequest", "StrictProvider"]
 
@@ -178,12 +183,12 @@ class StrictProvider:
         Raises:
             ValueError: An unknown wire.
         """
-        if wire not in WIRE_FORMATS:
+        if wire not in BASES:
             raise ValueError(
                 f"unknown wire={wire!r}; expected one of {', '.join(WIRES)}"
             )
 
-        return self.base_url + WIRE_FORMATS[wire].base
+        return self.base_url + BASES[wire]
 
     def __enter__(self) -> Self:
         """Start to listen, at a free port."""
@@ -256,8 +261,9 @@ class StrictProvider:
 
         if isinstance(answer, AssistantMessage):
             with self._lock:
-                write = WIRE_FORMATS[request.wire].write
-                response = write(answer, request.body, self._numbers)
+                response = write_answer(
+                    request.wire, answer, request.body, self._numbers
+                )
         elif isinstance(answer, Mapping):
             response = dict(answer)
         else:
@@ -390,7 +396,7 @@ class _Handler(BaseHTTPRequestHandler):
 
                 return
 
-            events = WIRE_FORMATS[request.wire].stream(response, request.body)
+            events = stream_answer(request.wire, response, request.body, cut_text)
 
         if request.wire == "gemini" and "alt=sse" not in request.path:
             self._send_json(200, list(events), cut_at=reply.cut_at)

@@ -1,46 +1,19 @@
-"""The wires over HTTP: their paths, and how answers, streams and errors are written."""
+"""The wires over HTTP: their paths, and how events and errors are written."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from conversation_state.messages import AssistantMessage
 from conversation_state.testing.provider._script import ErrorReply
-from conversation_state.testing.provider._write_anthropic import (
-    stream_anthropic,
-    write_anthropic,
-)
-from conversation_state.testing.provider._write_chat import stream_chat, write_chat
-from conversation_state.testing.provider._write_gemini import (
-    stream_gemini,
-    write_gemini,
-)
-from conversation_state.testing.provider._write_responses import (
-    stream_responses,
-    write_responses,
-)
-from conversation_state.testing.provider._writing import Numbers
 
-__all__ = ["WIRE_FORMATS", "Route", "find_route", "write_error", "write_event"]
+__all__ = ["BASES", "Route", "find_route", "write_error", "write_event"]
 
 
-class WireFormat(NamedTuple):
-    """How a wire's answers are written."""
-
-    write: Callable[[AssistantMessage, Mapping[str, Any], Numbers], dict[str, Any]]
-    stream: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[dict[str, Any]]]
-    base: str  # what its official client gets, after the server's address
-
-
-WIRE_FORMATS: Mapping[str, WireFormat] = {
-    "openai_chat": WireFormat(write_chat, stream_chat, "/v1"),
-    "openai_responses": WireFormat(write_responses, stream_responses, "/v1"),
-    "anthropic": WireFormat(write_anthropic, stream_anthropic, ""),
-    "gemini": WireFormat(write_gemini, stream_gemini, ""),
-}
+# What the official client of a wire gets, after the server's address.
+BASES = {"openai_chat": "/v1", "openai_responses": "/v1", "anthropic": "", "gemini": ""}
 
 
 class Route(NamedTuple):

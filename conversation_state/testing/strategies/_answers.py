@@ -17,13 +17,16 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
 from conversation_state.testing._drawing import once
-from conversation_state.testing._wire import (
+from conversation_state.testing._wire_answers import (
+    Numbers,
+    stream_answer,
+    write_answer,
+)
+from conversation_state.testing._wire_requests import (
     ERRORS,
     FORMATS,
     is_object,
-    write_events,
     write_request,
-    write_response,
 )
 from conversation_state.testing.strategies._life import conversations
 from conversation_state.testing.strategies._values import texts
@@ -229,8 +232,38 @@ def provider_payloads(
     requests = conversations(max_turns=4).map(
         lambda messages: write_request(wire, messages)
     )
-    responses = _sent_answers(wire).map(lambda message: write_response(wire, message))
+    responses = _sent_answers(wire).map(lambda message: _respond(wire, message))
     return st.sampled_from([requests] * 3 + [responses]).flatmap(lambda drawn: drawn)
+
+
+# What a request that gets an answer asks for.
+_BODY: Mapping[str, Any] = {
+    "model": "gpt-5",
+    "include": ["reasoning.encrypted_content"],
+    "stream_options": {"include_usage": True},
+}
+# Why an answer ended, in the words of those that do not speak as OpenAI does.
+_REASONS: Mapping[str, Mapping[str, str]] = {
+    "anthropic": {
+        "stop": "end_turn",
+        "tool_calls": "tool_use",
+        "length": "max_tokens",
+        "content_filter": "refusal",
+    },
+    "gemini": {
+        "stop": "STOP",
+        "tool_calls": "STOP",
+        "length": "MAX_TOKENS",
+        "content_filter": "SAFETY",
+    },
+}
+
+
+def _respond(wire: str, message: AssistantMessage) -> dict[str, Any]:
+    meta = message.response or ResponseMeta()
+    reason = _REASONS.get(wire, {}).get(meta.finish_reason, meta.finish_reason)
+    answer = message.replace(response=attrs.evolve(meta, finish_reason=reason))
+    return write_answer(wire, answer, _BODY, Numbers())
 
 
 def _sent_answers(wire: str) -> SearchStrategy[AssistantMessage]:
@@ -254,7 +287,7 @@ def _draw_events(draw: DrawFn, wire: str) -> list[dict[str, Any]]:
     def cut(text: str) -> list[str]:
         return [text[at : at + size] for at in range(0, len(text), size)]
 
-    events = write_events(wire, message, cut)
+    events = [*stream_answer(wire, _respond(wire, message), _BODY, cut)]
     end = draw(_choose(("", "", "", "cut", "error", "repeated")))
     if end in {"cut", "error"}:
         events = events[: draw(st.integers(0, len(events) - 1))]
