@@ -92,7 +92,7 @@ with c.open_store("chat.db") as store:
 endef
 export TRY
 
-.PHONY: help demo test test-versions test-oldest dist fuzz stress mutants proof codec docs architecture docs-test lint bench peers refused clean
+.PHONY: help demo test test-versions test-oldest dist fuzz stress mutants proof docs architecture docs-test lint bench peers refused clean
 .NOTPARALLEL: # targets share environments
 
 help: ## this list
@@ -171,11 +171,6 @@ docs: .venv/docs/.docs architecture ## the documentation as a site, build/docs/h
 
 architecture: .venv/lint/.lint ## make the generated parts of docs/architecture.md, and docs/files.md
 	@.venv/lint/bin/python docs/draw_architecture.py
-
-codec: .venv/lint/.lint ## make the codec's generated readers and writers
-	@.venv/lint/bin/python -m tools.generate_codec
-	@.venv/lint/bin/python -m ruff format -q conversation_state/codec
-	@.venv/lint/bin/python -m ruff check --fix -q conversation_state/codec
 
 docs-test: .venv/$(version)/.test ## the examples in README, docs and docstrings
 	@.venv/$(version)/bin/python -m pytest $(ARGS) \

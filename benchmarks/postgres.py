@@ -90,7 +90,7 @@ def _measure_loads(server: Server, n: int) -> Iterator[Row]:
     with open_store(url) as store:
 
         def load() -> Aggregator:
-            store._core.forget()
+            store._cache.forget()
             return store.load("chat")
 
         wire = encode(state)

@@ -634,6 +634,13 @@ class TestCheckpoint:
         run("label", "travel", "before booking", "--remove")
 
         assert [2, 1, None] == moves
+        records = run.json("log", "travel", "--moves")
+        assert [("before booking", 1, None), ("x" * 500, None, 1)] == [
+            (each["label"], each["before"], each["after"]) for each in records[:2]
+        ]
+        lines = run("log", "travel", "--moves", "-n", 3).stdout.splitlines()
+        assert ["MOVED", "(UTC)", "FROM", "TO", "LABEL"] == lines[0].split()
+        assert ["2", "1", "before", "booking"] == lines[3].split()[2:]
         assert ("x" * 500,) == store.latest("travel", at=1).labels
         assert 1 == len(run.json("show", f"travel@{'x' * 500}"))
 

@@ -124,10 +124,14 @@ class Log(Sequence[T], Generic[T]):
             return items if items._fill else self
 
         log, rest, left = self, iter(items), len(items)
-        if log._fill + left > 2 * WIDTH:
-            tail = (*log._tail_items(), *islice(rest, WIDTH - log._fill))
-            trunk = log._trunk.push(Block(tail))
-            left -= WIDTH - log._fill
+        if log._fill + left > WIDTH:
+            if log._fill == WIDTH:
+                trunk = log._push_tail()
+            else:
+                tail = (*log._tail_items(), *islice(rest, WIDTH - log._fill))
+                trunk = log._trunk.push(Block(tail))
+                left -= WIDTH - log._fill
+
             while left > WIDTH:
                 trunk = trunk.push(Block(tuple(islice(rest, WIDTH))))
                 left -= WIDTH
@@ -285,6 +289,24 @@ class Log(Sequence[T], Generic[T]):
             since: The position of that item: the beginning of a block, so a multiple
                 of 32, and at most the length of the log.
         """
+
+        def extend(state: S, items: Iterable[T]) -> S:
+            return reduce(step, items, state)
+
+        return self.fold_runs(extend, start, key=key, since=since)
+
+    def fold_runs(
+        self,
+        extend: Callable[[S, Iterable[T]], S],
+        start: S,
+        *,
+        key: object,
+        since: int = 0,
+    ) -> S:
+        """
+        As `fold`, with a function from the state before some items, and these items, to
+        the state after all of them: at most 32 at once.
+        """
         newer: list[T] = []
         state: S
         log: Any = self
@@ -299,7 +321,7 @@ class Log(Sequence[T], Generic[T]):
                     if older is not None:
                         older._folds = without_fold(older._folds, key)
 
-                    found = reduce(step, reversed(newer), state)
+                    found = extend(state, reversed(newer))
                     self._folds = with_fold(self._folds, (key, found, log))
                     return found
 
@@ -310,8 +332,8 @@ class Log(Sequence[T], Generic[T]):
             log = log._before
 
         newer.extend(reversed(log))
-        state = self._trunk.fold(step, start, key, since >> BITS)
-        state = reduce(step, reversed(newer), state)
+        state = self._trunk.fold(extend, start, key, since >> BITS)
+        state = extend(state, reversed(newer))
         self._folds = with_fold(self._folds, (key, state, None))
         return state
 

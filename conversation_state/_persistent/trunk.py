@@ -8,7 +8,6 @@ gave at each block. What does not: items at the end of a log, and versions (`log
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import reduce
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -150,10 +149,10 @@ class Trunk:
         return self.block((self.full >> BITS) - 1) if self.full else None
 
     def fold(
-        self, step: Callable[[Any, Any], Any], start: Any, key: object, first: int = 0
+        self, extend: Callable[[Any, Any], Any], start: Any, key: object, first: int
     ) -> Any:
-        # *step* folded over the items from block number *first* on; resumed at the last
-        # block that remembers it under *key*, and remembered at all blocks behind that.
+        # *extend* applied to the items of each block from number *first* on; resumed at
+        # the last block that remembers it under *key*, and remembered at all behind it.
         state, number = start, self.full >> BITS
         for block in self.blocks_backwards():
             if number == first:
@@ -167,7 +166,7 @@ class Trunk:
             number -= 1
 
         for block in self.blocks(number):
-            state = reduce(step, block.items, state)
+            state = extend(state, block.items)
             block.folds = with_fold(block.folds, (key, state))
 
         return state

@@ -35,7 +35,7 @@ from conversation_state.cli._options import (
 if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
     from conversation_state.diffing import Diff
-    from conversation_state.store import Head, NamedHead, Store
+    from conversation_state.store import Head, LabelMove, NamedHead, Store
 
 
 @store_command(has_pages=True)
@@ -66,18 +66,26 @@ def names(store: Store, *, prefix: str, as_json: bool) -> None:
     type=click.IntRange(min=1),
     help="List at most this many revisions.",
 )
-def log(store: Store, *, name: str, limit: int | None, as_json: bool) -> None:
+@click.option("--moves", is_flag=True, help="List the moves of its labels instead.")
+def log(
+    store: Store, *, name: str, limit: int | None, moves: bool, as_json: bool
+) -> None:
     """
     List the revisions of NAME, the newest first.
 
     With NAME@3, those from revision 3 back. FROM is the revision that each one grew
     from; what the first one listed did not grow from is on an abandoned branch, which
     `rollback` restores. TOKENS is the estimated size of the messages, a quarter of
-    their characters.
+    their characters. With --moves, each move of a label, the newest first: from which
+    revision to which, and when.
     """
     from conversation_state.trimming import TrimContext
 
     newest = find_state(store, name)
+    if moves:
+        _print_moves(store.label_moves(newest.name)[:limit], as_json=as_json)
+        return
+
     # Loading the newest first caches what the older revisions share with it.
     store.load(newest.name)
     rows: list[tuple[str, ...]] = []
@@ -107,6 +115,24 @@ def log(store: Store, *, name: str, limit: int | None, as_json: bool) -> None:
     if rows:
         heading = ("REVISION", "FROM", "SAVED (UTC)", "MESSAGES", "TOKENS", "BRANCH")
         print_table((*heading, "LABELS, NOTES"), rows, fg="cyan")
+
+
+def _print_moves(moves: Sequence[LabelMove], *, as_json: bool) -> None:
+    if as_json:
+        for move in moves:
+            moved_at = move.moved_at.isoformat(timespec="milliseconds")
+            print_json({**move._asdict(), "moved_at": moved_at})
+    elif moves:
+        rows = [
+            (
+                f"{move.moved_at:%Y-%m-%d %H:%M:%S}",
+                f"{move.before or ''}",
+                f"{move.after or ''}",
+                move.label,
+            )
+            for move in moves
+        ]
+        print_table(("MOVED (UTC)", "FROM", "TO", "LABEL"), rows, fg="cyan")
 
 
 def head_data(head: Head) -> dict[str, Any]:

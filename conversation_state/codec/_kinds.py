@@ -14,7 +14,14 @@ from conversation_state._canonical import (
 )
 from conversation_state._wording import is_of_other_format, name_load, shorten_repr
 from conversation_state.aggregator import Aggregator, Checkpoint, Messages, Turn
-from conversation_state.codec._fast import DOUBTS, Object, write_usage
+from conversation_state.codec._fast import (
+    MESSAGE_WRITERS,
+    PART_WRITERS,
+    UNUSUAL_ERRORS,
+    Object,
+    write_tool_call,
+    write_usage,
+)
 from conversation_state.codec._format import FORMAT, INLINE_KINDS, VERSION
 from conversation_state.codec._messages import (
     read_message,
@@ -53,7 +60,6 @@ from conversation_state.codec._tools import (
     write_template,
     write_tool_info,
 )
-from conversation_state.codec._writers import MESSAGES, PARTS, write_tool_call
 from conversation_state.documents import Document
 from conversation_state.messages import Message
 from conversation_state.parts import Part
@@ -89,8 +95,8 @@ READS: dict[str, tuple[type, Read]] = {
 
 # The kind of document and the writer of each class.
 WRITES: dict[type, tuple[str, Write]] = {
-    **{kind: ("message", write) for kind, write in MESSAGES.items()},
-    **{kind: ("part", write) for kind, write in PARTS.items()},
+    **{kind: ("message", write) for kind, write in MESSAGE_WRITERS.items()},
+    **{kind: ("part", write) for kind, write in PART_WRITERS.items()},
     Aggregator: ("aggregator", write_aggregator),
     Checkpoint: ("checkpoint", write_checkpoint),
     Document: ("document", write_document),
@@ -142,7 +148,7 @@ def read_document(
         is_plain = is_parsed or is_loadable(data)
         if is_plain and expect in (None, Aggregator):
             reader = CodecReader(is_plain=True)
-            with suppress(*DOUBTS):
+            with suppress(*UNUSUAL_ERRORS):
                 return read_usual_state(reader, data), reader
 
         if not is_plain:

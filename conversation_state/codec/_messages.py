@@ -1,7 +1,7 @@
 """
 Messages, their parts, calls and usages.
 
-Two passes read them. The fast one (`_readers`, generated) reads what is as usual,
+Two passes read them. the fast one (`_fast`) reads what is as usual,
 and is in doubt about the rest. The slow one, here, reads a message that is in doubt
 once more: a `CodecReader` checks types, so that it can report the path of a wrong
 one, and leaves every other rule to the constructors of the values. A problem is
@@ -19,8 +19,12 @@ import attrs
 
 from conversation_state._canonical import JsonPath
 from conversation_state._wording import describe_value
-from conversation_state.codec import _readers, _writers
-from conversation_state.codec._fast import DOUBTS, Object
+from conversation_state.codec._fast import (
+    MESSAGE_READERS,
+    MESSAGE_WRITERS,
+    UNUSUAL_ERRORS,
+    Object,
+)
 from conversation_state.codec._fast import read_usage as read_fast_usage
 from conversation_state.codec._format import UNKNOWN
 from conversation_state.codec._reader import (
@@ -50,7 +54,7 @@ from conversation_state.usage import CompletionTokensDetails, PromptTokensDetail
 
 def read_usage(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     if reader.is_plain:
-        with suppress(*DOUBTS):
+        with suppress(*UNUSUAL_ERRORS):
             return read_fast_usage(raw)
 
     if not reader.is_object(raw, path):
@@ -249,8 +253,8 @@ _PARTS = _TaggedShapes(
 
 def read_message(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     if reader.is_plain:
-        with suppress(*DOUBTS, TypeError):
-            return _FAST_READERS[raw["role"]](raw, reader.seen)
+        with suppress(*UNUSUAL_ERRORS, TypeError):
+            return MESSAGE_READERS[raw["role"]](raw, reader.interned)
 
     return _read_tagged(reader, raw, path, _MESSAGES)
 
@@ -260,18 +264,18 @@ def read_messages(reader: CodecReader, raw: Any, path: JsonPath) -> list[Any] | 
         return reader.read_array(raw, path, read_message)
 
     # This does the same without a call for each message.
-    readers, seen = _FAST_READERS, reader.seen
+    readers, interned = MESSAGE_READERS, reader.interned
     made: list[Any] = []
     for i, item in enumerate(raw):
         try:
-            made.append(readers[item["role"]](item, seen))
-        except (*DOUBTS, TypeError):  # an item that is not an object, for example
+            made.append(readers[item["role"]](item, interned))
+        except (
+            *UNUSUAL_ERRORS,
+            TypeError,
+        ):  # an item that is not an object, for example
             made.append(_read_tagged(reader, item, (path, i), _MESSAGES))
 
     return made
-
-
-_FAST_READERS = _readers.MESSAGES
 
 
 def _merge_content_fields(
@@ -347,7 +351,7 @@ def write_message(message: Message) -> Object:
         TypeError:
             If it is of no class of this library.
     """
-    write = _writers.MESSAGES.get(message.__class__)
+    write = MESSAGE_WRITERS.get(message.__class__)
     if write is None:
         raise TypeError(f"can't encode {describe_value(message)}")
 

@@ -20,7 +20,7 @@ from conversation_state._canonical import JsonPath, describe_json, render_path
 from conversation_state._persistent import check_text, freeze
 from conversation_state._persistent.frozen import MAX_LEVELS
 from conversation_state._wording import format_count
-from conversation_state.codec._fast import Seen
+from conversation_state.codec._fast import Interned
 from conversation_state.codec._format import (
     ENVELOPE,
     INLINE_KINDS,
@@ -124,14 +124,14 @@ class CodecReader:
         is_plain: Whether the raw values hold nothing that JSON can't, as those
             that a parser made: only then the fast pass may read them.
 
-        seen: What the fast pass has met before in this document.
+        interned: What the fast pass has met before in this document.
     """
 
     problems: Problems = attrs.field(factory=Problems)
     has_foreign_json: bool = False
     kinds: Mapping[str, tuple[type, Read]] = attrs.field(factory=dict)
     is_plain: bool = False
-    seen: Seen = attrs.field(factory=dict)
+    interned: Interned = attrs.field(factory=dict)
 
     def add_mismatch(self, what: str, value: Any, path: JsonPath) -> Any:
         self.problems.add(path, f"expected {what}, got {describe_json(value)}")
@@ -189,12 +189,12 @@ class CodecReader:
 
     def uuid(self, value: Any, path: JsonPath) -> Any:
         """A UUID, the same object for the same text."""
-        known = self.seen.get(value) if value.__class__ is str else None
+        known = self.interned.get(value) if value.__class__ is str else None
         if known is None:
             what = "a UUID, like 01234567-89ab-7def-8123-456789abcdef"
             known = self._convert_text(parse_uuid, what, value, path)
             if known is not None:
-                self.seen[value] = known
+                self.interned[value] = known
 
         return known
 

@@ -26,9 +26,9 @@ from conversation_state.aggregator import (
     Turn,
 )
 from conversation_state.codec._fast import (
-    DOUBTS,
-    Doubt,
+    UNUSUAL_ERRORS,
     Object,
+    UnusualValueError,
     write_time,
     write_usage,
 )
@@ -148,13 +148,13 @@ LEDGER_ENTRY = strict_shape(
 def _read_ledger_entry(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     try:
         return _read_usual_ledger_entry(reader, raw)
-    except DOUBTS:
+    except UNUSUAL_ERRORS:
         return reader.read_object(raw, path, LEDGER_ENTRY)
 
 
 def _read_usual_ledger_entry(reader: CodecReader, raw: Any) -> LedgerEntry:
     if raw.__class__ is not dict or not reader.is_plain:
-        raise Doubt
+        raise UnusualValueError
 
     id, model, time = raw["id"], raw.get("model", ""), raw.get("at")
     at = parse_time(time) if time.__class__ is str else None
@@ -163,7 +163,7 @@ def _read_usual_ledger_entry(reader: CodecReader, raw: Any) -> LedgerEntry:
     if not id.__class__ is model.__class__ is str or (
         len(raw) != 2 + bool(model) + (at is not None)
     ):
-        raise Doubt
+        raise UnusualValueError
 
     return LedgerEntry(id, read_fast_usage(raw["usage"]), model, at)
 
@@ -333,7 +333,7 @@ _USUAL_FIELDS = len(ENVELOPE) + len(_AGGREGATOR.required)
 def read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
     """
     The state that a document is of, if it is written as the codec writes it; else
-    what `DOUBTS` are raised.
+    what `UNUSUAL_ERRORS` are raised.
 
     For a state of a few messages the general way takes half as long again.
     """
@@ -351,7 +351,7 @@ def read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
         or len(data) != _USUAL_FIELDS + (parent_id is not None)
         or not {str}.issuperset(map(type, ids))
     ):
-        raise Doubt
+        raise UnusualValueError
 
     messages: Any = read_messages(reader, raw, (None, "messages"))
     ledger = [_read_usual_ledger_entry(reader, entry) for entry in entries]
@@ -361,7 +361,7 @@ def read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
         or len({*ids}) != len(messages)
         or len({*map(itemgetter(0), ledger)}) != len(ledger)
     ):
-        raise Doubt
+        raise UnusualValueError
 
     return Aggregator.rebuild(
         id=parse_uuid(data["id"]),

@@ -78,6 +78,15 @@ def count(message: Message, counter: TokenCounter) -> int:
     # cache is replaced as a whole and without a lock: if two threads count at once, one
     # of the two counts may be lost, and is made again when it is asked for.
     weights: Weights = getattr(message, "_weights", ())
+    if weights and weights[0] is counter:
+        return weights[1]  # type: ignore[no-any-return]
+
+    # The default calls no counter and returns an integer, so nothing of that is asked.
+    if not weights and counter is by_characters:
+        tokens = by_characters(message)
+        _set(message, "_weights", (counter, tokens))
+        return tokens
+
     for at in range(0, len(weights), 2):
         known = weights[at]
         if known is counter or known == counter:
@@ -146,6 +155,15 @@ def by_characters(message: Message) -> int:
     Source:
         phronomy's `TokenEstimator`, which rounds up for each message too.
     """
+    # Most messages are a text, and a long conversation has many of them.
+    content: Any = getattr(message, "content", None)
+    if (
+        content.__class__ is str
+        and isinstance(message, Message)
+        and not message.tool_calls
+    ):
+        return -(-len(content) // _CHARACTERS)
+
     texts, media = _split_content(message)
     characters = 0
     for text in texts:

@@ -6,7 +6,7 @@ so many.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import sha256
 
 import attrs
@@ -47,10 +47,14 @@ class TextRule:
     length: int | None = None
     default: str = "call"
 
-    @property
+    # Made when it is first asked for, and kept: each message asks, and importing should
+    # compile nothing.
+    @cached_property
     def pattern(self) -> re.Pattern[str]:
         """What matches a whole valid text."""
-        return _compile(self)
+        first, most = self.first or self.characters, self.max_length - 1
+        count = f"{{0,{most}}}" if self.length is None else f"{{{self.length - 1}}}"
+        return re.compile(f"[{first}][{self.characters}]{count}\\Z")
 
     def __str__(self) -> str:
         """The rule for people, as in *1 to 64 letters, digits, _ and -*."""
@@ -100,13 +104,6 @@ def _describe(characters: str, last: str) -> str:
 
 
 _GROUPS = {"\\s\\S": "characters", "a-zA-Z": "letters", "0-9": "digits"}
-
-
-@lru_cache(maxsize=64)
-def _compile(rule: TextRule) -> re.Pattern[str]:
-    first, most = rule.first or rule.characters, rule.max_length - 1
-    count = f"{{0,{most}}}" if rule.length is None else f"{{{rule.length - 1}}}"
-    return re.compile(f"[{first}][{rule.characters}]{count}\\Z")
 
 
 # A view is made for each request, and most of its ids were in the one before.

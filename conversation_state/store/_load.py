@@ -22,17 +22,20 @@ from conversation_state.store._log import (
     DIGEST_SIZE,
     ENTRIES,
     LEDGER,
+    UNREADABLE,
     BlobReader,
-    Kind,
+    DamagedRow,
+    LogEnd,
     LogRow,
+    LogTable,
     Segment,
     Segments,
     begins_with,
-    chain_digest,
     chain_digests,
     content_digest,
     count_shared,
     cut_segments,
+    digest_of,
     insert_placeholders,
     tombstone_digest,
     unpack_ids,
@@ -41,6 +44,7 @@ from conversation_state.store._transaction import (
     PAGE,
     RememberedHead,
     Transaction,
+    check_revision,
 )
 from conversation_state.store._values import At, Head, Window
 from conversation_state.store.backend import Row
@@ -78,7 +82,7 @@ def load_newest(transaction: Transaction, text: str) -> RememberedHead:
         name = transaction.get_name(text)
         found = read_state(transaction, name, transaction.get_revision(name, None))
 
-    transaction.remember(found)
+    transaction.learned[text] = found
     return found
 
 
@@ -95,7 +99,7 @@ def recall_newest(transaction: Transaction, text: str) -> RememberedHead | None:
     if row == remembered.revision:
         return remembered
 
-    newest = None if row is None else transaction.check_revision(row)
+    newest = None if row is None else check_revision(row)
     if newest is None or newest.revision != remembered.revision.revision:
         return None
 
@@ -115,18 +119,16 @@ def read_state(
     remembered.
     """
     origin = transaction.get_origin(revision.origin)
-    segments, ledger_segments = (
-        read_segments(transaction, branch, length)
-        for _, branch, length in revision.log_ends
-    )
-    entries, entries_digest = read_log(transaction, ENTRIES, segments, near)
+    origin_digest = origin.digest()
+    segments = read_segments(transaction, revision.branch, revision.length)
+    ledger_end = revision.ledger_branch, revision.ledger_length
+    ledger_segments = read_segments(transaction, *ledger_end)
+    entries, digest = read_log(transaction, ENTRIES, segments, near)
     ledger, ledger_digest = read_log(transaction, LEDGER, ledger_segments, near)
-    digests = entries_digest, ledger_digest
-    if state_digest(*digests, origin.digest()) != revision.digest:
+    if state_digest(digest, ledger_digest, origin_digest) != revision.digest:
         what = f"revision {revision.number} of {name.name!r} is not what was saved"
-        raise transaction.damage_error(what)
+        raise DamagedRow(what)
 
-    head = revision.head(name.name, origin.state_id)
     state = Aggregator.rebuild(
         id=origin.state_id,
         parent_id=None if origin.parent is None else UUID(bytes=origin.parent),
@@ -136,15 +138,21 @@ def read_state(
         entries=entries,
         ledger=ledger,
     )
-    places = segments, ledger_segments
+    end = LogEnd(revision.branch, revision.length, digest)
     return RememberedHead(
-        name, revision, head, state, *places, digests, origin.digest()
+        name=name,
+        revision=revision,
+        head=revision.head(name.name, origin.state_id),
+        state=state,
+        segments=(segments, ledger_segments),
+        ends=(end, LogEnd(*ledger_end, ledger_digest)),
+        origin=origin_digest,
     )
 
 
 def read_log(
     transaction: Transaction,
-    kind: Kind,
+    table: LogTable,
     segments: Segments,
     near: Sequence[RememberedHead] = (),
 ) -> tuple[Log[Any], bytes]:
@@ -153,25 +161,25 @@ def read_log(
     common = 0
     # The logs are compared by the places of their rows, so that nothing is read to find
     # the longest part that is shared.
-    for head in near or transaction.core.recall_all(transaction.changes):
-        shared = count_shared(segments, head.segments_of(kind))
+    for head in near or transaction.cache.recall_all(transaction.changes):
+        shared = count_shared(segments, head.segments_of(table))
         if shared > common:
             common = shared
-            log = kind.log_of(head.state)
+            log = table.log_of(head.state)
 
     log = log.take(common)
     length = segments[-1].stop if segments else 0
     # No row that is shared has changed since (`catch_up`), so its digest still holds.
     if common == length:
-        return log, _read_digest_before(transaction, kind, segments, length)
+        return log, _read_digest_before(transaction, table, segments, length)
 
-    items, digests = read_items(transaction, kind, segments, common)
+    items, digests = read_items(transaction, table, segments, common)
     log = log.extend(items)
     # Digests are kept with the blocks of a log only if they cover it from its first
     # entry.
     if not common:
         # The digests were read with the rows, and need not be computed.
-        kind.seed_digests(log, digests)
+        table.seed_digests(log, digests)
 
     return log, digests[-1]
 
@@ -180,121 +188,101 @@ def read_log(
 
 
 def read_segments(transaction: Transaction, branch: int, length: int) -> Segments:
-    """
-    Where a log stands that ends in a branch. A row is read for each segment.
-
-    Raises:
-        StoreError:
-            If a branch is missing.
-    """
+    """Where a log stands that ends in a branch. A row is read for each segment."""
     found = []
     # Numbers grow, so a parent is less than its branch: this ends on any file.
     while branch:
         row = transaction.tables.get("branches", branch)
         _, parent, start = (0, -1, -1) if row is None else Branch._make(row)
-        if not 0 <= parent < branch or not 0 <= start < length:
-            raise transaction.damage_error(
-                f"branch {branch} is missing or leads nowhere"
-            )
+        is_whole = parent.__class__ is start.__class__ is int
+        if not is_whole or not 0 <= parent < branch or not 0 <= start < length:
+            raise DamagedRow(f"branch {branch} is missing or leads nowhere")
 
         found.append(Segment(branch, start, length))
         branch, length = parent, start
 
     if length:
-        raise transaction.damage_error(f"{format_count(length, 'row')} in no branch")
+        raise DamagedRow(f"{format_count(length, 'row')} in no branch")
 
     found.reverse()
     return tuple(found)
 
 
 def _read_digest_before(
-    transaction: Transaction, kind: Kind, segments: Segments, length: int
+    transaction: Transaction, table: LogTable, segments: Segments, length: int
 ) -> bytes:
     there = cut_segments(segments, length)
     branch = there[-1].branch if there else 0
-    digest = transaction.find_digest(kind, branch, length)
+    digest = transaction.find_digest(table, branch, length)
     if digest is None:
-        what = f"the {kind.table} before {length} are missing"
-        raise transaction.damage_error(what)
+        what = f"the {table.table} before {length} are missing"
+        raise DamagedRow(what)
 
     return digest
 
 
-def read_digests(
+def read_ends(
     transaction: Transaction,
     revision: Revision,
     origin: Origin,
     *,
     entries_digest: bytes | None = None,
-) -> tuple[bytes, bytes]:
+) -> tuple[LogEnd, LogEnd]:
     """
-    The digests of both logs of a saved state; that of its messages is not read if
-    it is given.
-
-    Raises:
-        StoreError:
-            If their newest rows are missing, or are of another state.
+    Where both logs of a saved state end, compared with its digest; that of its
+    messages is not read if it is given.
     """
     entries, ledger = revision.log_ends
     entries_digest = entries_digest or transaction.find_digest(*entries)
     ledger_digest = transaction.find_digest(*ledger)
     if entries_digest is None or ledger_digest is None:
         what = f"the newest rows of revision {revision.number} are gone"
-        raise transaction.damage_error(what)
+        raise DamagedRow(what)
 
     if state_digest(entries_digest, ledger_digest, origin.digest()) != revision.digest:
         what = f"revision {revision.number} is not what was saved"
-        raise transaction.damage_error(what)
+        raise DamagedRow(what)
 
-    return entries_digest, ledger_digest
+    return LogEnd(*entries[1:], entries_digest), LogEnd(*ledger[1:], ledger_digest)
 
 
 # Entries
 
 
-def make_blob_reader(transaction: Transaction) -> BlobReader:
-    def read_blob(digest: bytes) -> bytes:
-        row = transaction.tables.get("blobs", digest, ("data",))
-        if row is None:
-            what = f"the large content {digest.hex()} is missing"
-            raise transaction.damage_error(what)
-
-        data: bytes = row[0]
-        return data
-
-    return BlobReader(read_blob)
-
-
 def read_items(
-    transaction: Transaction, kind: Kind, segments: Segments, start: int
+    transaction: Transaction, table: LogTable, segments: Segments, start: int
 ) -> tuple[list[Any], list[bytes]]:
     """
-    The entries of a log from position *start* on, and the digests at each; a
-    `StoreError` says which is missing, or is not what was saved.
+    The entries of a log from position *start* on, and the digests at each; the error
+    says which is missing, or is not what was saved.
     """
     items: list[Any] = []
     digests: list[bytes] = []
-    before = _read_digest_before(transaction, kind, segments, start)
-    blobs = make_blob_reader(transaction)
-    for page in _iterate_pages(transaction, kind, segments, start):
+    before = _read_digest_before(transaction, table, segments, start)
+    blobs = BlobReader(transaction.tables)
+    for page in _iterate_pages(transaction, table, segments, start):
         # Column by column: to make a `LogRow` of each takes longer than all that is
         # done with it.
         packed_ids, bodies, contents, page_digests = zip(*page, strict=True)
-        ids = unpack_ids(packed_ids)
-        raw, read = decode_rows(kind, ids, bodies, blobs)
-        if list in map(type, raw) or contents.count(None) < len(raw):
-            rows = map(LogRow, ids, bodies, contents, page_digests)
-            after = [*_compute_digests(kind, rows, read, before, blobs)]
-        else:
-            after = chain_digests(before, ids, bodies)
+        try:
+            ids = unpack_ids(packed_ids)
+            raw, read = decode_rows(table, ids, bodies, blobs)
+            if list in map(type, raw) or contents.count(None) < len(raw):
+                rows = map(LogRow, ids, bodies, contents, page_digests)
+                after = [*_compute_digests(table, rows, read, before, blobs)]
+            else:
+                after = chain_digests(before, ids, bodies)
+        except UNREADABLE as error:
+            what = f"some rows are not what a store writes ({error})"
+            raise DamagedRow(what) from error
 
         # A page is compared as a whole, which takes no step for each row.
         if (*after,) != page_digests:
             compared = zip_longest(ids, after, page_digests)
             id = next(id for id, computed, there in compared if computed != there)
             name = id.decode(errors="replace")
-            what = f"the entry {name!r} of {kind.table} is not what was saved"
-            raise transaction.damage_error(what)
+            what = f"the entry {name!r} of {table.table} is not what was saved"
+            raise DamagedRow(what)
 
         items += read
         digests += page_digests
@@ -304,7 +292,7 @@ def read_items(
 
 
 def _iterate_pages(
-    transaction: Transaction, kind: Kind, segments: Segments, start: int
+    transaction: Transaction, table: LogTable, segments: Segments, start: int
 ) -> Iterator[list[Row]]:
     tx = transaction.tables
     for branch, first, stop in segments:
@@ -312,30 +300,30 @@ def _iterate_pages(
         end = branch << SHIFT | stop
         while place < end:
             high = min(end, place + PAGE)
-            rows = tx.scan(kind.table, place, high, columns=LogRow._fields)
+            rows = tx.scan(table.table, place, high, columns=LogRow._fields)
             if len(rows) < high - place:
                 # One scan for the whole range: a damaged length may be any number.
-                found = tx.scan(kind.table, place, high, columns=("place",))
+                found = tx.scan(table.table, place, high, columns=("place",))
                 missing = set(range(place, high)).difference(*zip(*found, strict=True))
                 gap = min(missing) & ((1 << SHIFT) - 1)
-                what = f"the {kind.table} from {gap} on are missing"
-                raise transaction.damage_error(what)
+                what = f"the {table.table} from {gap} on are missing"
+                raise DamagedRow(what)
 
             yield rows
             place = high
 
 
 def decode_rows(
-    kind: Kind, ids: list[bytes], bodies: Sequence[bytes], blobs: BlobReader
+    table: LogTable, ids: list[bytes], bodies: Sequence[bytes], blobs: BlobReader
 ) -> tuple[list[Any], list[Any]]:
     """The JSON values of the bodies of rows, and their entries."""
     # Parsing all bodies as one text takes half the time.
     raw: list[Any] = load(b"[%b]" % b",".join(bodies))
     names = list(map(bytes.decode, ids))
     if list not in map(type, raw):
-        return raw, kind.read(names, raw)
+        return raw, table.decode(names, raw)
 
-    items = kind.read(names, [insert_placeholders(each) for each in raw])
+    items = table.decode(names, [insert_placeholders(each) for each in raw])
     return raw, [
         item._replace(message=blobs.restore_message(item.message, each[1]))
         if each.__class__ is list
@@ -345,7 +333,7 @@ def decode_rows(
 
 
 def _compute_digests(
-    kind: Kind,
+    table: LogTable,
     rows: Iterator[LogRow],
     items: list[Any],
     before: bytes,
@@ -356,16 +344,16 @@ def _compute_digests(
     large content or were erased; only those up to the first that is damaged.
     """
     for row, item in zip(rows, items, strict=True):
-        content, what = check_content(kind, row, item, blobs)
+        content, what = check_content(table, row, item, blobs)
         if what:
             return
 
-        before = chain_digest(before, content)
+        before = digest_of(before + content)
         yield before
 
 
 def check_content(
-    kind: Kind, row: LogRow, item: Any, blobs: BlobReader
+    table: LogTable, row: LogRow, item: Any, blobs: BlobReader
 ) -> tuple[bytes, str]:
     """
     The digest of a row's content, or of what it was before it was erased, and what is
@@ -375,7 +363,7 @@ def check_content(
         return content_digest(row.id, blobs.restore_body(row.body)), ""
 
     content = row.content[:DIGEST_SIZE]
-    erasure = None if kind is LEDGER else find_erasure(item.message)
+    erasure = None if table is LEDGER else find_erasure(item.message)
     if erasure is None or erasure.content != content:
         return b"", "is marked as erased, and no tombstone of what was there"
 
@@ -401,7 +389,7 @@ def load_window(transaction: Transaction, text: str, at: At, last: int) -> Windo
     items, digests = read_items(transaction, ENTRIES, segments, start)
     # The rows are whole; their last digest proves that they are of this state.
     newest = digests[-1] if digests else None
-    read_digests(transaction, revision, origin, entries_digest=newest)
+    read_ends(transaction, revision, origin, entries_digest=newest)
     return Window(revision.head(name.name, origin.state_id), start, Log(items))
 
 

@@ -7,7 +7,7 @@ consecutive positions; a branch starts at a position of its parent, and what com
 before it is the parent's. Each row carries the digest of all that led to it: equal
 digests mean equal pasts, so where two logs part is found without reading them.
 
-All of it is pure: what reads and writes rows is in `_load` and `_write_rows`.
+All of it is pure: what reads and writes rows is in `_load` and `_write_log`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import attrs
 
 from conversation_state._canonical import dump, load
 from conversation_state._persistent import Log
-from conversation_state.aggregator import Aggregator, Entry
+from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.codec import (
     decode_ledger_entries,
     decode_messages,
@@ -49,15 +50,11 @@ def content_digest(id: bytes, body: bytes) -> bytes:
     return digest_of(b"%b\0%b" % (id, body))
 
 
-def chain_digest(before: bytes, content: bytes) -> bytes:
-    return digest_of(before + content)
-
-
 def chain_digests(
     before: bytes, ids: Iterable[bytes], bodies: Iterable[bytes]
 ) -> list[bytes]:
     made = []
-    # `content_digest` and `chain_digest`, written out: a third of all loading.
+    # `digest_of`, written out: a third of all loading.
     for content_bytes in map(b"\0".join, zip(ids, bodies, strict=True)):
         content = _new_hash()
         content.update(content_bytes)
@@ -88,88 +85,120 @@ class LogRow(NamedTuple):
     digest: bytes
 
 
+class DamagedRow(Exception):  # noqa: N818 - what it is of; users see a `StoreError`
+    """
+    A row is not what a store writes. Raised where rows are read; the transaction turns
+    it into a `DamageError`.
+    """
+
+
+# What comes of decoding a row that no store wrote.
+UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+
 # `_make` of both classes without a call of Python's for each.
 _make_row = partial(tuple.__new__, LogRow)
 _make_entry = partial(tuple.__new__, Entry)
 
 
 @attrs.frozen(eq=False)
-class Kind:
-    """One of the two logs of a state."""
+class LogTable:
+    """
+    One of the two logs of a state, and the table of its rows.
+
+    Attributes:
+        table: The name of the table.
+
+        start: The digest of the empty log. Each of both has another one, since the
+            table ``starts`` finds the branches of both by the digest of their first
+            row.
+
+        log_of: That log of a state.
+
+        encode: An entry's content as JSON; and the digest of the content that it had
+            before it was erased, or None.
+
+        decode: The entries of identities and JSON values.
+    """
 
     table: str
-    # The digest of the empty log. Each kind has another one, since the table ``starts``
-    # finds the branches of both by the digest of their first row.
     start: bytes
     log_of: Callable[[Aggregator], Log[Any]]
-    # An entry's content as JSON.
-    body: Callable[[Any], bytes]
-    # The digest of the content that an entry had before it was erased, if it was.
-    erased: Callable[[Any], bytes | None]
-    # The entries of identities and JSON values.
-    read: Callable[[Iterable[str], Sequence[Any]], list[Any]]
+    encode: Callable[[Any], tuple[bytes, bytes | None]]
+    decode: Callable[[Iterable[str], Sequence[Any]], list[Any]]
 
     def content(self, entry: Any) -> bytes:
         """The digest of an entry's content, or of the content before it was erased."""
-        id: str = entry[0]
-        return self.erased(entry) or content_digest(id.encode(), self.body(entry))
+        body, erased = self.encode(entry)
+        return erased or content_digest(entry[0].encode(), body)
 
     def _chain_entry(self, before: bytes, entry: Any) -> bytes:
-        return chain_digest(before, self.content(entry))
+        return digest_of(before + self.content(entry))
 
     def digest(self, log: Log[Any]) -> bytes:
         """The digest of a whole log; what was computed once is remembered in it."""
         return log.fold(self._chain_entry, self.start, key=self.table)
 
     def seed_digests(self, log: Log[Any], digests: Sequence[bytes]) -> None:
-        """
-        Store the digests at each entry in *log*, so that they need not be computed.
-        """
+        """Store the digests at each entry in *log*, so that none is computed."""
         log.remember_fold(digests, key=self.table)
 
     def rows(self, before: bytes, entries: Iterable[Any]) -> list[LogRow]:
+        """The rows of entries that come after what has the digest *before*."""
         made = []
         for entry in entries:
             id: bytes = entry[0].encode()
-            body = self.body(entry)
-            content = self.erased(entry)
-            # `chain_digest` and `content_digest`, written out: this is half of what
-            # a save does in Python.
+            body, content = self.encode(entry)
+            # `content_digest`, written out: this is half of what a save does in Python.
             before = digest_of(before + (content or digest_of(b"%b\0%b" % (id, body))))
             made.append(_make_row((id, body, content, before)))
 
         return made
 
 
-def _encode_entry(entry: Entry) -> bytes:
-    return encode_message(entry.message)
+def _encode_entry(entry: Entry) -> tuple[bytes, bytes | None]:
+    erasure = find_erasure(entry[1])
+    return encode_message(entry[1]), None if erasure is None else erasure.content
 
 
-def _find_erased_content(entry: Entry) -> bytes | None:
-    erasure = find_erasure(entry.message)
-    return None if erasure is None else erasure.content
+def _encode_ledger_entry(entry: LedgerEntry) -> tuple[bytes, None]:
+    return encode_ledger_entry(entry), None
 
 
 def _decode_entries(ids: Iterable[str], raw: Sequence[Any]) -> list[Entry]:
     return list(map(_make_entry, zip(ids, decode_messages(raw), strict=True)))
 
 
-ENTRIES = Kind(
+ENTRIES = LogTable(
     "entries",
     digest_of(b"conversation_state entries"),
-    lambda state: state.entries,
+    attrgetter("entries"),
     _encode_entry,
-    _find_erased_content,
     _decode_entries,
 )
-LEDGER = Kind(
+LEDGER = LogTable(
     "ledger",
     digest_of(b"conversation_state ledger"),
-    lambda state: state.ledger,
-    encode_ledger_entry,
-    lambda _: None,
+    attrgetter("ledger"),
+    _encode_ledger_entry,
     decode_ledger_entries,
 )
+
+
+class LogEnd(NamedTuple):
+    """
+    Where a log ends: in which branch, and how many rows it has, those of the branches
+    before that one included; and the digest of all of them.
+    """
+
+    branch: int
+    length: int
+    digest: bytes
 
 
 def take_newest(log: Log[Any], count: int) -> list[Any]:
@@ -328,22 +357,21 @@ def extract_blobs(message: Message, body: bytes) -> tuple[bytes, dict[bytes, byt
 
 
 class BlobReader:
-    """
-    Large content by its digest, read once for all messages that show it.
+    """Large content by its digest, read once for all messages that show it."""
 
-    Args:
-        blob: Gives the content of a digest.
-    """
-
-    def __init__(self, blob: Callable[[bytes], bytes]) -> None:
-        self._blob = blob
+    def __init__(self, tables: Any) -> None:
+        self._tables = tables
         self._read: dict[str, bytes] = {}
         self._last = "", ""
 
     def _get_content(self, digest: str) -> bytes:
         found = self._read.get(digest)
         if found is None:
-            found = self._read[digest] = self._blob(bytes.fromhex(digest))
+            row = self._tables.get("blobs", bytes.fromhex(digest), ("data",))
+            if row is None or row[0].__class__ is not bytes:
+                raise DamagedRow(f"the large content {digest} is missing")
+
+            found = self._read[digest] = row[0]
 
         return found
 
@@ -366,13 +394,7 @@ class BlobReader:
         return message.replace(content=parts)
 
     def restore_body(self, body: bytes) -> bytes:
-        """
-        The canonical body from one that was kept.
-
-        Raises:
-            ValueError:
-                If it is damaged.
-        """
+        """The canonical body from one that was kept."""
         if not body.startswith(b"["):
             return body
 
@@ -387,11 +409,8 @@ def insert_placeholders(raw: Any) -> Any:
 
 
 def _insert_data(raw: Any, encode: Callable[[str], str]) -> Any:
-    try:
-        data, references = raw
-        for at, digest in references:
-            data["parts"][at]["data"] = encode(digest)
-    except (IndexError, KeyError, TypeError) as error:
-        raise ValueError("refers to large content in an invalid form") from error
+    data, references = raw
+    for at, digest in references:
+        data["parts"][at]["data"] = encode(digest)
 
     return data

@@ -20,52 +20,59 @@ from conversation_state._persistent import check_text
 from conversation_state.codec import decode_messages, encode_message
 from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.messages import Erasure, find_erasure, make_tombstone
-from conversation_state.store._load import make_blob_reader
 from conversation_state.store._log import (
     ENTRIES,
     LEDGER,
+    UNREADABLE,
+    BlobReader,
+    DamagedRow,
     LogRow,
     content_digest,
     pack_id,
     tombstone_digest,
     unpack_id,
 )
-from conversation_state.store._transaction import ATTEMPTS, Core, Transaction
+from conversation_state.store._transaction import (
+    ATTEMPTS,
+    CachedBackend,
+    Transaction,
+    check_revision,
+)
 from conversation_state.store._values import Collected, Receipt, now, time_of
 from conversation_state.store.backend import ConflictError
-from conversation_state.store.schema import SHIFT, Branch, Change, Use, make_sealed
+from conversation_state.store.schema import SHIFT, Branch, Change, Use, sealed
 
 _BLOB_SIZE = 32
 
 Ranges = list[tuple[Any, Any]]
 
 
-def collect_garbage(core: Core, *, vacuum: bool) -> Collected:
+def collect_garbage(cache: CachedBackend, *, vacuum: bool) -> Collected:
     for _ in range(ATTEMPTS):
         # After a conflict it is found again: `Core.write` would try to remove the same
         # rows.
         with suppress(ConflictError):
             # In a transaction that blocks no writer.
-            with core.read() as transaction:
+            with cache.read() as transaction:
                 found = _find_garbage(transaction)
 
             collected = Collected(0, 0, 0, 0, 0, 0)
             if found.sizes or found.origins or found.blobs:
-                with Transaction(core, core.backend.writing()) as transaction:
+                with Transaction(cache, cache.backend.writing()) as transaction:
                     collected = _remove_garbage(transaction, found)
 
-                core.forget()
+                cache.forget()
 
             if vacuum:
-                core.backend.vacuum()
+                cache.backend.vacuum()
                 return collected
 
-            return attrs.evolve(collected, remains=_scrub_files(core))
+            return attrs.evolve(collected, remains=_scrub_files(cache))
 
-    raise core.make_conflict_error()
+    raise cache.make_conflict_error()
 
 
-def _scrub_files(core: Core) -> str:
+def _scrub_files(cache: CachedBackend) -> str:
     """
     Make what was removed unreadable; why a copy may remain if that can't be
     done now, and "" otherwise.
@@ -73,7 +80,7 @@ def _scrub_files(core: Core) -> str:
     Does not raise: what was removed is removed.
     """
     try:
-        core.backend.scrub()
+        cache.backend.scrub()
     except (StoreError, ConflictError) as error:
         why = getattr(error, "problem", str(error))
         return (
@@ -107,7 +114,7 @@ def _find_garbage(transaction: Transaction) -> _Garbage:
     origins = set()
     for row in transaction.iterate_rows("revisions"):
         # What a damaged row needs would be taken for garbage.
-        revision = transaction.check_revision(row)
+        revision = check_revision(row)
         newest[revision.revision >> SHIFT] = revision.revision
         origins.add(revision.origin)
         for _, branch, length in revision.log_ends:
@@ -174,7 +181,7 @@ def _mark_needed(
             if row is None:
                 # What it starts from would be taken for garbage.
                 what = f"nothing was collected: branch {branch} is gone"
-                raise transaction.damage_error(what)
+                raise DamagedRow(what)
 
             branches[branch] = row[1:]
 
@@ -192,8 +199,8 @@ def _list_partly_needed(
     needed = [branch for branch in branches if branch in reach]
     ranges = [_get_unneeded_range(branch, reach) for branch in needed]
     scan_each = transaction.tables.scan_each
-    for kind in (ENTRIES, LEDGER):
-        rows = scan_each(kind.table, ranges, columns=("place",), limit=1)
+    for table in (ENTRIES, LEDGER):
+        rows = scan_each(table.table, ranges, columns=("place",), limit=1)
         found |= {branch for branch, row in zip(needed, rows, strict=True) if row}
 
     return sorted(found)
@@ -204,8 +211,10 @@ def _sum_sizes(transaction: Transaction, branch: int, reach: Mapping[int, int]) 
     columns = "place", "body"
     return sum(
         len(body)
-        for kind in (ENTRIES, LEDGER)
-        for _, body in transaction.iterate_rows(kind.table, columns, low=low, high=high)
+        for table in (ENTRIES, LEDGER)
+        for _, body in transaction.iterate_rows(
+            table.table, columns, low=low, high=high
+        )
     )
 
 
@@ -227,7 +236,7 @@ def _remove_garbage(transaction: Transaction, found: _Garbage) -> Collected:
     # name.
     ends = list(_scan_held(transaction))
     for rows in tx.scan_each("revisions", later):
-        for revision in map(transaction.check_revision, rows):
+        for revision in map(check_revision, rows):
             origins.discard(revision.origin)
             ends += [(branch, length) for _, branch, length in revision.log_ends]
 
@@ -243,9 +252,9 @@ def _remove_garbage(transaction: Transaction, found: _Garbage) -> Collected:
     # This comes first, because it reads the rows that are removed below: a branch is
     # found by the digest of its first row.
     first = [branch << SHIFT | found.branches[branch][1] for branch in gone]
-    for kind in (ENTRIES, LEDGER):
+    for table in (ENTRIES, LEDGER):
         places = [(place, place + 1) for place in first]
-        there = tx.scan_each(kind.table, places, columns=("digest",))
+        there = tx.scan_each(table.table, places, columns=("digest",))
         digests = [digest for rows in there for (digest,) in rows]
         tx.remove_each("starts", _make_single_ranges(digests))
 
@@ -295,7 +304,7 @@ def _drop_blobs(transaction: Transaction, digests: Iterable[bytes]) -> tuple[int
 # Erasure
 
 
-def erase(core: Core, entry_id: str, reason: str) -> Receipt:
+def erase(cache: CachedBackend, entry_id: str, reason: str) -> Receipt:
     id = check_text(entry_id, "entry_id").encode()
 
     def replace(transaction: Transaction) -> tuple[Change, int, int]:
@@ -322,9 +331,9 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
         blobs, _ = _drop_blobs(transaction, blob_digests)
         return Change._make(row), len(new), blobs
 
-    change, erased, blobs = core.write(replace)
+    change, erased, blobs = cache.write(replace)
     # The erasure is committed: nothing below may raise.
-    core.forget()
+    cache.forget()
     return Receipt(
         entry_id,
         change.reason,
@@ -332,7 +341,7 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
         time_of(change.changed_at),
         erased,
         blobs,
-        _scrub_files(core),
+        _scrub_files(cache),
     )
 
 
@@ -350,13 +359,18 @@ def _erase_at(
 
     row = LogRow._make(found)
     id = unpack_id(row.id)
-    whole = make_blob_reader(transaction).restore_body(row.body)
-    (message,) = decode_messages([load_json(whole)])
+    try:
+        whole = BlobReader(tx).restore_body(row.body)
+        (message,) = decode_messages([load_json(whole)])
+    except UNREADABLE as error:
+        what = f"an entry to erase is not what was saved ({error})"
+        raise DamagedRow(what) from error
+
     if row.content is not None:
         erasure = find_erasure(message)
         if erasure is None:
             name = id.decode(errors="replace")
-            raise transaction.damage_error(f"the entry {name!r} is not a tombstone")
+            raise DamagedRow(f"the entry {name!r} is not a tombstone")
 
         return erasure, False
 
@@ -385,6 +399,6 @@ def _note_change(
     # The numbers have no gaps, because the fast path of a save asks for the next number
     # only.
     number = _find_last_change(transaction) + 1
-    row = make_sealed(Change, number, entry, content, reason, now())
-    transaction.tables.add("changes", [row])
+    change = Change(number, entry, content, reason, changed_at=now())
+    transaction.tables.add("changes", [sealed(change)])
     return number

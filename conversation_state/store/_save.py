@@ -8,18 +8,18 @@ read. Otherwise the tables are read first, in the transaction that writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
 
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import StaleHeadError
+from conversation_state.errors import StaleHeadError, StoreError
+from conversation_state.store._labels import add_label, point_label, set_columns
 from conversation_state.store._load import read_segments
 from conversation_state.store._log import (
     ENTRIES,
     LEDGER,
-    Kind,
-    LogRow,
+    DamagedRow,
+    LogEnd,
     Segments,
     begins_with,
     cut_segments,
@@ -28,28 +28,22 @@ from conversation_state.store._log import (
 )
 from conversation_state.store._transaction import (
     PAGE,
-    Core,
+    CachedBackend,
     RememberedHead,
     Transaction,
 )
 from conversation_state.store._values import (
-    NO_EXTRAS,
-    Extras,
+    NO_FIELDS,
     Head,
-    check_name,
-    check_notes,
+    RevisionFields,
     check_state,
     is_expected,
-    now,
 )
-from conversation_state.store._write_rows import (
-    LogDigests,
-    add_label,
+from conversation_state.store._write_log import (
+    LogToWrite,
     add_origin,
     add_rows,
     has_erased_content,
-    point_label,
-    set_columns,
     write_log,
 )
 from conversation_state.store.schema import (
@@ -58,7 +52,7 @@ from conversation_state.store.schema import (
     Origin,
     Revision,
     is_sealed,
-    make_sealed,
+    sealed,
     state_digest,
 )
 
@@ -71,29 +65,24 @@ _OTHER_ROOT = (
 )
 
 
-def save(
-    core: Core,
-    name: str,
-    state: Aggregator,
-    expecting: Head | int | None,
-    extras: Extras = NO_EXTRAS,
-) -> Head:
-    check_state(name, state, expecting)
-    if extras.label != "":
-        check_name(extras.label, "label")
+def prepare_digests(cache: CachedBackend, name: str, state: Aggregator) -> None:
+    """
+    Compute the digests of a state that has nothing in common with what is remembered:
+    outside of the transaction, so that no other writer waits for it.
+    """
+    known = cache.recall(name)
+    if known is not None and known.state._origin.root == state._origin.root:
+        return
 
-    old = core.recall(name, core.changes)
-    is_near = old is not None and old.state._origin.root == state._origin.root
-    if not is_near and _find_nearest(core.recall_all(core.changes), state) is None:
-        # Outside of the transaction, so that no other writer waits for it.
+    if _find_nearest(cache.recall_all(cache.changes), state) is None:
         ENTRIES.digest(state.entries)
         LEDGER.digest(state.ledger)
 
-    return core.write(save_within, name, state, expecting, extras)
-
 
 def save_all(
-    core: Core, states: Mapping[str, Aggregator], expecting: Mapping[str, Head | int]
+    cache: CachedBackend,
+    states: Mapping[str, Aggregator],
+    expecting: Mapping[str, Head | int],
 ) -> dict[str, Head]:
     for name in expecting:
         if name not in states:
@@ -113,7 +102,7 @@ def save_all(
             for name in sorted(states)
         }
 
-    heads = core.write(save_each) if states else {}
+    heads = cache.write(save_each) if states else {}
     return {name: heads[name] for name in states}
 
 
@@ -122,124 +111,114 @@ def save_within(
     name: str,
     state: Aggregator,
     expecting: Head | int | None,
-    extras: Extras = NO_EXTRAS,
+    fields: RevisionFields = NO_FIELDS,
+    *,
+    is_timeline: bool = False,
 ) -> Head:
-    # Not caught up before: `_write_append` is a conflict where rows changed meanwhile.
-    old = transaction.recall(name)
-    if old is not None and is_expected(old.head, expecting):
-        new = _make_append(transaction.core, old, state, extras)
-        if new is not None:
-            _write_append(transaction, old, new, extras.label)
-            transaction.remember(new.head)
-            return new.head.head
-
-    return _save_checked(transaction, name, state, expecting, extras)
-
-
-# A head that continues another
-
-
-class _Append(NamedTuple):
-    """
-    A head that continues another one, and the rows that are added where the branches
-    of its logs end: of which log, from which place on, of which entries.
-    """
-
-    head: RememberedHead
-    added: list[tuple[Kind, int, Sequence[Any], list[LogRow]]]
-
-
-def _make_append(
-    core: Core, old: RememberedHead, state: Aggregator, extras: Extras
-) -> _Append | None:
-    """
-    The head that *state* makes of the old one from which it grew, and what to write
-    for it; None if it did not, or if that can't be done without reading.
-    """
-    before, row = old.state, old.revision
-    # Where the note of an erasure is damaged, the slow path raises.
-    if before._origin != state._origin or core.is_erasure_lost:
-        return None
-
-    added: list[tuple[Kind, int, Sequence[Any], list[LogRow]]] = []
-    ends: list[tuple[int, Segments, bytes]] = []
-    places = old.entries, old.ledger
-    for (kind, branch, length), segments, digest in zip(
-        row.log_ends, places, old.digests, strict=True
+    """The head that *state* is, saved under *name*."""
+    # Not caught up before: `_save_next` is a conflict where rows changed meanwhile.
+    known = transaction.recall(name)
+    if (
+        known is not None
+        and known.name.is_timeline == is_timeline
+        and is_expected(known.head, expecting)
     ):
-        end = length, segments, digest
-        log, known = kind.log_of(state), kind.log_of(before)
-        if log is not known:
-            # The empty log has no branch that could be continued.
-            if not length or log.common_prefix(known) != length:
-                return None
+        head = _save_next(transaction, known, state, fields)
+        if head is not None:
+            return head
 
-            entries = take_newest(log, len(log) - length)
-            rows = kind.rows(digest, entries)
-            # The slow path writes tombstones in place of what was erased.
-            if core.erased and not core.erased.keys().isdisjoint(r.id for r in rows):
-                return None
-
-            if rows:
-                added.append((kind, branch << SHIFT | length, entries, rows))
-                stop = length + len(rows)
-                end = stop, extend_segments(segments, branch, stop), rows[-1].digest
-
-        ends.append(end)
-
-    # The state is the head itself: the slow path adds a label or notes to the head's
-    # revision, and makes no new one.
-    if not added:
-        return None
-
-    (length, segments, digest), (ledger_length, ledger_segments, ledger_digest) = ends
-    digests = digest, ledger_digest
-    revision = make_sealed(
-        Revision,
-        row.revision + 1,
-        row.number if extras.parent < 0 else extras.parent,
-        row.branch,
-        length,
-        row.ledger_branch,
-        ledger_length,
-        row.origin,
-        now(),
-        state_digest(*digests, old.origin),
-        *extras.columns(),
+    return _save_checked(
+        transaction, name, state, expecting, fields, is_timeline=is_timeline
     )
-    head = revision.head(old.name.name, old.head.state_id)
-    places = segments, ledger_segments
-    remembered = RememberedHead(
-        old.name, revision, head, state, *places, digests, old.origin
-    )
-    return _Append(remembered, added)
 
 
-def _write_append(
-    transaction: Transaction, old: RememberedHead, new: _Append, label: str
-) -> None:
+def _save_next(
+    transaction: Transaction,
+    known: RememberedHead,
+    state: Aggregator,
+    fields: RevisionFields,
+) -> Head | None:
     """
-    Write a revision that continues *old*.
+    Save a state that grew from the head as it is *known*; None if it did not, or if
+    that can't be done without reading.
 
     Raises:
         ConflictError:
             If that is no longer the head, or there were other changes of existing rows
             than those that are known.
     """
-    tx, revision = transaction.tables, new.head.revision
-    tx.add(
+    cache, before = transaction.cache, known.state
+    # Where the note of an erasure is damaged, the slow path raises.
+    if before._origin != state._origin or cache.is_erasure_lost:
+        return None
+
+    added = []
+    segments: list[Segments] = []
+    ends: list[LogEnd] = []
+    for table, there, end in zip(
+        (ENTRIES, LEDGER), known.segments, known.ends, strict=True
+    ):
+        log, past = table.log_of(state), table.log_of(before)
+        if log is not past:
+            # The empty log has no branch that could be continued.
+            branch, length, digest = end
+            if not length or log.common_prefix(past) != length:
+                return None
+
+            entries = take_newest(log, len(log) - length)
+            rows = table.rows(digest, entries)
+            # The slow path writes tombstones in place of what was erased.
+            if cache.erased and not cache.erased.keys().isdisjoint(r.id for r in rows):
+                return None
+
+            if rows:
+                added.append((table, branch << SHIFT | length, entries, rows))
+                ends.append(LogEnd(branch, len(log), rows[-1].digest))
+                segments.append(extend_segments(there, branch, len(log)))
+                continue
+
+        ends.append(end)
+        segments.append(there)
+
+    # The state is the head itself: the slow path adds a label or notes to the head's
+    # revision, and makes no new one.
+    if not added:
+        return None
+
+    name, old = known.name.name, known.revision
+    revision = Revision.of(
+        key=old.revision + 1,
+        parent=known.head.revision if fields.parent < 0 else fields.parent,
+        ends=(ends[0], ends[1]),
+        origin=old.origin,
+        origin_digest=known.origin,
+        fields=fields,
+    )
+    transaction.tables.add(
         "revisions",
         [revision],
-        if_exists=(("revisions", old.revision.revision),),
+        if_exists=(("revisions", old.revision),),
         if_absent=(("changes", transaction.changes + 1),),
     )
     # If another name has continued the same branch since, these places are taken: the
     # insert is a `ConflictError`, and the slow path begins a branch.
-    for added in new.added:
-        add_rows(transaction, *added)
+    for table, place, entries, rows in added:
+        add_rows(transaction, table, place, entries, rows)
 
-    if label:
-        point_label(transaction, label, revision.revision)
+    if fields.label:
+        point_label(transaction, fields.label, revision.revision)
+
+    head = revision.head(name, known.head.state_id)
+    transaction.learned[name] = RememberedHead(
+        name=known.name,
+        revision=revision,
+        head=head,
+        state=state,
+        segments=(segments[0], segments[1]),
+        ends=(ends[0], ends[1]),
+        origin=known.origin,
+    )
+    return head
 
 
 # Any other state
@@ -250,87 +229,115 @@ def _save_checked(
     text: str,
     state: Aggregator,
     expecting: Head | int | None,
-    extras: Extras,
+    fields: RevisionFields,
+    *,
+    is_timeline: bool,
 ) -> Head:
     transaction.catch_up()
-    core, tx = transaction.core, transaction.tables
-    if core.is_erasure_lost:
+    cache, tables = transaction.cache, transaction.tables
+    if cache.is_erasure_lost:
         what = "nothing was saved: the note of an erasure is damaged or missing"
-        raise transaction.damage_error(what)
+        raise DamagedRow(what)
 
     name, old, head = transaction.find_head(text, expecting)
-    nearest = _find_nearest(core.recall_all(transaction.changes), state)
-    entries, entries_from = _find_common_start(transaction, ENTRIES, state, nearest)
-    ledger, ledger_from = _find_common_start(transaction, LEDGER, state, nearest)
+    entries, ledger = (
+        LogToWrite(ENTRIES, state.entries),
+        LogToWrite(LEDGER, state.ledger),
+    )
+    nearest = _find_nearest(cache.recall_all(transaction.changes), state)
+    if nearest is not None:
+        _find_common_start(transaction, entries, nearest)
+        _find_common_start(transaction, ledger, nearest)
+
     origin = Origin.of(state)
-    digests = entries.at(len(state.entries)), ledger.at(len(state.ledger))
-    digest = state_digest(*digests, origin.digest())
     if name is not None and old is not None and head is not None:
+        check_kind(transaction, name, is_timeline=is_timeline)
+        digest = state_digest(
+            entries.digest_at(len(state.entries)),
+            ledger.digest_at(len(state.ledger)),
+            origin.digest(),
+        )
         if digest == old.digest:
-            return _add_extras(transaction, name, old, head, extras)
+            return _add_fields(transaction, name, old, head, fields)
 
         if expecting is None and not _holds_all(transaction, old, (entries, ledger)):
             root = transaction.get_origin(old.origin).root
             advice = () if root == origin.root else (_OTHER_ROOT,)
-            raise StaleHeadError(core.url, text, None, head, *advice)
+            raise StaleHeadError(cache.url, text, None, head, *advice)
 
-        entries_from = entries_from or _find_head_start(transaction, old, entries)
+        _find_head_start(transaction, old, entries)
 
     if name is None:
-        name = make_sealed(Name, text, tx.new_number(), b"")
-        tx.add("names", [name])
+        name = sealed(Name(text, tables.new_number(), int(is_timeline)))
+        tables.add("names", [name])
 
-    segments = write_log(transaction, entries, entries_from)
-    ledger_segments = write_log(transaction, ledger, ledger_from)
+    ends = write_log(transaction, entries), write_log(transaction, ledger)
     number = add_origin(transaction, origin)
-    parent = extras.parent
-    revision = make_sealed(
-        Revision,
-        (old.revision if old else name.number << SHIFT) + 1,
-        parent if parent >= 0 else _find_parent(transaction, old, segments, number),
-        segments[-1].branch if segments else 0,
-        len(state.entries),
-        ledger_segments[-1].branch if ledger_segments else 0,
-        len(state.ledger),
-        number,
-        now(),
-        digest,
-        *extras.columns(),
+    parent = fields.parent
+    if parent < 0:
+        parent = _find_parent(transaction, old, entries.segments, number)
+
+    revision = Revision.of(
+        key=(old.revision if old else name.number << SHIFT) + 1,
+        parent=parent,
+        ends=ends,
+        origin=number,
+        origin_digest=origin.digest(),
+        fields=fields,
     )
-    tx.add("revisions", [revision])
-    if extras.label:
-        point_label(transaction, extras.label, revision.revision)
+    tables.add("revisions", [revision])
+    if fields.label:
+        point_label(transaction, fields.label, revision.revision)
 
     head = revision.head(text, origin.state_id)
-    if has_erased_content(core.erased, state):
-        # The state still has content that was erased, but what was saved does not, so
-        # the state is not remembered.
-        transaction.forget(text)
-    else:
-        places = segments, ledger_segments
-        transaction.remember(
-            RememberedHead(
-                name, revision, head, state, *places, digests, origin.digest()
-            )
-        )
-
+    # A state that still has content that was erased is not what was saved, and is not
+    # remembered.
+    is_clean = not has_erased_content(cache.erased, state)
+    segments = entries.segments, ledger.segments
+    remembered = RememberedHead(
+        name, revision, head, state, segments, ends, origin.digest()
+    )
+    transaction.learned[text] = remembered if is_clean else None
     return head
 
 
-def _add_extras(
-    transaction: Transaction, name: Name, old: Revision, head: Head, extras: Extras
+def check_kind(transaction: Transaction, name: Name, *, is_timeline: bool) -> None:
+    """
+    Check that a name is written as what it is, a history or a timeline.
+
+    Raises:
+        StoreError:
+            If it is the other one.
+    """
+    if name.is_timeline and not is_timeline:
+        what = (
+            f"{name.name!r} is a timeline, which save_timeline() writes; fork it to go "
+            "on with its state under a name of its own"
+        )
+        raise StoreError(transaction.url, what)
+
+    if is_timeline and not name.is_timeline:
+        what = (
+            f"{name.name!r} is a history, which save() writes; save the timeline under "
+            "a new name, or delete this one first"
+        )
+        raise StoreError(transaction.url, what)
+
+
+def _add_fields(
+    transaction: Transaction,
+    name: Name,
+    old: Revision,
+    head: Head,
+    fields: RevisionFields,
 ) -> Head:
     # The head that was saved already, with what it is given besides.
-    changed = extras.changes(old.notes)
+    changed = fields.changes(old.notes)
     if changed:
-        old = set_columns(transaction.tables, old, **changed)
+        old = set_columns(transaction, old, **changed)
         head = transaction.make_head(name, old)
-        # Together with the notes that were there they may exceed the limit, which is
-        # an error of the caller and no damage.
-        transaction.reports_damage = False
-        check_notes(head.notes)
 
-    return add_label(transaction, name, old, extras.label) if extras.label else head
+    return add_label(transaction, name, old, fields.label) if fields.label else head
 
 
 def _find_nearest(
@@ -346,53 +353,41 @@ def _find_nearest(
 
 
 def _find_common_start(
-    transaction: Transaction,
-    kind: Kind,
-    state: Aggregator,
-    nearest: RememberedHead | None,
-) -> tuple[LogDigests, Segments]:
-    """
-    The digests of a log, and where a beginning of it stands that it shares
-    with what is remembered.
-    """
-    log = kind.log_of(state)
-    if nearest is not None:
-        common = log.common_prefix(kind.log_of(nearest.state))
-        segments = cut_segments(nearest.segments_of(kind), common)
-        if segments:
-            # Rows never change their place, so what is there is what was.
-            digest = transaction.find_digest(kind, segments[-1].branch, common)
-            if digest is not None:
-                return LogDigests(kind, log, (common, digest)), segments
-
-    return LogDigests(kind, log), ()
+    transaction: Transaction, new: LogToWrite, nearest: RememberedHead
+) -> None:
+    """Find where a beginning of a log stands that it shares with what is remembered."""
+    common = new.log.common_prefix(new.table.log_of(nearest.state))
+    segments = cut_segments(nearest.segments_of(new.table), common)
+    if segments:
+        # Rows never change their place, so what is there is what was.
+        digest = transaction.find_digest(new.table, segments[-1].branch, common)
+        if digest is not None:
+            new.begin_at(segments, digest)
 
 
 def _holds_all(
-    transaction: Transaction, old: Revision, logs: tuple[LogDigests, LogDigests]
+    transaction: Transaction, old: Revision, logs: tuple[LogToWrite, LogToWrite]
 ) -> bool:
     return all(
-        length <= len(past.log)
-        and transaction.find_digest(kind, branch, length) == past.at(length)
-        for past, (kind, branch, length) in zip(logs, old.log_ends, strict=True)
+        length <= len(new.log)
+        and transaction.find_digest(table, branch, length) == new.digest_at(length)
+        for new, (table, branch, length) in zip(logs, old.log_ends, strict=True)
     )
 
 
 def _find_head_start(
-    transaction: Transaction, old: Revision, entries: LogDigests
-) -> Segments:
+    transaction: Transaction, old: Revision, entries: LogToWrite
+) -> None:
     """
-    Where the head's entries stand, if the log begins with them: in the head's own
+    Find where the head's entries stand, if the log begins with them: in the head's own
     branches, because `_find_parent` compares branches, and after a collection the same
     rows may stand in two of them. That also takes fewer reads than to find each branch
     by its first row.
     """
-    if 0 < old.length <= len(entries.log):
+    if not entries.segments and 0 < old.length <= len(entries.log):
         digest = transaction.find_digest(ENTRIES, old.branch, old.length)
-        if digest == entries.at(old.length):
-            return read_segments(transaction, old.branch, old.length)
-
-    return ()
+        if digest == entries.digest_at(old.length):
+            entries.segments = read_segments(transaction, old.branch, old.length)
 
 
 def _find_parent(

@@ -21,9 +21,18 @@ from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.errors import InvalidUsageError, NotSavedError, StoreError
 from conversation_state.parallel import collect_progress
 from conversation_state.store._load import load_at, load_newest
-from conversation_state.store._save import save_within
-from conversation_state.store._transaction import Core, RememberedHead, Transaction
-from conversation_state.store._values import Extras, Head, is_expected, label_key
+from conversation_state.store._save import check_kind, save_within
+from conversation_state.store._transaction import (
+    CachedBackend,
+    RememberedHead,
+    Transaction,
+)
+from conversation_state.store._values import (
+    Head,
+    RevisionFields,
+    is_expected,
+    label_key,
+)
 from conversation_state.usage import Usage
 
 
@@ -44,7 +53,7 @@ class _Start(NamedTuple):
 class PipelineStep:
     """One step of a name."""
 
-    _core: Core
+    _cache: CachedBackend
     _name: str
     _label: str
 
@@ -108,7 +117,7 @@ class PipelineStep:
         return saved
 
     def _read_start(self) -> _Start:
-        with self._core.read() as transaction:
+        with self._cache.read() as transaction:
             done = self._find_done(transaction)
             if done is not None:
                 return _Start(done, 0, 0, is_done=True)
@@ -117,6 +126,8 @@ class PipelineStep:
             if newest is None:
                 return _Start(Aggregator.new(), 0, 0, is_done=False)
 
+            # Before the function is called, and pays for what can't be saved.
+            check_kind(transaction, newest.name, is_timeline=False)
             return _Start(newest.state, newest.head, newest.name.number, is_done=False)
 
     def _find_done(self, transaction: Transaction) -> Aggregator | None:
@@ -155,10 +166,12 @@ class PipelineStep:
             if newest is not None and not is_expected(newest.head, start.head):
                 state = newest.state.join(state)
 
-            save_within(transaction, self._name, state, head, Extras(self._label))
+            save_within(
+                transaction, self._name, state, head, RevisionFields(self._label)
+            )
             return state, self._describe_conflicts(state, [made, *progress])
 
-        saved, conflicts = self._core.write(save_first)
+        saved, conflicts = self._cache.write(save_first)
         if conflicts:
             raise InvalidUsageError(
                 f"{conflicts}. All other usage is saved, and the step is done"
@@ -184,7 +197,7 @@ class PipelineStep:
             return
 
         try:
-            if conflicts := self._core.write(save_ledger):
+            if conflicts := self._cache.write(save_ledger):
                 _add_notes(error, conflicts)
         except StoreError as failure:
             # The step's own error is what the caller looks for.
@@ -204,10 +217,10 @@ class PipelineStep:
         ledger = _add_usage_of(start.state, made).ledger
         usages = [entry.usage for entry in ledger if entry.id not in before]
         if newest is None:
-            again, error = "", NotSavedError(self._core.url, "name", self._name)
+            again, error = "", NotSavedError(self._cache.url, "name", self._name)
         else:
             again = " and saved again"
-            error = NotSavedError(self._core.url, "revision", str(start.head))
+            error = NotSavedError(self._cache.url, "revision", str(start.head))
 
         _add_notes(
             error,

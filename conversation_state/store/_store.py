@@ -1,56 +1,94 @@
 """
-The store: its verbs that save, collect and erase, and their twins for event loops.
+The store: all its verbs, how it is opened, and how a file is put back.
 
-What does not live here: the verbs of revisions (`_revisions`), and those that only
-read (`_reading`).
+What lives here: what users call, with their arguments checked. What does not: what the
+verbs do in a transaction (`_save`, `_load`, `_revisions`, `_timelines`, `_steps`,
+`_maintenance`, `_verify`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self, TypeVar, overload
 
-from conversation_state._persistent import freeze_map
+from conversation_state._persistent import check_text, freeze_map
 from conversation_state._waiting import async_twin, run_in_anyio_thread
 from conversation_state._wording import describe_type, describe_value, shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
-from conversation_state.store._load import load_newest
+from conversation_state.store import _load
+from conversation_state.store._labels import list_moves, remove_label
+from conversation_state.store._log import DamagedRow
 from conversation_state.store._maintenance import collect_garbage, erase
-from conversation_state.store._revisions import RevisionVerbs
-from conversation_state.store._save import save, save_all
+from conversation_state.store._revisions import (
+    annotate,
+    delete_name,
+    find_annotated,
+    fork_name,
+    go_back,
+    label_revision,
+)
+from conversation_state.store._save import prepare_digests, save_all, save_within
 from conversation_state.store._steps import PipelineStep
-from conversation_state.store._timelines import save_timeline
+from conversation_state.store._timelines import load_timeline, save_timeline
+from conversation_state.store._transaction import (
+    CachedBackend,
+    Transaction,
+    check_name_row,
+    check_origin,
+    check_revision,
+)
 from conversation_state.store._values import (
+    NO_FIELDS,
+    At,
     Collected,
-    Extras,
+    Damage,
     Head,
+    LabelMove,
+    NamedHead,
     Receipt,
+    RevisionFields,
+    Window,
+    check_at,
+    check_count,
     check_expecting,
     check_function,
     check_made,
     check_name,
     check_not_mirrored,
-    check_notes,
+    check_state,
     is_expected,
-    pack_notes,
+    unpack_notes,
 )
+from conversation_state.store._verify import verify
+from conversation_state.store.backend import Backend, Row
 from conversation_state.store.backends import open_backend, restore_file
+from conversation_state.store.schema import SHIFT, Name, Revision, key_range
 from conversation_state.timeline import Timeline
+from conversation_state.tree import MessageTree
 
 # The maximum number of attempts of an update: with sixteen processes that write one
 # name all the time, one update in 10**28 gives up.
 UPDATE_ATTEMPTS = 1000
 
+# All that one name can have, and a number that servers take.
+_MAX_ROWS = 1 << SHIFT
+
+# None is a default that may be asked for.
+_NO_DEFAULT: Any = object()
+
 _NONE: Mapping[str, Head | int] = MappingProxyType({})
 
+D = TypeVar("D")
 
-class Store(RevisionVerbs):
+
+class Store:
     """
     States outside memory: each under a name, every one it ever was restorable.
 
@@ -70,6 +108,342 @@ class Store(RevisionVerbs):
     >>> store.load("greeting", at=1) == state
     True
     """
+
+    def __init__(self, backend: Backend, *, remembered: int = 100) -> None:
+        if not hasattr(backend, "writing"):
+            raise TypeError(
+                f"Store takes a backend, got {describe_value(backend)}; open_store "
+                "takes a URL, such as sqlite:///chats.db"
+            )
+
+        self._cache = CachedBackend(backend, remembered)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<Store {self.url}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a store can't be pickled; open {self.url} where it is needed")
+
+    @property
+    def url(self) -> str:
+        """The URL of the store, without any password."""
+        return self._cache.url
+
+    def close(self) -> None:
+        """Close files and connections. Idempotent."""
+        self._cache.forget()
+        self._cache.backend.close()
+
+    aclose = async_twin(close)
+
+    @overload
+    def load(
+        self, name: str, *, at: int | str | Head | None = None, last: None = None
+    ) -> Aggregator: ...
+    @overload
+    def load(
+        self, name: str, *, at: int | str | Head | None = None, last: int
+    ) -> Window: ...
+    @overload
+    def load(
+        self,
+        name: str,
+        *,
+        at: int | str | Head | None = None,
+        last: None = None,
+        default: D,
+    ) -> Aggregator | D: ...
+    @overload
+    def load(
+        self, name: str, *, at: int | str | Head | None = None, last: int, default: D
+    ) -> Window | D: ...
+    def load(
+        self,
+        name: str,
+        *,
+        at: At = None,
+        last: int | None = None,
+        default: Any = _NO_DEFAULT,
+    ) -> Any:
+        """
+        The state that was saved, equal to what it was then.
+
+        Reads what is not in memory: one row if this store saved or loaded the
+        head itself, what is new if others went on from there.
+
+        Args:
+            name: What it was saved under.
+
+            at: Which of its states: a revision's number, a label, of which the
+                newest counts, or a head. None is the head.
+
+            last: Load only so many messages from the end, as a `Window`.
+
+            default: What is returned if nothing is saved under the name; any
+                value, also None. A name without the revision or label *at* is
+                an error all the same. One row more is read.
+
+        Raises:
+            NotSavedError:
+                If there is no such name or revision.
+        """
+        check_at(check_name(name), at)
+        if last is not None:
+            check_count(last, "last", "how many messages to load")
+
+        with self._cache.read() as transaction:
+            if default is not _NO_DEFAULT and transaction.find_name(name) is None:
+                return default
+
+            if last is None:
+                return _load.load_at(transaction, name, at).state
+
+            return _load.load_window(transaction, name, at, last)
+
+    aload = async_twin(load)
+
+    def _load_each(self, name: str, heads: Iterable[Head]) -> dict[int, Aggregator]:
+        # For pages: the states of revisions, the newest first, by their numbers.
+        with self._cache.read() as transaction:
+            there = transaction.get_name(name)
+            revisions = [transaction.get_revision(there, head) for head in heads]
+            numbered = [(each.number, each.parent, each) for each in revisions]
+            found = _load.read_states(transaction, there, numbered)
+            return {number: each.state for number, each in found.items()}
+
+    def load_timeline(self, name: str) -> Timeline[Aggregator]:
+        """
+        The timeline that was saved, equal to what it was: its moments with their
+        labels and groups, the present one, where `redo` goes, and its limit.
+
+        A name that was not saved as a timeline has its history as one: each revision
+        is a moment, committed on that of the revision that it grew from.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name.
+        """
+        check_name(name)
+        with self._cache.read() as transaction:
+            return load_timeline(transaction, name)
+
+    aload_timeline = async_twin(load_timeline)
+
+    def message_tree(self, name: str) -> MessageTree:
+        """
+        All messages that a name ever had, those of abandoned branches too, with the
+        head's last one shown: siblings for ``‹ 2/3 ›``, and `MessageTree.path`, to
+        go on from any of them.
+
+        Reads one state for each branch of the history, and what they have in
+        common once.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name.
+        """
+        check_name(name)
+        with self._cache.read() as transaction:
+            return _load.load_message_tree(transaction, name)
+
+    amessage_tree = async_twin(message_tree)
+
+    def latest(self, name: str, *, at: At = None) -> Head:
+        """
+        Which state a name stands at now, or stood *at*. One row is read.
+
+        Raises:
+            NotSavedError:
+                If there is no such name or revision.
+        """
+        check_at(check_name(name), at)
+        with self._cache.read() as transaction:
+            return _load.latest(transaction, name, at)
+
+    alatest = async_twin(latest)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether anything is saved under *name*. One row is read."""
+        check_name(name)
+        with self._cache.read() as transaction:
+            return transaction.find_name(name) is not None
+
+    def names(self, *, prefix: str = "") -> tuple[str, ...]:
+        """
+        All names something is saved under, those that begin with *prefix*, in
+        the order of their code points. O(that).
+        """
+        check_text(prefix, "prefix")
+        with self._cache.read() as transaction:
+            return tuple(_load.list_names(transaction, prefix))
+
+    anames = async_twin(names)
+
+    def heads(
+        self, *, prefix: str = "", after: str = "", limit: int = 100
+    ) -> tuple[NamedHead, ...]:
+        """
+        Names with their heads and their notes, in the order of the names' code
+        points: a page of a list of conversations. One query, which costs what it
+        gives, however many names there are.
+
+        Args:
+            prefix: Only names that begin with it.
+
+            after: Only names that come after this one: for the next page, the last
+                name of the one before.
+
+            limit: At most so many.
+
+        Raises:
+            ValueError:
+                If one of them is not text, or *limit* is not a number from 0 on.
+
+        >>> from conversation_state.store import open_store
+        >>> store = open_store("memory:")
+        >>> for name in ("ann/1", "ann/2", "bob/1"):
+        ...     _ = store.save(name, Aggregator.new())
+        >>> [each.name for each in store.heads(prefix="ann/", after="ann/1")]
+        ['ann/2']
+        """
+        check_text(prefix, "prefix")
+        check_text(after, "after")
+        check_count(limit, "limit", "how many names to list")
+        # No name holds U+0000, and a server refuses it: so this comes next.
+        after = after.partition("\0")[0]
+        low = max(prefix, f"{after}\x01") if after else prefix
+        high = _find_text_after(prefix)
+        # No backend has to know what a range is that ends before it begins.
+        if "\0" in prefix or (high is not None and low >= high):
+            return ()
+
+        with self._cache.read() as transaction:
+            rows = transaction.tables.scan_heads(low, high, min(limit, _MAX_ROWS))
+            return tuple([_read_named_head(row) for row in rows])
+
+    aheads = async_twin(heads)
+
+    def history(
+        self, name: str, *, before: int | None = None, limit: int | None = None
+    ) -> tuple[Head, ...]:
+        """
+        Every state that was saved under a name, the newest first.
+
+        It is a tree: `Head.parent` says which revision each one grew from. What was
+        gone back from is a branch of its own, which `rollback` restores.
+
+        Args:
+            name: The name.
+
+            before: Only those before this revision.
+
+            limit: Only so many.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name.
+        """
+        check_name(name)
+        if before is not None:
+            check_count(before, "before", "a revision's number")
+
+        if limit is not None:
+            check_count(limit, "limit", "how many revisions to list")
+
+        with self._cache.read() as transaction:
+            number = transaction.get_name(name).number
+            low, high = key_range(number)
+            if before is not None:
+                high = min(high, low + before)
+
+            most = None if limit is None else min(limit, _MAX_ROWS)
+            scan = transaction.tables.scan
+            rows = scan("revisions", low, high, limit=most, backwards=True)
+            revisions = list(map(check_revision, rows))
+            ids = {
+                each: transaction.get_origin(each).state_id
+                for each in {revision.origin for revision in revisions}
+            }
+            return tuple([each.head(name, ids[each.origin]) for each in revisions])
+
+    ahistory = async_twin(history)
+
+    def label_moves(self, name: str, *, label: str = "") -> tuple[LabelMove, ...]:
+        """
+        Every move of a label of a name, or of all its labels, the newest first: from
+        which revision to which, and when. O(moves of the name).
+
+        Args:
+            name: The name.
+
+            label: Only the moves of this label, which need not be there any more.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name.
+
+        >>> from conversation_state.store import open_store
+        >>> store = open_store("memory:")
+        >>> _ = store.save("chat", Aggregator.new(), label="kept")
+        >>> (move,) = store.label_moves("chat", label="kept")
+        >>> (move.before, move.after)
+        (None, 1)
+        """
+        check_name(name)
+        check_text(label, "label")
+        with self._cache.read() as transaction:
+            return list_moves(transaction, transaction.get_name(name), label)
+
+    alabel_moves = async_twin(label_moves)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """
+        Copy the store, as it is at one moment, to a new file at *path*.
+
+        Others read and write meanwhile. The file appears there when it is whole, for
+        its user alone, and is a store like any other; `restore` puts it back.
+        O(the file).
+
+        Args:
+            path: Where nothing is yet.
+
+        Raises:
+            StoreError:
+                If something is there, or it can't be written; or the store is no
+                file. A server has tools of its own, which the error names.
+        """
+        backup: Callable[[Path], None] | None
+        backup = getattr(self._cache.backend, "backup", None)
+        if backup is None:
+            raise StoreError(
+                self.url, "only a store in a file can be copied to another"
+            )
+
+        backup(Path(path).absolute())
+
+    abackup = async_twin(backup)
+
+    def verify(self) -> tuple[Damage, ...]:
+        """
+        Everything that differs from what was saved; () if nothing does.
+
+        Computes every digest again. O(rows of the store).
+        """
+        return verify(self._cache)
+
+    averify = async_twin(verify)
 
     def save(
         self,
@@ -116,17 +490,17 @@ class Store(RevisionVerbs):
                 LangGraph's. Nothing was written.
 
             StoreError:
-                If the store can't be written. Nothing was.
+                If the name is a timeline, which `save_timeline` writes, or the store
+                can't be written. Nothing was.
         """
-        check_not_mirrored(self._core.url, name)
-        extras = Extras(label)
-        if notes is not None:
-            given = freeze_map(notes, "notes")
-            removed = [key for key, value in given.items() if value is None]
-            packed = pack_notes(check_notes(given))
-            extras = extras._replace(notes=packed, removed=tuple(removed))
+        check_not_mirrored(self._cache.url, name)
+        check_state(name, state, expecting)
+        fields = NO_FIELDS
+        if label != "" or notes is not None:
+            fields = RevisionFields.of(label, notes)
 
-        return save(self._core, name, state, expecting, extras)
+        prepare_digests(self._cache, name, state)
+        return self._cache.write(save_within, name, state, expecting, fields)
 
     asave = async_twin(save)
 
@@ -160,9 +534,9 @@ class Store(RevisionVerbs):
             )
 
         for name in states:
-            check_not_mirrored(self._core.url, name)
+            check_not_mirrored(self._cache.url, name)
 
-        return save_all(self._core, states, expecting)
+        return save_all(self._cache, states, expecting)
 
     asave_all = async_twin(save_all)
 
@@ -180,6 +554,9 @@ class Store(RevisionVerbs):
         amended since, which grew from that of the moment before it; one revision
         more after an `undo`. Atomic, as `save` is. States of moments that the
         timeline forgot, or amended, stay revisions. A *filter* is not kept.
+
+        A name is written as a timeline or as a history, which its first save decides.
+        Every other verb reads, labels, forks and deletes both alike.
 
         Args:
             name: 1 to 500 characters.
@@ -202,9 +579,10 @@ class Store(RevisionVerbs):
                 If the limit is 2⁶³ or more.
 
             StoreError:
-                If the store can't be written. Nothing was.
+                If the name is a history, which other verbs write, or the store can't
+                be written. Nothing was.
         """
-        check_not_mirrored(self._core.url, name)
+        check_not_mirrored(self._cache.url, name)
         check_name(name)
         if not isinstance(timeline, Timeline):
             raise TypeError(
@@ -212,7 +590,7 @@ class Store(RevisionVerbs):
             )
 
         check_expecting(name, expecting)
-        return save_timeline(self._core, name, timeline, expecting)
+        return save_timeline(self._cache, name, timeline, expecting)
 
     asave_timeline = async_twin(save_timeline)
 
@@ -247,7 +625,7 @@ class Store(RevisionVerbs):
                 function itself.
         """
         check_function(function)
-        remembered = self._core.recall(check_name(name), self._core.changes)
+        remembered = self._cache.recall(check_name(name))
         for _ in range(UPDATE_ATTEMPTS):
             expecting: Head | int
             if remembered is None:
@@ -388,7 +766,7 @@ class Store(RevisionVerbs):
                 or if others block *vacuum*, which can be tried again: the
                 garbage was removed.
         """
-        return collect_garbage(self._core, vacuum=vacuum)
+        return collect_garbage(self._cache, vacuum=vacuum)
 
     acollect_garbage = async_twin(collect_garbage)
 
@@ -412,13 +790,13 @@ class Store(RevisionVerbs):
                 If no saved state ever had the entry.
         """
         check_name(reason, "reason")
-        return erase(self._core, entry_id, reason)
+        return erase(self._cache, entry_id, reason)
 
     aerase = async_twin(erase)
 
     def _make_step(self, name: str, label: str) -> PipelineStep:
-        check_not_mirrored(self._core.url, check_name(name))
-        return PipelineStep(self._core, name, check_name(label, "label"))
+        check_not_mirrored(self._cache.url, check_name(name))
+        return PipelineStep(self._cache, name, check_name(label, "label"))
 
     def _make_update_error(self, name: str) -> StoreError:
         times = f"{UPDATE_ATTEMPTS:,} conflicting saves"
@@ -437,8 +815,8 @@ class Store(RevisionVerbs):
     ) -> tuple[Head | int, Aggregator]:
         # What an update expects to replace, and the state it begins with.
         try:
-            with self._core.read() as transaction:
-                newest = load_newest(transaction, name)
+            with self._cache.read() as transaction:
+                newest = _load.load_newest(transaction, name)
         except NotSavedError as error:
             if start is None:
                 error.add_note(
@@ -449,6 +827,261 @@ class Store(RevisionVerbs):
             return 0, start
 
         return newest.head, newest.state
+
+    def label(
+        self,
+        name: str,
+        label: str,
+        *,
+        at: At = None,
+        expecting: Head | int | None = None,
+    ) -> Head:
+        """
+        Make *label* point to a revision: the head, or the one *at*.
+
+        Any number of labels point to one revision, and none is lost by another
+        one, nor by any save. A label points to one revision of a name: given
+        again, it moves.
+
+        Args:
+            name: The name.
+
+            label: The label.
+
+            at: The revision; None for the head.
+
+            expecting: The head that the name must still have, or the number of its
+                revision, whichever revision is labelled. None takes any.
+
+        Raises:
+            NotSavedError:
+                If there is no revision like that.
+
+            StaleHeadError:
+                If the head is another. Nothing was labelled.
+        """
+        check_at(check_name(name), at)
+        check_name(label, "label")
+        check_expecting(name, expecting)
+        return self._cache.write(label_revision, name, label, at, expecting)
+
+    alabel = async_twin(label)
+
+    def unlabel(self, name: str, label: str) -> Head:
+        """
+        Remove a label; the revision that it pointed to, which stays.
+
+        Raises:
+            NotSavedError:
+                If there is no such label.
+        """
+        check_name(name)
+        check_name(label, "label")
+
+        def remove(transaction: Transaction) -> Head:
+            return remove_label(transaction, transaction.get_name(name), label)
+
+        return self._cache.write(remove)
+
+    aunlabel = async_twin(unlabel)
+
+    def annotate(
+        self,
+        name: str,
+        notes: Mapping[str, Any],
+        *,
+        at: At = None,
+        expecting: Head | int | None = None,
+    ) -> Mapping[str, Any]:
+        """
+        Note something on a name, or on the revision *at*; all notes that it has then.
+
+        Notes are a small JSON map, at most 16 KiB: a title, a user, tags. Each key
+        that is given is set, or removed if its value is None; others stay. Nothing
+        of the conversation changes, and no save loses them: those on a name stay
+        until it is deleted, those on a revision are `Head.notes`. A fork has none.
+
+        Args:
+            name: The name.
+
+            notes: What is set, and what is removed.
+
+            at: The revision; None for the name itself.
+
+            expecting: The head that the name must still have, or the number of its
+                revision, whatever is annotated. None takes any.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name, or there is no such revision.
+
+            StaleHeadError:
+                If the head is another. Nothing was noted.
+
+            ValueError:
+                If *notes* is not a mapping of texts to JSON values, or if there would
+                be too many.
+        """
+        check_at(check_name(name), at)
+        changes = freeze_map(notes, "notes")
+        check_expecting(name, expecting)
+
+        return self._cache.write(annotate, name, changes, at, expecting)
+
+    aannotate = async_twin(annotate)
+
+    def notes(self, name: str, *, at: At = None) -> Mapping[str, Any]:
+        """
+        The notes on a name, or on the revision *at*. One row is read.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name, or there is no such revision.
+        """
+        check_at(check_name(name), at)
+        with self._cache.read() as transaction:
+            return unpack_notes(find_annotated(transaction, name, at).notes)
+
+    anotes = async_twin(notes)
+
+    def rollback(
+        self, name: str, to: int | str | Head, *, expecting: Head | int | None = None
+    ) -> Head:
+        """
+        Make an earlier state of a name its head again, with the whole bill.
+
+        Going back does not bring the money back: what is saved has the messages,
+        the id and the fork point of *to*, and the ledger entries of both, that
+        state and the head. It is a new revision that grew from *to*, and what it
+        takes the place of stays one: an abandoned branch, to which `rollback` goes
+        back as well. Where the head is just that already, nothing is written.
+
+        If another save comes first, it goes back from what that one saved.
+
+        Args:
+            name: The name.
+
+            to: A revision's number, a label or a head of the name.
+
+            expecting: The head that is to be gone back from, or the number of
+                its revision. None goes back from any.
+
+        Raises:
+            NotSavedError:
+                If there is no revision like that.
+
+            StaleHeadError:
+                If the head is not the one that is expected. Nothing was written.
+
+            StoreError:
+                If the store can't be written. Nothing was.
+        """
+        check_not_mirrored(self._cache.url, name)
+        if to is None:
+            raise TypeError(
+                "to is None; expected a revision's number, a label or a Head"
+            )
+
+        check_at(check_name(name), to)
+        check_expecting(name, expecting)
+
+        return self._cache.write(go_back, name, to, expecting)
+
+    arollback = async_twin(rollback)
+
+    def fork(
+        self,
+        name: str,
+        new_name: str,
+        *,
+        at: At = None,
+        expecting: Head | int | None = None,
+    ) -> Head:
+        """
+        Save a fork of a state as *new_name*: a state with an id of its own and
+        the same past. Three rows, however long that is.
+
+        The past is that of the state: a fork *at* an earlier revision has the
+        ledger of that revision, and usage recorded since is in the ledger of
+        *name*. `conversation_state.total_usage` says what both cost together.
+
+        Args:
+            name: The name.
+
+            new_name: The name of the fork.
+
+            at: The revision that is forked; None for the head.
+
+            expecting: The head that *name* must still have, or the number of its
+                revision, whichever revision is forked. None takes any.
+
+        Raises:
+            NotSavedError:
+                If there is no state like that.
+
+            StaleHeadError:
+                If *new_name* is there already, or the head of *name* is another;
+                `StaleHeadError.name` says which. Nothing was written.
+        """
+        check_not_mirrored(self._cache.url, new_name)
+        check_at(check_name(name), at)
+        check_name(new_name, "new_name")
+        check_expecting(name, expecting)
+        return self._cache.write(fork_name, name, new_name, at, expecting)
+
+    afork = async_twin(fork)
+
+    def delete(self, name: str, *, expecting: Head | int | None = None) -> None:
+        """
+        Delete a name and all its revisions.
+
+        Content that no other name shares stays in the file until `collect_garbage`.
+
+        Args:
+            name: The name.
+
+            expecting: The head that is to be deleted, or the number of its
+                revision. None deletes any.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under it.
+
+            StaleHeadError:
+                If the head is another. Nothing was deleted.
+        """
+        check_name(name)
+        check_expecting(name, expecting)
+        self._cache.write(delete_name, name, expecting)
+
+    adelete = async_twin(delete)
+
+
+def _read_named_head(row: Row) -> NamedHead:
+    # A row of `Reading.scan_heads`.
+    of_name, of_revision = len(Name._fields), len(Revision._fields)
+    name, rest = check_name_row(row[:of_name]), row[of_name:]
+    if rest[0] is None:
+        raise DamagedRow(f"{name.name!r} has no revisions")
+
+    revision = check_revision(rest[:of_revision])
+    origin = check_origin(revision.origin, rest[of_revision:])
+    head = revision.head(name.name, origin.state_id)
+    return NamedHead(head, unpack_notes(name.notes))
+
+
+def _find_text_after(prefix: str) -> str | None:
+    """
+    The least text that comes after all that begin with *prefix*; None if there is
+    none.
+    """
+    stem = prefix.rstrip(chr(sys.maxunicode))
+    if not stem:
+        return None
+
+    # Halves of surrogate pairs, from U+D800 on, are in no text.
+    last = ord(stem[-1]) + 1
+    return stem[:-1] + chr(0xE000 if last == 0xD800 else last)  # noqa: PLR2004 - as above
 
 
 def restore(

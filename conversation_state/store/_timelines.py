@@ -4,30 +4,30 @@ Timelines: an undo tree of states under a name, saved moment by moment.
 The state of each moment is a revision of the name, which grew from that of the moment
 before it; a row next to it has the moment's label, group and place in the tree. So
 erasing and collecting garbage reach a timeline as they reach any history, and the
-head is the present state.
+head is the present state. A name is a timeline from its first save on, and nothing
+but `save_timeline` writes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import describe_type
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
 from conversation_state.store._load import read_state, read_states
-from conversation_state.store._log import ENTRIES, LEDGER
-from conversation_state.store._save import save_within
+from conversation_state.store._log import ENTRIES, LEDGER, UNREADABLE, DamagedRow
+from conversation_state.store._save import check_kind, save_within
 from conversation_state.store._transaction import (
-    Core,
-    RememberedHead,
+    CachedBackend,
     RememberedTimeline,
     Transaction,
 )
-from conversation_state.store._values import Extras, Head
-from conversation_state.store._write_rows import has_erased_content, put_row
+from conversation_state.store._values import Head, RevisionFields
+from conversation_state.store._write_log import has_erased_content
 from conversation_state.store.backend import Writing
 from conversation_state.store.schema import (
     SHIFT,
@@ -38,45 +38,33 @@ from conversation_state.store.schema import (
     TimelineRow,
     is_sealed,
     key_range,
-    make_sealed,
+    sealed,
     state_digest,
 )
 from conversation_state.timeline import Moment, Timeline
 
 States: TypeAlias = "Timeline[Aggregator]"
+# The row of each moment and the digest of its state, by number.
+MomentRows: TypeAlias = "PMap[int, tuple[MomentRow, bytes]]"
 
 # What fits into a row.
 _MAX_MOMENTS = (1 << 63) - 1
 
-# In place of the row of a name without a timeline; that of a real one has been saved
-# at least once.
-_NO_TIMELINE = TimelineRow(0, 0, 0, 0, 0, 0, 0, b"")
-_NO_MOMENT: tuple[MomentRow | None, bytes] = None, b""
-
 
 class _Stored(NamedTuple):
     """
-    What is there under a name: the rows of a timeline and its moments.
-
-    Attributes:
-        row: The timeline's row; `_NO_TIMELINE` if the name has no timeline.
-
-        moments: The row of each moment and the digest of its state, by number.
-
-        others: The revisions that other verbs saved since the timeline was saved last,
-            by the digests of their states.
-
-        timeline: The timeline that these rows are, if it is remembered.
+    What is there under a name: the rows of a timeline and of its moments, and the
+    timeline that these are, if it is remembered.
     """
 
-    row: TimelineRow
-    moments: PMap[int, tuple[MomentRow, bytes]]
-    others: Mapping[bytes, int]
-    timeline: States | None
+    # Of a name that was not saved yet.
+    row: TimelineRow = TimelineRow(0, 0, 0, 0, 0, 0, saves=0)
+    moments: MomentRows = pmap()
+    timeline: States | None = None
 
 
 def save_timeline(
-    core: Core, text: str, timeline: States, expecting: Head | int | None
+    cache: CachedBackend, text: str, timeline: States, expecting: Head | int | None
 ) -> Head:
     limit = timeline.limit or 0
     if limit > _MAX_MOMENTS:
@@ -85,7 +73,7 @@ def save_timeline(
             f"{_MAX_MOMENTS:,}, or of None for all moments"
         )
 
-    return core.write(_save_within, text, timeline, expecting)
+    return cache.write(_save_within, text, timeline, expecting)
 
 
 def _save_within(
@@ -93,14 +81,12 @@ def _save_within(
 ) -> Head:
     transaction.catch_up()
     name, newest, head = transaction.find_head(text, expecting)
-    stored = _Stored(_NO_TIMELINE, pmap(), {}, None)
+    stored = _Stored()
     if name is not None and newest is not None:
+        check_kind(transaction, name, is_timeline=True)
         stored = _find_stored(transaction, name, newest)
 
-    # A state of another type is an error of the caller, and no damage.
-    transaction.reports_damage = False
     changed = _list_changed(timeline, stored)
-    transaction.reports_damage = True
     if expecting is None and not _holds_all(timeline, stored, changed):
         advice = (
             "The timeline lacks or replaces a moment that is saved: load that with "
@@ -109,14 +95,15 @@ def _save_within(
         )
         raise StaleHeadError(transaction.url, text, None, head, advice)
 
-    head, found = _write_moments(transaction, text, timeline, stored, changed, head)
+    head, revisions = _save_states(transaction, text, timeline, stored, changed, head)
+    saved = _write_rows(transaction, head, timeline, stored, changed, revisions)
     remembered = transaction.recall(text)
-    erased = transaction.core.erased
+    erased = transaction.cache.erased
     if remembered and not _has_erased_moment(erased, timeline, stored.timeline):
         # The timeline is remembered in the form in which any other store loads it.
         plain = timeline.with_filter(None).close_group()
-        found = found._replace(timeline=plain)
-        transaction.remember(remembered._replace(timeline=found))
+        saved = saved._replace(timeline=plain)
+        transaction.learned[text] = remembered._replace(timeline=saved)
 
     return head
 
@@ -141,87 +128,109 @@ def _has_erased_moment(
     )
 
 
-def _write_moments(  # noqa: PLR0917 - what was found, and what to write
+def _find_revision(
+    number: int | None, stored: _Stored, revisions: Mapping[int, int]
+) -> int:
+    """The number of the revision that a moment is; -1 for none."""
+    if number is None or (number not in revisions and number not in stored.moments):
+        return -1
+
+    return revisions.get(number) or stored.moments[number][0].revision
+
+
+def _save_states(  # noqa: PLR0917 - what was found, and what to write
     transaction: Transaction,
     text: str,
     timeline: States,
     stored: _Stored,
     changed: Mapping[int, bytes],
     head: Head | None,
-) -> tuple[Head, RememberedTimeline]:
-    """Write the moments that *changed* and where the timeline is; the head."""
-    tx = transaction.tables
+) -> tuple[Head, dict[int, int]]:
+    """Save the states that are not there; the head, and their revisions by moment."""
     first, present = timeline.moments[0].number, timeline.moment
     revisions: dict[int, int] = {}
-    # Moments with equal states share a revision, also one that another verb saved.
-    made: dict[bytes, int] = dict(stored.others)
+    # Moments with equal states share a revision.
+    made: dict[bytes, int] = {}
 
-    def find_revision(number: int | None) -> int:
-        if number in revisions:
-            return revisions[number]
-
-        found = None if number is None else stored.moments.get(number)
-        return -1 if found is None else found[0].revision
+    def save_moment(moment: Moment[Aggregator], parent: int | None) -> Head:
+        fields = RevisionFields(parent=_find_revision(parent, stored, revisions))
+        expecting = 0 if head is None else head
+        return save_within(
+            transaction, text, moment.state, expecting, fields, is_timeline=True
+        )
 
     for number, digest in changed.items():
-        if digest == stored.moments.get(number, _NO_MOMENT)[1]:
+        if number in stored.moments and digest == stored.moments[number][1]:
             continue  # only its label
 
-        moment = timeline.moments[number - first]
         if digest not in made:
-            extras = Extras(parent=find_revision(moment.parent))
-            head = save_within(transaction, text, moment.state, head or 0, extras)
+            moment = timeline.moments[number - first]
+            head = save_moment(moment, moment.parent)
             made[digest] = head.revision
 
         revisions[number] = made[digest]
 
-    if head is None or find_revision(present.number) != head.revision:
-        extras = Extras(parent=find_revision(present.number))
-        head = save_within(transaction, text, present.state, head or 0, extras)
+    if (
+        head is None
+        or _find_revision(present.number, stored, revisions) != head.revision
+    ):
+        head = save_moment(present, present.number)
 
-    low = transaction.get_name(text).number << SHIFT
-    moved = _list_moved(timeline, stored)
-    moments = stored.moments
-    for number in sorted({*changed, *moved}):
-        if number >= first:
-            moment = timeline.moments[number - first]
-            redo = timeline._redo_targets.get(number)
-            row = _make_row(low, moment, find_revision(number), redo)
-            before, old_digest = moments.get(number, _NO_MOMENT)
-            put_row(tx, "moments", before, row)
-            moments = moments.set(number, (row, changed.get(number, old_digest)))
-
-    moments = _drop_moments(tx, timeline, stored.row, moments, low)
-    old = stored.row
-    fields = (
-        *(low >> SHIFT, first, len(timeline.moments), present.number),
-        *(timeline.limit or 0, head.revision),
-    )
-    new = make_sealed(TimelineRow, *fields, old.saves + 1)
-    if not changed and not moved and old[: len(fields)] == fields:
-        new = old
-
-    put_row(tx, "timelines", old if old.saves else None, new)
-    return head, RememberedTimeline(new, timeline, moments)
+    return head, revisions
 
 
-def _drop_moments(
-    tx: Writing,
+def _write_rows(  # noqa: PLR0917 - what was found, and what to write
+    transaction: Transaction,
+    head: Head,
     timeline: States,
-    old: TimelineRow,
-    moments: PMap[int, tuple[MomentRow, bytes]],
-    low: int,
-) -> PMap[int, tuple[MomentRow, bytes]]:
-    """Remove the moments that were forgotten, or that are not in this timeline."""
-    first = timeline.moments[0].number
-    end, old_end = first + len(timeline.moments), old.oldest + old.length
+    stored: _Stored,
+    changed: Mapping[int, bytes],
+    revisions: Mapping[int, int],
+) -> RememberedTimeline:
+    """Write the rows of the moments that changed, and where the timeline is."""
+    tables, old, moments = transaction.tables, stored.row, stored.moments
+    low = transaction.get_name(head.name).number << SHIFT
+    first, length = timeline.moments[0].number, len(timeline.moments)
+    moved = _list_moved(timeline, stored)
+    for number in sorted({*changed, *moved}):
+        before, digest = moments.get(number, (None, b""))
+        revision = _find_revision(number, stored, revisions)
+        redo = timeline._redo_targets.get(number)
+        row = _make_row(low, timeline.moments[number - first], revision, redo)
+        _put_row(tables, "moments", before, row)
+        moments = moments.set(number, (row, changed.get(number, digest)))
+
+    # Those that were forgotten, or that are not in this timeline.
+    end, old_end = first + length, old.oldest + old.length
     for gone in (range(old.oldest, min(first, old_end)), range(end, old_end)):
         if gone:
-            tx.remove("moments", low + gone.start, low + gone.stop)
+            tables.remove("moments", low + gone.start, low + gone.stop)
             for number in gone:
                 moments = moments.discard(number)
 
-    return moments
+    new = TimelineRow(
+        timeline=low >> SHIFT,
+        oldest=first,
+        length=length,
+        present=timeline.moment.number,
+        max_moments=timeline.limit or 0,
+        revision=head.revision,
+        saves=old.saves,
+        seal=old.seal,
+    )
+    if new != old or changed or moved:
+        new = sealed(new._replace(saves=old.saves + 1))
+        _put_row(tables, "timelines", old if old.saves else None, new)
+
+    return RememberedTimeline(new, timeline, moments)
+
+
+def _put_row(tables: Writing, table: str, old: Any, row: Any) -> None:
+    if old is None:
+        tables.add(table, [row])
+    elif old != row:
+        columns = row._asdict()
+        tables.set(table, columns.pop(row._fields[0]), **columns)
 
 
 def _list_moved(timeline: States, stored: _Stored) -> set[int]:
@@ -239,30 +248,25 @@ def _list_moved(timeline: States, stored: _Stored) -> set[int]:
 def _make_row(
     low: int, moment: Moment[Aggregator], revision: int, redo: int | None
 ) -> MomentRow:
-    return make_sealed(
-        MomentRow,
-        low + moment.number,
-        revision,
-        0 if moment.parent is None else moment.parent + 1,
-        0 if redo is None else redo + 1,
-        moment.label.encode(),
-        (moment.group or "").encode(),
+    row = MomentRow(
+        moment=low + moment.number,
+        revision=revision,
+        parent=0 if moment.parent is None else moment.parent + 1,
+        redo=0 if redo is None else redo + 1,
+        label=moment.label.encode(),
+        step_group=(moment.group or "").encode(),
     )
+    return sealed(row)
 
 
 def _find_stored(transaction: Transaction, name: Name, newest: Revision) -> _Stored:
     row, known = _recall_timeline(transaction, name, newest)
     if known is not None:
-        return _Stored(row, known.moments, {}, known.timeline)
+        return _Stored(row, known.moments, known.timeline)
 
-    moments = _read_moments(transaction, name, row)
     revisions = {each.number: each for each in transaction.iterate_revisions(name)}
-    return _Stored(
-        row,
-        _with_digests(moments, revisions),
-        {each.digest: k for k, each in revisions.items() if k > row.revision},
-        None,
-    )
+    moments = _read_moments(transaction, name, row, revisions)
+    return _Stored(row, _with_digests(moments, revisions))
 
 
 def _list_changed(timeline: States, stored: _Stored) -> dict[int, bytes]:
@@ -277,7 +281,7 @@ def _list_changed(timeline: States, stored: _Stored) -> dict[int, bytes]:
     first = timeline.moments[0].number
     oldest = known.moments[0].number if known else first
     for moment in timeline.moments[max(same - first, 0) :]:
-        row, before = stored.moments.get(moment.number, _NO_MOMENT)
+        row, before = stored.moments.get(moment.number, (None, b""))
         # A digest takes time, and what two logs share is known block by block.
         if row and known and known.moments[moment.number - oldest] is moment:
             continue
@@ -296,7 +300,7 @@ def _list_changed(timeline: States, stored: _Stored) -> dict[int, bytes]:
 
 def _with_digests(
     moments: list[MomentRow], revisions: Mapping[int, Revision]
-) -> PMap[int, tuple[MomentRow, bytes]]:
+) -> MomentRows:
     return pmap({m.number: (m, revisions[m.revision].digest) for m in moments})
 
 
@@ -313,23 +317,12 @@ def _compute_digest(state: object) -> bytes:
 
 def _holds_all(timeline: States, stored: _Stored, changed: Mapping[int, bytes]) -> bool:
     """
-    Whether a timeline has every moment and revision that is saved, but for those
-    that it has forgotten.
+    Whether a timeline has every moment that is saved, but for those that it has
+    forgotten.
     """
-    row, first = stored.row, timeline.moments[0].number
-    end = row.oldest + row.length
-    if first + len(timeline.moments) < end:
-        return False
-
-    if any(number in stored.moments for number in changed):
-        return False
-
-    # A revision that was not saved as part of a timeline is loaded as the moment with
-    # the next number.
-    digests = {*changed.values(), *[digest for _, digest in stored.moments.values()]}
-    return all(
-        digest in digests or end + revision - row.revision - 1 < first
-        for digest, revision in stored.others.items()
+    end = timeline.moments[0].number + len(timeline.moments)
+    return end >= stored.row.oldest + stored.row.length and not any(
+        number in stored.moments for number in changed
     )
 
 
@@ -340,21 +333,23 @@ def load_timeline(transaction: Transaction, text: str) -> States:
     transaction.catch_up()
     name = transaction.get_name(text)
     newest = transaction.get_revision(name, None)
+    if not name.is_timeline:
+        return _load_history(transaction, name)
+
     row, known = _recall_timeline(transaction, name, newest)
     if known is not None:
         return known.timeline
 
-    moments = _read_moments(transaction, name, row)
     revisions = {each.number: each for each in transaction.iterate_revisions(name)}
-    timeline: States | None = None
-    if moments:
-        # Backwards, because a state's log is the beginning of the logs of later
-        # moments, which are read by then.
-        states = read_states(
-            transaction,
-            name,
-            [(m.number, m.parent - 1, revisions[m.revision]) for m in moments[::-1]],
-        )
+    moments = _read_moments(transaction, name, row, revisions)
+    # Backwards, because a state's log is the beginning of the logs of later moments,
+    # which are read by then.
+    states = read_states(
+        transaction,
+        name,
+        [(m.number, m.parent - 1, revisions[m.revision]) for m in moments[::-1]],
+    )
+    try:
         timeline = Timeline.rebuild(
             moments=[
                 Moment(
@@ -370,71 +365,32 @@ def load_timeline(transaction: Transaction, text: str) -> States:
             redo={each.number: each.redo - 1 for each in moments if each.redo},
             limit=row.max_moments or None,
         )
-        if row.revision == newest.number:
-            known = RememberedTimeline(row, timeline, _with_digests(moments, revisions))
-            # After an undo the head is another revision than its moment's.
-            head = read_state(transaction, name, newest, [states[row.present]])
-            transaction.remember(head._replace(timeline=known))
-            return timeline
+    except UNREADABLE as error:
+        what = f"the timeline of {name.name!r} is not what was written ({error})"
+        raise DamagedRow(what) from error
 
-    later = [each for number, each in revisions.items() if number > row.revision]
-    places = _find_places(row, moments, revisions)
-    return _add_later(transaction, name, timeline, later, places)
-
-
-def _find_places(
-    row: TimelineRow, moments: list[MomentRow], revisions: Mapping[int, Revision]
-) -> dict[int, int]:
-    """
-    The numbers of the moments whose states the revisions are, by revision: of what a
-    moment was saved as, and of what was saved where the present went back to it.
-    """
-    places = {each.revision: each.number for each in moments}
-    by_digest = {revisions[each.revision].digest: each.number for each in moments}
-    for number, each in revisions.items():
-        if number > row.revision or number in places:
-            continue
-
-        past = revisions.get(each.parent)
-        if past is not None and past.digest == each.digest and past.number in places:
-            places[number] = places[past.number]
-        elif each.digest in by_digest:
-            places[number] = by_digest[each.digest]
-
-    if moments:
-        places[row.revision] = row.present
-
-    return places
+    known = RememberedTimeline(row, timeline, _with_digests(moments, revisions))
+    # After an undo the head is another revision than its moment's.
+    head = read_state(transaction, name, newest, [states[row.present]])
+    transaction.learned[text] = head._replace(timeline=known)
+    return timeline
 
 
-def _add_later(
-    transaction: Transaction,
-    name: Name,
-    timeline: States | None,
-    later: list[Revision],
-    places: dict[int, int],
-) -> States:
-    """
-    A timeline with what was saved under its name by other verbs: each on the moment
-    whose state it grew from.
-    """
-    near: RememberedHead | None = None
-    for revision in later:
-        near = read_state(transaction, name, revision, () if near is None else (near,))
-        state = near.state
-        if timeline is None:
-            timeline = Timeline.begin(state)
-        else:
-            # If the parent is a forgotten moment, or is missing, the oldest moment
-            # is the parent.
-            oldest = timeline.moments[0].number
-            on = max(places.get(revision.parent, oldest), oldest)
-            timeline = timeline.commit(state, on=on)
-
-        places[revision.number] = timeline.moment.number
-
-    if timeline is None:
-        raise transaction.damage_error(f"{name.name!r} has no revisions")
+def _load_history(transaction: Transaction, name: Name) -> States:
+    """A history as a timeline: each revision a moment, on the one it grew from."""
+    revisions = list(transaction.iterate_revisions(name))
+    states = read_states(
+        transaction,
+        name,
+        [(each.number, each.parent, each) for each in revisions[::-1]],
+    )
+    first, *later = revisions
+    timeline = Timeline.begin(states[first.number].state)
+    moments = {first.number: timeline.moment.number}
+    for each in later:
+        state, on = states[each.number].state, moments.get(each.parent, 0)
+        timeline = timeline.commit(state, on=on)
+        moments[each.number] = timeline.moment.number
 
     return timeline
 
@@ -442,33 +398,35 @@ def _add_later(
 def _recall_timeline(
     transaction: Transaction, name: Name, newest: Revision
 ) -> tuple[TimelineRow, RememberedTimeline | None]:
-    """
-    The row of a timeline, and what is remembered of it if nothing was saved since.
-    """
-    found = transaction.tables.get("timelines", name.number)
-    row = _NO_TIMELINE if found is None else TimelineRow._make(found)
-    if found is not None and not is_sealed(row):
-        what = f"the timeline of {name.name!r} is not what was written"
-        raise transaction.damage_error(what)
+    """The row of a timeline, and what is remembered of it if it is still the same."""
+    values = transaction.tables.get("timelines", name.number)
+    row = None if values is None else TimelineRow._make(values)
+    if row is None or not is_sealed(row) or row.revision != newest.number:
+        what = f"the row of the timeline of {name.name!r} is missing or damaged"
+        raise DamagedRow(what)
 
     remembered = transaction.recall(name.name)
     known = None if remembered is None else remembered.timeline
-    is_same = known is not None and known.row == row and row.revision == newest.number
-    return row, known if is_same else None
+    return row, known if known is not None and known.row == row else None
 
 
 def _read_moments(
-    transaction: Transaction, name: Name, row: TimelineRow
+    transaction: Transaction,
+    name: Name,
+    row: TimelineRow,
+    revisions: Mapping[int, Revision],
 ) -> list[MomentRow]:
     low, high = key_range(name.number)
     rows = transaction.iterate_rows("moments", low=low, high=high)
     moments = list(map(MomentRow._make, rows))
     expected = list(range(low + row.oldest, low + row.oldest + row.length))
-    if [each.moment for each in moments] != expected or not all(
-        map(is_sealed, moments)
+    if (
+        [each.moment for each in moments] != expected
+        or not all(map(is_sealed, moments))
+        or not revisions.keys() >= {each.revision for each in moments}
+        or not 0 <= row.present - row.oldest < row.length
     ):
-        there = "a moment" if row.saves else "the row"
-        what = f"{there} of the timeline of {name.name!r} is missing or damaged"
-        raise transaction.damage_error(what)
+        what = f"a moment of the timeline of {name.name!r} is missing or damaged"
+        raise DamagedRow(what)
 
     return moments

@@ -1,25 +1,28 @@
 """
 One transaction of a store, given to every verb, and what the store remembers
 between transactions.
+
+A reader of rows raises `DamagedRow` where they are not what a store writes; leaving
+the transaction makes a `DamageError` of it. All other errors pass as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
-from struct import error as struct_error
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 from conversation_state._persistent.maps import PMap
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import (
-    ConversationStateError,
-    NotSavedError,
-    StaleHeadError,
-    StoreError,
+from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
+from conversation_state.store._log import (
+    ENTRIES,
+    DamagedRow,
+    LogEnd,
+    LogTable,
+    Segments,
 )
-from conversation_state.store._log import ENTRIES, Kind, Segments
 from conversation_state.store._values import (
     At,
     Head,
@@ -51,17 +54,6 @@ ATTEMPTS, _MOST_NAMES = 100, 1000
 # How many rows are asked for at once.
 PAGE = 1000
 
-# What comes of reading rows that no store wrote.
-UNREADABLE = (
-    ConversationStateError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-    struct_error,
-)
-
 
 class RememberedTimeline(NamedTuple):
     """
@@ -76,37 +68,38 @@ class RememberedTimeline(NamedTuple):
 
 class RememberedHead(NamedTuple):
     """
-    The head of a name as this store saw it last, and its state: where both logs stand,
-    their digests, and the digest of its origin; and the timeline whose present it is,
-    if that was seen, too.
+    The head of a name as this store saw it last, and its state: of both logs, entries
+    and ledger, where they stand and end; the digest of its origin; and the timeline
+    whose present it is, if that was seen, too.
     """
 
     name: Name
     revision: Revision
     head: Head
     state: Aggregator
-    entries: Segments
-    ledger: Segments
-    digests: tuple[bytes, bytes]
+    segments: tuple[Segments, Segments]
+    ends: tuple[LogEnd, LogEnd]
     origin: bytes
     timeline: RememberedTimeline | None = None
 
-    def segments_of(self, kind: Kind) -> Segments:
-        return self.entries if kind is ENTRIES else self.ledger
+    def segments_of(self, table: LogTable) -> Segments:
+        return self.segments[table is not ENTRIES]
 
 
-class Core:
+class CachedBackend:
     """
     A backend, and what a store remembers of it: the heads and states of the names it
     used last. That is only ever a guess: others may have saved since, and every use is
     checked against the tables, in the transaction that acts on it.
 
     Thread-safe without a lock: each step changes one thing, and everything
-    remembered has the number of changes for which it holds. So an interrupt at any
-    moment, or a fork while another thread is here, leaves nothing locked.
+    remembered has the number of changes for which it holds.
 
     Attributes:
         backend: Keeps the rows.
+
+        heads: The remembered heads by name, each with the number of changes for which
+            it holds; in order of use, the most recently used one last.
 
         erased: Why each entry was erased, by identity, as far as is known. It
             only grows.
@@ -120,12 +113,11 @@ class Core:
     def __init__(self, backend: Backend, kept: int) -> None:
         self.backend = backend
         self.url = backend.url
+        self.heads: dict[str, tuple[int, RememberedHead]] = {}
         self.erased: dict[bytes, str] = {}
         self.changes = 0
         self.is_erasure_lost = False
         self._kept = kept
-        # In order of use, the most recently used one last.
-        self._heads: dict[str, tuple[int, RememberedHead]] = {}
 
     def read(self) -> Transaction:
         return Transaction(self, self.backend.reading())
@@ -159,81 +151,73 @@ class Core:
         what = f"gave up after {ATTEMPTS} conflicting writes"
         return StoreError(self.url, f"{what}; retry, or reduce concurrent writers")
 
-    def recall(self, name: str, changes: int) -> RememberedHead | None:
-        """
-        The head of *name* as it was seen last; None if there were other than
-        *changes* changes since or before.
-        """
-        found = self._heads.get(name)
-        return found[1] if found and found[0] == changes == self.changes else None
+    def recall(self, name: str) -> RememberedHead | None:
+        """The head of *name* as it was seen last, if it still may be that."""
+        found = self.heads.get(name)
+        return found[1] if found and found[0] == self.changes else None
 
     def recall_all(self, changes: int) -> Iterable[RememberedHead]:
         if changes != self.changes:
             return []
 
         # A copy, since other threads may change it meanwhile.
-        every = list(self._heads.values())
+        every = list(self.heads.values())
         return [head for valid_for, head in every if valid_for == changes]
 
-    def remember(self, head: RememberedHead, changes: int) -> None:
+    def remember(self, learned: dict[str, RememberedHead | None], changes: int) -> None:
         """
-        Remember a head that was read when *changes* changes were known. If two threads
-        read the same name, the slower one may have older rows: the next use reads the
-        new ones once more.
+        Remember the heads that were read when *changes* changes were known, and forget
+        those that are None. If two threads read the same name, the slower one may have
+        older rows: the next use reads the new ones once more.
         """
-        if changes != self.changes:
-            return
+        for name, head in learned.items():
+            if head is None or changes == self.changes:
+                self.heads.pop(name, None)
+                if head is not None:
+                    self.heads[name] = changes, head
 
-        self._heads.pop(head.head.name, None)
-        self._heads[head.head.name] = changes, head
-        if len(self._heads) > self._kept:
-            for oldest in list(self._heads)[: len(self._heads) - self._kept]:
-                self._heads.pop(oldest, None)
+        if len(self.heads) > self._kept:
+            for oldest in list(self.heads)[: len(self.heads) - self._kept]:
+                self.heads.pop(oldest, None)
 
-    def forget(self, name: str | None = None) -> None:
-        if name is None:
-            self._heads.clear()
-        else:
-            self._heads.pop(name, None)
+    def forget(self) -> None:
+        self.heads.clear()
 
 
 class Transaction:
     """
     One block of a backend, for every verb that takes part in it.
 
-    What its verbs learn is remembered when it has ended without an error.
-
     Attributes:
-        core: The backend, and what is remembered.
+        cache: The backend, and what is remembered.
 
         block: The block, which the transaction enters and leaves.
+
+        tables: The rows: `Writing`, in a transaction that writes.
 
         trusts_memory: Whether a save may build on what is remembered without
             reading it again.
 
-        reports_damage: Whether errors of reading rows become a `StoreError` when
-            they leave the transaction. False where a caller's code or values are
-            looked at, whose errors are not to be taken for damage.
-
-        tables: The rows: `Writing`, in a transaction that writes.
-
         changes: How many changes to existing rows are known.
+
+        learned: The heads that the store remembers, and those (None) that it forgets,
+            when the transaction has ended without an error.
     """
 
     __slots__ = (
-        *("_is_caught_up", "_learned", "block", "changes", "core", "reports_damage"),
+        *("_is_caught_up", "block", "cache", "changes", "learned"),
         *("tables", "trusts_memory", "url"),
     )
     tables: Any
 
-    def __init__(self, core: Core, block: Any) -> None:
-        self.core = core
+    def __init__(self, cache: CachedBackend, block: Any) -> None:
+        self.cache = cache
         self.block = block
-        self.trusts_memory = self.reports_damage = True
-        self.url = core.url
-        self.changes = core.changes
+        self.trusts_memory = True
+        self.url = cache.url
+        self.changes = cache.changes
+        self.learned: dict[str, RememberedHead | None] = {}
         self._is_caught_up = False
-        self._learned: dict[str, RememberedHead | None] = {}
 
     def __enter__(self) -> Self:
         self.tables = self.block.__enter__()
@@ -243,26 +227,11 @@ class Transaction:
         # The block ends first: what was learned in a block that can't be committed must
         # not be remembered.
         self.block.__exit__(kind, error, trace)
-        if error is not None:
-            if self.reports_damage:
-                self.report_damage(error)
-
-            return
-
-        for name, head in self._learned.items():
-            if head is None:
-                self.core.forget(name)
-            else:
-                self.core.remember(head, self.changes)
-
-    def damage_error(self, what: str) -> StoreError:
-        return DamageError(self.url, f"{what}; verify() lists what is damaged")
-
-    def report_damage(self, error: object) -> None:
-        """Raise a `StoreError` if *error* comes of rows that no store wrote."""
-        if isinstance(error, UNREADABLE) and not isinstance(error, StoreError):
-            what = f"some rows are not what a store writes ({error})"
-            raise self.damage_error(what) from error
+        if error is None:
+            self.cache.remember(self.learned, self.changes)
+        elif isinstance(error, DamagedRow):
+            what = f"{error}; verify() lists what is damaged"
+            raise DamageError(self.url, what) from error
 
     # What is remembered
 
@@ -275,46 +244,40 @@ class Transaction:
             return
 
         self._is_caught_up = True
-        core = self.core
-        self.changes = known = core.changes
+        cache = self.cache
+        self.changes = known = cache.changes
         new = list(map(Change._make, self.tables.scan("changes", known + 1, None)))
         if not new:
             return
 
         for number, change in enumerate(new, known + 1):
             if change.number != number or not is_sealed(change):
-                core.is_erasure_lost = True
+                cache.is_erasure_lost = True
 
         # Erased identities are recorded before the number of changes: a thread that
         # saw only the new number would save erased content again.
-        core.erased.update({each.entry: each.reason for each in new if each.entry})
+        cache.erased.update({each.entry: each.reason for each in new if each.entry})
         self.changes = new[-1].number
         # If two threads are here at once, the slower one may set the number back;
         # the same changes are then read once more.
-        if self.changes > core.changes:
-            core.changes = self.changes
-            core.forget()
+        if self.changes > cache.changes:
+            cache.changes = self.changes
+            cache.forget()
 
     def recall(self, name: str) -> RememberedHead | None:
         """
         The head of *name* as it was seen last, here or before; None if it is not
         remembered, or not trusted.
         """
-        # After a conflict: see `Core.write`.
+        # After a conflict: see `CachedBackend.write`.
         if not self.trusts_memory:
             return None
 
-        if name in self._learned:
-            return self._learned[name]
+        if name in self.learned:
+            return self.learned[name]
 
-        return self.core.recall(name, self.changes)
-
-    def remember(self, head: RememberedHead) -> None:
-        # The store does so from the end of the transaction on.
-        self._learned[head.head.name] = head
-
-    def forget(self, name: str) -> None:
-        self._learned[name] = None
+        found = self.cache.heads.get(name)
+        return found[1] if found and found[0] == self.changes else None
 
     # Rows
 
@@ -330,16 +293,18 @@ class Transaction:
         The rows of a table from key *low* on and before *high*, some at a time.
 
         Ends on any file, for it demands that keys grow: in a damaged one what comes
-        after a key may be before it, which is a ValueError.
+        after a key may be before it.
         """
         last: Any = None
         scan = self.tables.scan
         while rows := scan(table, low, high, columns=columns, limit=PAGE):
             for row in rows:
                 key = row[0]
-                if last is not None and not last < key:
+                if last is not None and not (
+                    last.__class__ is key.__class__ and last < key
+                ):
                     where = f"the table {table} are out of order at {shorten_repr(key)}"
-                    raise ValueError(f"the keys of {where}")
+                    raise DamagedRow(f"the keys of {where}")
 
                 last = key
                 yield row
@@ -353,31 +318,22 @@ class Transaction:
     def iterate_revisions(self, name: Name) -> Iterator[Revision]:
         low, high = key_range(name.number)
         rows = self.iterate_rows("revisions", low=low, high=high)
-        return map(self.check_revision, rows)
+        return map(check_revision, rows)
 
-    def find_digest(self, kind: Kind, branch: int, length: int) -> bytes | None:
+    def find_digest(self, table: LogTable, branch: int, length: int) -> bytes | None:
         """The digest of a log that ends in a branch; None if its row is not there."""
         if not length:
-            return kind.start
+            return table.start
 
-        row = self.tables.get(kind.table, branch << SHIFT | length - 1, ("digest",))
-        return None if row is None else row[0]
+        row = self.tables.get(table.table, branch << SHIFT | length - 1, ("digest",))
+        return row[0] if row and row[0].__class__ is bytes else None
 
-    # Names and revisions: rows are checked where they are read, and a `StoreError` says
-    # which one is not what was written.
+    # Names and revisions
 
     def find_name(self, name: str) -> Name | None:
         """A name and its number; None if nothing is saved under it."""
         row = self.tables.get("names", name)
-        return None if row is None else self.check_name(row)
-
-    def check_name(self, row: Row) -> Name:
-        found = Name._make(row)
-        if not is_sealed(found):
-            # A damaged number would lead to what another name has.
-            raise self.damage_error(f"the row of the name {found.name!r} is damaged")
-
-        return found
+        return None if row is None else check_name_row(row)
 
     def get_name(self, name: str) -> Name:
         """
@@ -397,14 +353,6 @@ class Transaction:
         rows = self.tables.scan("revisions", *ends, limit=1, backwards=True)
         return rows[0] if rows else None
 
-    def check_revision(self, row: Row) -> Revision:
-        revision = Revision._make(row)
-        if is_sealed(revision):
-            return revision
-
-        what = f"the row of revision {revision.number} is not what was written"
-        raise self.damage_error(what)
-
     def find_head(
         self, text: str, expecting: Head | int | None = None, *advice: str
     ) -> tuple[Name | None, Revision | None, Head | None]:
@@ -417,20 +365,34 @@ class Transaction:
         """
         name = self.find_name(text)
         row = None if name is None else self.find_newest_row(name.number)
-        newest = None if row is None else self.check_revision(row)
+        newest = None if row is None else check_revision(row)
         head = name and newest and self.make_head(name, newest)
         if not is_expected(head, expecting):
             raise StaleHeadError(self.url, text, expecting, head, *advice)
 
         return name, newest, head
 
+    def check_head(
+        self,
+        text: str,
+        expecting: Head | int | None,
+        advice: str = "Look at the newest revision, then try again",
+    ) -> None:
+        """
+        Check, in the transaction that changes something, that the head of a name is
+        still the expected one.
+        """
+        if expecting is not None:
+            self.get_name(text)
+            self.find_head(text, expecting, advice)
+
     def get_revision(self, name: Name, at: At) -> Revision:
         if at is None:
             row = self.find_newest_row(name.number)
             if row is None:
-                raise self.damage_error(f"{name.name!r} has no revisions")
+                raise DamagedRow(f"{name.name!r} has no revisions")
 
-            return self.check_revision(row)
+            return check_revision(row)
 
         number = at.revision if isinstance(at, Head) else at
         if isinstance(number, str):
@@ -445,14 +407,13 @@ class Transaction:
             what = "label" if isinstance(number, str) else "revision"
             raise NotSavedError(self.url, what, number)
 
-        revision = self.check_revision(row)
+        revision = check_revision(row)
         # Rows of labels have no seal; the revision's seal covers its labels.
         if isinstance(number, str) and not (
             revision.revision >> SHIFT == name.number
             and number in split_labels(revision.labels)
         ):
-            what = f"the label {number!r} points to a revision without it"
-            raise self.damage_error(what)
+            raise DamagedRow(f"the label {number!r} points to a revision without it")
 
         # The name may have been deleted since, and saved again.
         if isinstance(at, Head) and at.digest != revision.digest.hex():
@@ -461,16 +422,36 @@ class Transaction:
         return revision
 
     def get_origin(self, number: int) -> Origin:
-        return self.check_origin(number, self.tables.get("origins", number))
-
-    def check_origin(self, number: int, row: Row | None) -> Origin:
-        if row is None or row[0] is None:
-            raise self.damage_error(f"the origin {number} is missing")
-
-        try:
-            return Origin.of_row(row)
-        except UNREADABLE as error:
-            raise self.damage_error(f"the origin {number} is damaged") from error
+        return check_origin(number, self.tables.get("origins", number))
 
     def make_head(self, name: Name, revision: Revision) -> Head:
         return revision.head(name.name, self.get_origin(revision.origin).state_id)
+
+
+# Rows are checked where they are read, and the error says which one is not what was
+# written.
+
+
+def check_name_row(row: Row) -> Name:
+    found = Name._make(row)
+    if not is_sealed(found):
+        # A damaged number would lead to what another name has.
+        raise DamagedRow(f"the row of the name {found.name!r} is damaged")
+
+    return found
+
+
+def check_revision(row: Row) -> Revision:
+    revision = Revision._make(row)
+    if is_sealed(revision):
+        return revision
+
+    number = revision.revision & ((1 << SHIFT) - 1)
+    raise DamagedRow(f"the row of revision {number} is not what was written")
+
+
+def check_origin(number: int, row: Row | None) -> Origin:
+    if row is None or row[0] is None:
+        raise DamagedRow(f"the origin {number} is missing")
+
+    return Origin.of_row(row)

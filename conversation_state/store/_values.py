@@ -108,9 +108,40 @@ class NamedHead(NamedTuple):
         return self.head.name
 
 
-class Extras(NamedTuple):
+@final
+class LabelMove(NamedTuple):
     """
-    What a save has besides its state.
+    That a label was given to another revision of a name.
+
+    Attributes:
+        name: The name.
+
+        label: The label.
+
+        before: The number of the revision that it pointed to; None for none.
+
+        after: That of the revision that it points to since; None if it was removed.
+
+        moved_at: When, in UTC, to the millisecond.
+    """
+
+    name: str
+    label: str
+    before: int | None
+    after: int | None
+    moved_at: datetime
+
+    def __str__(self) -> str:
+        before, after = self.before or "none", self.after or "none"
+        return (
+            f"{self.moved_at:%Y-%m-%d %H:%M:%S} UTC: the label {self.label!r} of "
+            f"{self.name!r} moved from revision {before} to {after}"
+        )
+
+
+class RevisionFields(NamedTuple):
+    """
+    What a save gives to its revision besides the state.
 
     Attributes:
         label: A label for the revision, or "".
@@ -128,16 +159,23 @@ class Extras(NamedTuple):
     notes: bytes = b""
     removed: tuple[str, ...] = ()
 
-    def columns(self) -> tuple[bytes, bytes]:
-        """
-        The last columns of a new revision, before its seal: what callers gave to it.
-        """
-        return self.label.encode(), self.notes
+    @classmethod
+    def of(cls, label: str, notes: Mapping[str, Any] | None) -> RevisionFields:
+        """What a caller gave, checked."""
+        if label != "":
+            check_name(label, "label")
+
+        if notes is None:
+            return cls(label)
+
+        given = freeze_map(notes, "notes")
+        removed = tuple([key for key, value in given.items() if value is None])
+        return cls(label, -1, pack_notes(check_notes(given)), removed)
 
     def changes(self, notes: bytes) -> dict[str, bytes]:
         """
         The columns of an existing revision, whose notes are *notes*, that a save of
-        its state changes; not its labels, which `add_label` changes.
+        its state changes; not its labels, which `point_label` changes.
         """
         if not self.notes and not self.removed:
             return {}
@@ -145,10 +183,11 @@ class Extras(NamedTuple):
         new = unpack_notes(self.notes)
         gone = {*new, *self.removed}
         left = {k: v for k, v in unpack_notes(notes).items() if k not in gone}
-        return {"notes": pack_notes(freeze_map({**left, **new}, "notes"))}
+        # Together they may exceed the limit.
+        return {"notes": pack_notes(check_notes({**left, **new}))}
 
 
-NO_EXTRAS = Extras()
+NO_FIELDS = RevisionFields()
 
 
 @final

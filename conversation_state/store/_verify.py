@@ -12,19 +12,20 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from conversation_state.errors import StoreError
-from conversation_state.store._load import check_content, decode_rows, make_blob_reader
+from conversation_state.store._load import check_content, decode_rows
 from conversation_state.store._log import (
     ENTRIES,
     LEDGER,
+    UNREADABLE,
     BlobReader,
-    Kind,
+    DamagedRow,
     LogRow,
+    LogTable,
     blob_digest,
-    chain_digest,
+    digest_of,
     unpack_id,
 )
-from conversation_state.store._transaction import UNREADABLE, Core, Transaction
+from conversation_state.store._transaction import CachedBackend, Transaction
 from conversation_state.store._values import (
     Damage,
     label_key,
@@ -38,6 +39,7 @@ from conversation_state.store.schema import (
     Branch,
     Change,
     Label,
+    LabelMoveRow,
     MomentRow,
     Name,
     Origin,
@@ -60,8 +62,8 @@ Damages = Iterator[Damage]
 R = TypeVar("R")
 
 
-def verify(core: Core) -> tuple[Damage, ...]:
-    damages = [Damage("medium", "", what) for what in core.backend.problems()]
+def verify(cache: CachedBackend) -> tuple[Damage, ...]:
+    damages = [Damage("medium", "", what) for what in cache.backend.problems()]
     for look in (
         _verify_blobs,
         partial(_verify_log, ENTRIES),
@@ -71,6 +73,7 @@ def verify(core: Core) -> tuple[Damage, ...]:
         _verify_names,
         _verify_revisions,
         _verify_labels,
+        _verify_label_moves,
         _verify_timelines,
         _verify_moments,
         _verify_changes,
@@ -79,7 +82,7 @@ def verify(core: Core) -> tuple[Damage, ...]:
         try:
             # One transaction each: a server takes no more statements in one that had
             # an error.
-            with core.read() as transaction:
+            with cache.read() as transaction:
                 for damage in look(transaction):
                     damages.append(damage)  # noqa: PERF402 - kept if the next one raises
         except DamageError as error:
@@ -90,10 +93,9 @@ def verify(core: Core) -> tuple[Damage, ...]:
     return tuple(damages)
 
 
-def _raise_inaccessible(error: Exception) -> None:
-    """Raise an error of a backend that says nothing about what it keeps."""
-    if isinstance(error, StoreError) and not isinstance(error, DamageError):
-        raise error
+# What a row that no store wrote makes of reading it. Any other `StoreError` of a
+# backend says nothing about what it keeps.
+_DAMAGED = (DamagedRow, DamageError, *UNREADABLE)
 
 
 def _verify_blobs(transaction: Transaction) -> Damages:
@@ -107,7 +109,7 @@ def _verify_blobs(transaction: Transaction) -> Damages:
             yield Damage("blobs", digest.hex(), "the content has another size")
 
 
-def _verify_log(kind: Kind, transaction: Transaction) -> Damages:
+def _verify_log(table: LogTable, transaction: Transaction) -> Damages:
     branches = {
         row[0]: Branch._make(row) for row in transaction.iterate_rows("branches")
     }
@@ -117,18 +119,18 @@ def _verify_log(kind: Kind, transaction: Transaction) -> Damages:
     branch = position = -1
     before: set[bytes] = set()  # the digests that may come before the next row
     uses: dict[int, bytes] = {}
-    if kind is ENTRIES:
+    if table is ENTRIES:
         uses = dict(transaction.iterate_rows("uses", Use._fields))
 
     for place, *values in transaction.iterate_rows(
-        kind.table, ("place", *LogRow._fields)
+        table.table, ("place", *LogRow._fields)
     ):
         there = place >> SHIFT, place & _POSITION
         if there[0] != branch:
             branch = there[0]
             _, parent, start = branches.get(branch, Branch(branch, 0, -1))
             digest = (
-                transaction.find_digest(kind, parent, start) if start >= 0 else None
+                transaction.find_digest(table, parent, start) if start >= 0 else None
             )
             before = set() if digest is None else {digest}
             position = start - 1
@@ -139,19 +141,18 @@ def _verify_log(kind: Kind, transaction: Transaction) -> Damages:
             row = LogRow(unpack_id(values[0]), *values[1:])
             shown = row.id.decode(errors="replace")
             digest, what = _check_row(
-                *(kind, row, before, make_blob_reader(transaction)),
+                *(table, row, before, BlobReader(transaction.tables)),
                 uses=uses.pop(place, b""),
-                is_erased=kind is ENTRIES and row.id in erased,
+                is_erased=table is ENTRIES and row.id in erased,
             )
-        except UNREADABLE as error:
-            _raise_inaccessible(error)
+        except _DAMAGED as error:
             what = f"can't be read: {getattr(error, 'problem', error)}"
 
         if there[1] != position + 1:
             what = "what should be before it is not there"
 
         if what:
-            yield Damage(kind.table, shown, what)
+            yield Damage(table.table, shown, what)
 
         position = there[1]
         # One damaged row is one damage, and not one for each that comes after.
@@ -163,7 +164,7 @@ def _verify_log(kind: Kind, transaction: Transaction) -> Damages:
 
 
 def _check_row(
-    kind: Kind,
+    table: LogTable,
     row: LogRow,
     before: set[bytes],
     blobs: BlobReader,
@@ -172,9 +173,9 @@ def _check_row(
     is_erased: bool,
 ) -> tuple[bytes, str]:
     """The digest of all up to a row, as far as it is known, and what is wrong."""
-    (raw,), (item,) = decode_rows(kind, [row.id], [row.body], blobs)
-    content, what = check_content(kind, row, item, blobs)
-    digests = {chain_digest(each, content) for each in before}
+    (raw,), (item,) = decode_rows(table, [row.id], [row.body], blobs)
+    content, what = check_content(table, row, item, blobs)
+    digests = {digest_of(each + content) for each in before}
     used = dict.fromkeys([d for _, d in raw[1]]) if raw.__class__ is list else ()
     if what:
         pass
@@ -204,14 +205,13 @@ def _check_each(
         try:
             is_whole = not hasattr(row, "seal") or is_sealed(row)
             what = find_problem(row) if is_whole else "is not what was written"
-        except UNREADABLE as error:
-            _raise_inaccessible(error)
+        except _DAMAGED as error:
             what = getattr(error, "problem", f"can't be read: {error}")
 
         if what:
             try:
                 yield Damage(table, shown(row), what)
-            except UNREADABLE:
+            except _DAMAGED:
                 yield Damage(table, repr(values[0]), what)
 
 
@@ -231,7 +231,9 @@ def _verify_branches(transaction: Transaction) -> Damages:
             return "what it begins in is not there"
 
         find = transaction.find_digest
-        digests = {find(kind, branch, start + 1) for kind in (ENTRIES, LEDGER)} - {None}
+        digests = {find(table, branch, start + 1) for table in (ENTRIES, LEDGER)} - {
+            None
+        }
         if len(digests) != 1:
             return "its first row is not there"
 
@@ -253,8 +255,8 @@ def _verify_origins(transaction: Transaction) -> Damages:
         numbers.add(row[0])
         try:
             first = Origin.of_row(row).first_number()
-        except UNREADABLE as error:
-            return str(error)
+        except DamagedRow:
+            return "describes another state than the one it was written for"
 
         # Those that would have one number have numbers that follow each other.
         if numbers.issuperset(range(first, row[0])):
@@ -286,8 +288,13 @@ def _verify_names(transaction: Transaction) -> Damages:
         if last is None:
             return "has no revisions"
 
-        whole = last[0] == (name.number << SHIFT) + counted[name.number]
-        return "" if whole else "some of its revisions are missing"
+        if last[0] != (name.number << SHIFT) + counted[name.number]:
+            return "some of its revisions are missing"
+
+        row = transaction.tables.get("timelines", name.number, ("timeline",))
+        return (
+            "" if name.is_timeline == (row is not None) else "its timeline is missing"
+        )
 
     def show(name: Name) -> str:
         return str(name.name)
@@ -356,6 +363,40 @@ def _verify_labels(transaction: Transaction) -> Damages:
     yield from _check_each(transaction, "labels", Label._make, find_problem, show)
 
 
+def _verify_label_moves(transaction: Transaction) -> Damages:
+    names = _read_names(transaction)
+    # Where each label points after the moves so far, and the key of the last one.
+    targets: dict[bytes, int] = {}
+    last = 0
+
+    def find_problem(row: LabelMoveRow) -> str:
+        nonlocal last
+        name, before = row.move >> SHIFT, last
+        last = row.move
+        if name not in names:
+            return "has no name"
+
+        key = name.to_bytes(8) + row.label
+        is_next = row.move & _POSITION == 1 or row.move == before + 1
+        is_next = is_next and targets.get(key, 0) == row.before
+        targets[key] = row.after
+        return "" if is_next else "what should be before it is not there"
+
+    def show(row: LabelMoveRow) -> str:
+        return row.label.decode(errors="replace")
+
+    make = LabelMoveRow._make
+    yield from _check_each(transaction, "label_moves", make, find_problem, show)
+    labels = {
+        key: revision & _POSITION
+        for key, revision in transaction.iterate_rows("labels", Label._fields)
+    }
+    for key in labels.keys() | targets.keys():
+        if labels.get(key, 0) != targets.get(key, 0):
+            label = key[8:].decode(errors="replace")
+            yield Damage("label_moves", label, "its newest move is not there")
+
+
 def _verify_timelines(transaction: Transaction) -> Damages:
     tx = transaction.tables
     names = _read_names(transaction)
@@ -421,7 +462,7 @@ def _verify_records(transaction: Transaction) -> Damages:
             return ""
 
         find = transaction.find_digest
-        there = [find(kind, branch, length) for kind in (ENTRIES, LEDGER)]
+        there = [find(table, branch, length) for table in (ENTRIES, LEDGER)]
         return "" if messages in there else "what it holds on to is another, or gone"
 
     def show(record: RecordRow) -> str:

@@ -5,7 +5,7 @@ A backend knows tables of rows with a key each, ordered by it, and how to
 change several of them at once or not at all. It knows nothing of
 conversations: what rows mean, and which to write, is decided above (`log`,
 `Store`). A stranger's backend is ten verbs on the tables of `TABLES`; hold it
-against `conversation_state.testing.stores`.
+against `StoreContract` in `tests/store/promises`.
 
 What lives here: the protocol. What does not: the tables (`schema`), and SQL
 (`backends._sql`).

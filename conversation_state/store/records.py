@@ -24,22 +24,21 @@ from conversation_state.store._load import (
     list_names,
     load_at,
     load_window,
-    read_digests,
+    read_ends,
     read_log,
     read_segments,
 )
-from conversation_state.store._log import ENTRIES, LEDGER, Kind
+from conversation_state.store._log import ENTRIES, LEDGER, DamagedRow, LogEnd, LogTable
 from conversation_state.store._revisions import delete_name, fork_name, label_revision
 from conversation_state.store._save import save_within
 from conversation_state.store._store import Store
-from conversation_state.store._transaction import UNREADABLE, Transaction
+from conversation_state.store._transaction import Transaction
 from conversation_state.store._values import Head, Window, check_name, check_state
-from conversation_state.store._write_rows import put_row
 from conversation_state.store.backend import ConflictError, Reading, Writing
-from conversation_state.store.schema import RecordRow, is_sealed, make_sealed
+from conversation_state.store.schema import RecordRow, is_sealed, sealed
 
 __all__ = [
-    "Hold",
+    "LogEnd",
     "Reader",
     "Record",
     "Saved",
@@ -52,30 +51,19 @@ __all__ = [
 T = TypeVar("T")
 
 
-class Hold(NamedTuple):
-    """
-    Messages, or ledger entries, that a record keeps: how many of which branch, and
-    their digest.
-    """
-
-    branch: int
-    length: int
-    digest: bytes
-
-
 class Saved(NamedTuple):
-    """What keeps the messages of a state, and what keeps its ledger."""
+    """Where the messages of a state end, and its ledger: a record can hold either."""
 
-    entries: Hold
-    ledger: Hold
+    entries: LogEnd
+    ledger: LogEnd
 
 
 class Record(NamedTuple):
-    """The value under a key, and the messages that it keeps, if any."""
+    """The value under a key, and the end of the messages that it keeps, if any."""
 
     key: bytes
     value: bytes
-    hold: Hold | None
+    hold: LogEnd | None
 
 
 def after(prefix: bytes) -> bytes | None:
@@ -101,17 +89,6 @@ class Reader:
         self._tx: Reading = transaction.tables
         transaction.catch_up()
         self.seen = transaction.changes
-        # The caller's own code runs in the transaction from here on: see `_run_verb`.
-        transaction.reports_damage = False
-
-    def _run_verb(self, verb: Callable[..., T], *arguments: Any) -> T:
-        # Errors of reading rows are a StoreError; those of the caller's own code, in
-        # the same transaction, are not.
-        try:
-            return verb(self._transaction, *arguments)
-        except UNREADABLE as error:
-            self._transaction.report_damage(error)
-            raise
 
     def get(self, key: bytes) -> Record | None:
         """
@@ -153,12 +130,12 @@ class Reader:
         found = RecordRow._make(row)
         if not is_sealed(found):
             what = f"the record {shorten_repr(found.key)} is not what was written"
-            raise self._transaction.damage_error(what)
+            raise DamagedRow(what)
 
-        hold = Hold(found.branch, found.length, found.messages)
+        hold = LogEnd(found.branch, found.length, found.messages)
         return Record(found.key, found.value, hold if found.messages else None)
 
-    def entries(self, hold: Hold) -> Log[Entry]:
+    def entries(self, hold: LogEnd) -> Log[Entry]:
         """
         The messages that are held, sharing what is in memory.
 
@@ -166,23 +143,23 @@ class Reader:
             StoreError:
                 If they are not what was saved.
         """
-        return self._run_verb(_read_held, ENTRIES, hold)
+        return _read_held(self._transaction, ENTRIES, hold)
 
-    def ledger(self, hold: Hold) -> Log[LedgerEntry]:
+    def ledger(self, hold: LogEnd) -> Log[LedgerEntry]:
         """The same for a ledger."""
-        return self._run_verb(_read_held, LEDGER, hold)
+        return _read_held(self._transaction, LEDGER, hold)
 
     def names(self, prefix: str) -> list[str]:
         """All names that begin with *prefix*."""
-        return self._run_verb(list_names, prefix)
+        return list_names(self._transaction, prefix)
 
     def latest(self, name: str) -> Head | None:
         """The head of a name; None if nothing is saved under it."""
-        return self._run_verb(_read_if_there, name, latest)
+        return _read_if_there(self._transaction, name, latest)
 
     def window(self, name: str, last: int) -> Window | None:
         """The *last* messages of a name; None if nothing is saved under it."""
-        return self._run_verb(_read_if_there, name, load_window, last)
+        return _read_if_there(self._transaction, name, load_window, last)
 
     def load(self, name: str, at: int) -> Aggregator:
         """
@@ -192,11 +169,11 @@ class Reader:
             NotSavedError:
                 If there is no such revision.
         """
-        return self._run_verb(load_at, name, at).state
+        return load_at(self._transaction, name, at).state
 
     def state(self, name: str) -> Aggregator | None:
         """The newest state of a name; None if nothing is saved under it."""
-        found = self._run_verb(_read_if_there, name, load_at)
+        found = _read_if_there(self._transaction, name, load_at)
         return None if found is None else found.state
 
 
@@ -209,17 +186,21 @@ class Writer(Reader):
         """A number that was never given before."""
         return self._tx.new_number()
 
-    def add(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
+    def add(self, key: bytes, value: bytes, hold: LogEnd | None = None) -> None:
         """
         Write a record under a key that is free: if it is not, all is tried
         again. *hold* is of this block, or of a record that was read in it.
         """
         self._tx.add("records", [_make_row(key, value, hold)])
 
-    def put(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
+    def put(self, key: bytes, value: bytes, hold: LogEnd | None = None) -> None:
         """Write a record, in place of what is there."""
-        old = self._tx.get("records", key)
-        put_row(self._tx, "records", old, _make_row(key, value, hold))
+        old, new = self._tx.get("records", key), _make_row(key, value, hold)
+        if old is None:
+            self._tx.add("records", [new])
+        elif old != new:
+            columns = new._asdict()
+            self._tx.set("records", columns.pop("key"), **columns)
 
     def remove(self, low: bytes, high: bytes | None) -> int:
         """
@@ -246,34 +227,34 @@ class Writer(Reader):
         remembered = transaction.recall(name)
         head = self.latest(name) if remembered is None else remembered.head
         try:
-            self._run_verb(save_within, name, state, 0 if head is None else head)
+            save_within(self._transaction, name, state, 0 if head is None else head)
         except StaleHeadError as error:
             # Another save came since it was remembered: begin again without that.
             what = f"{name!r} is not what is remembered of it"
             raise ConflictError(what) from error
 
-        return self._run_verb(_find_holds, name)
+        return _find_ends(self._transaction, name)
 
     def fork(self, name: str, new_name: str) -> None:
         """What `Store.fork` does."""
         check_name(new_name, "new_name")
-        self._run_verb(fork_name, name, new_name, None)
+        fork_name(self._transaction, name, new_name, None)
 
     def label(self, name: str, label: str) -> None:
         """What `Store.label` does, for the head."""
         check_name(label, "label")
-        self._run_verb(label_revision, name, label, None)
+        label_revision(self._transaction, name, label, None)
 
     def delete(self, name: str) -> None:
         """What `Store.delete` does."""
-        self._run_verb(delete_name, name)
+        delete_name(self._transaction, name)
 
 
-def _read_held(transaction: Transaction, kind: Kind, hold: Hold) -> Log[Any]:
+def _read_held(transaction: Transaction, table: LogTable, hold: LogEnd) -> Log[Any]:
     segments = read_segments(transaction, hold.branch, hold.length)
-    log, digest = read_log(transaction, kind, segments)
+    log, digest = read_log(transaction, table, segments)
     if digest != hold.digest:
-        raise transaction.damage_error(f"a record holds other {kind.table} than it did")
+        raise DamagedRow(f"a record holds other {table.table} than it did")
 
     return log
 
@@ -292,25 +273,20 @@ def _read_if_there(
     return None
 
 
-def _find_holds(transaction: Transaction, name: str) -> Saved:
+def _find_ends(transaction: Transaction, name: str) -> Saved:
     saved = transaction.recall(name)
     if saved is not None:
-        revision, digests = saved.revision, saved.digests
-    else:
-        revision = transaction.get_revision(transaction.get_name(name), None)
-        origin = transaction.get_origin(revision.origin)
-        digests = read_digests(transaction, revision, origin)
+        return Saved(*saved.ends)
 
-    return Saved(
-        Hold(revision.branch, revision.length, digests[0]),
-        Hold(revision.ledger_branch, revision.ledger_length, digests[1]),
-    )
+    revision = transaction.get_revision(transaction.get_name(name), None)
+    origin = transaction.get_origin(revision.origin)
+    return Saved(*read_ends(transaction, revision, origin))
 
 
 @contextmanager
 def reading(store: Store) -> Iterator[Reader]:
     """A block that reads the records and states of a store."""
-    with store._core.read() as transaction:
+    with store._cache.read() as transaction:
         yield Reader(transaction)
 
 
@@ -325,8 +301,9 @@ def write(store: Store, work: Callable[[Writer], T]) -> T:
         StoreError:
             If the store can't be written. Nothing was.
     """
-    return store._core.write(lambda transaction: work(Writer(transaction)))
+    return store._cache.write(lambda transaction: work(Writer(transaction)))
 
 
-def _make_row(key: bytes, value: bytes, hold: Hold | None) -> RecordRow:
-    return make_sealed(RecordRow, key, value, *(hold or Hold(0, 0, b"")))
+def _make_row(key: bytes, value: bytes, hold: LogEnd | None) -> RecordRow:
+    branch, length, digest = hold or LogEnd(0, 0, b"")
+    return sealed(RecordRow(key, value, branch, length, messages=digest))

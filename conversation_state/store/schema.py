@@ -11,16 +11,30 @@ What lives here: rows and their seals. What does not: values as they are kept in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from struct import Struct
-from struct import error as struct_error
 from typing import Any, Literal, NamedTuple, TypeVar, get_type_hints
 from uuid import UUID
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.aggregator import Aggregator
-from conversation_state.store._log import ENTRIES, LEDGER, Kind, LogRow, digest_of
-from conversation_state.store._values import Head, split_labels, time_of, unpack_notes
+from conversation_state.store._log import (
+    ENTRIES,
+    LEDGER,
+    UNREADABLE,
+    DamagedRow,
+    LogEnd,
+    LogRow,
+    LogTable,
+    digest_of,
+)
+from conversation_state.store._values import (
+    NO_FIELDS,
+    Head,
+    RevisionFields,
+    now,
+    split_labels,
+    time_of,
+    unpack_notes,
+)
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -31,6 +45,7 @@ __all__ = [
     "Change",
     "Column",
     "Label",
+    "LabelMoveRow",
     "MomentRow",
     "Name",
     "Origin",
@@ -70,40 +85,25 @@ R = TypeVar("R", bound="tuple[Any, ...]")
 _SEAL_SIZE = 8
 
 
-def _compile_seal(row: Any) -> Callable[[Sequence[Any]], bytes]:
-    """
-    The function that computes the seal of a row's values, of which it is the last.
-    All columns are in it, the key too: no row passes for another.
-    """
-    hints = get_type_hints(row)
-    values = [(f"row[{at}]", hints[name]) for at, name in enumerate(row._fields[:-1])]
-    numbers = [value for value, type in values if type is int]
-    contents = [
-        f"{value}.encode()" if type is str else value
-        for value, type in values
-        if type is not int
-    ]
-    sizes = ", ".join(numbers + [f"len({content})" for content in contents])
-    pack = Struct(f">{len(values)}q").pack
-    everything = " + ".join([f"pack({sizes})", *contents])
-    # Straight code, as it runs for each save: a loop takes half as long again.
-    made: Callable[[Sequence[Any]], bytes] = eval(  # noqa: S307 - of numbers only
-        f"lambda row: digest_of({everything})[:{_SEAL_SIZE}]",
-        {"pack": pack, "digest_of": digest_of},
-    )
-    return made
+def _compute_seal(row: Any) -> bytes:
+    # All columns are in it, the key too: no row passes for another. As text, which no
+    # other values have, whatever their types.
+    if row.__class__ is RecordRow:
+        row = row._replace(value=digest_of(row.value))  # a host's value may be large
+
+    return digest_of(ascii(row[:-1]).encode())[:_SEAL_SIZE]
 
 
-def make_sealed(row_class: type[R], *values: Any) -> R:
-    """The row of *values*, which are all but its seal."""
-    return tuple.__new__(row_class, (*values, _SEALS[row_class](values)))
+def sealed(row: R) -> R:
+    """The row with the seal of its other columns."""
+    return tuple.__new__(row.__class__, (*row[:-1], _compute_seal(row)))
 
 
 def is_sealed(row: Any) -> bool:
     try:
-        return bool(row.seal == _SEALS[row.__class__](row))
-    except (AttributeError, TypeError, ValueError, struct_error):
-        return False  # a value is of another type
+        return bool(row.seal == _compute_seal(row))
+    except TypeError:
+        return False  # the value of a record is no bytes
 
 
 # Rows. The first column is the key; a column that may be null is `| None`. Identities
@@ -114,13 +114,14 @@ def is_sealed(row: Any) -> bool:
 class Name(NamedTuple):
     """
     A row of ``names``: which names there are, by which number the rest knows them,
-    and the notes on them.
+    whether each is a timeline (1) or a history (0), and the notes on them.
     """
 
     name: str
     number: int
-    notes: bytes
-    seal: bytes
+    is_timeline: int = 0
+    notes: bytes = b""
+    seal: bytes = b""
 
 
 class Revision(NamedTuple):
@@ -148,11 +149,65 @@ class Revision(NamedTuple):
     digest: bytes
     labels: bytes
     notes: bytes
-    seal: bytes
+    seal: bytes = b""
 
-    def resealed(self, **values: Any) -> Revision:
-        """The row with other *values*, and the seal of that."""
-        return make_sealed(Revision, *self._replace(**values)[:-1])
+    @classmethod
+    def of(
+        cls,
+        *,
+        key: int,
+        parent: int,
+        ends: tuple[LogEnd, LogEnd],
+        origin: int,
+        origin_digest: bytes,
+        fields: RevisionFields = NO_FIELDS,
+    ) -> Revision:
+        """
+        A new revision, saved now: the one place where all columns get their values.
+
+        Args:
+            key: ``name << 32 | number``.
+
+            parent: The number of the revision that it grew from, or 0.
+
+            ends: Where the state's entries end, and its ledger.
+
+            origin: The number of the state's origin.
+
+            origin_digest: The digest of that.
+
+            fields: What the caller of the save gave to it.
+        """
+        entries, ledger = ends
+        revision = cls(
+            revision=key,
+            parent=parent,
+            branch=entries.branch,
+            length=entries.length,
+            ledger_branch=ledger.branch,
+            ledger_length=ledger.length,
+            origin=origin,
+            saved_at=now(),
+            digest=state_digest(entries.digest, ledger.digest, origin_digest),
+            labels=fields.label.encode(),
+            notes=fields.notes,
+        )
+        return sealed(revision)
+
+    def head(self, name: str, state_id: UUID) -> Head:
+        """What users see of it: the one place where its columns are taken out."""
+        return Head(
+            name=name,
+            revision=self.revision & _NUMBER,
+            state_id=state_id,
+            length=self.length,
+            ledger_length=self.ledger_length,
+            digest=self.digest.hex(),
+            labels=split_labels(self.labels) if self.labels else (),
+            saved_at=time_of(self.saved_at),
+            parent=self.parent or None,
+            notes=unpack_notes(self.notes) if self.notes else EMPTY_MAP,
+        )
 
     @property
     def number(self) -> int:
@@ -160,28 +215,11 @@ class Revision(NamedTuple):
         return self.revision & _NUMBER
 
     @property
-    def log_ends(self) -> tuple[tuple[Kind, int, int], tuple[Kind, int, int]]:
+    def log_ends(self) -> tuple[tuple[LogTable, int, int], tuple[LogTable, int, int]]:
         """Of both logs: which one, the branch that it ends in, and its length."""
         return (
             (ENTRIES, self.branch, self.length),
             (LEDGER, self.ledger_branch, self.ledger_length),
-        )
-
-    def head(self, name: str, state_id: UUID) -> Head:
-        """What users see of it."""
-        # Unpacked at once: for each save, and the fields one by one take longer.
-        number, parent, _, length, _, usage, _, time, digest, labels, notes, _ = self
-        return Head(
-            name,
-            number & _NUMBER,
-            state_id,
-            length,
-            usage,
-            digest.hex(),
-            split_labels(labels) if labels else (),
-            time_of(time),
-            parent or None,
-            unpack_notes(notes) if notes else EMPTY_MAP,
         )
 
 
@@ -210,7 +248,7 @@ class TimelineRow(NamedTuple):
     max_moments: int
     revision: int
     saves: int
-    seal: bytes
+    seal: bytes = b""
 
 
 class MomentRow(NamedTuple):
@@ -238,7 +276,7 @@ class MomentRow(NamedTuple):
     redo: int
     label: bytes
     step_group: bytes
-    seal: bytes
+    seal: bytes = b""
 
     @property
     def number(self) -> int:
@@ -254,6 +292,28 @@ class Label(NamedTuple):
 
     label: bytes
     revision: int
+
+
+class LabelMoveRow(NamedTuple):
+    """
+    A row of ``label_moves``: ``name << 32 | number``, counted from 1 on for each name.
+
+    Attributes:
+        label: The label.
+
+        before: The number of the revision that it pointed to; 0 for none.
+
+        after: That of the revision that it points to since; 0 if it was removed.
+
+        moved_at: When.
+    """
+
+    move: int
+    label: bytes
+    before: int
+    after: int
+    moved_at: int
+    seal: bytes = b""
 
 
 class Origin(NamedTuple):
@@ -287,22 +347,25 @@ class Origin(NamedTuple):
         That of a row of the table.
 
         Raises:
-            ValueError:
+            DamagedRow:
                 If it is not what was written: then its key is another, or an
                 identity has another length.
         """
         origin = cls._make(row[1:])
-        ids = [origin.state, origin.root]
-        if origin.parent is not None:
-            ids.append(origin.parent)
+        ids = (
+            origin.state,
+            origin.root,
+            origin.root if origin.parent is None else origin.parent,
+        )
+        try:
+            first = origin.first_number()
+            is_whole = {len(id) for id in ids} == {_ID_SIZE}
+            if is_whole and first <= row[0] < first + MAX_SAME_NUMBER:
+                return origin
+        except UNREADABLE:
+            pass  # a value of another type
 
-        first = origin.first_number()
-        if {len(id) for id in ids} != {_ID_SIZE} or not (
-            first <= row[0] < first + MAX_SAME_NUMBER
-        ):
-            raise ValueError("describes another state than the one it was written for")
-
-        return origin
+        raise DamagedRow(f"the origin {row[0]} is damaged")
 
     @property
     def state_id(self) -> UUID:
@@ -365,7 +428,7 @@ class RecordRow(NamedTuple):
     branch: int
     length: int
     messages: bytes
-    seal: bytes
+    seal: bytes = b""
 
 
 class Change(NamedTuple):
@@ -380,13 +443,7 @@ class Change(NamedTuple):
     content: bytes
     reason: str
     changed_at: int
-    seal: bytes
-
-
-_SEALS: dict[type, Callable[[Sequence[Any]], bytes]] = {
-    row: _compile_seal(row)
-    for row in (Name, Revision, TimelineRow, MomentRow, RecordRow, Change)
-}
+    seal: bytes = b""
 
 
 # Tables
@@ -439,6 +496,7 @@ TABLES: dict[str, Table] = {
         _describe_table("names", Name),
         _describe_table("revisions", Revision),
         _describe_table("labels", Label),
+        _describe_table("label_moves", LabelMoveRow),
         _describe_table("timelines", TimelineRow),
         _describe_table("moments", MomentRow),
         _describe_table("origins", Origin, "origin"),

@@ -116,12 +116,7 @@ class Selection:
         return self.changes is NO_CHANGES and not self.rewrites
 
     def survey(self) -> Survey:
-        survey = START
-        for seq, message in self.pairs():
-            tokens = count(message, self.counter)
-            survey = survey.with_message(seq, message, tokens, self.rules)
-
-        return survey
+        return START.with_messages(self.pairs(), self.counter, self.rules)
 
     def spans(self, start: int = 0, stop: int | None = None) -> list[range]:
         """The positions in no range, of all or from *start* to *stop*."""

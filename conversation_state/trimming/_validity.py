@@ -16,6 +16,7 @@ from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
 from conversation_state.errors import DroppedHistoryError
 from conversation_state.messages import (
+    PLAIN,
     AssistantMessage,
     Message,
     SystemMessage,
@@ -214,6 +215,7 @@ class UserPoint(NamedTuple):
 
 _NO_CUTS: Log[CutPoint] = Log()
 _NO_USERS: Log[UserPoint] = Log()
+_NO_IDS: frozenset[str] = frozenset()
 _make = tuple.__new__
 
 
@@ -260,80 +262,118 @@ class Survey(NamedTuple):
         """Whether a view of the run needs no repair."""
         return not (self.flaw or self.odd_end or self.is_thinking)
 
-    def with_message(  # noqa: C901, PLR0912 - each message that is trimmed passes here
-        self, seq: int, message: Message, tokens: int, rules: Rules
+    def with_messages(  # noqa: C901, PLR0912, PLR0915 - each message passes here
+        self,
+        pairs: Iterable[tuple[int, Message]],
+        counter: TokenCounter,
+        rules: Rules,
     ) -> Survey:
-        size, before, lead_size, lead, lead_tokens, open_calls, flaw, cuts, users = (
+        """
+        The survey of this run and *pairs*, the messages behind it, each with its
+        position.
+        """
+        size, tokens, lead_size, lead, lead_tokens, open_calls, flaw, cuts, users = (
             self[:9]
         )
-        ids, odd_end, was_thinking = self[9:]
-        is_odd = False
-        role = message.role
-        is_tool = role == "tool"
-        may_start = not is_tool
-        calls = role == "assistant" and message.tool_calls
-        # Any other message neither calls nor answers, as most do not.
-        if is_tool or open_calls.pending or calls:
-            open_calls, flaws = check_pairing(open_calls, seq, message)
+        ids, odd_end, is_thinking = self[9:]
+        caller, called, pending = open_calls
+        # What the messages add, which goes to the logs and sets in one piece.
+        new_cuts: list[CutPoint] = []
+        new_users: list[UserPoint] = []
+        new_ids: set[str] = set()
+        last_cut = cuts[-1].seq if cuts else -1
+        start = size
+        message: Any  # saves a cast for each kind
+        flaws: tuple[Flaw, ...]
+        for seq, message in pairs:
+            own = count(message, counter)
+            kind = message.__class__
+            calls = message.tool_calls if kind is AssistantMessage else ()
+            may_start, is_odd, was_thinking = True, False, is_thinking
+            is_thinking, flaws = False, ()
+            # Most messages neither call nor answer.
+            if kind is ToolMessage:
+                may_start = False
+                if message.tool_call_id in pending:
+                    pending = pending - {message.tool_call_id}
+                else:
+                    open_calls = OpenCalls(caller, called, pending)
+                    _, flaws = check_pairing(open_calls, seq, message)
+            elif pending or calls:
+                made = frozenset([call.id for call in calls])
+                if pending or len(made) < len(calls):
+                    open_calls = OpenCalls(caller, called, pending)
+                    _, flaws = check_pairing(open_calls, seq, message)
+
+                caller, called, pending = seq, made, made
+                if calls:
+                    is_odd = not (
+                        new_ids.isdisjoint(called) and all(map(called.isdisjoint, ids))
+                    )
+                    new_ids |= called
+            else:
+                called = _NO_IDS
+
             if flaws:
-                # No run that starts before this message can be valid; one that
-                # starts with it can, unless it is itself what is wrong: that is the
-                # last of the two flaws that a message can have.
-                flaw, cuts = flaws[-1], _NO_CUTS
+                # No run that starts before this message can be valid; one that starts
+                # with it can, unless it is itself what is wrong: that is the last of
+                # the two flaws that a message can have.
+                flaw, cuts, new_cuts, last_cut = flaws[-1], _NO_CUTS, [], -1
                 may_start = may_start and flaw.seqs[0] != seq
 
-            if calls:
-                called = open_calls.called
-                is_odd = not all(map(called.isdisjoint, ids))
-                ids = _with_ids(ids, called)
-        else:
-            open_calls = NO_OPEN_CALLS
-
-        # Most messages are a text, which is asked for no more than this.
-        kind = message.__class__
-        content: Any = getattr(message, "content", None)  # unknown ones have none
-        is_text = content.__class__ is str
-        if calls or is_tool or not is_text or not content or message.name:
-            is_odd = is_odd or not is_well_formed(message, rules)
-        elif content.isspace():
-            is_odd = True
-
-        is_thinking = (
-            role == "assistant"
-            and not is_text
-            and not rules.takes_thinking_only
-            and is_thinking_only(message)
-        )
-        if was_thinking:
-            # What thinking led to stays with it; where something else follows, the
-            # thinking has to go.
-            if role == "assistant":
-                may_start = False
-            elif kind is not UnknownMessage:
+            # Most are a text without a name, which is asked for no more than this.
+            content: Any = None if kind is UnknownMessage else message.content
+            is_text = content.__class__ is str
+            is_plain = is_text and not calls and message._common is PLAIN
+            if is_plain and kind is not ToolMessage:
+                is_plain = bool(content) and not content.isspace()
+                is_odd = not is_plain
+            elif not is_well_formed(message, rules):
                 is_odd = True
 
-        # A view can't start in the middle of what one position shows.
-        if may_start and not (cuts and cuts[-1].seq == seq):
-            cut = _make(CutPoint, (before, seq))
-            cuts = cuts.append(cut)
-            # Only system messages before all others are the lead; later ones are
-            # handled like other messages.
-            if role == "system" and lead_size == size:
-                lead_size, lead, lead_tokens = size + 1, seq + 1, before + tokens
+            if kind is AssistantMessage and not (is_text or rules.takes_thinking_only):
+                is_thinking = is_thinking_only(message)
 
-        if role == "user" and is_task(message):
-            users = users.append(_make(UserPoint, (before, seq, tokens)))
+            if was_thinking:
+                # What thinking led to stays with it; where something else follows, the
+                # thinking has to go.
+                if kind is AssistantMessage:
+                    may_start = False
+                elif kind is not UnknownMessage:
+                    is_odd = True
 
-        if not (size + 1) % 32:
+            # A view can't start in the middle of what one position shows.
+            if may_start and last_cut != seq:
+                new_cuts.append(_make(CutPoint, (tokens, seq)))
+                last_cut = seq
+                # Only system messages before all others are the lead; later ones are
+                # handled like other messages.
+                if lead_size == size and kind is SystemMessage:
+                    lead_size, lead, lead_tokens = size + 1, seq + 1, tokens + own
+
+            if kind is UserMessage and (is_plain or is_task(message)):
+                new_users.append(_make(UserPoint, (tokens, seq, own)))
+
+            if is_odd:
+                odd_end = seq + 1
+
+            size += 1
+            tokens += own
+
+        cuts, users = cuts.extend(new_cuts), users.extend(new_users)
+        if size >> 5 > start >> 5:
             # The entries' log remembers these surveys as long as it lives, and a new
             # Log does not keep the versions before it alive.
             cuts, users = Log(cuts), Log(users)
 
-        # `_replace` and the generated constructor cost three times as much,
-        # for every message that is trimmed for the first time.
+        if new_ids:
+            ids = _with_ids(ids, frozenset(new_ids))
+
+        # `_replace` and the generated constructor cost three times as much, for each
+        # message that is added.
+        open_calls = _make(OpenCalls, (caller, called, pending))
         lead_fields = lead_size, lead, lead_tokens
-        fields = size + 1, before + tokens, *lead_fields, open_calls, flaw, cuts, users
-        odd_end = seq + 1 if is_odd else odd_end
+        fields = size, tokens, *lead_fields, open_calls, flaw, cuts, users
         return _make(Survey, (*fields, ids, odd_end, is_thinking))
 
 
@@ -356,16 +396,16 @@ def survey_log(
     since the last time).
     """
 
-    def add_entry(survey: Survey, entry: Entry) -> Survey:
-        message = entry[1]
-        return survey.with_message(survey[0], message, count(message, counter), rules)
+    def add_entries(survey: Survey, added: Iterable[Entry]) -> Survey:
+        pairs = enumerate([entry[1] for entry in added], survey[0])
+        return survey.with_messages(pairs, counter, rules)
 
     start = START
     if since:
         start = Survey(since, open_calls=_find_open_calls(entries, since))
 
     key = SurveyKey(counter, rules, since)
-    return entries.fold(add_entry, start, key=key, since=since)
+    return entries.fold_runs(add_entries, start, key=key, since=since)
 
 
 def find_surveyed(

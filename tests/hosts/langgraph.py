@@ -88,12 +88,12 @@ def texts_of(store, name):
 
 
 def rows_of(store):
-    with store._core.backend.reading() as rows:
+    with store._cache.backend.reading() as rows:
         return Counter({name: len(rows.scan(name, None, None)) for name in TABLES})
 
 
 def stored_bytes(store):
-    with store._core.backend.reading() as rows:
+    with store._cache.backend.reading() as rows:
         found = [*rows.scan("records", None, None), *rows.scan("entries", None, None)]
 
     return sum(len(value) for row in found for value in row if type(value) is bytes)

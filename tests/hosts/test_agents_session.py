@@ -543,7 +543,7 @@ class TestFork:
         run(chat.add_items([user("x"), *PARALLEL[1:]] * 20))
 
         def rows():
-            with store._core.backend.reading() as tx:
+            with store._cache.backend.reading() as tx:
                 return len(tx.scan("entries", None, None))
 
         before = rows()

@@ -295,11 +295,11 @@ class TestGraphsInGraphs:
         saver = saver_of(store)
         graph = outer.compile(checkpointer=saver)
         run_turn(graph, "a")
-        before = len(store._core.backend.tables["entries"].rows)
+        before = len(store._cache.backend.tables["entries"].rows)
         run_turn(graph, "b")
 
         assert ["a", "1: a", "b", "3: b"] == texts_of(store, saver.name("1"))
-        assert 3 >= len(store._core.backend.tables["entries"].rows) - before
+        assert 3 >= len(store._cache.backend.tables["entries"].rows) - before
         inside = [name for name in store.names() if "inner" in name]
         assert 2 == len(inside)
         assert [2, 4] == sorted(len(store.load(name)) for name in inside)

@@ -26,7 +26,6 @@ from conversation_state.hosts.langgraph import _conversations
 from conversation_state.store import open_store
 from conversation_state.store._store import Store
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.testing.stores._fixtures import InjectedError, failing
 from tests.hosts.langgraph import (
     CONFIG,
     graph_of,
@@ -37,6 +36,7 @@ from tests.hosts.langgraph import (
     texts_of,
 )
 from tests.processes import count_calls
+from tests.store.promises.case import InjectedError, failing
 
 
 def put(saver, values, parent=None, *, thread="1", new=None, metadata=None):
@@ -476,7 +476,7 @@ class TestMessages:
 
         assert messages == got(saver, config)["messages"]
         assert () == store.names()
-        with store._core.backend.reading() as rows:
+        with store._cache.backend.reading() as rows:
             assert b"secret" not in b"".join(
                 row[1] for row in rows.scan("records", None, None)
             )
@@ -730,7 +730,7 @@ class TestLettingGo:
 
         saver.delete_thread("2")
         store.collect_garbage()
-        with store._core.backend.reading() as rows:
+        with store._cache.backend.reading() as rows:
             left = b"".join([row[2] for row in rows.scan("entries", None, None)])
 
         assert b"secret" not in left

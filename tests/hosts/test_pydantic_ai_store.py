@@ -27,8 +27,8 @@ from conversation_state.hosts.pydantic_ai import StoreBackend
 from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.store import Store, open_store
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.testing.stores import RecordingBackend
 from tests.adapters.pydantic_ai import asks, says
+from tests.store.promises.case import RecordingBackend
 
 
 def turn(number, **fields):

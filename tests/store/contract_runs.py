@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conversation_state.testing.stores import StoreContract
+from tests.store.promises.contract import StoreContract
 
 
 def run_promises(make, *, without=()):

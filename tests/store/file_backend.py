@@ -14,7 +14,7 @@ from typing import Any
 
 from conversation_state.store.backend import TABLES, ConflictError
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.store.schema import Revision
+from conversation_state.store.schema import Revision, sealed
 
 __all__ = ["FAULTS", "FileBackend"]
 
@@ -311,7 +311,7 @@ def _remove_each_first(self, table, ranges):
 
 def _add_without_parent(self, table, rows, **conditions):
     if table == "revisions":
-        rows = [Revision._make(row).resealed(parent=0) for row in rows]
+        rows = [sealed(Revision._make(row)._replace(parent=0)) for row in rows]
 
     Recorder.add(self, table, rows, **conditions)
 

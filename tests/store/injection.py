@@ -53,7 +53,7 @@ def seen(store):
 
 def rows_of(store):
     """All rows of all tables."""
-    with store._core.backend.reading() as rows:
+    with store._cache.backend.reading() as rows:
         return {table: rows.scan(table, None, None) for table in TABLES}
 
 

@@ -7,13 +7,11 @@ both row classes, as those of `conversation_state.store.schema` change later.
 """
 
 from collections.abc import Callable
-from struct import error as struct_error
 from typing import Any, NamedTuple, get_type_hints
 
-from conversation_state.store import schema
 from conversation_state.store.backends._sql import Step
 from conversation_state.store.backends._sqlite_block import SQLITE
-from conversation_state.store.schema import Revision, make_sealed
+from conversation_state.store.schema import Revision, is_sealed, sealed
 
 __all__ = [
     "ADD_NOTES",
@@ -28,7 +26,6 @@ _HINTS = get_type_hints(Revision)
 OlderRevision = _make_class(
     "OlderRevision", [(name, _HINTS[name]) for name in _HINTS if name != "notes"]
 )
-_seal_older = schema._compile_seal(OlderRevision)
 _NAMES = ", ".join(OlderRevision._fields)
 (_CREATE,) = [each for each in SQLITE.create() if " revisions " in each]
 
@@ -38,18 +35,12 @@ def _add_notes(row: Any) -> Revision:
     older = OlderRevision(*row)
     values = {**older._asdict(), "notes": b""}
     new = Revision(**values)
-    try:
-        is_damaged = older.seal != _seal_older(older)
-    except (TypeError, AttributeError, struct_error):
-        is_damaged = True  # a value is of another type
-
     # The seal of an older row is not that of today's, so the row stays damaged.
-    return new if is_damaged else make_sealed(Revision, *new[:-1])
+    return sealed(new) if is_sealed(older) else new
 
 
 def _drop_notes(row: Any) -> Any:
-    older = OlderRevision(*row)
-    return older._replace(seal=_seal_older(older))
+    return sealed(OlderRevision(*row))
 
 
 def _make_table_anew(

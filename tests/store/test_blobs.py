@@ -16,7 +16,7 @@ from conversation_state.parts import AudioPart, FilePart, ImagePart, TextPart, V
 from conversation_state.store import Store
 from conversation_state.store._log import LARGE
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.testing.stores import RecordingBackend
+from tests.store.promises.case import RecordingBackend
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import pytest
 
 from conversation_state.errors import StoreError
-from conversation_state.testing.stores import StoreContract
 from tests.store.contract_runs import run_promises
 from tests.store.file_backend import FAULTS, FileBackend
+from tests.store.promises.contract import StoreContract
 
 
 class TestHonest(StoreContract):

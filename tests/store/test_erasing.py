@@ -416,12 +416,12 @@ class TestCollect:
             store.save("chat", CHAT.add_user_prompt("one"))
             store.save("fork", CHAT.fork().add_user_prompt("two"))
             store.delete("chat")
-            with store._core.backend.writing() as rows:
+            with store._cache.backend.writing() as rows:
                 *_, (branch, _, _) = rows.scan("branches", None, None)
                 rows.remove("branches", branch, branch + 1)
 
             with pytest.raises(StoreError, match="nothing was collected"):
                 store.collect_garbage()
 
-            with store._core.backend.reading() as rows:
+            with store._cache.backend.reading() as rows:
                 assert 3 == len(rows.scan("entries", None, None))

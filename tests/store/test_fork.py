@@ -42,7 +42,7 @@ PRELUDE = """
         opened, over = threading.Event(), threading.Event()
 
         def read():
-            with store._core.backend.reading():
+            with store._cache.backend.reading():
                 opened.set()
                 over.wait(60)
 
@@ -211,7 +211,7 @@ class TestWorks:
             opened, over = threading.Event(), threading.Event()
 
             def hold():
-                with store._core.backend.writing() as block:
+                with store._cache.backend.writing() as block:
                     block.add("branches", [(99, 0, 0)])
                     opened.set()
                     over.wait(60)
@@ -284,7 +284,7 @@ class TestRefused:
             append(store, "chat", "before")
             pid = None
             try:
-                with store._core.backend.writing() as block:
+                with store._cache.backend.writing() as block:
                     block.add("branches", [(99, 0, 0)])
                     pid = os.fork()
             except StoreError as error:
@@ -308,7 +308,7 @@ class TestRefused:
                 sys.exit()
 
             os.waitpid(pid, 0)
-            with store._core.backend.reading() as block:
+            with store._cache.backend.reading() as block:
                 print(block.get("branches", 99))
 
             append(store, "chat", "after")

@@ -11,7 +11,7 @@ from conversation_state.errors import StoreError
 from conversation_state.store import Store, open_store
 from conversation_state.store.backends._sqlite_block import SQLITE
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.store.schema import Name, make_sealed
+from conversation_state.store.schema import Name, sealed
 
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 MANY = 2_000
@@ -49,7 +49,7 @@ class TestSqlite:
         url = f"sqlite:///{tmp_path}/chats.db"
         save_some(url, 20)
         with open_store(url) as store:
-            backend: Any = store._core.backend
+            backend: Any = store._cache.backend
             (connection,) = backend._idle
             calls: list[str] = []
             connection.set_trace_callback(calls.append)
@@ -79,7 +79,7 @@ class TestPostgres:
 
         save_some(pg_url, 300)
         rows: Any
-        with open_store(pg_url) as store, store._core.backend.reading() as rows:
+        with open_store(pg_url) as store, store._cache.backend.reading() as rows:
             rows.run("SET LOCAL enable_seqscan = off", ())
             sql = f"EXPLAIN {POSTGRES.scan_heads(is_high=True)}"
             plan = [line for (line,) in rows.run(sql, ARGUMENTS).fetchall()]
@@ -112,8 +112,9 @@ class TestDamage:
         store.annotate("chat", {"title": "ours"})
         with backend.writing() as rows:
             ((_, number, *_),) = rows.scan("names", None, None)
-            seal = make_sealed(Name, "other", number, b'{"title":"theirs"}').seal
-            rows.set("names", "chat", notes=b'{"title":"theirs"}', seal=seal)
+            notes = b'{"title":"theirs"}'
+            other = sealed(Name("other", number, notes=notes))
+            rows.set("names", "chat", notes=notes, seal=other.seal)
 
         for verb in (store.heads, lambda: store.notes("chat")):
             with pytest.raises(StoreError, match="the name 'chat' is damaged"):

@@ -16,19 +16,19 @@ from conversation_state.store import _log
 from conversation_state.store._log import (
     ENTRIES,
     LEDGER,
-    chain_digest,
     content_digest,
     cut_segments,
+    digest_of,
     pack_id,
     unpack_id,
     unpack_ids,
 )
-from conversation_state.store._transaction import Core, Transaction
-from conversation_state.store._write_rows import LogDigests, write_log
+from conversation_state.store._transaction import CachedBackend, Transaction
+from conversation_state.store._write_log import LogToWrite, write_log
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.store.schema import SHIFT
-from conversation_state.testing.stores import RecordingBackend
 from conversation_state.testing.strategies import aggregators, entries, states
+from tests.store.promises.case import RecordingBackend
 
 # Each of these examples is many logs, or many entries.
 FEWER = settings(max_examples=settings().max_examples // 2)
@@ -47,11 +47,15 @@ class Shelf:
         """Write a log: where it stands, and how many rows it took."""
         self.calls.clear()
         backend = RecordingBackend(self.backend, self.calls.append)
-        with Transaction(Core(backend, 0), backend.writing()) as transaction:
+        with Transaction(CachedBackend(backend, 0), backend.writing()) as transaction:
             before = len(self.digests())
-            past = LogDigests(ENTRIES, log, known)
-            found = write_log(transaction, past, segments)
-            return found, len(self.digests()) - before
+            new = LogToWrite(ENTRIES, log)
+            if segments:
+                new.begin_at(segments, known)
+
+            end = write_log(transaction, new)
+            assert (len(log), ENTRIES.digest(log)) == end[1:]
+            return new.segments, len(self.digests()) - before
 
     def digests(self):
         """The digests of all rows."""
@@ -116,7 +120,7 @@ class TestGrowth:
         """What is known of a beginning leads to the same as finding it out."""
         at = data.draw(st.integers(0, len(state)))
         log = state.entries.take(at).extend(other.entries)
-        known = (at, ENTRIES.digest(log.take(at)))
+        known = ENTRIES.digest(log.take(at))
         shelf, alike = Shelf(), Shelf()
         segments, _ = shelf.save(state.entries)
         alike.save(state.entries)
@@ -159,7 +163,7 @@ class TestDigests:
         """Digests are the same forever: they are in files."""
         content = content_digest(b"a-1", b'{"role":"user","content":"Hi!"}')
 
-        digest = chain_digest(ENTRIES.start, content)
+        digest = digest_of(ENTRIES.start + content)
 
         assert "7fb1af6005b746e670aa187be34fffa1" == content.hex()
         assert digest == ENTRIES.digest(Log([Entry("a-1", UserMessage("Hi!"))]))

@@ -3,7 +3,7 @@
 from hypothesis import settings
 
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.testing.stores import StoreMachine
+from tests.store.machine import StoreMachine
 from tests.store.promises.contract import StorePromises
 
 

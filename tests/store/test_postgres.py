@@ -9,8 +9,8 @@ from conversation_state.store import Store
 from conversation_state.store.backend import TABLES
 from conversation_state.store.backends._postgres import PostgresBackend
 from conversation_state.store.backends._postgres_server import Address
-from conversation_state.testing.stores import StoreMachine
 from tests.store import server as servers
+from tests.store.machine import StoreMachine
 from tests.store.promises.contract import StorePromises
 
 

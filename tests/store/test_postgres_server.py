@@ -120,10 +120,10 @@ class TestSideBySide:
         none of them beside one that may do anything.
         """
         store.save("chat", CHAT)
-        backend: Any = store._core.backend
+        backend: Any = store._cache.backend
         given = [("names", "chat")]
         with open_store(f"{pg_url}&timeout_s=0.2") as hasty:
-            other: Any = hasty._core.backend
+            other: Any = hasty._cache.backend
             with backend.writing() as ours:
                 ours.add("starts", [(b"a", 1)], if_exists=given)
                 assert ours.get("starts", b"a") == (b"a", 1)
@@ -152,7 +152,7 @@ class TestSideBySide:
         were to be prepared for the first time after the failure.
         """
         store.save("chat", CHAT)
-        backend: Any = store._core.backend
+        backend: Any = store._cache.backend
         for given in ([("names", "nobody")], [("names", "chat")]):
             try:
                 with backend.writing() as rows:
@@ -256,7 +256,7 @@ class TestInterrupted:
         """
         with open_store(f"{pg_url}&timeout_s=5&pool_size=1") as store:
             store.save("chat", CHAT)
-            backend: Any = store._core.backend
+            backend: Any = store._cache.backend
             with pytest.raises(KeyboardInterrupt), backend.reading() as block:  # noqa: PT012 - all of it
                 held = block._link.connection
                 held.lock.__enter__()
@@ -288,7 +288,7 @@ class TestInterrupted:
             try:
                 signal.raise_signal(signal.SIGINT)
             except KeyboardInterrupt:
-                block: Any = store._core.backend.reading()
+                block: Any = store._cache.backend.reading()
                 with pytest.raises(StoreError), block:
                     block.run("SELECT nothing FROM nowhere")
 
@@ -377,7 +377,7 @@ class TestServerIsGone:
         one has another.
         """
         store.save("chat", CHAT)
-        backend: Any = store._core.backend
+        backend: Any = store._cache.backend
         with pytest.raises(StoreError, match="lost, and nothing was changed"):  # noqa: SIM117, PT012 - the inner one is cut
             with backend.writing() as block:
                 block.set("names", "chat", number=7)
@@ -439,7 +439,7 @@ class TestServerRefuses:
         assert "hush" not in report
 
         with open_store(right) as store:
-            shown = f"{store!r} {store.url} {store._core.backend!r}"
+            shown = f"{store!r} {store.url} {store._cache.backend!r}"
 
             assert "secretive@127.0.0.1" in shown
             assert "sesame" not in shown
@@ -450,7 +450,7 @@ class TestServerRefuses:
         again when there is one.
         """
         with open_store(server.url(schema, "&pool_size=1&timeout_s=1")) as store:
-            backend: Any = store._core.backend
+            backend: Any = store._cache.backend
             store.save("chat", CHAT)
             with backend.reading(), ThreadPoolExecutor(1) as threads:
                 waiting = threads.submit(store.load, "chat")
@@ -475,7 +475,7 @@ class TestServerRefuses:
         """
         abandoned = pytest.raises(StoreError, match="began another block meanwhile")
         with open_store(server.url(schema, "&pool_size=2&timeout_s=5")) as store:
-            backend: Any = store._core.backend
+            backend: Any = store._cache.backend
             with backend.reading() as rows:
                 assert None is rows.get("names", "chat")
                 store.save("chat", CHAT)
@@ -494,7 +494,7 @@ class TestServerRefuses:
             assert ("another", "chat") == store.names()
 
         with open_store(server.url(schema, "&pool_size=1&timeout_s=5")) as store:
-            backend = store._core.backend
+            backend = store._cache.backend
             with abandoned, backend.reading() as rows:
                 rows.get("names", "chat")
                 store.save("third", CHAT.fork())
@@ -526,7 +526,7 @@ class TestServerRefuses:
         options = "&options=-c%20statement_timeout%3D200"
         with (
             open_store(pg_url + options) as hasty,
-            store._core.backend.writing() as block,
+            store._cache.backend.writing() as block,
         ):
             block.get("names", "chat")
             with pytest.raises(StoreError, match="statement_timeout"):
@@ -541,7 +541,7 @@ class TestServerRefuses:
         store.save("chat", CHAT)
         with open_store(f"{pg_url}&timeout_s=0.2") as hasty:
             hasty.load("chat")
-            with store._core.backend.writing() as block:
+            with store._cache.backend.writing() as block:
                 block.get("names", "chat")
                 with pytest.raises(StoreError, match="timeout_s"):
                     hasty.save("chat", CHAT.add_user_prompt("and?"))
@@ -614,7 +614,7 @@ class TestVerifying:
         for number in range(20):
             store.update("chat", lambda state: state.add_user_prompt(f"{number}"))  # noqa: B023 - called at once
 
-        backend: Any = store._core.backend
+        backend: Any = store._cache.backend
         reads = backend.reading
         for at in range(1, 13):
             opened = []  # type: ignore[var-annotated]
@@ -1081,7 +1081,7 @@ class TestProcesses:
 
             assert 60 == len(texts)
             assert () == store.verify()
-            assert 3 >= len(store._core.backend._idle)  # type: ignore[attr-defined]
+            assert 3 >= len(store._cache.backend._idle)  # type: ignore[attr-defined]
 
         assert [] == caplog.messages
 
@@ -1093,7 +1093,7 @@ class TestProcesses:
                 state = state.add_user_prompt("and?")
                 store.save("chat", state)
 
-            with store._core.backend.reading() as rows:
+            with store._cache.backend.reading() as rows:
                 rows.get("names", "chat")
                 sql = "SELECT count(*) FROM pg_prepared_statements"
                 count = rows._link.connection.execute(sql).fetchone()  # type: ignore[attr-defined]

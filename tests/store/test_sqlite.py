@@ -27,7 +27,7 @@ from conversation_state.store.backends._sqlite import (
 )
 from conversation_state.store.backends._sqlite_log import VERSION_MASK
 from conversation_state.store.schema import SCHEMA_VERSION
-from conversation_state.testing.stores import StoreMachine
+from tests.store.machine import StoreMachine
 from tests.store.promises.contract import StorePromises
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -151,7 +151,7 @@ class TestFile:
     def test_synchronous(self, tmp_path, given, found):
         """The durability of a save is an option of the URL, for each connection."""
         with open_store(at(tmp_path, given)) as store:
-            backend: Any = store._core.backend
+            backend: Any = store._cache.backend
             with backend.reading() as one, backend.reading() as two:
                 for block in (one, two):
                     (level,) = block.run("PRAGMA synchronous").fetchone()
@@ -367,7 +367,7 @@ class TestThreads:
         caller waits for it.
         """
         with open_store(f"{url}?timeout_s=1") as store:
-            backend: Any = store._core.backend
+            backend: Any = store._cache.backend
             connection = backend.acquire()
             connection.execute("BEGIN IMMEDIATE")
             backend.release(connection)
@@ -380,7 +380,7 @@ class TestThreads:
         with open_store(url) as store:
             store.save("chat", CHAT)
             read = []
-            with store._core.backend.writing() as block:
+            with store._cache.backend.writing() as block:
                 block.set("names", "chat", number=7)
                 reader = threading.Thread(
                     target=lambda: read.append(store.load("chat", last=1))

@@ -18,7 +18,7 @@ from conversation_state.store.backends._sqlite import (
     SqliteBackend,
     SqliteOptions,
 )
-from conversation_state.store.schema import Revision
+from conversation_state.store.schema import Revision, sealed
 
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 MORE = CHAT.add_assistant_message("At noon.")
@@ -41,7 +41,7 @@ def statements(store):
     The statements that the connection which a store uses next executes from now on.
     """
     statements_run: list[str] = []
-    backend: Any = store._core.backend
+    backend: Any = store._cache.backend
     backend._idle[-1].set_trace_callback(statements_run.append)
     return statements_run
 
@@ -206,13 +206,13 @@ class TestTrouble:
         """A row that waited for another one is there when the block ends."""
         with open_store(url) as store:
             store.save("chat", CHAT)
-            with store._core.backend.reading() as rows:
+            with store._cache.backend.reading() as rows:
                 (old,) = map(Revision._make, rows.scan("revisions", None, None))
 
-            with store._core.backend.writing() as rows:
+            with store._cache.backend.writing() as rows:
                 rows.add(
                     "revisions",
-                    [old.resealed(revision=old.revision + 1)],
+                    [sealed(old._replace(revision=old.revision + 1))],
                     if_exists=[("revisions", old.revision)],
                     if_absent=[("changes", 1)],
                 )
@@ -223,7 +223,7 @@ class TestTrouble:
         """A row on another condition than a save's is added on that one."""
         with open_store(url) as store:
             store.save("chat", CHAT)
-            with store._core.backend.reading() as rows:
+            with store._cache.backend.reading() as rows:
                 (old,) = map(Revision._make, rows.scan("revisions", None, None))
 
             revision = old.revision
@@ -232,10 +232,10 @@ class TestTrouble:
             ):
                 key: Any = {"names": "chat", "revisions": revision}[given]
                 none: Any = {"changes": 1, "labels": b"none"}[if_absent]
-                with store._core.backend.writing() as rows:
+                with store._cache.backend.writing() as rows:
                     rows.add(
                         "revisions",
-                        [old.resealed(revision=revision + i)],
+                        [sealed(old._replace(revision=revision + i))],
                         if_exists=[(given, key)],
                         if_absent=[(if_absent, none)],
                     )
@@ -247,11 +247,11 @@ class TestTrouble:
         """A block sees the rows it added, although they waited."""
         with open_store(url) as store:
             store.save("chat", CHAT)
-            with store._core.backend.reading() as rows:
+            with store._cache.backend.reading() as rows:
                 ((revision, *rest),) = rows.scan("revisions", None, None)
                 ((place, *entry),) = rows.scan("entries", None, None)
 
-            with store._core.backend.writing() as rows:
+            with store._cache.backend.writing() as rows:
                 row = (revision + 1, *rest)
                 rows.add(
                     "revisions",

@@ -136,7 +136,7 @@ class TestStep:
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
     def test_interrupted_while_it_is_saved(self, store, monkeypatch, error, is_saved):
         """What a step has made is saved before the interrupt of its save is raised."""
-        write = store._core.write
+        write = store._cache.write
         interrupts = [error]
 
         def write_interrupted(*args, **options):
@@ -148,7 +148,7 @@ class TestStep:
 
             raise interrupts.pop()
 
-        monkeypatch.setattr(store._core, "write", write_interrupted)
+        monkeypatch.setattr(store._cache, "write", write_interrupted)
         with pytest.raises(error):
             store.step("chat", "answer", lambda _: ANSWERED)
 
@@ -239,7 +239,7 @@ class TestStep:
         async def run_here(function, **_):
             return function()
 
-        running = PipelineStep(store._core, "chat", "answer").arun(work, run_here)
+        running = PipelineStep(store._cache, "chat", "answer").arun(work, run_here)
         running.send(None)
         running.close()
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversation_state import Aggregator, AssistantMessage, Timeline, _waiting
+from conversation_state import Aggregator, AssistantMessage, _waiting
 from conversation_state.adapters import openai_chat
 from conversation_state.errors import (
     MissingExtraError,
@@ -35,9 +35,9 @@ from conversation_state.store import (
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.laws import equal_values_hash_alike
-from conversation_state.testing.stores import RecordingBackend
 from conversation_state.testing.strategies import heads, messages, receipts, windows
 from tests.recorded import is_large
+from tests.store.promises.case import RecordingBackend
 
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 
@@ -134,7 +134,7 @@ class TestRemembered:
 
             store.save("chat", other, expecting=head)
 
-            assert other == Store(store._core.backend).load("chat")
+            assert other == Store(store._cache.backend).load("chat")
             assert () == store.verify()
 
     def test_tombstone(self):
@@ -150,7 +150,7 @@ class TestRemembered:
             other.save("chat", CHAT)
 
             assert digest == other.save("chat", erased).digest
-            assert erased == Store(other._core.backend).load("chat")
+            assert erased == Store(other._cache.backend).load("chat")
             assert () == other.verify()
 
     @pytest.mark.parametrize("error", [ConflictError("busy"), StoreError("x", "busy")])
@@ -239,7 +239,7 @@ class TestAsync:
             held, free = threading.Event(), threading.Event()
 
             def hold():
-                with store._core.backend.writing():
+                with store._cache.backend.writing():
                     held.set()
                     free.wait(30)
 
@@ -503,22 +503,22 @@ class TestMemory:
         A store keeps the newest states of as many names as its limit, those that were
         used last.
         """
-        small = Store(store._core.backend, remembered=2)
+        small = Store(store._cache.backend, remembered=2)
         for name in "abc":
             small.save(name, CHAT)
 
         small.load("b")
         small.save("d", CHAT)
 
-        kept = small._core.recall_all(small._core.changes)
+        kept = small._cache.recall_all(small._cache.changes)
 
         assert {"b", "d"} == {each.name.name for each in kept}
 
-        none = Store(store._core.backend, remembered=0)
+        none = Store(store._cache.backend, remembered=0)
         none.load("a")
         none.save("a", CHAT.add_user_prompt("and?"))
 
-        assert [] == list(none._core.recall_all(none._core.changes))
+        assert [] == list(none._cache.recall_all(none._cache.changes))
 
     def test_what_is_remembered_is_not_read_again(self):
         """
@@ -546,7 +546,7 @@ class TestMemory:
         What is remembered is not returned where others saved, labelled, went back or
         deleted since, in no verb that reads.
         """
-        other = Store(store._core.backend)
+        other = Store(store._cache.backend)
         longer = CHAT.add_user_prompt("and?")
         head = store.save("chat", CHAT)
         newest = other.save("chat", longer)
@@ -632,17 +632,3 @@ def test_parent_where_two_branches_have_the_same_rows():
 
     assert 2 == head.parent
     assert () == store.verify()
-
-
-def test_a_save_goes_on_from_the_present_moment():
-    """
-    What another verb saves is committed on the present moment of a timeline, also where
-    another moment has the same state.
-    """
-    answered = CHAT.add_assistant_message("At noon.")
-    timeline = Timeline.begin(CHAT).commit(answered).commit(CHAT).goto(0)
-    with open_store("memory:") as store:
-        store.save_timeline("chat", timeline)
-        store.update("chat", lambda state: state.add_user_prompt("and?"))
-
-        assert 0 == store.load_timeline("chat").moment.parent

@@ -15,10 +15,10 @@ from conversation_state.errors import StoreError
 from conversation_state.store import Store, open_store
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.testing.stores import RecordingBackend
 from tests.profiles import is_thorough
 from tests.store import injection
 from tests.store import server as servers
+from tests.store.promises.case import RecordingBackend
 from tests.store.stress import COUNTED, WRONG
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -206,7 +206,7 @@ class TestInterrupted:
         """
         with self.store(kind, tmp_path) as store:
             store.save("chat", CHAT)
-            left = store._core.backend.writing()
+            left = store._cache.backend.writing()
             left.__enter__().add("branches", [(99, 0, 0)])
             store.save("new", CHAT.fork())
 
@@ -226,7 +226,7 @@ class TestInterrupted:
                     store.save("handler", CHAT.fork())
 
             with pytest.raises(StoreError, match="try again"):
-                Store(RecordingBackend(store._core.backend, on_call)).save(
+                Store(RecordingBackend(store._cache.backend, on_call)).save(
                     "new", CHAT.fork()
                 )
 

@@ -96,7 +96,7 @@ class TestFull:
         """
         with open_store(url) as store:
             store.save("chat", CHAT)
-            backend: Any = store._core.backend
+            backend: Any = store._cache.backend
             with backend.reading() as block:
                 (pages,) = block.run("PRAGMA page_count").fetchone()
                 block.run(f"PRAGMA max_page_count = {pages}").fetchall()
@@ -200,7 +200,7 @@ class TestTooManyFiles:
                     lambda: store.collect_garbage(vacuum=True),
                     lambda: open_store(sys.argv[1]),
                 ):
-                    store._core.backend.reopen()
+                    store._cache.backend.reopen()
                     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
                     try:
                         verb()

@@ -38,7 +38,7 @@ from conversation_state.hosts.langgraph._threads import (
     writes_of,
 )
 from conversation_state.hosts.langgraph._values import TypedBytes, load_value
-from conversation_state.store.records import Hold, Record
+from conversation_state.store.records import LogEnd, Record
 
 # The location of a value: in the checkpoint itself, or in a record of its own. It is
 # MESSAGES or SNAPSHOT if the value is the messages that the checkpoint's record holds.
@@ -68,7 +68,7 @@ class StoredCheckpoint(NamedTuple):
     # The location of the value of each channel.
     channels: dict[str, bytes]
     # The messages that its record holds, which are the value of one of its channels.
-    hold: Hold | None = None
+    hold: LogEnd | None = None
 
     def packed(self) -> bytes:
         channels = [
@@ -213,7 +213,7 @@ class CheckpointReader:
         return _DeltaSnapshot(messages) if kind == SNAPSHOT else messages
 
     def _read_state(
-        self, entries: Hold, ledger: Record | None, origin: bytes
+        self, entries: LogEnd, ledger: Record | None, origin: bytes
     ) -> Aggregator:
         if ledger is None or ledger.hold is None:
             raise _missing_record("ledger of a state")
@@ -230,7 +230,7 @@ class CheckpointReader:
             ledger=rows.ledger(ledger.hold),
         )
 
-    def hold(self, stored: StoredCheckpoint, channel: str) -> Hold | None:
+    def hold(self, stored: StoredCheckpoint, channel: str) -> LogEnd | None:
         """
         The messages of a channel whose value is a list of messages or a state; None
         if it is another value.

@@ -27,7 +27,7 @@ from conversation_state.adapters.langchain import (
 from conversation_state.aggregator import Entry
 from conversation_state.errors import ConversationStateError
 from conversation_state.messages import Message
-from conversation_state.store.records import Hold, Reader
+from conversation_state.store.records import LogEnd, Reader
 
 # How many of a conversation's newest messages are looked up by their ids.
 _RECENT = 16
@@ -238,7 +238,7 @@ class ConversationCache:
         # A count of changes to the store, and the conversations as of it.
         self._memory: tuple[int, dict[bytes, Conversation]] = 0, {}
 
-    def load_hold(self, rows: Reader, hold: Hold) -> Conversation:
+    def load_hold(self, rows: Reader, hold: LogEnd) -> Conversation:
         found = self._read_memory(rows)[1].get(hold.digest)
         if found is None:
             found = self.from_entries(rows, rows.entries(hold))
@@ -260,7 +260,7 @@ class ConversationCache:
         new = [_MessageSnapshot(message) for _, message in entries.iterate(common)]
         return Conversation(entries, nearest.snapshots.take(common).extend(new))
 
-    def remember(self, rows: Reader, hold: Hold, conversation: Conversation) -> None:
+    def remember(self, rows: Reader, hold: LogEnd, conversation: Conversation) -> None:
         """Remember the *conversation* that a record refers to."""
         seen, known = self._read_memory(rows)
         if rows.seen != seen:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
 
-from conversation_state.store.records import Hold, Reader, Record, Writer, after
+from conversation_state.store.records import LogEnd, Reader, Record, Writer, after
 
 # All records of this host begin with this, then with their kind: the threads, and
 # what they contain.
@@ -220,11 +220,11 @@ class WritableThread(Thread):
     def __init__(self, rows: Writer, id: str) -> None:
         super().__init__(rows, id)
 
-    def put(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
+    def put(self, key: bytes, value: bytes, hold: LogEnd | None = None) -> None:
         self.rows.put(self._made_prefix() + key, value, hold)
 
     # Write a record under a key that is free.
-    def add(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
+    def add(self, key: bytes, value: bytes, hold: LogEnd | None = None) -> None:
         self.rows.add(self._made_prefix() + key, value, hold)
 
     def remove(self, key: bytes) -> None:

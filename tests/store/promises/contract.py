@@ -1,4 +1,4 @@
-"""What a store promises over any backend: the tests of each kind of store."""
+"""What a backend promises, and what a store promises over any backend."""
 
 from tests.store.promises.branches import BranchPromises
 from tests.store.promises.deletion import DeletionPromises
@@ -6,11 +6,20 @@ from tests.store.promises.heads import HeadPromises
 from tests.store.promises.names import NamePromises
 from tests.store.promises.notes import NotePromises
 from tests.store.promises.records import RecordPromises
+from tests.store.promises.rows import RowPromises
 from tests.store.promises.saving import SavingPromises
+from tests.store.promises.states import StatePromises
 from tests.store.promises.steps import StepPromises
 from tests.store.promises.timelines import TimelinePromises
 
-__all__ = ["StorePromises"]
+__all__ = ["StoreContract", "StorePromises"]
+
+
+class StoreContract(StatePromises, RowPromises):
+    """
+    The promises of a backend, to be subclassed for one; see `case.StoreCase` for what
+    the subclass says of it.
+    """
 
 
 class StorePromises(
@@ -23,5 +32,6 @@ class StorePromises(
     TimelinePromises,
     DeletionPromises,
     RecordPromises,
+    StoreContract,
 ):
     """The promises of a store, and those of its backend."""

@@ -7,12 +7,12 @@ from conversation_state.messages import AssistantMessage, ToolMessage, UserMessa
 from conversation_state.parts import ImagePart, TextPart
 from conversation_state.store import ERASED, Store
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.testing.stores import RecordingBackend
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 from tests.store.promises.case import (
     CONVERSATION,
     LARGE,
+    RecordingBackend,
     StoreCase,
     append_turns,
     read_rows,
@@ -55,7 +55,7 @@ class DeletionPromises(StoreCase):
             store.delete(name)
 
         store.collect_garbage()
-        left = {name for name, rows in read_rows(store._core.backend).items() if rows}
+        left = {name for name, rows in read_rows(store._cache.backend).items() if rows}
 
         assert {"changes"} == left
 
@@ -194,7 +194,7 @@ class DeletionPromises(StoreCase):
         for mine in (loaded.add_user_prompt("and?"), state.add_user_prompt("or?")):
             calls.clear()
             other = Store(
-                RecordingBackend(self.other(store)._core.backend, calls.append)
+                RecordingBackend(self.other(store)._cache.backend, calls.append)
             )
             other.save("chat", mine, expecting=other.latest("chat"))
 

@@ -133,6 +133,43 @@ class NamePromises(StoreCase):
         assert () == store.latest("fork").labels
         assert () == store.verify()
 
+    def test_label_moves(self, store):
+        """
+        Every move of a label is kept, whatever moved it: from which revision, to which,
+        and when; those of a name that is deleted are gone with it.
+        """
+        with pytest.raises(NotSavedError):
+            store.label_moves("chat")
+
+        more = CONVERSATION.add_user_prompt("more")
+        began = store.save("chat", CONVERSATION, label="kept").saved_at
+        store.save("chat", more, label="kept")
+        store.label("chat", "kept")
+        store.label("chat", "kept", at=1)
+        store.save("chat", more, label="other")
+        store.step("chat", "step", lambda state: state.add_user_prompt("step"))
+        store.rollback("chat", 1)
+        store.unlabel("chat", "kept")
+        expected = [
+            *(("kept", 1, None), ("step", None, 3), ("other", None, 2)),
+            *(("kept", 2, 1), ("kept", 1, 2), ("kept", None, 1)),
+        ]
+        for each in (store, self.other(store)):
+            moves = each.label_moves("chat")
+
+            assert expected == [move[1:4] for move in moves]
+            assert {"chat"} == {move.name for move in moves}
+            assert began <= moves[-1].moved_at <= moves[0].moved_at
+            assert list(moves[1:2]) == list(each.label_moves("chat", label="step"))
+
+        assert "from revision none to 1" in str(moves[-1])
+        assert () == store.verify()
+
+        store.delete("chat")
+        store.save("chat", CONVERSATION)
+
+        assert () == store.label_moves("chat")
+
     def test_labels_that_stay(self, store):
         """A label stays where it is, whatever else is done with its name."""
         first, second, third = append_turns(CONVERSATION, 3)

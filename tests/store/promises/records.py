@@ -3,7 +3,7 @@
 import pytest
 
 from conversation_state.errors import StoreError
-from conversation_state.store.records import Hold, after, reading, write
+from conversation_state.store.records import LogEnd, after, reading, write
 from conversation_state.store.schema import RecordRow
 from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
 
@@ -125,7 +125,7 @@ class RecordPromises(StoreCase):
         deleted, and can be read from it.
         """
         states = append_turns(CONVERSATION, 6)
-        holds: list[Hold] = []
+        holds: list[LogEnd] = []
 
         def keep(rows):
             for at in (5, 2):
@@ -179,7 +179,7 @@ class RecordPromises(StoreCase):
         """
         states = append_turns(CONVERSATION, 3)
         _save_record(store, states[2])
-        backend = store._core.backend
+        backend = store._cache.backend
         with backend.reading() as rows:
             (row,) = rows.scan("records", None, None)
 

@@ -6,10 +6,10 @@ import pytest
 
 from conversation_state.messages import UserMessage
 from conversation_state.store import Store
-from conversation_state.testing.stores import RecordingBackend
 from conversation_state.usage import Usage
 from tests.store.promises.case import (
     CONVERSATION,
+    RecordingBackend,
     StoreCase,
 )
 
@@ -68,7 +68,7 @@ class SavingPromises(StoreCase):
         """
         state = CONVERSATION.extend([UserMessage("again")] * 100).add_usage(Usage(1))
         watched.save("chat", state)
-        far = RecordingBackend(self.other(store)._core.backend, calls.append)
+        far = RecordingBackend(self.other(store)._cache.backend, calls.append)
         for name, saving in (("here", watched), ("far", Store(far, remembered=0))):
             calls.clear()
             fork = state.fork().add_user_prompt(name)

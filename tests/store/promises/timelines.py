@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from conversation_state.errors import NotSavedError, StaleHeadError
+from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.store import ERASED
 from conversation_state.testing.strategies import timelines
 from conversation_state.timeline import Timeline
@@ -158,34 +158,86 @@ class TimelinePromises(StoreCase):
         assert ours == self.other(store).load_timeline("chat")
         assert () == store.verify()
 
-    def test_beside_other_verbs(self, store):
+    def test_a_history_or_a_timeline(self, store):
         """
-        What is saved, or rolled back, under a timeline's name is in it, committed on
-        what it grew from; and a timeline that lacks it is refused.
+        A name is written as what its first save made of it: the other's verbs are
+        refused with an error that says which it is, and nothing is written.
         """
         timeline = grow_timeline(3)
+        store.save_timeline("tree", timeline)
+        store.save("chat", CONVERSATION)
+        more = store.load("tree").add_user_prompt("more")
+        tree = store.latest("tree")
+        called = []
+
+        def work(state):
+            called.append(state)
+            return more
+
+        for each in (store, self.other(store)):
+            acts = [
+                lambda each=each: each.save("tree", more),
+                lambda each=each: each.save("tree", more, expecting=tree),
+                lambda each=each: each.save_all({"new": more, "tree": more}),
+                lambda each=each: each.update("tree", lambda state: more),
+                lambda each=each: each.rollback("tree", 1),
+                lambda each=each: each.step("tree", "step", work),
+            ]
+            for act in acts:
+                with pytest.raises(StoreError, match="'tree' is a timeline") as caught:
+                    act()
+
+                assert not isinstance(caught.value, StaleHeadError)
+
+            with pytest.raises(StoreError, match="'chat' is a history"):
+                each.save_timeline("chat", timeline)
+
+        assert [] == called
+        assert ("chat", "tree") == store.names()
+        assert timeline == self.other(store).load_timeline("tree")
+        assert 1 == store.latest("chat").revision
+
+        store.delete("chat")
         store.save_timeline("chat", timeline)
-        store.update("chat", lambda state: state.add_user_prompt("by update"))
-        store.rollback("chat", 2)
-        store.update("chat", lambda state: state.add_user_prompt("instead"))
-        loaded = self.other(store).load_timeline("chat")
 
-        assert [3, 1, 5] == [each.parent for each in loaded.moments[4:]]
-        assert store.load("chat") == loaded.present
-        assert loaded == store.load_timeline("chat")
-        with pytest.raises(StaleHeadError):
-            store.save_timeline("chat", timeline.commit(CONVERSATION))
+        assert timeline == self.other(store).load_timeline("chat")
 
-        more = loaded.commit(loaded.present.add_user_prompt("more"))
-        head = store.save_timeline("chat", more)
+    def test_all_else_works_on_both(self, store):
+        """A timeline is labelled, annotated, forked and verified as a history is."""
+        timeline = grow_timeline(3)
+        head = store.save_timeline("tree", timeline)
+        store.label("tree", "here")
+        store.annotate("tree", {"title": "a tree"}, at=head)
+        store.fork("tree", "fork", at="here")
+        store.save("fork", store.load("fork").add_user_prompt("on"))
+        more = timeline.commit(timeline.present.add_user_prompt("more"))
+        store.save_timeline("tree", more)
 
-        assert more == self.other(store).load_timeline("chat")
-        assert 8 == head.revision
-
-        self.other(store).update("chat", lambda state: state.add_user_prompt("there"))
-
-        assert "there" == store.load_timeline("chat").present[-1].text
+        assert more == self.other(store).load_timeline("tree")
+        assert timeline.present == store.load("tree", at="here")
+        assert {"title": "a tree"} == store.latest("tree", at="here").notes
+        assert "on" == store.load("fork")[-1].text
         assert () == store.verify()
+
+    def test_a_history_is_loaded_as_one(self, store):
+        """Each revision of a history is a moment, on that of the one it grew from."""
+        for text in ("one", "two"):
+            store.update(
+                "chat",
+                lambda state, text=text: state.add_user_prompt(text),
+                start=CONVERSATION,
+            )
+
+        store.rollback("chat", 1)
+        store.update("chat", lambda state: state.add_user_prompt("instead"))
+        for each in (store, self.other(store, remembered=0)):
+            loaded = each.load_timeline("chat")
+
+            assert [None, 0, 0, 2] == [moment.parent for moment in loaded.moments]
+            assert [store.load("chat", at=at) for at in range(1, 5)] == [
+                moment.state for moment in loaded.moments
+            ]
+            assert store.load("chat") == loaded.present
 
     def test_erased_and_deleted(self, store):
         """
@@ -218,7 +270,7 @@ class TimelinePromises(StoreCase):
 
         store.delete("chat")
         store.collect_garbage()
-        with store._core.backend.reading() as rows:
+        with store._cache.backend.reading() as rows:
             for table in ("timelines", "moments", "revisions", "entries"):
                 assert [] == rows.scan(table, None, None)
 
@@ -246,22 +298,6 @@ class TimelinePromises(StoreCase):
 
                 assert MessageTree.of(timeline).leaves == tree.leaves
 
-    def test_forgets_what_others_saved(self, store):
-        """A timeline with a limit goes on after it forgot what another verb saved."""
-        store.save_timeline("chat", Timeline.begin(CONVERSATION, limit=1))
-        for text in ("one", "two"):
-            store.save("chat", store.load("chat").add_user_prompt(text))
-            timeline = store.load_timeline("chat")
-            after = timeline.present.add_user_prompt(f"after {text}")
-            timeline = timeline.commit(after)
-            store.save_timeline("chat", timeline)
-
-            assert timeline == self.other(store).load_timeline("chat")
-
-        store.update("chat", lambda state: state.add_user_prompt("three"))
-        with pytest.raises(StaleHeadError):
-            store.save_timeline("chat", timeline)
-
     def test_stale_label(self, store):
         """
         A timeline with another label than a moment has that is saved is refused, and
@@ -282,25 +318,6 @@ class TimelinePromises(StoreCase):
         assert amended == store.load_timeline("chat")
 
         store.save_timeline("chat", amended.commit(more.add_user_prompt("on")))
-
-    def test_back_to_an_undo(self, store):
-        """
-        After a rollback to a state that `undo` left, the next commit follows the moment
-        that was the present one then.
-        """
-        one = CONVERSATION.add_user_prompt("one")
-        timeline = Timeline.begin(CONVERSATION).commit(one)
-        timeline = timeline.commit(one.add_user_prompt("two"))
-        store.save_timeline("chat", timeline)
-        head = store.save_timeline("chat", timeline.undo())
-        timeline = timeline.undo().commit(one.add_user_prompt("instead"))
-        store.save_timeline("chat", timeline)
-        store.rollback("chat", head)
-        store.update("chat", lambda state: state.add_user_prompt("more"))
-        loaded = store.load_timeline("chat")
-
-        assert [None, 0, 1, 1, 1, 4] == [each.parent for each in loaded.moments]
-        assert loaded == self.other(store, remembered=0).load_timeline("chat")
 
     def test_loaded_alike_everywhere(self, store):
         """

@@ -20,25 +20,25 @@ from conversation_state.parts import ImagePart
 from conversation_state.store import Store
 from conversation_state.store.backend import Backend
 from conversation_state.store.records import Writer, reading, write
-from conversation_state.testing.stores._fixtures import (
+from conversation_state.testing.strategies import aggregators, states
+from conversation_state.timeline import Timeline
+from tests.store.promises.case import (
     CONVERSATION,
     FOR_EXAMPLES,
     LARGE,
     InjectedError,
     RecordingBackend,
     Reopen,
-    StoreFixtures,
+    StoreCase,
     append_turns,
     fail_at,
     read_rows,
 )
-from conversation_state.testing.strategies import aggregators, states
-from conversation_state.timeline import Timeline
 
-SECRET = "correct-horse-battery-staple"  # noqa: S105 - to be found in files
+SECRET = "correct-horse-battery-staple"
 
 
-class StatePromises(StoreFixtures):
+class StatePromises(StoreCase):
     """States are kept, gone or erased, after the backend was opened again, too."""
 
     # Half as many examples as usual, because each backend runs this test.
@@ -234,7 +234,7 @@ class StatePromises(StoreFixtures):
             for step in _store_steps():
                 step(twin)
                 failed += _count_interruptions(
-                    store._core.backend, step, _read_all(twin)
+                    store._cache.backend, step, _read_all(twin)
                 )
 
         assert 50 < failed

@@ -13,9 +13,9 @@ import pytest
 from conversation_state.store import Store
 from conversation_state.store.backend import TABLES, Backend, ConflictError, Writing
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.testing.stores._fixtures import (
+from tests.store.promises.case import (
     Reopen,
-    StoreFixtures,
+    StoreCase,
     read_rows,
 )
 
@@ -96,7 +96,7 @@ CHANGES: dict[str, Callable[[Backend], None]] = {
 }
 
 
-class RowPromises(StoreFixtures):
+class RowPromises(StoreCase):
     """Blocks, ranges and numbers follow the protocol."""
 
     @pytest.mark.parametrize("change", CHANGES)
@@ -108,12 +108,12 @@ class RowPromises(StoreFixtures):
         # Rows that were not changed would be kept, too: the same changes of a backend
         # that this library tests say what there should be.
         store, expected = reopen(None), MemoryBackend()
-        for backend in (store._core.backend, expected):
+        for backend in (store._cache.backend, expected):
             _add(backend)
             CHANGES[change](backend)
 
-        before = read_rows(store._core.backend)
-        after = read_rows(reopen(store)._core.backend)
+        before = read_rows(store._cache.backend)
+        after = read_rows(reopen(store)._cache.backend)
 
         assert read_rows(expected) == before
         assert before == after
@@ -124,13 +124,13 @@ class RowPromises(StoreFixtures):
         store was opened again.
         """
         store, seen = reopen(None), [0]
-        with store._core.backend.writing() as rows:
+        with store._cache.backend.writing() as rows:
             rows.add("starts", [(b"stays", 1)])
 
         # A backend that takes the largest number there is forgets it with the row, and
         # one that counts in memory forgets it when it is closed.
         for maintain in (None, "scrub", "vacuum", None):
-            backend = store._core.backend
+            backend = store._cache.backend
             with backend.writing() as rows:
                 seen += [rows.new_number(), rows.new_number()]
                 rows.add("branches", [(seen[-1], 0, 0)])
@@ -147,7 +147,7 @@ class RowPromises(StoreFixtures):
 
     def test_block_is_all_or_nothing(self, store: Store) -> None:
         """A block that raises has changed nothing."""
-        backend = store._core.backend
+        backend = store._cache.backend
         with backend.writing() as block:
             block.add("branches", [(1, 0, 0), (2, 1, 5), (3, 1, 7)])
 
@@ -170,7 +170,7 @@ class RowPromises(StoreFixtures):
 
     def test_conflicts(self, store: Store) -> None:
         """Rows are added on condition, and a conflict undoes the whole block."""
-        backend = store._core.backend
+        backend = store._cache.backend
         with backend.writing() as rows:
             rows.add("starts", [(b"a", 1)])
 
@@ -202,14 +202,14 @@ class RowPromises(StoreFixtures):
         Ranges include their lower end and exclude their upper end, for integers, texts
         and bytes in any order.
         """
-        backend = store._core.backend
+        backend = store._cache.backend
         # In the order of UTF-16, which some databases and languages sort by, U+1F600
         # comes before U+FFFF; and some are equal for databases that trim, fold or
         # compose texts.
         names = ["b", "a", "é", "e\u0301", "Z", "z", "a ", "\U0001f600", "\uffff"]
         with backend.writing() as rows:
             rows.add("branches", [(i, 0, i % 2) for i in (1 << 62, 2, 5, 3)])
-            rows.add("names", [(name, i, b"", b"") for i, name in enumerate(names)])
+            rows.add("names", [make_row("names", name=name) for name in names])
             rows.add("starts", [(b"\xff", 1), (b"", 2), (b"a\0", 3), (b"a", 4)])
 
         with backend.reading() as rows:
@@ -238,7 +238,7 @@ class RowPromises(StoreFixtures):
         Columns are returned in the order in which they are asked for, those without a
         value as None.
         """
-        backend = store._core.backend
+        backend = store._cache.backend
         with backend.writing() as rows:
             rows.add("origins", [(7, b"id", None, b"root", 1, 2)])
 
@@ -256,7 +256,7 @@ class RowPromises(StoreFixtures):
         Names come with their newest revision and the origin of that, a page at a time;
         what is not there is None.
         """
-        backend = store._core.backend
+        backend = store._cache.backend
         names = [make_row("names", name=each, number=i) for i, each in enumerate("abc")]
         revisions = [
             make_row("revisions", revision=(number << 32) + at, origin=origin)
@@ -286,7 +286,7 @@ class RowPromises(StoreFixtures):
         A block that reads sees the rows of one moment, also while others write; they
         may have to wait for its end.
         """
-        backend = store._core.backend
+        backend = store._cache.backend
 
         def add(branch: int) -> None:
             with backend.writing() as rows:
@@ -312,7 +312,7 @@ class RowPromises(StoreFixtures):
         Of two blocks that change what they have read, one waits for the other, or is
         refused with a conflict: neither change is lost.
         """
-        backend = store._core.backend
+        backend = store._cache.backend
         with backend.writing() as rows:
             rows.add("branches", [(1, 0, 0)])
 
@@ -347,7 +347,7 @@ class RowPromises(StoreFixtures):
         Many ranges are returned and removed, each as if it were alone; no ranges
         are not rows.
         """
-        backend = store._core.backend
+        backend = store._cache.backend
         with backend.writing() as rows:
             rows.add("branches", [(i, 0, i % 2) for i in range(1, 2_001)])
             rows.add("starts", [(b"a", 1), (b"a\0", 2), (b"b", 3)])
@@ -388,7 +388,7 @@ class RowPromises(StoreFixtures):
             "bytes": b"\0\xff\0 ",
         }
         least: dict[str, Any] = {"integer": 0, "text": "", "bytes": b""}
-        backend = store._core.backend
+        backend = store._cache.backend
         for table, values in product(TABLES.values(), (largest, least)):
             row = tuple([values[column.type] for column in (table.key, *table.columns)])
             nulls = tuple(
@@ -408,7 +408,7 @@ class RowPromises(StoreFixtures):
         Values are kept whole: of two megabytes, in a text as long as any message; and
         keys that differ only in their last character are two.
         """
-        backend = store._core.backend
+        backend = store._cache.backend
         large = bytes(range(256)) * 2**13
         names = ["\U0001f600" * 499 + last for last in "ab"]
         labels = [name.encode() for name in names]

@@ -16,6 +16,7 @@ from conversation_state.messages import Message
 from conversation_state.store import ERASED, Store
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.strategies import messages, usages
+from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 from conversation_state.usage import Usage
 
@@ -48,6 +49,8 @@ class StoreMachine(RuleBasedStateMachine):
         # which they were given.
         self._labels: dict[tuple[str, str], int] = {}
         self._erased: set[str] = set()
+        # What was saved last under the name "tree".
+        self._timeline: Timeline[Aggregator] | None = None
         self._stores = self.opened()
 
     def opened(self) -> list[Store]:
@@ -303,28 +306,38 @@ class StoreMachine(RuleBasedStateMachine):
 
         return state
 
-    @rule(who=_WHO, name=_NAMES, message=messages(), back=st.integers(0, 3))
+    @rule(who=_WHO, state=states, message=messages(), back=st.integers(0, 3))
     def go_on_in_timeline(
-        self, who: int, name: str, message: Message, back: int
+        self, who: int, state: Aggregator, message: Message, back: int
     ) -> None:
-        """Undo some moments of the timeline that a history is, and commit another."""
-        saved = self._saved.get(name)
-        if saved is None:
+        """Undo some moments of a timeline, and commit another."""
+        store = self._stores[who]
+        if self._timeline is None:
+            timeline = Timeline.begin(state)
+        else:
+            timeline = store.load_timeline("tree")
+            for there, moment in zip(
+                self._timeline.moments, timeline.moments, strict=True
+            ):
+                assert self._is_same_state(there.state, moment.state), "another moment"
+                places = [(m.label, m.group, m.parent) for m in (there, moment)]
+                assert places[0] == places[1], "another place in the tree"
+
+            timeline = timeline.undo(min(back, len(timeline.path) - 1))
+            timeline = timeline.commit(timeline.present.add(message))
+
+        store.save_timeline("tree", timeline)
+        self._timeline = timeline
+
+    @rule(who=_WHO, name=_NAMES)
+    def load_history_as_timeline(self, who: int, name: str) -> None:
+        """The history of a name, as a timeline."""
+        if name not in self._saved:
             return
 
-        store = self._stores[who]
-        timeline = store.load_timeline(name)
-        assert self._is_same_state(saved[-1], timeline.present), "another present"
-        timeline = timeline.undo(min(back, len(timeline.path) - 1))
-        timeline = timeline.commit(timeline.present.add(message))
-        head = store.save_timeline(name, timeline)
-        assert timeline == store.load_timeline(name), "another timeline"
-        new = store.history(name, limit=head.revision - len(saved))
-        for each in reversed(new):
-            saved.append(store.load(name, at=each))
-            self._parents[name].append(each.parent)
-
-        assert self._is_same_state(timeline.present, saved[-1]), "another head"
+        loaded = self._stores[who].load_timeline(name)
+        for state, moment in zip(self._saved[name], loaded.moments, strict=True):
+            assert self._is_same_state(state, moment.state), "another moment"
 
     @rule(who=_WHO, name=_NAMES, state=states, data=st.data())
     def replace(
@@ -443,7 +456,8 @@ class StoreMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Every state that was ever saved is there, and nothing is damaged."""
         store = self._stores[0]
-        assert store.names() == tuple(sorted(self._saved)), "other names"
+        names = [*self._saved, *(["tree"] if self._timeline is not None else [])]
+        assert store.names() == tuple(sorted(names)), "other names"
         for name, saved in self._saved.items():
             history = reversed(store.history(name))
             notes = self._notes.get((name, None), {})
