@@ -29,6 +29,7 @@ from conversation_state.pages import (
     make_page,
     read_history,
 )
+from conversation_state.parts import ReasoningPart, RefusalPart, TextPart
 from conversation_state.store import open_store
 from conversation_state.testing.strategies import (
     aggregators,
@@ -417,6 +418,34 @@ class TestViews:
         assert 2 == page.count("article", "cs-gone")
         assert "2 messages dropped" in page.text
         assert "over budget" in page.text
+
+    def test_order(self):
+        """Every message is there once, in order, under its number, with its words."""
+        view = trim(self.STATE, TokenBudget(context_window=40))
+        for html in (draw_fragment(view), make_page(self.STATE, view=view)):
+            text = " ".join(PageReader(html).text.split())
+            places = [
+                text.index(f"{role}#{number}")
+                for number, role in enumerate(
+                    ("system", "user", "assistant", "user"), 1
+                )
+            ]
+
+            assert sorted(places) == places
+            assert text.index("system#1") < text.index("Be brief.")
+            assert text.index("user#4") < text.index("Three?")
+
+    def test_labels(self):
+        """What a part is stands above it."""
+        message = AssistantMessage(
+            [ReasoningPart("So."), TextPart("At noon."), RefusalPart("No.")],
+            tool_calls=[ToolCall("1", "find", '{"q": 1}')],
+        )
+        text = " ".join(PageReader(draw_fragment(ASKED.add(message))).text.split())
+
+        assert "reasoning (3 characters)So." in text
+        assert "refusalNo." in text
+        assert "calls find as 1" in text
 
     def test_over_a_page(self):
         """On a page each message is marked as sent or not."""

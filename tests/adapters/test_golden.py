@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from conversation_state.codec import decode, encode
 from conversation_state.errors import DecodeError
 from tests.adapters.contract import as_json, without_unique_ids
 from tests.adapters.golden import FORMATS, PROVIDERS, as_data, cases, elsewhere
@@ -29,6 +30,12 @@ def test_golden(name, case):
     export = as_is(under.adapter).dump(loaded)
     # By way of the SDK's own objects, which a newer version may write otherwise.
     dump = under.render(under.parse(case["dump"]))
+
+    # A decoded conversation has equal texts, and not the same ones.
+    again = as_is(under.adapter).dump(decode(encode(tuple(loaded))))
+    assert without_unique_ids(as_json(under.render(again.payload))) == (
+        without_unique_ids(as_json(under.render(export.payload)))
+    )
 
     # Ids that are unique in time differ each time.
     written = without_unique_ids(as_json(under.render(export.payload)))

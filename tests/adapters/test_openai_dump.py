@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from conversation_state.adapters import Lost, openai_chat, openai_responses
+from conversation_state.codec import decode, encode
 from conversation_state.messages import (
     AssistantMessage,
     SystemMessage,
@@ -532,7 +533,9 @@ class TestThoughts:
     )
     def test_something_after_it(self, after, is_sent):
         """What it led to may be in the next message, but not in one of another role."""
-        written = openai_responses.dump([answer(thought("Hm.")), after])
+        # Decoded: its texts are equal to constants, and not the same.
+        messages = decode(encode((answer(thought("Hm.")), after)))
+        written = openai_responses.dump(messages)
 
         assert is_sent is (thought("Hm.") in written.payload["input"])
         assert is_sent is ("reasoning" not in {lost.what for lost in written.lost})
