@@ -10,8 +10,8 @@ are JSON or not.
 
 From events, both peers run their own adapters for OpenAI; "deltas only" is
 Pydantic AI's parts manager without its adapter, which reads nothing else of an
-event. Events of each provider take about as long as that, and less the longer the
-stream is.
+event. Events of OpenAI and Anthropic take one to four times as long as that, and
+those of Gemini, each with the usage so far, up to ten times.
 """
 
 from __future__ import annotations

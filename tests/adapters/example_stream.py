@@ -15,6 +15,7 @@ or, if the provider fails, ``{"error": {"message": …}}``.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import attrs
@@ -26,14 +27,13 @@ from conversation_state.adapters.engine.reading import (
     describe_failure,
 )
 from conversation_state.adapters.engine.streaming import (
-    PieceTemplate,
     SurrogateBuffer,
     achunks_of,
     add_rest,
-    call_chunks,
     check_event,
     chunks_of,
-    part_chunks,
+    make_call_chunk,
+    make_part_chunk,
 )
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
@@ -41,7 +41,6 @@ from conversation_state.parts import TextPart
 from tests.adapters.example import SOURCE, read_call, read_response, read_text
 
 _EVENT_KEYS = frozenset({"at", "block", "end", "more"})
-_PIECE = (("more",),)  # the path to the piece of text in an event
 
 
 def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
@@ -67,7 +66,6 @@ class ExampleStream:
     """One stream while it is read. Blocks come one after the other."""
 
     def __init__(self) -> None:
-        self.template = PieceTemplate()
         # The open block: the provider's number; our index, which no other block has,
         # even if the server begins again at 0; how its pieces become chunks; half of a
         # character that waits for the other half.
@@ -85,7 +83,6 @@ class ExampleStream:
         reader = DocumentReader()
         check_event(reader, event, path)
         node = ObjectReader(reader, event, path)
-        self.template.forget()
         chunks: list[AssistantMessage] = []
         if event.get("error") is not None:
             raise ProviderStreamError(describe_failure(event["error"]), event)
@@ -103,10 +100,6 @@ class ExampleStream:
         # What could be read is given, whatever else is wrong.
         yield from chunks
         reader.finish()
-        # The quick path: an event like this one but for the text in ``more`` is
-        # compared with it instead of read.
-        if event.keys() == {"at", "more"} and self._make_chunk and event["more"]:
-            self.template.remember(event, _PIECE, self._buffer, self._make_chunk)
 
     def _start_block(self, event: ObjectReader) -> list[AssistantMessage]:
         reader, at, block = event.reading, event.raw.get("at"), event.required("block")
@@ -123,7 +116,7 @@ class ExampleStream:
         content: Any = ()
         kind = block.text("kind")
         if kind == "text":
-            self._make_chunk = part_chunks(TextPart, self._index)
+            self._make_chunk = partial(make_part_chunk, TextPart, self._index)
             # Not `block.text`: the next piece may begin with the other half of a pair.
             piece = block.raw.get("text")
             if isinstance(piece, str):
@@ -132,7 +125,7 @@ class ExampleStream:
             else:
                 block.wrong("text", "a text")
         elif kind == "call":
-            self._make_chunk = call_chunks(self._index)
+            self._make_chunk = partial(make_call_chunk, self._index)
             fields = {"tool_calls": (read_call(block, "", self._index),)}
         else:
             content = (block.as_unknown(SOURCE, self._index),)
@@ -144,7 +137,7 @@ class ExampleStream:
 
     def _continue_block(self, event: ObjectReader) -> list[AssistantMessage]:
         piece = event.raw["more"]
-        # True and 1.0 pass for 1, here as on the quick path.
+        # True and 1.0 pass for 1.
         if event.raw.get("at") != self._at or self._make_chunk is None:
             event.wrong("at", "the number of the text or call that is open")
         elif not isinstance(piece, str):

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, is_hypothesis_test, settings
 from hypothesis import strategies as st
 
-from conversation_state.adapters.engine.streaming import PieceTemplate
+from conversation_state.adapters.engine.streaming import Repeats
 from conversation_state.chunks import Accumulator, concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage
@@ -208,8 +208,8 @@ class StreamContract:
     def test_hostile_events(self, data):
         """
         Invalid events give chunks that make a message which can be sent, and a
-        `DecodeError` with paths, or the provider's error. The fast way of reading gives
-        the same as the slow one, and nothing is changed.
+        `DecodeError` with paths, or the provider's error. What an event repeats changes
+        nothing when it is read again, and no event is changed.
         """
         _, events = data.draw(self.response_streams)
         path = data.draw(st.lists(st.integers(0, 9), max_size=8))
@@ -221,7 +221,7 @@ class StreamContract:
         chunks, error = self.read_all(wrong)
         message = concat(chunks)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(PieceTemplate, "take", lambda *_: None)
+            patch.setattr(Repeats, "has", lambda *_: False)
             slow, failure = self.read_all(wrong)
 
         # An id that is made up without the response's is another one each time.
@@ -342,24 +342,16 @@ class StreamContract:
             assert all(size <= more for size, more in zip(sizes, given, strict=True))
             assert abs(costs[0] - 2 * costs[1] + costs[2]) <= 9
 
-    def test_reads_pieces_on_the_quick_path(self):
-        """
-        An event that differs from the one before in its piece only is compared with
-        it and not read: a fraction of the work.
-        """
+    def test_few_calls(self):
+        """An event that brings one more piece takes few calls of functions."""
 
         def cost(events: list[Any]) -> int:
             return count_calls(lambda: list(self.adapter.load_chunks(events)))
 
-        for events_with in (self.text_events, self.call_events)[
-            : 1 + self.streams_arguments
-        ]:
-            short, long = events_with(100), events_with(200)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(PieceTemplate, "take", lambda *_: None)
-                slow = cost(long) - cost(short)
-
-            assert 3 * (cost(long) - cost(short)) < slow
+        # A call that comes whole is read as in a response.
+        kinds = ((self.text_events, 40), (self.call_events, 70))
+        for events_with, most in kinds[: 1 + self.streams_arguments]:
+            assert cost(events_with(200)) - cost(events_with(100)) <= 100 * most
 
     def test_recorded(self, recordings):
         """

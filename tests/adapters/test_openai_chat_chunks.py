@@ -180,7 +180,7 @@ class TestText:
 
     @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
     def test_key_of_reasoning(self, key):
-        """Further pieces of reasoning are read on the quick path, without notes."""
+        """Of the pieces of a thought the first one has a note on its key."""
         chunks = load_chunks(event(**{key: piece}) for piece in "abc")
         pieces = [part for chunk in chunks for part in chunk.parts]
 

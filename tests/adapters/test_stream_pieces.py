@@ -1,93 +1,73 @@
-"""The quick path of all streams, on its own."""
+"""What streams of all formats share: what an event repeats, and chunks of one piece."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from conversation_state.adapters.engine.streaming import (
-    PieceTemplate,
-    SurrogateBuffer,
-    call_chunks,
-    make_text_chunk,
-    part_chunks,
+    Repeats,
+    make_call_chunk,
+    make_chunk,
+    make_part_chunk,
 )
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import ReasoningPart, RefusalPart, TextPart
 from conversation_state.tools import ToolCall
 
-PATH = (("items", "number"), ("text",))
+EVENT = {"text": "a", "number": 1, "id": "i", "none": None, "list": [], "map": {}}
 
 
-class Text(str):
-    __slots__ = ()
+class TestRepeats:
+    """An event repeats the one before it if it differs in free keys only."""
 
+    def repeats(self, event, *, after=EVENT):
+        seen = Repeats("text", "number")
+        seen.has(after)
+        return seen.has(event)
 
-WITHOUT_NUMBER = {"items": [{"text": "a", "kind": "x"}], "id": "i"}
-
-
-def event(text: Any = "a", **others: Any) -> dict[str, Any]:
-    """An event with a piece, and *others* beside it."""
-    return {"items": [{"text": text, "kind": "x"}], "number": 1, "id": "i"} | others
-
-
-def template(**others: Any) -> tuple[PieceTemplate, SurrogateBuffer]:
-    """A template that remembers an event with *others*."""
-    made, cut = PieceTemplate(), SurrogateBuffer()
-    made.remember(event(**others), PATH, cut, make_text_chunk)
-    return made, cut
-
-
-class TestTake:
-    """An event is taken if it differs from the one remembered in its piece only."""
-
-    @pytest.mark.parametrize("piece", ["bc", "é", "\U0001f600", "a\ufffd"])
-    @pytest.mark.parametrize("number", [1, None, {"any": []}])
-    def test_another_piece(self, piece, number):
-        """Any valid text is, and whatever the values are that don't matter."""
-        made, _ = template()
-
-        assert AssistantMessage(piece) == made.take(event(piece, number=number))
+    @pytest.mark.parametrize(
+        "free", [{}, {"text": "b"}, {"number": None}, {"text": {"any": []}}]
+    )
+    def test_again(self, free):
+        """Whatever the values of the free keys are."""
+        assert self.repeats({**EVENT, **free})
 
     @pytest.mark.parametrize(
         "other",
         [
-            event(id="j"),
-            event(more=1),
-            WITHOUT_NUMBER,
-            {**WITHOUT_NUMBER, "other": 1},
-            event(items=[]),
-            event(items=event()["items"] * 2),
-            event(items=[{"text": "a", "kind": "y"}]),
-            event(items=[{"text": "a"}]),
-            *map(event, ["", 1, None, Text("b"), "\ud83d"]),
-            *[None, "[DONE]", []],
+            *[{**EVENT, **more} for more in ({"id": "j"}, {"x": 1}, {"list": [1]})],
+            {"text": "a", "number": 1, "id": "i"},
+            {key: EVENT[key] for key in EVENT if key != "number"},
+            *[None, "[DONE]", [], {}],
         ],
     )
     def test_anything_else(self, other):
-        """
-        What differs in anything else, in a key more or less, or has no valid piece, is
-        not. `str` itself is what messages are made of.
-        """
-        made, _ = template()
+        """A key more or less or with another value is new, and then repeats itself."""
+        assert not self.repeats(other)
+        assert self.repeats(EVENT, after=EVENT)
 
-        assert made.take(other) is None
-        assert made.take(event()) is not None
+    @pytest.mark.parametrize("value", [[1], {"a": 1}])
+    def test_objects(self, value):
+        """An object may be changed and given again, so one that holds any is new."""
+        assert not self.repeats({**EVENT, "id": value}, after={**EVENT, "id": value})
 
     @pytest.mark.parametrize("value", [[], {}])
-    def test_objects(self, value):
-        """
-        An object in an event may be changed, and given again, so an event with one is
-        not remembered, and those before are forgotten; what is empty is remembered as
-        it was.
-        """
-        made, cut = template(id=value)
+    def test_empty(self, value):
+        """What is empty repeats until it is changed in place."""
+        seen, event = Repeats(), {"a": value}
 
-        assert made.take(event(id=type(value)())) is not None
+        assert [False, True] == [seen.has(event), seen.has(event)]
         value.update(a=1) if isinstance(value, dict) else value.append(1)
-        assert made.take(event(id=value)) is None
-        made.remember(event(id=value), PATH, cut, make_text_chunk)
-        assert made.take(event(id=value)) is None
-        assert made.take(event(id=type(value)())) is None
+        assert not seen.has(event)
+
+    def test_first(self):
+        """The first event repeats nothing, nor does the one behind `forget`."""
+        seen: Any = Repeats()
+
+        assert not any(map(seen.has, [None, None, EVENT]))
+        seen.forget()
+        assert not seen.has(EVENT)
 
 
 class TestChunks:
@@ -101,10 +81,13 @@ class TestChunks:
     @pytest.mark.parametrize(
         ("expected", "make"),
         [
-            (AssistantMessage("é"), make_text_chunk),
-            (AssistantMessage(tool_calls=(CALL,)), call_chunks(3)),
+            (AssistantMessage("é"), make_chunk),
+            (AssistantMessage(tool_calls=(CALL,)), partial(make_call_chunk, 3)),
             *[
-                (AssistantMessage((kind("é", index=index),)), part_chunks(kind, index))
+                (
+                    AssistantMessage((kind("é", index=index),)),
+                    partial(make_part_chunk, kind, index),
+                )
                 for kind in (TextPart, ReasoningPart, RefusalPart)
                 for index in (None, 7)
             ],

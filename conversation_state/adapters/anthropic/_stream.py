@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from typing import Any
 
 from conversation_state.adapters.anthropic._blocks import SOURCE
@@ -21,7 +28,6 @@ from conversation_state.adapters.engine.reading import (
 )
 from conversation_state.adapters.engine.streaming import (
     ALONE,
-    PieceTemplate,
     achunks_of,
     add_rest,
     check_event,
@@ -103,7 +109,7 @@ _UNOPENED = {"text_delta": "text", "thinking_delta": "thinking"}
 
 class AnthropicStream:
     def __init__(self) -> None:
-        self.template = PieceTemplate()
+        self._reader = DocumentReader()
         self._open_blocks: dict[int, StreamBlock] = {}
         self._next = 0
         self._finish_reason = ""
@@ -120,86 +126,71 @@ class AnthropicStream:
         self._is_begun = False
         self._is_over = False
 
-    def _expect_more(self, event: Mapping[str, Any]) -> None:
-        """
-        Expect events like *event*, which was read, if it brought one piece and
-        nothing else.
-        """
-        block, delta = self._open_blocks[event["index"]], event["delta"]
-        pieces = block.pieces
-        if pieces is None or delta.get("type") != pieces.delta or not delta[pieces.key]:
-            return
-
-        if delta.keys() <= pieces.known:
-            path = (("delta",), (pieces.key, "estimated_tokens"))
-            make = pieces.make_chunks(block.index)
-            self.template.remember(event, path, block.cut, make, check=_has_plain_index)
-
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
-        reader = DocumentReader()
+        reader = self._reader
         check_event(reader, event, path)
-        node = ObjectReader(reader, event, path)
         kind = event.get("type")
-        chunks: list[AssistantMessage] = []
         if kind == "error" or (kind is None and event.get("error") is not None):
             raise ProviderStreamError(describe_failure(event.get("error")), event)
 
+        # What could be read is given, whatever else is wrong.
+        if kind == "content_block_delta":
+            self._is_begun = True
+            yield from self._read_delta(event, path)
+        else:
+            yield from self._read_other(ObjectReader(reader, event, path), kind)
+
+        if reader.mended:
+            self._note_mended(event, path)
+
+        if reader.problems:
+            reader.finish()
+
+    def _note_mended(self, event: Mapping[str, Any], path: str) -> None:
+        for where in self._reader.mended:
+            head, _, rest = where[len(path) + 1 :].partition(".")
+            is_inside = head in {"content_block", "delta"} and "index" in event
+            inside = f"content[{event['index']}].{rest}" if is_inside else None
+            self._mended[inside or where[len(path) + 1 :]] = True
+
+        self._reader.mended.clear()
+
+    def _read_other(self, event: ObjectReader, kind: Any) -> list[AssistantMessage]:
+        """The chunks of an event of another *kind* than a piece."""
         if not isinstance(kind, str):
-            node.wrong("type", "a text, as every event has")
+            event.wrong("type", "a text, as every event has")
         elif kind == "message":
             what = "is a whole response, not a stream event; use load()"
-            reader.problem(path, what)
+            event.reading.problem(event.path, what)
         elif kind in _DERIVED:
             # From the event before it, which was read.
             if not self._is_begun:
-                reader.problem(path, ALONE)
+                event.reading.problem(event.path, ALONE)
         elif kind not in _EVENTS:
-            self._others.append(reader.json(event, path))
+            self._others.append(event.reading.json(event.raw, event.path))
         else:
             self._is_begun = True
-            chunks = self._read_event(node, kind)
+            if not event.raw.keys() <= _EVENTS[kind]:
+                self._keep_rest(event, kind)
 
-        self._note_mended(event, [each[len(path) + 1 :] for each in reader.mended])
-        # What could be read is given, whatever else is wrong.
-        yield from chunks
-        reader.finish()
-        # What the SDK derives comes between the deltas, which are like each other.
-        if kind == "content_block_delta":
-            self._expect_more(event)
-        elif kind not in _DERIVED:
-            self.template.forget()
+            return _READERS[kind](self, event) if kind in _READERS else []
 
-    def _note_mended(self, event: Mapping[str, Any], paths: Iterable[str]) -> None:
-        for path in paths:
-            head, _, rest = path.partition(".")
-            is_inside = head in {"content_block", "delta"} and "index" in event
-            where = f"content[{event['index']}].{rest}" if is_inside else path
-            self._mended[where] = True
+        return []
 
-    def _read_event(self, event: ObjectReader, kind: str) -> list[AssistantMessage]:
-        self._keep_rest(event, kind)
-        chunks: list[AssistantMessage] = []
-        if kind == "content_block_delta":
-            chunks = self._read_delta(event)
-        elif kind == "content_block_start":
-            block = event.required("content_block")
-            if block is not None:
-                chunks = self._start_block(self._get_block_index(event), block)
-        elif kind == "content_block_stop":
-            chunks = self._end_block(self._get_block_index(event))
-        elif kind == "message_start":
-            message = event.required("message")
-            if message is not None:
-                chunks = self._read_message(message)
-        elif kind == "message_delta":
-            self._read_message_delta(event)
-        elif kind == "message_stop":
-            self._is_over = True
-            # Where a server leaves out the ends of blocks, nothing was broken off.
-            for at in [*self._open_blocks]:
-                chunks += self._end_block(at)
+    def _read_block_start(self, event: ObjectReader) -> list[AssistantMessage]:
+        block = event.required("content_block")
+        if block is None:
+            return []
 
-        return chunks
+        return self._start_block(self._get_block_index(event), block)
+
+    def _read_block_stop(self, event: ObjectReader) -> list[AssistantMessage]:
+        return self._end_block(self._get_block_index(event))
+
+    def _read_message_stop(self, _: ObjectReader) -> list[AssistantMessage]:
+        self._is_over = True
+        # Where a server leaves out the ends of blocks, nothing was broken off.
+        return [chunk for at in [*self._open_blocks] for chunk in self._end_block(at)]
 
     def _keep_rest(self, event: ObjectReader, kind: str) -> None:
         if kind in _OF_RESPONSE:
@@ -216,7 +207,11 @@ class AnthropicStream:
         event.wrong("index", "the index of a block, 0 or higher")
         return -1
 
-    def _read_message(self, message: ObjectReader) -> list[AssistantMessage]:
+    def _read_message(self, event: ObjectReader) -> list[AssistantMessage]:
+        message = event.required("message")
+        if message is None:
+            return []
+
         raw = message.raw
         if raw.get("role", "assistant") != "assistant":
             message.wrong("role", "assistant")
@@ -234,12 +229,14 @@ class AnthropicStream:
 
         return chunks
 
-    def _read_message_delta(self, event: ObjectReader) -> None:
+    def _read_message_delta(self, event: ObjectReader) -> list[AssistantMessage]:
         self._read_metadata(event)
         delta = event.required("delta") if "delta" in event.raw else None
         if delta is not None:
             self._read_metadata(delta)
             self._keep_of_response(delta, _MESSAGE_DELTA)
+
+        return []
 
     def _keep_of_response(self, node: ObjectReader, known: frozenset[str]) -> None:
         rest = node.reading.rest(node.raw, known, node.path)
@@ -306,31 +303,41 @@ class AnthropicStream:
         block = self._open_blocks[at] = StreamBlock(kind, index)
         return block
 
-    def _read_delta(self, event: ObjectReader) -> list[AssistantMessage]:
-        at = self._get_block_index(event)
-        delta = event.required("delta")
-        if at < 0 or delta is None:
-            return []
+    def _read_delta(
+        self, event: Mapping[str, Any], path: str
+    ) -> list[AssistantMessage]:
+        if not event.keys() <= _EVENTS["content_block_delta"]:
+            node = ObjectReader(self._reader, event, path)
+            self._keep_rest(node, "content_block_delta")
 
-        ended: list[AssistantMessage] = []
-        block = self._open_blocks.get(at)
-        if block is None:
-            kind = delta.raw.get("type")
-            if not isinstance(kind, str) or kind not in _UNOPENED:
-                what = f"refers to block {at}, which is not open"
-                event.reading.problem(event.path, what)
+        at, raw = event.get("index"), event.get("delta")
+        block = self._open_blocks.get(at) if at.__class__ is int else None
+        chunks: list[AssistantMessage] = []
+        if block is None or not is_map(raw):
+            node = ObjectReader(self._reader, event, path)
+            at, delta = self._get_block_index(node), node.required("delta")
+            if at < 0 or delta is None:
                 return []
 
-            ended = self._end_others(at)
-            block = self._open_block(at, _UNOPENED[kind])
+            block, raw = self._open_blocks.get(at), delta.raw
+            if block is None:
+                kind = raw.get("type")
+                if not isinstance(kind, str) or kind not in _UNOPENED:
+                    what = f"refers to block {at}, which is not open"
+                    self._reader.problem(path, what)
+                    return []
 
-        chunks, known = block.read(delta)
+                chunks = self._end_others(at)
+                block = self._open_block(at, _UNOPENED[kind])
+
+        chunk, known = block.read(self._reader, raw, path)
         if known is None:
-            self._others.append(event.reading.json(event.raw, event.path))
-        elif not delta.raw.keys() <= known:
+            self._others.append(self._reader.json(event, path))
+        elif not raw.keys() <= known:
+            delta = ObjectReader(self._reader, raw, f"{path}.delta")
             add_rest(self._of_events, delta, known)
 
-        return ended + chunks
+        return chunks if chunk is None else [*chunks, chunk]
 
     def _end_block(self, at: int, *, is_broken: bool = False) -> list[AssistantMessage]:
         block = self._open_blocks.pop(at, None)
@@ -379,6 +386,12 @@ def _update_known(kept: dict[str, Any], values: Mapping[str, Any]) -> None:
             kept[key] = value
 
 
-def _has_plain_index(event: Mapping[str, Any]) -> bool:
-    # As 1 it equals true.
-    return event["index"].__class__ is int
+_READERS: Mapping[
+    str, Callable[[AnthropicStream, ObjectReader], list[AssistantMessage]]
+] = {
+    "content_block_start": AnthropicStream._read_block_start,
+    "content_block_stop": AnthropicStream._read_block_stop,
+    "message_delta": AnthropicStream._read_message_delta,
+    "message_start": AnthropicStream._read_message,
+    "message_stop": AnthropicStream._read_message_stop,
+}

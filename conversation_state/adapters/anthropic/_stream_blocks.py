@@ -7,7 +7,7 @@ response is (`_blocks`), and brings what the pieces did not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,12 +27,11 @@ from conversation_state.adapters.engine.reading import (
 )
 from conversation_state.adapters.engine.streaming import (
     SurrogateBuffer,
-    call_chunks,
-    part_chunks,
+    make_call_chunk,
+    make_part_chunk,
 )
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import Part, ReasoningPart, TextPart, UnknownPart
-from conversation_state.tools import ToolCall
 
 
 class _DeltaPieces(NamedTuple):
@@ -46,7 +45,7 @@ class _DeltaPieces(NamedTuple):
 
         field: What in the whole block they are pieces of.
 
-        make_chunks: What, given the index, makes a function from a piece to a chunk.
+        make_chunk: What makes a chunk of the index and a piece.
 
         known: The keys of these deltas that bring nothing else.
     """
@@ -54,7 +53,7 @@ class _DeltaPieces(NamedTuple):
     delta: str
     key: str
     field: str
-    make_chunks: Callable[[int], Callable[[str], AssistantMessage]]
+    make_chunk: Callable[[int, str], AssistantMessage]
     known: frozenset[str]
 
 
@@ -65,21 +64,21 @@ _PIECES = {
         "text_delta",
         "text",
         "text",
-        partial(part_chunks, TextPart),
+        partial(make_part_chunk, TextPart),
         frozenset({"text", "type"}),
     ),
     "thinking": _DeltaPieces(
         "thinking_delta",
         "thinking",
         "thinking",
-        partial(part_chunks, ReasoningPart),
+        partial(make_part_chunk, ReasoningPart),
         frozenset({"estimated_tokens", "thinking", "type"}),
     ),
     "tool_use": _DeltaPieces(
         "input_json_delta",
         "partial_json",
         "input",
-        call_chunks,
+        make_call_chunk,
         frozenset({"partial_json", "type"}),
     ),
 }
@@ -134,18 +133,25 @@ class StreamBlock:
         if self.kind == "thinking":
             self._raw["signature"] = block.nullable("signature")
 
-        return self._read_piece(block, field)
+        chunk = self._read_piece(block, field)
+        return [] if chunk is None else [chunk]
 
     def read(
-        self, delta: ObjectReader
-    ) -> tuple[list[AssistantMessage], frozenset[str] | None]:
+        self, reader: DocumentReader, raw: Mapping[str, Any], path: str
+    ) -> tuple[AssistantMessage | None, frozenset[str] | None]:
         """
-        The chunks that *delta* brings, and its keys that are known; None if it is of an
-        unknown type.
+        The chunk that the delta *raw* of the event at *path* brings, and its keys that
+        are known; None if it is of an unknown type.
         """
-        raw, pieces = delta.raw, self.pieces
+        pieces = self.pieces
+        if pieces is not None and raw.get("type") == pieces.delta:
+            piece = raw.get(pieces.key)
+            if isinstance(piece, str):
+                return self._add_piece(piece), pieces.known
+
+        delta = ObjectReader(reader, raw, f"{path}.delta")
         if pieces is None:
-            return [], self._read_texts(delta)
+            return None, self._read_texts(delta)
 
         if raw.get("type") == pieces.delta:
             return self._read_piece(delta, pieces.key), pieces.known
@@ -156,36 +162,36 @@ class StreamBlock:
             if not isinstance(listed, list):
                 listed = self._raw["citations"] = []
 
-            listed.append(delta.reading.json(raw["citation"], where))
-            return [], _CITATION
+            listed.append(reader.json(raw["citation"], where))
+            return None, _CITATION
 
         if self.kind == "thinking" and "signature" in raw:
             # Some servers send an empty one after it.
             self._raw["signature"] = delta.text("signature") or self._raw["signature"]
-            return [], _SIGNATURE
+            return None, _SIGNATURE
 
-        return [], None
+        return None, None
 
-    def _read_piece(self, node: ObjectReader, key: str) -> list[AssistantMessage]:
-        """
-        The chunk of the piece under *key*, as far as no half of a character waits.
-        """
+    def _read_piece(self, node: ObjectReader, key: str) -> AssistantMessage | None:
         piece = node.raw.get(key)
-        if not isinstance(piece, str):
-            node.wrong(key, "a text")
-            return []
+        if isinstance(piece, str):
+            return self._add_piece(piece)
 
-        piece = self.cut.next(piece)
-        return [self._make_chunk(piece)] if piece else []
+        node.wrong(key, "a text")
+        return None
+
+    def _add_piece(self, piece: str) -> AssistantMessage | None:
+        """The chunk of *piece*, as far as no half of a character waits."""
+        text = self.cut.next(piece)
+        return self._make_chunk(text) if text else None
 
     def _make_chunk(self, piece: str, **fields: Any) -> AssistantMessage:
         self._is_given = True
-        index = self.index
-        if self.kind == "tool_use":
-            return AssistantMessage(tool_calls=(ToolCall("", "", piece, index=index),))
+        if self.pieces is not None and not fields:
+            return self.pieces.make_chunk(self.index, piece)
 
         kind = TextPart if self.kind == "text" else ReasoningPart
-        return AssistantMessage((kind(piece, index=index, **fields),))
+        return AssistantMessage((kind(piece, index=self.index, **fields),))
 
     def _read_texts(self, delta: ObjectReader) -> frozenset[str]:
         """

@@ -53,7 +53,8 @@ def note_forms(
 
 def note_calls(message: AssistantMessage, source: str) -> AssistantMessage:
     """*message*, a chunk of a response, with such notes on its calls."""
-    if source not in _FORMATS:
+    # Most chunks have further arguments of a call that was noted when it began.
+    if source not in _FORMATS or not any(c.id or c.name for c in message.tool_calls):
         return message
 
     noter = _Noter(source, rules(source), home_rules(source))

@@ -2,9 +2,8 @@
 Reading streams of events: what all adapters share when they load chunks.
 
 What lives here: how a stream ends; texts that come in pieces, and may be cut in the
-middle of a character; what is new in an event; and the quick path, which takes events
-that differ from the one before in one piece of text only. What does not: what any
-provider means by an event.
+middle of a character; what is new in an event, and what only repeats the one before;
+and chunks of one piece. What does not: what any provider means by an event.
 """
 
 from __future__ import annotations
@@ -12,11 +11,9 @@ from __future__ import annotations
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
-    Callable,
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
 from typing import Any, Protocol
 
@@ -26,12 +23,11 @@ from conversation_state.adapters.engine.forms import note_calls
 from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
-    is_list,
     is_map,
     mended,
 )
 from conversation_state.messages import AssistantMessage
-from conversation_state.parts import ReasoningPart, RefusalPart, TextPart
+from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
 from conversation_state.tools import ToolCall
 
 
@@ -40,8 +36,6 @@ class EventReader(Protocol):
     **Protocol:** one stream while it is read. `read` returns the chunks that an event
     brings, and `end` the last ones; *broken* says whether the stream was interrupted.
     """
-
-    template: PieceTemplate  # the event that is expected next
 
     def read(self, event: Any, path: str) -> Iterable[AssistantMessage]:
         """The chunks of *event*, which is at *path*."""
@@ -74,20 +68,17 @@ def chunks_of(
     """
     failure: Exception | None = None
     ended = False
-    take, read_event = streaming.template.take, streaming.read
+    read_event = streaming.read
     # Only `Exception` is caught: an interrupt and GeneratorExit pass at once, because
     # a generator that is being closed may not yield.
     try:
         for number, event in enumerate(events):
-            chunk = take(event)
-            if chunk is not None:
-                yield chunk
-            elif isinstance(event, str) and event == _DONE:
+            if isinstance(event, str) and event == _DONE:
                 ended = True
                 break
-            else:
-                for found in read_event(event, f"$[{number}]"):
-                    yield note_calls(found, source) if found.tool_calls else found
+
+            for chunk in read_event(event, f"$[{number}]"):
+                yield note_calls(chunk, source) if chunk.tool_calls else chunk
     except Exception as error:  # noqa: BLE001 - any of the source's: raised below
         failure = error
 
@@ -104,19 +95,16 @@ async def achunks_of(
     """As `chunks_of`, for events that are awaited."""
     failure: Exception | None = None
     ended = False
-    take, number = streaming.template.take, -1
+    number = -1
     try:
         async for event in events:
             number += 1
-            quick = take(event)
-            if quick is not None:
-                yield quick
-            elif isinstance(event, str) and event == _DONE:
+            if isinstance(event, str) and event == _DONE:
                 ended = True
                 break
-            else:
-                for found in streaming.read(event, f"$[{number}]"):
-                    yield note_calls(found, source) if found.tool_calls else found
+
+            for chunk in streaming.read(event, f"$[{number}]"):
+                yield note_calls(chunk, source) if chunk.tool_calls else chunk
     except Exception as error:  # noqa: BLE001 - any of the source's: raised below
         failure = error
 
@@ -191,7 +179,7 @@ class SurrogateBuffer:
         is held back.
         """
         if not self.held and piece.isascii():
-            return piece
+            return str(piece)  # of a subclass, too: chunks are made without checks
 
         text = self.held + piece
         self.held = text[-1] if text and "\ud800" <= text[-1] <= "\udbff" else ""
@@ -205,13 +193,6 @@ class SurrogateBuffer:
 
         return whole
 
-    def whole(self, piece: str) -> str:
-        """
-        *piece* if it is valid as it is and no half is held back; else "", and the
-        piece has to go through `next`.
-        """
-        return "" if self.held or mended(piece) is not piece else piece
-
     def rest(self) -> str:
         """What is held, at the end of the text."""
         rest, self.held = self.held, ""
@@ -223,6 +204,10 @@ def add_rest(notes: dict[str, Any], node: ObjectReader, known: frozenset[str]) -
     Add what *node*, of one of several events, has besides the *known* keys to *notes*;
     nulls change nothing.
     """
+    # Nearly all events have nothing else.
+    if node.raw.keys() <= known:
+        return
+
     rest = node.reading.rest(node.raw, known, node.path)
     add_to(notes, {key: rest[key] for key in rest if rest[key] is not None})
 
@@ -242,129 +227,52 @@ def add_to(notes: dict[str, Any], news: Mapping[str, Any]) -> None:
             notes[key] = value
 
 
-class PieceTemplate:
+class Repeats:
     """
-    The previous event, with a placeholder for its piece of text.
+    What an object has in each event, but for its *free* keys, which are read each time.
 
-    Nearly all events of a stream differ from the one before in one text. An adapter
-    that has read and checked such an event remembers it here. The next events are
-    compared with it instead of read, which takes a third of the time or less.
+    Nearly all events repeat what the one before them had beside its piece of text.
+    What is repeated need not be read again, which is nearly all the time that an event
+    takes. Only where reading a value twice changes nothing; so objects and lists never
+    repeat, unless they are empty: a client may also change them in place.
     """
 
-    __slots__ = ("_check", "_cut", "_expected", "_make", "_piece")
+    __slots__ = ("_before", "_free")
 
-    def __init__(self) -> None:
-        self._expected: dict[str, Any] | None = None
-        self._piece = _Piece()
+    def __init__(self, *free: str) -> None:
+        self._free = free
+        self._before: dict[str, Any] | None = None
 
-    def remember(
-        self,
-        event: Any,
-        path: Sequence[Sequence[str]],
-        cut: SurrogateBuffer,
-        make: Callable[[str], AssistantMessage],
-        *,
-        check: Callable[[Any], object] | None = None,
-    ) -> None:
-        """
-        Expect events like *event*, in which nothing was wrong.
+    def has(self, raw: Mapping[str, Any]) -> bool:
+        """Whether *raw* repeats the object before it, which is then *raw*."""
+        if self._before == raw and raw is not None:
+            return True
 
-        *path* has the keys that lead to the piece, each with the keys next to it whose
-        values don't matter; a list on the way has one item. *cut* is the buffer of the
-        text that the piece belongs to, *make* makes a chunk of a piece that is valid as
-        it is, and *check* is a further condition on the next event.
+        self._before = None
+        # Another kind of map is read each time.
+        if raw.__class__ is not dict:
+            return False
 
-        An event with objects or lists outside the path to the piece is not
-        remembered: the next event may contain the same object, changed.
-        """
-        self.forget()
-        levels: list[tuple[dict[str, Any], str, bool]] = []
-        at = event
-        for key, *free in path:
-            level: dict[str, Any] = {}
-            for name in at:
-                value = at[name]
-                if name in free:
-                    value = _ANYTHING
-                elif name == key:
-                    continue
-                elif is_map(value) or is_list(value):
-                    if value:
-                        return
+        before: dict[str, Any] = {}
+        for key, value in raw.items():
+            if key in self._free:
+                before[key] = _ANYTHING
+            elif value is None or value.__class__ in _SCALARS:
+                before[key] = value
+            elif value in ([], {}):
+                before[key] = value.__class__()
+            else:
+                return False
 
-                    value = {} if is_map(value) else []
-
-                level[name] = value
-
-            at = at[key]
-            in_list = is_list(at)
-            levels.append((level, key, in_list))
-            if in_list:
-                if len(at) != 1:
-                    return
-
-                (at,) = at
-
-        expected: Any = self._piece
-        for level, key, in_list in reversed(levels):
-            level[key] = [expected] if in_list else expected
-            expected = level
-
-        self._check, self._cut, self._make = check, cut, make
-        self._expected = expected
+        self._before = before
+        return False
 
     def forget(self) -> None:
-        """Expect no event."""
-        self._expected = None
-
-    def take(self, event: Any) -> AssistantMessage | None:
-        """
-        The chunk of *event* if it is like the one remembered; else None, and it has
-        to be read.
-        """
-        expected = self._expected
-        if expected is None:
-            return None
-
-        # An error means that the event is not the expected one. The adapter reads it
-        # then, and reports what is wrong with it.
-        try:
-            if expected != event:
-                return None
-
-            piece = self._piece.found
-            if piece.__class__ is not str or not piece:
-                return None
-
-            cut = self._cut
-            if cut.held or not piece.isascii():
-                piece = cut.whole(piece)
-
-            check = self._check
-            if not piece or not (check is None or check(event)):
-                return None
-        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            return None
-
-        return self._make(piece)
+        """Repeat nothing."""
+        self._before = None
 
 
-class _Piece:
-    """
-    The placeholder for the piece in an expected event. It equals every value, and
-    keeps the one it was compared with, so that one comparison of two dicts checks
-    the event and finds the piece, nearly all of it in C.
-    """
-
-    __slots__ = ("found",)
-
-    found: Any
-
-    def __eq__(self, other: object) -> bool:
-        self.found = other
-        return True
-
-    __hash__ = None  # type: ignore[assignment]  # it equals all
+_SCALARS = frozenset({bool, float, int, str})
 
 
 class _Anything:
@@ -380,9 +288,9 @@ class _Anything:
 _ANYTHING = _Anything()
 
 
-# The functions below make a chunk of one piece without the checks of the constructors,
-# which take two thirds of the time. The chunk is valid without them: the piece is an
-# exact `str` and valid Unicode, and the other attributes are those of a checked chunk.
+# The functions below make chunks without the checks of the constructors, which take two
+# thirds of the time. A chunk is valid without them: its texts are exact `str` and valid
+# Unicode, and the other attributes are those of a checked chunk.
 # `__class__` is set last, because only a draft's attributes can be set.
 _PARTS = (TextPart, ReasoningPart, RefusalPart)
 _new_chunk: Any = make_draft(AssistantMessage)
@@ -391,68 +299,54 @@ _new_call: Any = make_draft(ToolCall)
 _COMMON: Any = AssistantMessage("")._common
 
 
-def make_text_chunk(piece: str) -> AssistantMessage:
-    """``AssistantMessage(piece)``."""
-    # The three functions repeat these lines, because a call of a helper would take a
-    # fifth of the time.
+def make_chunk(
+    content: str | tuple[Part, ...], calls: tuple[ToolCall, ...] = ()
+) -> AssistantMessage:
+    """``AssistantMessage(content, tool_calls=calls)``."""
     chunk = _new_chunk()
-    chunk.content = piece
-    chunk.tool_calls = ()
+    chunk.content = content
+    chunk.tool_calls = calls
     chunk.response = None
     chunk._common = _COMMON
     chunk.__class__ = AssistantMessage
     return chunk  # type: ignore[no-any-return]
 
 
-def part_chunks(
-    kind: type[TextPart | ReasoningPart | RefusalPart], index: int | None
-) -> Callable[[str], AssistantMessage]:
-    """
-    A function that makes ``AssistantMessage((kind(piece, index=index),))`` of a piece.
-    """
-    new_part = _new_part[kind]
-    is_signed = kind is ReasoningPart
+def make_part(
+    kind: type[TextPart | ReasoningPart | RefusalPart], index: int | None, piece: str
+) -> Part:
+    """``kind(piece, index=index)``."""
+    part = _new_part[kind]()
+    part.text = piece
+    part.index = index
+    part.metadata = EMPTY_MAP
+    part.unknown = EMPTY_MAP
+    if kind is ReasoningPart:
+        part.signature = ""
 
-    def make(piece: str) -> AssistantMessage:
-        part = new_part()
-        part.text = piece
-        part.index = index
-        part.metadata = EMPTY_MAP
-        part.unknown = EMPTY_MAP
-        if is_signed:
-            part.signature = ""
-
-        part.__class__ = kind
-        chunk = _new_chunk()
-        chunk.content = (part,)
-        chunk.tool_calls = ()
-        chunk.response = None
-        chunk._common = _COMMON
-        chunk.__class__ = AssistantMessage
-        return chunk  # type: ignore[no-any-return]
-
-    return make
+    part.__class__ = kind
+    return part  # type: ignore[no-any-return]
 
 
-def call_chunks(index: int) -> Callable[[str], AssistantMessage]:
-    """
-    A function that makes a chunk of a piece of the arguments of the call at *index*.
-    """
+def make_part_chunk(
+    kind: type[TextPart | ReasoningPart | RefusalPart], index: int | None, piece: str
+) -> AssistantMessage:
+    """A chunk of one part of text."""
+    return make_chunk((make_part(kind, index, piece),))
 
-    def make(piece: str) -> AssistantMessage:
-        call = _new_call()
-        call.id = call.name = ""
-        call.arguments = piece
-        call.index = index
-        call.type = "function"
-        call.metadata = call.unknown = EMPTY_MAP
-        call.__class__ = ToolCall
-        chunk = _new_chunk()
-        chunk.content = ""
-        chunk.tool_calls = (call,)
-        chunk.response = None
-        chunk._common = _COMMON
-        chunk.__class__ = AssistantMessage
-        return chunk  # type: ignore[no-any-return]
 
-    return make
+def make_arguments(index: int, piece: str) -> ToolCall:
+    """``ToolCall("", "", piece, index=index)``."""
+    call = _new_call()
+    call.id = call.name = ""
+    call.arguments = piece
+    call.index = index
+    call.type = "function"
+    call.metadata = call.unknown = EMPTY_MAP
+    call.__class__ = ToolCall
+    return call  # type: ignore[no-any-return]
+
+
+def make_call_chunk(index: int, piece: str) -> AssistantMessage:
+    """A chunk of further arguments of the call at *index*."""
+    return make_chunk("", (make_arguments(index, piece),))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
-    Callable,
     Iterable,
     Iterator,
     Mapping,
+    Sequence,
 )
 from typing import Any
 
@@ -21,18 +21,19 @@ from conversation_state.adapters.engine.reading import (
     DocumentReader,
     describe_failure,
     is_list,
+    is_map,
     take_text,
 )
 from conversation_state.adapters.engine.streaming import (
-    PieceTemplate,
+    Repeats,
     SurrogateBuffer,
     achunks_of,
     check_event,
     checked_choice,
     chunks_of,
-    make_text_chunk,
+    make_chunk,
+    make_part,
     number_of_choice,
-    part_chunks,
 )
 from conversation_state.adapters.engine.usage import RunningCounts, as_kept
 from conversation_state.adapters.engine.wire import make_call_prefix
@@ -108,10 +109,6 @@ def aload_chunks(
 
 
 _CONTENT = frozenset({"parts", "role"})
-# Keys that many events repeat, or have empty.
-_AGAIN = ("groundingMetadata", "safetyRatings")
-# The path to a piece of text, and which other keys may differ.
-_PATH = (("candidates", "usageMetadata"), ("content", *_AGAIN), ("parts",), ("text",))
 # What has neither a head nor an end, so that pieces of it can be joined.
 _BARE_SOUND = ("audio/l16", "audio/pcm")
 # The parts that come in pieces.
@@ -149,15 +146,6 @@ class _KeptNotes:
                 before.update(value)
             else:
                 self.values[name] = value
-
-    def has(self, raw: Mapping[str, Any], names: Iterable[str]) -> bool:
-        """Whether the values of *raw* under *names* are empty, or the last ones."""
-        for name in names:
-            value = raw.get(name)
-            if not is_empty_value(value) and value != self.values.get(name):
-                return False
-
-        return True
 
     def _add_listed(self, name: str, fields: Mapping[str, Any]) -> None:
         """
@@ -245,8 +233,12 @@ class _LatestUsage:
 
 class GeminiStream:
     def __init__(self, choice: int) -> None:
-        self.template = PieceTemplate()
         self._choice = checked_choice(choice)
+        self._reader = DocumentReader()
+        # What the events repeat, beside what is read of each.
+        self._event = Repeats("candidates", "usageMetadata")
+        self._candidate = Repeats("content")
+        self._content = Repeats("parts")
         self._finish_reason = ""
         self._blocked = ""
         self._model = ""
@@ -265,68 +257,34 @@ class GeminiStream:
         self._index: int | None = None
         self._cut = SurrogateBuffer()
 
-    def _expect_more(self, event: Mapping[str, Any]) -> None:
-        """
-        Expect events like *event*, which was read, if it brought nothing but a piece
-        of the open text, and the usage so far.
-        """
-        candidate = _find_single(event.get("candidates"))
-        # Another choice was not read, and may hold anything.
-        if number_of_choice(candidate.get("index"), 0) != self._choice:
-            return
-
-        content = candidate.get("content") or {}
-        part = _find_single(content.get("parts"))
-        kind = "thought" if part.get("thought") is True else "text"
-        expected = {"text", "thought"} if kind == "thought" else {"text"}
-        if kind != self._open or part.keys() != expected:
-            return
-
-        make: Callable[[str], AssistantMessage] = make_text_chunk
-        if self._index is not None:
-            make = part_chunks(_TEXTS[kind], self._index)
-
-        # The keys that may differ are compared with what was read.
-        check = self._usage.takes
-        if kind == "thought" or not candidate.keys().isdisjoint(_AGAIN):
-            check = self._check_all
-
-        self.template.remember(event, _PATH, self._cut, make, check=check)
-
-    def _check_all(self, event: Mapping[str, Any]) -> bool:
-        (candidate,) = event["candidates"]
-        (part,) = candidate["content"]["parts"]
-        return (
-            part.get("thought", True) is True
-            and self._of_candidate.has(candidate, _AGAIN)
-            and self._usage.takes(event)
-        )
-
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
-        reader = DocumentReader()
-        check_event(reader, event, path)
-        node = GeminiObject(reader, event, path)
-        self._read_response(node)
-        chunks: list[AssistantMessage] = []
-        listed = node.optional_objects("candidates", "a list of candidates")
-        for at, candidate in enumerate(listed):
-            if number_of_choice(candidate.raw.get("index"), at) == self._choice:
-                chunks += self._read_candidate(candidate)
+        reader = self._reader
+        if not (self._event.has(event) and self._usage.takes(event)):
+            check_event(reader, event, path)
+            event = self._read_response(GeminiObject(reader, event, path))
 
-        for where in reader.mended:
-            self._mended[where[len(path) + 1 :]] = True
+        candidates = event.get("candidates")
+        if is_list(candidates):
+            for at, candidate in enumerate(candidates):
+                chunk = self._read_candidate(candidate, at, f"{path}.candidates[{at}]")
+                if chunk is not None:
+                    yield chunk
+        elif candidates is not None:
+            reader.wrong(f"{path}.candidates", candidates, "a list of candidates")
 
         # What could be read is given, whatever else is wrong.
-        yield from chunks
-        reader.finish()
-        # Of an event with an error the next one is no copy.
-        self.template.forget()
+        if reader.mended:
+            self._mended |= {where[len(path) + 1 :]: True for where in reader.mended}
+            reader.mended.clear()
+
+        if reader.problems:
+            reader.finish()
+
         if event.get("error"):
             raise ProviderStreamError(describe_failure(event["error"]), event)
 
-        self._expect_more(event)
-
-    def _read_response(self, event: GeminiObject) -> None:
+    def _read_response(self, event: GeminiObject) -> Mapping[str, Any]:
+        """Read what *event* has beside its candidates; it, with keys in camel case."""
         block, where = find_usage(event.raw)
         # Only the first answer has the usage of all, as in a whole response.
         usual = where == "$.usageMetadata" and self._usage.takes(event.raw)
@@ -336,8 +294,63 @@ class GeminiStream:
         self._model = event.nullable("modelVersion") or self._model
         self._blocked = read_block_reason(event) or self._blocked
         self._of_response.keep(event.reading.rest(event.raw, RESPONSE, event.path))
+        return event.raw
 
-    def _read_candidate(self, candidate: GeminiObject) -> list[AssistantMessage]:
+    def _read_candidate(self, raw: Any, at: int, path: str) -> AssistantMessage | None:
+        response = None
+        if not self._candidate.has(raw):
+            if not is_map(raw):
+                self._reader.wrong(path, raw, "an object")
+                return None
+
+            candidate = GeminiObject(self._reader, raw, path)
+            raw = candidate.raw
+            if number_of_choice(raw.get("index"), at) != self._choice:
+                self._candidate.forget()
+                return None
+
+            response = self._read_answer(candidate)
+
+        parts: list[Part] = []
+        calls: list[ToolCall] = []
+        content = raw.get("content")
+        if content is not None:
+            listed = self._read_content(content, path)
+            for number, part in enumerate(listed):
+                if not self._read_text(part, parts):
+                    where = f"{path}.content.parts[{number}]"
+                    self._read_part(part, where, parts, calls)
+
+        if not (parts or calls or response):
+            return None
+
+        given = simplify_content(parts)
+        if given.__class__ is str and not (calls or response):
+            return make_chunk(given)
+
+        return AssistantMessage(given, tool_calls=calls, response=response)
+
+    def _read_content(self, raw: Any, path: str) -> Sequence[Any]:
+        """The parts of the content *raw* of the candidate at *path*."""
+        if not self._content.has(raw):
+            holder = GeminiObject(self._reader, {"content": raw}, path)
+            content = holder.body("content")
+            raw = content.raw
+            if raw.get("role") not in ("model", "", None):
+                content.wrong("role", "model")
+
+            kept = self._reader.rest(raw, _CONTENT, content.path)
+            self._of_content.keep(kept)
+
+        parts = raw.get("parts")
+        if parts is None or is_list(parts):
+            return parts or ()
+
+        self._reader.wrong(f"{path}.content.parts", parts, "a list of parts")
+        return ()
+
+    def _read_answer(self, candidate: GeminiObject) -> ResponseMeta | None:
+        """What *candidate* has beside its content; its log probabilities, if any."""
         reason, logprobs, kept = read_candidate(candidate)
         self._finish_reason = reason or self._finish_reason
         if LOGPROBS in kept:
@@ -349,35 +362,34 @@ class GeminiStream:
             kept.pop("index", None)
 
         self._of_candidate.keep(kept)
-        parts: list[Part] = []
-        calls: list[ToolCall] = []
-        if candidate.raw.get("content") is not None:
-            content = candidate.body("content")
-            if content.raw.get("role") not in ("model", "", None):
-                content.wrong("role", "model")
+        return ResponseMeta(logprobs=logprobs) if logprobs else None
 
-            kept = content.reading.rest(content.raw, _CONTENT, content.path)
-            self._of_content.keep(kept)
-            for part in content.optional_objects("parts", "a list of parts"):
-                self._read_part(part, parts, calls)
+    def _read_text(self, raw: Any, parts: list[Part]) -> bool:
+        """Whether the part *raw* is nothing but a text or a thought, and is read."""
+        if not (raw.__class__ is dict and isinstance(raw.get("text"), str)):
+            return False
 
-        if not (parts or calls or logprobs):
-            return []
+        kind = "text"
+        if len(raw) > 1:
+            if not _is_plain(raw):
+                return False
 
-        response = ResponseMeta(logprobs=logprobs) if logprobs else None
-        given = simplify_content(parts)
-        return [AssistantMessage(given, tool_calls=calls, response=response)]
+            kind = "thought" if raw.get("thought") is True else "text"
+
+        self._add_text(kind, raw["text"], parts)
+        return True
 
     def _read_part(
-        self, node: GeminiObject, parts: list[Part], calls: list[ToolCall]
+        self, raw: Any, path: str, parts: list[Part], calls: list[ToolCall]
     ) -> None:
-        raw = node.raw
-        kind = kind_of(raw)
-        if kind == "text" and _is_plain(raw):
-            if isinstance(raw["text"], str):
-                kind = "thought" if raw.get("thought") is True else "text"
-                self._add_text(kind, raw["text"], parts)
-            else:
+        if not is_map(raw):
+            self._reader.wrong(path, raw, "an object")
+            return
+
+        node = GeminiObject(self._reader, raw, path)
+        kind = kind_of(node.raw)
+        if kind == "text" and _is_plain(node.raw):
+            if not self._read_text(dict(node.raw), parts):
                 node.wrong("text", "a text")
         elif kind == "functionCall":
             self._close_open_part(parts)
@@ -407,7 +419,7 @@ class GeminiStream:
 
         piece = self._cut.next(text)
         if piece:
-            parts.append(_TEXTS[kind](piece, index=self._index))
+            parts.append(make_part(_TEXTS[kind], self._index, piece))
 
     def _add_part(self, part: Part, parts: list[Part]) -> None:
         """Add a whole part, or a piece of raw audio."""
@@ -483,7 +495,3 @@ def _is_plain(raw: Mapping[str, Any]) -> bool:
         or (key == "thought" and (value is True or value is False))
         for key, value in raw.items()
     )
-
-
-def _find_single(items: Any) -> Mapping[str, Any]:
-    return items[0] if is_list(items) and len(items) == 1 else {}

@@ -53,9 +53,9 @@ Source:
 """
 
 from conversation_state.adapters.engine.export import Export, Lost
-from conversation_state.adapters.openai_chat._chunks import aload_chunks, load_chunks
 from conversation_state.adapters.openai_chat._dump import dump, dump_tools
 from conversation_state.adapters.openai_chat._load import load, load_usage
+from conversation_state.adapters.openai_chat._stream import aload_chunks, load_chunks
 from conversation_state.requests import OPENAI_CHAT as RULES
 from conversation_state.requests import Rules
 from conversation_state.requests import rules as _rules_of

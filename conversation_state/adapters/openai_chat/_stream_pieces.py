@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -12,7 +12,6 @@ from conversation_state._canonical import load_exactly
 from conversation_state.adapters.engine.notes import with_notes, without_empty
 from conversation_state.adapters.engine.reading import (
     ObjectReader,
-    is_list,
     is_map,
     mended,
 )
@@ -20,7 +19,7 @@ from conversation_state.adapters.engine.streaming import (
     SurrogateBuffer,
     add_rest,
     add_to,
-    call_chunks,
+    make_arguments,
 )
 from conversation_state.adapters.engine.wire import (
     decode_base64,
@@ -29,7 +28,6 @@ from conversation_state.adapters.engine.wire import (
 )
 from conversation_state.adapters.openai_chat._blocks import SOURCE
 from conversation_state.errors import DecodeError
-from conversation_state.messages import AssistantMessage
 from conversation_state.parts import AudioPart
 from conversation_state.tools import ToolCall
 
@@ -37,8 +35,9 @@ _AUDIO = frozenset({"data", "transcript"})
 _CALL = frozenset({"custom", "function", "id", "index", "type"})
 _FUNCTION = frozenset({"arguments", "name"})
 _CUSTOM = frozenset({"input", "name"})
-_LEAST = frozenset({"function", "index"})
 _LEGACY = "function_call"
+# The keys of a delta that calls are under.
+CALL_KEYS = frozenset({_LEGACY, "tool_calls"})
 # No response has as many calls; behind the last one there has to be room for others.
 _MAX_INDEX = 2**31
 
@@ -55,77 +54,122 @@ class _ChatCall:
     # The arguments so far, if the provider sent no id.
     pieces: list[str] = attrs.field(factory=list)
 
-    def is_whole(self) -> bool:
-        """
-        Whether the arguments are a whole JSON value; only of a call without an id.
-        """
-        # A text that is cut elsewhere is not parsed.
-        if not self.made_id or not (
-            self.pieces and self.pieces[-1].endswith(("}", "]"))
-        ):
-            return False
 
-        try:
-            load_exactly("".join(self.pieces))
-        except DecodeError:
-            return False
+class _CallPiece(NamedTuple):
+    """What a piece says of the call that it is of."""
 
-        return True
+    at: int | None  # the provider's index
+    id: str
+    name: str
+
+
+def by_index(calls: CallAssembler, piece: _CallPiece) -> _ChatCall | None:
+    """
+    A piece with an index is of the call that came with it last.
+
+    Source:
+        OpenAI's reference; every piece of its streams has one.
+    """
+    return None if piece.at is None else calls.known.get(piece.at)
+
+
+def by_id(calls: CallAssembler, piece: _CallPiece) -> _ChatCall | None:
+    """
+    A piece without an index is of the call whose id it repeats.
+
+    Source:
+        Servers that send an id with every piece, and no index.
+    """
+    return calls.known.get(piece.id) if piece.at is None else None
+
+
+def by_order(calls: CallAssembler, piece: _CallPiece) -> _ChatCall | None:
+    """
+    A piece with neither is of the call before it.
+
+    Source:
+        Gemini's compatible API once sent calls without an index.
+    """
+    return calls.opened[-1] if piece.at is None and calls.opened else None
+
+
+def another_id(call: _ChatCall, piece: _CallPiece) -> bool:
+    """
+    A piece with another id begins a call. One that began without may get it later.
+
+    Source:
+        Servers that number all calls 0.
+    """
+    return bool(piece.id) and not call.made_id and piece.id != call.id
+
+
+def another_name(call: _ChatCall, piece: _CallPiece) -> bool:
+    """
+    A piece with another name begins a call, even without an id; the same name may be
+    repeated with every piece.
+
+    Source:
+        Servers that send calls without ids, and those that repeat the name.
+    """
+    return bool(piece.name and call.name) and piece.name != call.name
+
+
+def whole_json_ends(call: _ChatCall, piece: _CallPiece) -> bool:
+    """
+    A piece with a name behind whole arguments begins a call, if calls have no ids.
+
+    Source:
+        Servers that send two calls of one tool, whole and without ids.
+    """
+    # A text that is cut elsewhere is not parsed.
+    if not (piece.name and call.made_id and call.pieces):
+        return False
+
+    if not call.pieces[-1].endswith(("}", "]")):
+        return False
+
+    try:
+        load_exactly("".join(call.pieces))
+    except DecodeError:
+        return False
+
+    return True
+
+
+# Which call a piece continues: that of the first rule that finds one, unless one of the
+# others says that the piece begins a new call.
+CONTINUES = (by_index, by_id, by_order)
+BEGINS = (another_id, another_name, whole_json_ends)
 
 
 class CallAssembler:
     """The calls of one stream while it is read, numbered as they are opened."""
 
-    def __init__(self) -> None:
-        self._opened: list[_ChatCall] = []
-        self._at: dict[int | str, _ChatCall] = {}
-        self._by_id: dict[str, _ChatCall] = {}
+    def __init__(self, make_prefix: Callable[[], str]) -> None:
+        self._make_prefix = make_prefix  # of ids that are made up
+        self.opened: list[_ChatCall] = []
+        # By the index or the id that the provider gave; and the one of the format
+        # before ``tool_calls``.
+        self.known: dict[int | str, _ChatCall] = {}
+        self._legacy: _ChatCall | None = None
         # The indexes of calls, and the one behind the last.
         self._taken: set[int] = set()
         self._next = 0
 
-    def read(self, delta: ObjectReader, prefix: str) -> list[ToolCall]:
-        """The pieces that *delta* brings. Ids that are made up begin with *prefix*."""
+    def read(self, delta: ObjectReader) -> list[ToolCall]:
+        """The pieces that *delta* brings."""
         pieces = [
-            self._read_call_piece(node, prefix)
+            self._read_call_piece(node)
             for node in delta.optional_objects("tool_calls", "a list or null")
         ]
         legacy = delta.raw.get(_LEGACY)
         if is_map(legacy):
             node = ObjectReader(delta.reading, legacy, f"{delta.path}.{_LEGACY}")
-            pieces.append(self._read_legacy(node, prefix))
+            pieces.append(self._read_legacy(node))
         elif legacy is not None:
             delta.wrong(_LEGACY, "an object or null")
 
         return pieces
-
-    def expect_more(
-        self, pieces: Any
-    ) -> tuple[SurrogateBuffer, Callable[[str], AssistantMessage]] | None:
-        """
-        The buffer of further arguments, and a function that makes chunks of them, if
-        *pieces* is a single one with arguments only; else None.
-        """
-        raw = pieces[0] if is_list(pieces) and len(pieces) == 1 else {}
-        body = raw.get("function")
-        if raw.keys() != _LEAST or not is_map(body) or body.keys() != {"arguments"}:
-            return None
-
-        call = self._at.get(raw["index"])
-        if call is None:
-            return None
-
-        make, pieces = call_chunks(call.index), call.pieces
-        # An id shows where the next call begins. Without ids the end of the arguments
-        # shows it, so they are kept.
-        if not call.made_id:
-            return call.cut, make
-
-        def make_and_keep(arguments: str) -> AssistantMessage:
-            pieces.append(arguments)
-            return make(arguments)
-
-        return call.cut, make_and_keep
 
     def rest(self) -> list[ToolCall]:
         """
@@ -133,7 +177,7 @@ class CallAssembler:
         the provider adds to calls.
         """
         pieces: list[ToolCall] = []
-        for call in self._opened:
+        for call in self.opened:
             rest = call.cut.rest()
             if rest or call.keys:
                 metadata = with_notes(SOURCE, without_empty({"keys": call.keys}))
@@ -142,13 +186,10 @@ class CallAssembler:
 
         return pieces
 
-    def has_calls(self) -> bool:
-        return bool(self._opened)
-
     def is_mended(self) -> bool:
-        return any(call.cut.is_mended for call in self._opened)
+        return any(call.cut.is_mended for call in self.opened)
 
-    def _read_call_piece(self, node: ObjectReader, prefix: str) -> ToolCall:
+    def _read_call_piece(self, node: ObjectReader) -> ToolCall:
         raw = node.raw
         at = raw.get("index")
         if at is not None and (at.__class__ is not int or not 0 <= at < _MAX_INDEX):
@@ -163,7 +204,7 @@ class CallAssembler:
         inside = None
         if is_map(body):
             inside = ObjectReader(node.reading, body, f"{node.path}.{word}")
-            name = _get_text(inside, "name")
+            name = _get_text(inside, "name") if "name" in body else ""
             key = "input" if word == "custom" else "arguments"
             # Ollama and others send the whole object that OpenAI has as JSON text.
             is_object = is_map(body.get(key))
@@ -172,69 +213,60 @@ class CallAssembler:
         elif body is not None:
             node.wrong(word, "an object or null")
 
-        call_id = _get_text(node, "id")
-        call = self._find_continued(at, call_id, name) or self._open_call(
-            at, call_id, prefix
-        )
+        piece = _CallPiece(at, _get_text(node, "id") if "id" in raw else "", name)
+        call = self._find_continued(piece) or self._open_call(at, piece.id)
         if at is not None:
-            self._at[at] = call
+            self.known[at] = call
 
-        add_rest(call.keys, node, _CALL)
-        if inside is not None:
+        if not raw.keys() <= _CALL:
+            add_rest(call.keys, node, _CALL)
+
+        if inside is not None and not inside.raw.keys() <= known:
             within: dict[str, Any] = {}
             add_rest(within, inside, known)
             add_to(call.keys, {word: within} if within else {})
 
-        if call_id != call.id and call_id:
-            call.keys["id"] = call_id
+        if piece.id and piece.id != call.id:
+            call.keys["id"] = piece.id
 
-        return _make_piece(call, name, arguments, {}, kind=_get_text(node, "type"))
+        kind = _get_text(node, "type") if "type" in raw else ""
+        return _make_piece(call, name, arguments, {}, kind=kind)
 
-    def _read_legacy(self, body: ObjectReader, prefix: str) -> ToolCall:
+    def _read_legacy(self, body: ObjectReader) -> ToolCall:
         notes = {}
-        call = self._at.get(_LEGACY)
+        call = self._legacy
         given_name = _get_text(body, "name")
-        if call is None or (given_name and call.name and given_name != call.name):
-            call = self._at[_LEGACY] = self._open_call(None, "", prefix)
+        if call is None or another_name(call, _CallPiece(None, "", given_name)):
+            call = self._legacy = self._open_call(None, "")
             notes = {"under": {_LEGACY: True}}
 
         add_rest(call.keys, body, _FUNCTION)
         arguments = _get_piece(body, "arguments")
         return _make_piece(call, given_name, arguments, notes)
 
-    def _find_continued(
-        self, at: int | None, call_id: str, name: str
-    ) -> _ChatCall | None:
-        """The call that a piece continues; None if it starts a new one."""
-        call = self._opened[-1] if self._opened else None
-        if at is not None:
-            call = self._at.get(at)
-        elif call_id in self._by_id:
-            call = self._by_id[call_id]
+    def _find_continued(self, piece: _CallPiece) -> _ChatCall | None:
+        """The call that *piece* continues; None if it begins a new one."""
+        for find in CONTINUES:
+            call = find(self, piece)
+            if call is not None:
+                # Nearly all pieces are arguments alone, and begin nothing.
+                begins = (piece.id or piece.name) and any(
+                    begins_call(call, piece) for begins_call in BEGINS
+                )
+                return None if begins else call
 
-        # A call that began without an id may get one later.
-        if call is None or (call_id and not call.made_id and call_id != call.id):
-            return None
+        return None
 
-        # Some providers repeat the same name with every piece. A piece with another
-        # name is a new call, even if it has no id.
-        if name and call.name and name != call.name:
-            return None
-
-        # The arguments of a call are one object. A piece with a name behind its end
-        # starts a new call.
-        return None if name and call.is_whole() else call
-
-    def _open_call(self, at: int | None, call_id: str, prefix: str) -> _ChatCall:
+    def _open_call(self, at: int | None, call_id: str) -> _ChatCall:
         # `concat` joins the chunks of a call by its index, so two calls must not have
         # the same one. Some servers number all calls 0.
         index = self._next if at is None or at in self._taken else at
         self._taken.add(index)
         self._next = max(self._next, index + 1)
-        made_id = "" if call_id else make_call_id(prefix, len(self._opened))
+        made_id = "" if call_id else make_call_id(self._make_prefix(), len(self.opened))
         call = _ChatCall(index, call_id or made_id, made_id)
-        self._opened.append(call)
-        self._by_id.setdefault(call.id, call)
+        self.opened.append(call)
+        self.known.setdefault(call.id, call)
         return call
 
 
@@ -268,6 +300,9 @@ def _make_piece(
     # Some providers repeat the name with every piece; only the first piece has it here.
     new = name if name != call.name else ""
     call.name = call.name or name
+    if not (opens or new):
+        return make_arguments(call.index, call.cut.next(arguments))
+
     metadata = with_notes(SOURCE, notes)
     return ToolCall(
         call.id if opens else "",

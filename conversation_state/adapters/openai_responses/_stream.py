@@ -27,7 +27,7 @@ from conversation_state.adapters.engine.reading import (
     mended,
 )
 from conversation_state.adapters.engine.streaming import (
-    PieceTemplate,
+    Repeats,
     achunks_of,
     add_to,
     check_event,
@@ -51,6 +51,7 @@ from conversation_state.adapters.openai_responses._stream_items import (
     StreamedCall,
     StreamedItem,
     StreamedMessage,
+    StreamedText,
 )
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
@@ -131,9 +132,6 @@ _PARTS = {
 }
 _NUMBERS = {"content": "content_index", "summary": "summary_index"}
 _VERBS = frozenset({"added", "delta", "done"})
-# The key of a piece, and the other keys whose values may differ.
-_PATH = (("delta", "obfuscation", "sequence_number", "snapshot"),)
-
 _ENDS = frozenset({"cancelled", "completed", "failed", "incomplete"})
 
 _MAX_ITEMS = 2**31  # items, or blocks of one: far more than there can be
@@ -169,8 +167,11 @@ _WHOLE = _KNOWN | {"arguments", "input", "name", "parsed", "refusal", "text"}
 
 class ResponsesStream:
     def __init__(self) -> None:
-        self.template = PieceTemplate()
         self._context = StreamContext()
+        # What the events repeat, beside what is read of each; and the text that the
+        # last one had a piece of.
+        self._event = Repeats("delta", "obfuscation", "sequence_number", "snapshot")
+        self._text: StreamedText | None = None
         self._items: list[StreamedItem] = []
         self._at: dict[int, StreamedItem] = {}
         self._by_id: dict[str, StreamedItem] = {}
@@ -181,20 +182,26 @@ class ResponsesStream:
         self._events: dict[str, dict[str, Any]] = {}
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
-        reader = self._context.reading = DocumentReader()
-        self.template.forget()
+        context, text = self._context, self._text
+        if self._event.has(event) and text is not None:
+            piece = event.get("delta")
+            if isinstance(piece, str):
+                text.add_piece(piece, context.chunks)
+                yield from context.take_chunks()
+                return
+
+        self._text = None
+        reader = context.reading = DocumentReader()
         check_event(reader, event, path)
         self._read_event(ObjectReader(reader, event, path))
         # The chunks that could be read come before the error.
-        yield from self._take_chunks()
-        reader.finish()
+        yield from context.take_chunks()
+        if reader.problems:
+            reader.finish()
+
         error = _error_in(event)
         if error is not None:
             raise ProviderStreamError(describe_failure(error), event)
-
-    def _take_chunks(self) -> list[AssistantMessage]:
-        chunks, self._context.chunks = self._context.chunks, []
-        return chunks
 
     def _read_event(self, event: ObjectReader) -> None:
         kind = event.raw.get("type")
@@ -260,13 +267,10 @@ class ResponsesStream:
             text.whole = given
             return
 
-        # A plain text, because the chunk of a piece is made without checks.
-        text.add_piece(str(given), self._context.chunks)
-        if stem == "response.output_text":
+        text.add_piece(given, self._context.chunks)
+        self._text = text
+        if stem == "response.output_text" and event.raw.get("logprobs"):
             _add_logprobs(event, text)
-
-        if text.make is not None:
-            self.template.remember(event.raw, _PATH, text.cut, text.quick_chunks())
 
     def _read_part(self, event: ObjectReader, stem: str, verb: str) -> None:
         kind, where = _PARTS[stem]
@@ -438,7 +442,7 @@ class ResponsesStream:
         for item in sorted(self._items, key=lambda one: one.__class__ is StreamedItem):
             item.finish(None, "$")
 
-        yield from self._take_chunks()
+        yield from context.take_chunks()
         _, _, model, response_id, about = self._info
         usage, left = self._usage.read()
         if left:

@@ -11,6 +11,7 @@ What does not live here: which item an event is about (`_stream`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -20,8 +21,8 @@ from conversation_state.adapters.engine.notes import notes_of, with_notes
 from conversation_state.adapters.engine.reading import DocumentReader, ObjectReader
 from conversation_state.adapters.engine.streaming import (
     SurrogateBuffer,
-    call_chunks,
-    part_chunks,
+    make_call_chunk,
+    make_part_chunk,
 )
 from conversation_state.adapters.engine.wire import make_call_id, make_call_prefix
 from conversation_state.adapters.openai_responses._blocks import CALLS, SOURCE
@@ -53,6 +54,10 @@ class StreamContext:
     # The next place among the parts and calls.
     index: int = 0
 
+    def take_chunks(self) -> list[AssistantMessage]:
+        chunks, self.chunks = self.chunks, []
+        return chunks
+
     def make_prefix(self) -> str:
         # One stream has one prefix.
         self.prefix = self.prefix or make_call_prefix("")
@@ -73,17 +78,6 @@ class StreamedText:
     pieces: list[str] = attrs.Factory(list)
     # The whole text, if an event has it; "" if none does.
     whole: str = ""
-
-    def quick_chunks(self) -> Callable[[str], AssistantMessage]:
-        """A function that gives the chunk of a piece, which counts as given."""
-        make: Any = self.make
-        note = self.pieces.append
-
-        def add(text: str) -> AssistantMessage:
-            note(text)
-            return make(text)  # type: ignore[no-any-return]
-
-        return add
 
     def add_piece(self, piece: str, chunks: list[AssistantMessage]) -> None:
         """
@@ -182,7 +176,7 @@ class StreamedCall(StreamedItem):
         # Without an id nothing is given yet: the end of the call may have one, which
         # can't be added to a chunk that was given.
         if isinstance(call_id, str) and isinstance(tool, str) and call_id:
-            self.text.make = call_chunks(self.index)
+            self.text.make = partial(make_call_chunk, self.index)
             kind = "custom" if self.type == "custom_tool_call" else "function"
             self._give_call(ToolCall(call_id, tool, index=self.index, type=kind))
 
@@ -290,7 +284,7 @@ class StreamedMessage(StreamedItem):
             index = self._take_index_behind(self._last.index)
 
         block = StreamedBlock(
-            make=part_chunks(part, index),
+            make=partial(make_part_chunk, part, index),
             place=place,
             kind=kind,
             index=index,

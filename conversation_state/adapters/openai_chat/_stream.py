@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP
@@ -18,7 +25,7 @@ from conversation_state.adapters.engine.reading import (
 )
 from conversation_state.adapters.engine.streaming import (
     ALONE,
-    PieceTemplate,
+    Repeats,
     SurrogateBuffer,
     achunks_of,
     add_rest,
@@ -26,9 +33,8 @@ from conversation_state.adapters.engine.streaming import (
     check_event,
     checked_choice,
     chunks_of,
-    make_text_chunk,
+    make_chunk,
     number_of_choice,
-    part_chunks,
 )
 from conversation_state.adapters.engine.usage import RunningCounts, as_kept
 from conversation_state.adapters.engine.wire import make_call_prefix
@@ -43,6 +49,7 @@ from conversation_state.adapters.openai_chat._load import (
     read_logprobs,
 )
 from conversation_state.adapters.openai_chat._stream_pieces import (
+    CALL_KEYS,
     AudioAssembler,
     CallAssembler,
     IndexedLists,
@@ -50,6 +57,7 @@ from conversation_state.adapters.openai_chat._stream_pieces import (
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
+from conversation_state.tools import ToolCall
 
 # `obfuscation` is padding that hides the length of a piece.
 _RESPONSE = frozenset({"choices", "error", "model", "obfuscation", "object", "usage"})
@@ -73,10 +81,10 @@ _DELTA = frozenset(
         "role",
         "tool_calls",
         *REASONING_KEYS,
-        *_INDEXED,
     }
 )
-_TEXTS = ("content", "refusal", *REASONING_KEYS)
+_BARE = frozenset({"channel", "content", "role"})
+_CONTENT = _DELTA - CALL_KEYS - {"channel", "role"}
 
 # The types of events of OpenAI's SDK (`client.chat.completions.stream`): one wraps a
 # chunk and the answer so far, the others are derived from these.
@@ -148,181 +156,222 @@ def aload_chunks(
 
 class ChatStream:
     def __init__(self, choice: int) -> None:
-        self.template = PieceTemplate()
         self._choice = checked_choice(choice)
+        self._reader = DocumentReader()
         self._is_begun = False
-        self._is_wrapped = False
+        # What the events repeat, beside what is read of each.
+        self._event = Repeats("choices", "obfuscation")
+        self._answer = Repeats("delta")
         self._finish_reason = ""
         self._model = ""
-        self._usage = RunningCounts(read_chat_counts)
+        self._usage: RunningCounts | None = None
         # The notes: what has no field of ours, of the response, its choice and its
         # message.
         self._of_response: dict[str, Any] = {}
         self._of_choice: dict[str, Any] = {}
         self._keys: dict[str, Any] = {}
-        self._texts = {key: SurrogateBuffer() for key in _TEXTS}
-        self._has_text = False
-        # Of the texts that came, whether all of their pieces were empty.
+        # The texts that came, by key; and whether all pieces of each were empty.
+        self._texts: dict[str, SurrogateBuffer] = {}
         self._is_empty: dict[str, bool] = {}
+        self._has_text = False
+        # The keys of the reasoning that the last chunk ended with, and more may follow.
+        self._open_thought: dict[str, bool] = {}
         self._mended: dict[str, bool] = {}
         self._error: Any = None
-        self._calls = CallAssembler()
-        self._audio = AudioAssembler()
-        self._indexed = IndexedLists()
+        # What few streams have.
+        self._calls: CallAssembler | None = None
+        self._audio: AudioAssembler | None = None
+        self._indexed: IndexedLists | None = None
         # Of ids that are made up, if the response has none.
         self._prefix = ""
 
-    def _expect_more(self, event: Mapping[str, Any]) -> None:
-        """
-        Expect events like *event*, which was read, if it brought one piece and
-        nothing else.
-        """
-        # The SDK's snapshot differs in each event, and is not read.
-        path: list[tuple[str, ...]] = [("choices", "obfuscation"), ("delta",)]
-        given = event
-        if self._is_wrapped:
-            given = event[_WRAPPER]
-            path.insert(0, (_WRAPPER, "snapshot"))
-
-        choices = given.get("choices")
-        if not is_list(choices) or len(choices) != 1:
-            return
-
-        (choice,) = choices
-        delta = choice.get("delta")
-        if (
-            not is_map(delta)
-            or number_of_choice(choice.get("index"), 0) != self._choice
-        ):
-            return
-
-        brought = {
-            key: value
-            for key, value in delta.items()
-            if value not in (None, "") and key not in ("channel", "role")
-        }
-        if len(brought) != 1:
-            return
-
-        ((found, piece),) = brought.items()
-        path.append((found,))
-        if found == "tool_calls":
-            expected = self._calls.expect_more(piece)
-            if expected is not None:
-                path += [("function",), ("arguments",)]
-                self.template.remember(event, path, *expected)
-        elif found == "content":
-            cut = self._texts["content"]
-            self.template.remember(event, path, cut, make_text_chunk)
-        # The piece of reasoning that was read has a note on its key, so later ones need
-        # none.
-        elif found in REASONING_KEYS:
-            make = part_chunks(ReasoningPart, None)
-            self.template.remember(event, path, self._texts[found], make)
-
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
-        reader = DocumentReader()
+        if not self._event.has(event):
+            event, path = self._read_response(event, path)
+
+        choices = event.get("choices")
+        if choices.__class__ is not list:
+            choices = self._check_choices(choices, path)
+
+        for at, choice in enumerate(choices):
+            response = None
+            if not self._answer.has(choice):
+                is_ours, response = self._read_answer(choice, at, path)
+                if not is_ours:
+                    self._answer.forget()
+                    continue
+
+            chunk = self._read_delta(choice, at, path, response)
+            if chunk is not None:
+                yield chunk
+
+        # The chunks that could be read come before the error.
+        if self._reader.mended:
+            self._note_mended()
+
+        if self._reader.problems:
+            self._reader.finish()
+
+        if self._error is not None:
+            raise ProviderStreamError(describe_failure(self._error), event)
+
+    def _check_choices(self, choices: Any, path: str) -> Sequence[Any]:
+        if choices is None or is_list(choices):
+            return choices or ()
+
+        self._reader.wrong(f"{path}.choices", choices, "a list of choices")
+        return ()
+
+    def _note_mended(self) -> None:
+        for where in self._reader.mended:
+            _, delta, name = where.partition(".delta.")
+            self._mended |= {re.split(r"\W", name)[0]: True} if delta else {}
+
+        self._reader.mended.clear()
+
+    def _read_response(self, event: Any, path: str) -> tuple[Mapping[str, Any], str]:
+        """
+        Read what *event* has beside its choices. The provider's event in it, if it is
+        one of the SDK's, and its path; an empty one if the SDK derived it.
+        """
+        reader = self._reader
         check_event(reader, event, path)
-        given = event
-        self._is_wrapped = False
         if "type" in event and "choices" not in event:
             kind = event["type"]
             if isinstance(kind, str) and kind in _DERIVED:
                 if not self._is_begun:
                     reader.problem(path, ALONE)
-                    reader.finish()
 
-                return
+                return {}, path
 
             if kind == _WRAPPER and is_map(event.get(_WRAPPER)):
-                self._is_wrapped = True
-                given, path = event[_WRAPPER], f"{path}.{_WRAPPER}"
+                event, path = event[_WRAPPER], f"{path}.{_WRAPPER}"
 
-        self.template.forget()
-        yield from self._read_event(reader, given, path)
-        self._expect_more(event)
-
-    def _read_event(
-        self, reader: DocumentReader, event: Mapping[str, Any], path: str
-    ) -> Iterator[AssistantMessage]:
         self._is_begun = True
-        node = ObjectReader(reader, event, path)
-        self._read_response(node)
-        chunks: list[AssistantMessage] = []
-        listed = node.optional_objects("choices", "a list of choices")
-        for at, choice in enumerate(listed):
-            if number_of_choice(choice.raw.get("index"), at) == self._choice:
-                chunks += self._read_choice(choice)
-
-        for where in reader.mended:
-            _, delta, name = where.partition(".delta.")
-            self._mended |= {re.split(r"\W", name)[0]: True} if delta else {}
-
-        # The chunks that could be read come before the error.
-        yield from chunks
-        reader.finish()
-        error = event.get("error") or self._error
-        if error or event.get("object") == "error":
-            raise ProviderStreamError(describe_failure(error or event), event)
-
-    def _read_response(self, event: ObjectReader) -> None:
-        block, _ = find_usage(event.raw)
+        block, _ = find_usage(event)
         # The first answer has the usage of all answers, as in a whole response.
         if block is not None and not self._choice:
+            self._usage = self._usage or RunningCounts(read_chat_counts)
             self._usage.add(block)
 
-        if event.raw.get("model") is not None:
-            self._model = event.text("model") or self._model
+        node = ObjectReader(reader, event, path)
+        if event.get("model") is not None:
+            self._model = node.text("model") or self._model
 
-        add_rest(self._of_response, event, _RESPONSE)
+        add_rest(self._of_response, node, _RESPONSE)
+        if event.get("error") or event.get("object") == "error":
+            self._error = event.get("error") or event
 
-    def _read_choice(self, choice: ObjectReader) -> list[AssistantMessage]:
-        raw = choice.raw
+        return event, path
+
+    def _read_answer(
+        self, raw: Any, at: int, path: str
+    ) -> tuple[bool, ResponseMeta | None]:
+        """
+        Read what the choice *raw*, number *at*, has beside its delta: whether it is the
+        one that is read at all, and its log probabilities, if any.
+        """
+        path = f"{path}.choices[{at}]"
+        if not is_map(raw):
+            self._reader.wrong(path, raw, "an object")
+            return False, None
+
+        index = raw.get("index")
+        if number_of_choice(index, at) != self._choice:
+            return False, None
+
+        choice = ObjectReader(self._reader, raw, path)
         if raw.get("finish_reason") is not None:
             self._finish_reason = choice.text("finish_reason") or self._finish_reason
 
         # OpenRouter reports under this key that the provider behind it failed.
-        self._error = raw.get("error")
-        response = None
+        self._error = self._error or raw.get("error") or None
+        logprobs = None
         if raw.get("logprobs") is not None:
             kept: dict[str, Any] = {}
             logprobs = read_logprobs(choice, kept)
             for left in kept.values():
                 add_to(self._of_choice.setdefault("logprobs", {}), left)
 
-            if logprobs:
-                response = ResponseMeta(logprobs=logprobs)
-
         add_rest(self._of_choice, choice, _CHOICE)
-        index = raw.get("index")
         if index is not None and index.__class__ is not int:
             self._of_choice["index"] = as_kept(index)
 
-        delta = raw.get("delta")
-        if is_map(delta):
-            node = ObjectReader(choice.reading, delta, f"{choice.path}.delta")
-            return self._read_delta(node, response)
-
-        if "message" in raw:
-            what = "is a whole response, not a stream event; use load()"
-            choice.reading.problem(choice.path, what)
-        elif "text" in raw:
-            what = "is a legacy completion, which has no messages"
-            choice.reading.problem(choice.path, what)
-        elif delta is not None:
-            choice.wrong("delta", "an object or null")
-
-        return [] if response is None else [AssistantMessage(response=response)]
+        return True, ResponseMeta(logprobs=logprobs) if logprobs else None
 
     def _read_delta(
-        self, delta: ObjectReader, response: ResponseMeta | None
-    ) -> list[AssistantMessage]:
-        raw = delta.raw
-        if raw.get("role") and raw["role"] != "assistant":
-            delta.wrong("role", "assistant")
+        self,
+        choice: Mapping[str, Any],
+        at: int,
+        path: str,
+        response: ResponseMeta | None,
+    ) -> AssistantMessage | None:
+        raw = choice.get("delta")
+        if raw.__class__ is not dict:
+            raw = self._check_delta(choice, f"{path}.choices[{at}]")
 
-        before = self._read_reasoning(delta)
         content: Any = raw.get("content")
+        calls: list[ToolCall] = []
+        # Nearly all deltas are a text, perhaps with a role.
+        if isinstance(content, str) and raw.keys() <= _BARE:
+            content = self._add_piece("content", content)
+            if content:
+                self._has_text, self._open_thought = True, {}
+        else:
+            delta = ObjectReader(self._reader, raw, f"{path}.choices[{at}].delta")
+            content, calls = self._read_more(delta)
+
+        role = raw.get("role")
+        if role and role != "assistant":
+            where = f"{path}.choices[{at}].delta.role"
+            self._reader.wrong(where, role, "assistant")
+
+        if not (content or calls or response):
+            return None
+
+        if response is None and content.__class__ is str:
+            return make_chunk(content, tuple(calls))
+
+        return AssistantMessage(content, tool_calls=calls, response=response)
+
+    def _check_delta(self, choice: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+        """The delta of *choice*; an empty one if it has none."""
+        delta = choice.get("delta")
+        if is_map(delta):
+            return delta
+
+        if "message" in choice:
+            what = "is a whole response, not a stream event; use load()"
+            self._reader.problem(path, what)
+        elif "text" in choice:
+            what = "is a legacy completion, which has no messages"
+            self._reader.problem(path, what)
+        elif delta is not None:
+            self._reader.wrong(f"{path}.delta", delta, "an object or null")
+
+        return {}
+
+    def _read_more(self, delta: ObjectReader) -> tuple[Any, list[ToolCall]]:
+        """The content and the calls of a *delta* that has more than a text."""
+        keys = delta.raw.keys()
+        content: Any = ""
+        if not keys.isdisjoint(_CONTENT):
+            content = self._read_content(delta)
+
+        calls: list[ToolCall] = []
+        if not keys.isdisjoint(CALL_KEYS):
+            self._calls = self._calls or CallAssembler(self._make_id_prefix)
+            calls = self._calls.read(delta)
+
+        if not keys <= _DELTA:
+            self._read_indexed(delta)
+            add_rest(self._keys, delta, _DELTA.union(_INDEXED))
+
+        return content, calls
+
+    def _read_content(self, delta: ObjectReader) -> Any:
+        before = self._read_reasoning(delta)
+        content: Any = delta.raw.get("content")
         if content is None or isinstance(content, str):
             content = self._read_text(delta, "content")
         else:
@@ -330,23 +379,24 @@ class ChatStream:
 
         # `_read_refusal` notes the key of a refusal behind a text, as `load` does.
         self._has_text = self._has_text or bool(content)
-        self._audio.read(delta)
+        if delta.raw.get("audio") is not None:
+            self._audio = self._audio or AudioAssembler()
+            self._audio.read(delta)
+
         after = self._read_refusal(delta)
+        if content or after:
+            self._open_thought = {}
+
         if before or after:
             if isinstance(content, str):
                 content = [TextPart(content)] if content else []
 
             content = [*before, *content, *after]
 
-        calls = self._calls.read(delta, self._make_id_prefix())
-        self._read_indexed(delta)
-        add_rest(self._keys, delta, _DELTA)
-        if not (content or calls or response):
-            return []
-
-        return [AssistantMessage(content, tool_calls=calls, response=response)]
+        return content
 
     def _read_indexed(self, delta: ObjectReader) -> None:
+        self._indexed = self._indexed or IndexedLists()
         for key in _INDEXED.keys() & delta.raw.keys():
             given = delta.raw[key]
             pieces = delta.reading.json(given, f"{delta.path}.{key}")
@@ -365,29 +415,45 @@ class ChatStream:
 
     def _read_text(self, delta: ObjectReader, key: str) -> str:
         piece = delta.raw.get(key)
-        if piece is None:
-            return ""
+        if isinstance(piece, str):
+            return self._add_piece(key, piece)
 
-        if not isinstance(piece, str):
+        if piece is not None:
             delta.wrong(key, "a text or null")
+
+        return ""
+
+    def _add_piece(self, key: str, piece: str) -> str:
+        """What is new of the text *key*, which goes on with *piece*."""
+        # What was empty from the beginning is sent back empty, as DeepSeek wants it.
+        if not piece:
+            self._is_empty.setdefault(key, True)
             return ""
 
-        # What was empty from the beginning is sent back empty, as DeepSeek wants it.
-        self._is_empty[key] = not piece and self._is_empty.get(key, True)
-        return self._texts[key].next(piece)
+        cut = self._texts.get(key)
+        if cut is None:
+            cut = self._texts[key] = SurrogateBuffer()
+
+        self._is_empty[key] = False
+        return cut.next(piece)
 
     def _read_reasoning(self, delta: ObjectReader) -> list[Part]:
         thoughts: dict[str, dict[str, bool]] = {}
         for key in REASONING_KEYS:
-            text = self._read_text(delta, key)
+            text = self._read_text(delta, key) if key in delta.raw else ""
             if text:
                 # Some servers send the same text under both keys.
                 thoughts.setdefault(text, {})[key] = True
 
-        return [
-            ReasoningPart(text, metadata=_note_keys(keys))
-            for text, keys in thoughts.items()
-        ]
+        parts: list[Part] = []
+        for text, keys in thoughts.items():
+            # The first piece has a note on the key, so those it is joined with need
+            # none.
+            note = {} if keys == self._open_thought else keys
+            parts.append(ReasoningPart(text, metadata=_note_keys(note)))
+            self._open_thought = keys
+
+        return parts
 
     def _read_refusal(self, delta: ObjectReader) -> list[Part]:
         refusal = self._read_text(delta, "refusal")
@@ -397,46 +463,49 @@ class ChatStream:
         keys = {"refusal": True} if self._has_text else {}
         return [RefusalPart(refusal, metadata=_note_keys(keys))]
 
-    def _list_empty(self) -> dict[str, str]:
-        """
-        The texts that came, and were empty, where `load` keeps them. An empty content
-        is usual unless something stands next to it.
-        """
-        empty = [key for key in self._is_empty if self._is_empty[key]]
-        has_more = self._calls.has_calls() or len(empty) < len(self._is_empty)
-        return {key: "" for key in empty if key != "content" or has_more}
-
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """
         The last chunk: metadata, and text that waited for the rest of a character.
         """
-        rest = {key: cut.rest() for key, cut in self._texts.items()}
+        rest = {key: cut.rest() for key, cut in self._texts.items() if cut.held}
         parts: list[Part] = [
             ReasoningPart(rest[key], metadata=_note_keys({key: True}))
             for key in REASONING_KEYS
-            if rest.get(key)
+            if key in rest
         ]
-        audio, instead = self._audio.finish()
-        parts += [audio] if audio else []
-        if rest.get("refusal"):
+        if self._audio is not None:
+            audio, instead = self._audio.finish()
+            parts += [audio] if audio else []
+            self._keys |= {"audio": instead} if instead else {}
+
+        if "refusal" in rest:
             parts.append(RefusalPart(rest["refusal"]))
 
-        content = rest["content"]
+        content = rest.get("content", "")
         if parts and content:
             parts.append(TextPart(content))
 
         response = dict(self._of_response)
         response_id = take_text(response, "id")
-        usage, left = self._usage.read()
-        if left:
-            response["usage"] = left
+        usage = None
+        if self._usage is not None:
+            usage, left = self._usage.read()
+            response |= {"usage": left} if left else {}
 
-        calls = self._calls.rest()
-        self._mended |= {key: True for key, cut in self._texts.items() if cut.is_mended}
-        self._mended |= {"tool_calls": True} if self._calls.is_mended() else {}
-        self._keys |= self._indexed.rest()
-        self._keys |= {"audio": instead} if instead else {}
-        self._keys |= self._list_empty()
+        calls: list[ToolCall] = []
+        texts = sorted(self._texts.items())
+        self._mended |= {key: True for key, cut in texts if cut.is_mended}
+        if self._calls is not None:
+            calls = self._calls.rest()
+            self._mended |= {"tool_calls": True} if self._calls.is_mended() else {}
+
+        self._keys |= self._indexed.rest() if self._indexed else {}
+        # The texts that came, and were empty, where `load` keeps them. An empty content
+        # is usual unless something stands next to it.
+        empty = [key for key in self._is_empty if self._is_empty[key]]
+        has_more = bool(self._calls and self._calls.opened)
+        has_more = has_more or len(empty) < len(self._is_empty)
+        self._keys |= {key: "" for key in empty if key != "content" or has_more}
         notes: dict[str, Any] = {
             "response": response,
             "choice": self._of_choice,
