@@ -182,6 +182,11 @@ CHAT = {
         chat(said(), said()),
         chat(said("system"), said(), said("assistant"), said()),
     ),
+    "answer_last": (
+        chat(said(), said("assistant")),
+        chat(said(), said("assistant"), said()),
+    ),
+    "late_system": (chat(said(), said("system")), chat(said("system"), said())),
     "image_format": (
         chat(image("data:image/svg+xml;base64,aGk=")),
         chat(image(PNG)),

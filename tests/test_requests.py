@@ -18,7 +18,14 @@ from conversation_state import (
     requests,
 )
 from conversation_state.adapters import openai_responses
-from conversation_state.requests import EVERYWHERE, MADE_ANSWER, TextRule, prepare
+from conversation_state.parts import ReasoningPart
+from conversation_state.requests import (
+    EVERYWHERE,
+    MADE_ANSWER,
+    MADE_PROMPT,
+    TextRule,
+    prepare,
+)
 from conversation_state.testing.provider import judge
 
 ASK = UserMessage("q")
@@ -30,8 +37,11 @@ ALL = (
     requests.EVERYWHERE,
 )
 MISTRAL = requests.rules("openai_chat", host="mistral")
+PERPLEXITY = requests.rules("openai_chat", host="perplexity")
 every_rules = pytest.mark.parametrize(
-    "rules", [*ALL, MISTRAL], ids=lambda rules: rules.format + rules.host or "all"
+    "rules",
+    [*ALL, MISTRAL, PERPLEXITY],
+    ids=lambda rules: rules.format + rules.host or "all",
 )
 
 
@@ -153,6 +163,24 @@ class TestPrepare:
         assert prepared.changes == ()
         assert list(map(id, messages)) == list(map(id, prepared.messages))
         assert "messages[7]" == prepared.paths[7]
+
+    def test_turns_alternate(self):
+        """Where a host wants it: between users, between answers, and at the end."""
+        messages = [ASK, ASK, SystemMessage("late"), AssistantMessage("a")]
+        messages += [AssistantMessage([ReasoningPart("hm")]), AssistantMessage("b")]
+        prepared = prepare(messages, PERPLEXITY)
+
+        assert summarise(prepared) == [
+            *("late", "q", MADE_ANSWER, "q", "a", MADE_PROMPT, "b", MADE_PROMPT)
+        ]
+        assert listed(prepared) == [
+            ("messages[1]", "assistant"),
+            ("messages[2]", "position"),
+            ("messages[4]", "reasoning"),
+            ("messages[5]", "user"),
+            ("messages[5]", "user"),
+        ]
+        assert () == prepare(prepared.messages, PERPLEXITY).changes
 
     @every_rules
     def test_late_results_move_up(self, rules):

@@ -122,15 +122,25 @@ class TestJudge:
         laws.views_add_up(view)
         laws.requests_are_accepted(adapter, name, view.messages)
 
-    @given(state=days())
-    def test_accepts_what_is_dumped_for_a_host(self, name, state):
+    @given(state=days(), limit=st.integers(20, 3_000))
+    def test_accepts_what_is_dumped_for_a_host(self, name, state, limit):
         """
-        Mistral's ids have nine characters; Bedrock and Vertex have rules of their own.
+        Mistral's ids have nine characters, Perplexity's turns alternate, Bedrock has
+        rules of its own: of a state, and of a view by the host's rules.
         """
+        budget = TokenBudget(context_window=limit)
         for host in HOSTS.get(name, ()):
-            rules = FORMATS[name].rules(host=host)
+            adapter, rules = FORMATS[name], FORMATS[name].rules(host=host)
+            laws.requests_are_accepted(adapter, name, state, rules=rules, level=host)
+            try:
+                view = trim(state, budget, rules=rules)
+            except BudgetExceededError:
+                continue
+
+            assert () == view.problems()
+            laws.views_add_up(view)
             laws.requests_are_accepted(
-                FORMATS[name], name, state, rules=rules, level=host
+                adapter, name, view.messages, rules=rules, level=host
             )
 
     def test_finds_a_request_that_is_refused(self, name):
@@ -148,7 +158,7 @@ class TestJudge:
 HOSTS = {
     "anthropic": ("bedrock", "vertex"),
     "gemini": ("vertex",),
-    "openai_chat": ("azure", "copilot", "mistral"),
+    "openai_chat": ("azure", "copilot", "mistral", "perplexity", "vllm"),
 }
 
 

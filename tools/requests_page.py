@@ -50,7 +50,7 @@ assert roles == ["user", "assistant", "tool", "user"]
 assert [lost.what for lost in export.lost] == ["position"]
 ```
 
-The default is right for every host that is known, but for ids of nine characters, which Mistral's servers want and which have to be asked for: `openai_chat.dump(messages, rules=openai_chat.rules(host="mistral"))`.
+The default is right for every host that is known, but for what is worse for all others and has to be asked for: ids of nine characters, which Mistral's servers want, and turns that alternate, as Perplexity and many templates of vLLM do: `openai_chat.dump(messages, rules=openai_chat.rules(host="mistral"))`.
 What was loaded from a format goes home to it as it came: its ids, names and contents are changed only for a host that is named.
 
 ## What a dump keeps

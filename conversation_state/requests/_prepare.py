@@ -133,7 +133,8 @@ def prepare(
     ids and names have the form that is asked, the same at the call and its result;
     empty messages are left out, and so is thinking that nothing follows; and a made
     message of a user goes before an assistant that speaks first, where that is refused,
-    and behind one that speaks last because of what was left out. All of it is listed.
+    and behind one that speaks last because of what was left out; where two messages may
+    not be neighbours, a made one goes between them. All of it is listed.
 
     Doing it again changes nothing. O(messages); where nothing is wrong, one look at
     each.
@@ -182,8 +183,10 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912, PLR0915 - in each dump
     # Names that were found valid: a conversation has few tools and many calls.
     names: set[str] = set()
     is_first = rules.starts_with_user
+    parted = find_parted(rules)
     # The kinds of message behind which a system message may not stand.
-    late, before = _LATE[rules.late_system], None
+    late = _LATE[rules.late_system]
+    before: Any = None
     # `Any` saves a cast for each kind. The most frequent kinds are asked for first.
     message: Any
     for message in messages:
@@ -207,7 +210,7 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912, PLR0915 - in each dump
         if kind is SystemMessage:
             if before in late:
                 return False
-        elif before is ToolMessage and kind is UserMessage and rules.answers_results:
+        elif parted and (before, kind) in parted:
             return False
         else:
             before = kind
@@ -270,7 +273,10 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912, PLR0915 - in each dump
             if name and not senders.is_valid(name):
                 return False
 
-    return not (waiting and has_stopped_calls(messages))
+    if waiting:
+        return not has_stopped_calls(messages)
+
+    return not (rules.ends_with_user and before is AssistantMessage)
 
 
 def has_stopped_calls(messages: Sequence[Message]) -> bool:
@@ -291,6 +297,19 @@ def _is_interrupted(message: Message) -> bool:
     return response is not None and response.finish_reason == "interrupted"
 
 
+def find_parted(rules: Rules) -> frozenset[tuple[Any, Any]]:
+    """The kinds of messages that may not be neighbours, the earlier one first."""
+    if rules.alternates:
+        return _TURNS
+
+    return _ANSWERED if rules.answers_results else frozenset()
+
+
+_ANSWERED: frozenset[tuple[Any, Any]] = frozenset({(ToolMessage, UserMessage)})
+_TURNS = _ANSWERED | {
+    (UserMessage, UserMessage),
+    (AssistantMessage, AssistantMessage),
+}
 _LATE: dict[str, frozenset[Any]] = {
     "anywhere": frozenset(),
     "after_user": frozenset({AssistantMessage, ToolMessage, UnknownMessage}),
@@ -356,8 +375,8 @@ class _Preparation:
         stays = self._find_left_out()
         rows = [row for at in stays for row in self._rows_of(at)]
         rows = self._with_prompts(self._with_system_placed(rows))
-        if self.rules.answers_results:
-            rows = list(self._with_answers(rows))
+        if parted := find_parted(self.rules):
+            rows = list(self._with_neighbours_parted(rows, parted))
 
         # Sorting is stable: changes of one message stay in their order.
         self.changes.sort(key=lambda each: each[0])
@@ -504,6 +523,8 @@ class _Preparation:
             self.change(at, "content", "is empty and would be refused; it is left out")
             return True
 
+        # Where turns alternate, two answers are parted.
+        is_followed = is_followed and not self.rules.alternates
         if is_thinking_only(message) and not (
             is_followed or self.rules.takes_thinking_only
         ):
@@ -670,21 +691,28 @@ class _Preparation:
         placed[lead:lead] = held
         return placed
 
-    def _with_answers(
-        self, rows: list[tuple[int, Message]]
+    def _with_neighbours_parted(
+        self, rows: list[tuple[int, Message]], parted: frozenset[tuple[Any, Any]]
     ) -> Iterator[tuple[int, Message]]:
-        """
-        *rows* with a made answer between results and what a user says behind them.
-        """
-        before: Message | None = None
+        """*rows* with a made message between neighbours of kinds that are *parted*."""
+        before: Any = None
         for at, message in rows:
-            if isinstance(before, ToolMessage) and isinstance(message, UserMessage):
-                why = "an answer must follow results; a made-up one goes before this"
-                self.change(at, "assistant", why)
-                yield at, AssistantMessage(MADE_ANSWER, metadata=_MADE)
+            kind = message.__class__
+            if (before, kind) in parted:
+                if kind is UserMessage:
+                    what = "results" if before is ToolMessage else "a user's message"
+                    why = (
+                        f"an answer must follow {what}; a made-up one goes before this"
+                    )
+                    self.change(at, "assistant", why)
+                    yield at, AssistantMessage(MADE_ANSWER, metadata=_MADE)
+                else:
+                    why = "a user must speak between two answers; a made-up message "
+                    self.change(at, "user", f"{why}goes before this one")
+                    yield at, make_prompt()
 
             yield at, message
-            before = message
+            before = before if kind is SystemMessage else kind
 
     def _with_prompts(
         self, rows: list[tuple[int, Message]]
@@ -712,7 +740,7 @@ class _Preparation:
             if not isinstance(message, SystemMessage)
         )
         is_answer = isinstance(last, AssistantMessage) and not last.tool_calls
-        if is_answer and isinstance(asked, _ASKS):
+        if is_answer and (self.rules.ends_with_user or isinstance(asked, _ASKS)):
             why = "the request would end with this answer; a made-up message follows"
             self.change(at, "user", why)
             rows = [*rows, (at, make_prompt())]

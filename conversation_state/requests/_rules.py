@@ -62,6 +62,11 @@ class Rules:
         answers_results: Whether an answer has to stand between results and what a user
             says next.
 
+        alternates: Whether an answer has to stand between two messages of users, too,
+            and a user's message between two answers.
+
+        ends_with_user: Whether a user's message or a result has to come last.
+
         is_request: Whether the messages are a request; if not, none is changed.
     """
 
@@ -77,6 +82,8 @@ class Rules:
     takes_thinking_only: bool = False
     max_markers: int | None = None
     answers_results: bool = False
+    alternates: bool = False
+    ends_with_user: bool = False
     is_request: bool = True
 
     @property
@@ -150,6 +157,12 @@ _FORMATS = {
 
 # What differs from the default, which is right for all hosts that are not here.
 _ANYWHERE = {"late_system": "anywhere"}
+_ALTERNATING = {
+    "alternates": True,
+    "answers_results": True,
+    "late_system": "top",
+    "starts_with_user": True,
+}
 _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
     "anthropic": {
         "anthropic": {
@@ -174,8 +187,8 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "openai": {**_ANYWHERE, "call_ids": _ANY, "takes_empty": True},
         "openrouter": _ANYWHERE,
-        "perplexity": {"starts_with_user": True},
-        "vllm": {"starts_with_user": True},
+        "perplexity": {**_ALTERNATING, "ends_with_user": True},
+        "vllm": _ALTERNATING,
     },
     "openai_responses": {"azure": {}, "openai": {"takes_empty": True}},
 }

@@ -286,7 +286,7 @@ def requests_are_accepted(
             call waits.
 
         rules: As ``dump`` takes them. Without, those that are right for all known hosts
-            but Mistral's, whose ids have nine characters.
+            but those of a dialect, which has to be named: Mistral, Perplexity, vLLM.
 
         level: As `judge` takes it.
     """

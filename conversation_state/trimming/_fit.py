@@ -131,8 +131,10 @@ class _KeepNewest:
             DroppedRange(end, valid, flaw.reason if flaw else reason),
             DroppedRange(valid, stop, reason),
         ]
+        made: tuple[Message, ...] = ()
         if start.task >= end:
-            tokens -= start.tokens
+            made = selection.messages_at(start.task)[1:]
+            tokens -= start.tokens + selection.count_tokens(made)
             ranges = [
                 piece
                 for first, last, why in ranges
@@ -150,6 +152,12 @@ class _KeepNewest:
         view = context
         if ranges:
             view = context._with_selection(selection.drop_ranges(ranges, tokens))
+
+        if made:
+            # What was made to stand behind the task goes with what stood there.
+            edit = selection.changes[start.task]
+            change = {start.task: edit._replace(messages=edit.messages[:1], seqs=())}
+            view = view._with_selection(view._selection.change(change))
 
         if start.task == _MADE:
             view = _with_made_prompt(view, stop)
@@ -379,7 +387,11 @@ class Fit(_KeepNewest):
                 return RunStart(user)
 
             if later is not None:
-                return start._replace(cut=later)
+                # Two users may be neighbours, but where turns alternate.
+                is_apart = context.rules.alternates and _starts_with_user(
+                    context, later.seq
+                )
+                return RunStart(later) if is_apart else start._replace(cut=later)
 
         # The smallest run, with what goes before it, is too large.
         last = cuts[-1]

@@ -87,9 +87,9 @@ class Repair:
         selection = context._selection
         pairs = list(selection.pairs())
         messages = [message for _, message in pairs]
-        prepared = prepare(
-            messages, selection.rules, seeds=_find_seeds(selection, pairs)
-        )
+        # A position stays where it is: a dump moves system messages to the top.
+        rules = attrs.evolve(selection.rules, late_system="anywhere")
+        prepared = prepare(messages, rules, seeds=_find_seeds(selection, pairs))
         rows = _read_rows(prepared)
         if self.at_end:
             rows += _answer_last(rows)
@@ -225,8 +225,9 @@ def _find_changes(
     """What each shown position shows instead, and why some show nothing any more."""
     shown: dict[int, list[_Row]] = {}
     anchors = _find_anchors(pairs, rows)
-    for (number, message), anchor in zip(rows, anchors, strict=True):
-        shown.setdefault(pairs[anchor][0], []).append(_Row(number, message))
+    for row, anchor in zip(rows, anchors, strict=True):
+        placed = _Row(anchor, row.message) if _is_new_answer(pairs, row) else row
+        shown.setdefault(pairs[anchor][0], []).append(placed)
 
     moved = {
         pairs[row.number][0]
@@ -273,7 +274,8 @@ def _find_anchors(
 ) -> list[int]:
     """
     For each of *rows*, the number of the shown message at whose position it stands: its
-    own, or that of its call where a result was moved or made up.
+    own, or that of its call where a result was moved or made up. A made answer stands
+    with what is before it, so that a view may begin with the user's message behind it.
     """
     anchors: list[int] = []
     following = len(pairs)
@@ -285,15 +287,24 @@ def _find_anchors(
 
     limits.reverse()
     at = -1
-    for (number, message), limit in zip(rows, limits, strict=True):
-        if not isinstance(message, ToolMessage) or (
-            at < number < limit and not is_made(message)
-        ):
+    for row, limit in zip(rows, limits, strict=True):
+        number, message = row
+        if isinstance(message, ToolMessage):
+            at = number if at < number < limit and not is_made(message) else at
+        elif not _is_new_answer(pairs, row):
             at = number
 
         anchors.append(at)
 
     return anchors
+
+
+def _is_new_answer(pairs: Sequence[tuple[int, Message]], row: _Row) -> bool:
+    """Whether *row* is an answer that was made up now."""
+    if not isinstance(row.message, AssistantMessage) or not is_made(row.message):
+        return False
+
+    return pairs[row.number][1] is not row.message
 
 
 def _find_reason(

@@ -28,6 +28,7 @@ from conversation_state.requests import (
     EVERYWHERE,
     Rules,
     find_form_flaws,
+    find_parted,
     is_empty,
     is_made,
     is_thinking_only,
@@ -39,6 +40,7 @@ DANGLING = "dangling call"
 RESULTS_FOLLOW = "results follow their calls"
 CALLS_KEEP = "answered calls keep their results"
 UNIQUE_IDS = "ids of calls are unique"
+TURNS = "users and answers take turns"
 FORM = "ids, names and contents have the form that is asked"
 
 
@@ -50,8 +52,9 @@ class Flaw(NamedTuple):
     Attributes:
         kind: ``orphaned result``, ``repeated result``, ``dangling call``,
             ``repeated call id``, ``invalid call id``, ``invalid name``, ``empty
-            message``, ``thinking alone`` or ``start``; or, for properties that only
-            some providers want, ``late system message`` and ``parted reasoning``.
+            message``, ``thinking alone``, ``repeated turn`` or ``start``; or, for
+            properties that only some providers want, ``late system message`` and
+            ``parted reasoning``.
 
         seqs: The positions of the messages concerned.
 
@@ -256,6 +259,9 @@ class Survey(NamedTuple):
     # The position behind the last message whose id, name or content has to be changed.
     odd_end: int = 0
     is_thinking: bool = False  # whether the last message is thinking alone
+    speaker: type[Message] | None = (
+        None  # the kind of the last that is not the system's
+    )
 
     @property
     def is_right(self) -> bool:
@@ -275,13 +281,14 @@ class Survey(NamedTuple):
         size, tokens, lead_size, lead, lead_tokens, open_calls, flaw, cuts, users = (
             self[:9]
         )
-        ids, odd_end, is_thinking = self[9:]
+        ids, odd_end, is_thinking, speaker = self[9:]
+        parted = find_parted(rules)
         caller, called, pending = open_calls
         # What the messages add, which goes to the logs and sets in one piece.
         new_cuts: list[CutPoint] = []
         new_users: list[UserPoint] = []
         new_ids: set[str] = set()
-        last_cut = cuts[-1].seq if cuts else -1
+        last_seq = -1
         start = size
         message: Any  # saves a cast for each kind
         flaws: tuple[Flaw, ...]
@@ -318,7 +325,7 @@ class Survey(NamedTuple):
                 # No run that starts before this message can be valid; one that starts
                 # with it can, unless it is itself what is wrong: that is the last of
                 # the two flaws that a message can have.
-                flaw, cuts, new_cuts, last_cut = flaws[-1], _NO_CUTS, [], -1
+                flaw, cuts, new_cuts = flaws[-1], _NO_CUTS, []
                 may_start = may_start and flaw.seqs[0] != seq
 
             # Most are a text without a name, which is asked for no more than this.
@@ -334,6 +341,12 @@ class Survey(NamedTuple):
             if kind is AssistantMessage and not (is_text or rules.takes_thinking_only):
                 is_thinking = is_thinking_only(message)
 
+            if parted and (speaker, kind) in parted:
+                is_odd = True
+
+            if kind is not SystemMessage:
+                speaker = kind
+
             if was_thinking:
                 # What thinking led to stays with it; where something else follows, the
                 # thinking has to go.
@@ -343,9 +356,8 @@ class Survey(NamedTuple):
                     is_odd = True
 
             # A view can't start in the middle of what one position shows.
-            if may_start and last_cut != seq:
+            if may_start and last_seq != seq:
                 new_cuts.append(_make(CutPoint, (tokens, seq)))
-                last_cut = seq
                 # Only system messages before all others are the lead; later ones are
                 # handled like other messages.
                 if lead_size == size and kind is SystemMessage:
@@ -357,6 +369,7 @@ class Survey(NamedTuple):
             if is_odd:
                 odd_end = seq + 1
 
+            last_seq = seq
             size += 1
             tokens += own
 
@@ -374,7 +387,7 @@ class Survey(NamedTuple):
         open_calls = _make(OpenCalls, (caller, called, pending))
         lead_fields = lead_size, lead, lead_tokens
         fields = size, tokens, *lead_fields, open_calls, flaw, cuts, users
-        return _make(Survey, (*fields, ids, odd_end, is_thinking))
+        return _make(Survey, (*fields, ids, odd_end, is_thinking, speaker))
 
 
 START = Survey()
@@ -445,7 +458,20 @@ def find_flaws(pairs: Iterable[tuple[int, Message]], rules: Rules) -> Iterator[F
     open_calls = NO_OPEN_CALLS
     callers: dict[str, int] = {}  # which message made the call with an id
     thinking, is_first = -1, rules.starts_with_user
+    parted = find_parted(rules)
+    last: Any = None  # the kind of the last message that is not the system's
+    last_seq = -1
     for seq, message in pairs:
+        if (last, message.__class__) in parted:
+            what = (
+                f"messages[{seq}] follows messages[{last_seq}], and something of the "
+                "other side must stand between them; put it there, as repair() does"
+            )
+            yield Flaw("repeated turn", (last_seq, seq), what, TURNS)
+
+        if not isinstance(message, SystemMessage):
+            last, last_seq = message.__class__, seq
+
         if is_first and not isinstance(message, SystemMessage):
             is_first = False
             yield from _find_wrong_start([(seq, message)])

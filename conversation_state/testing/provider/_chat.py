@@ -495,6 +495,23 @@ def find_roles_that_do_not_alternate(request: ChatRequest) -> Iterator[Finding]:
         speaker = side
 
 
+def find_answer_last(request: ChatRequest) -> Iterator[Finding]:
+    """An answer at the end."""
+    at = len(request.messages) - 1
+    if request.messages[at]["role"] == "assistant":
+        yield f"messages[{at}]", {}
+
+
+def find_late_systems(request: ChatRequest) -> Iterator[Finding]:
+    """System messages behind another message."""
+    is_late = False
+    for at, message in enumerate(request.messages):
+        if message["role"] not in ("system", "developer"):
+            is_late = True
+        elif is_late:
+            yield f"messages[{at}]", {}
+
+
 def find_odd_images(request: ChatRequest) -> Iterator[Finding]:
     """Images in the request whose media type is not one of four."""
     for path, url in request.images:
@@ -851,6 +868,24 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
         _ISSUES + "charmbracelet/crush/issues/279",
         by=("vllm", "perplexity"),
         dialect=True,
+    ),
+    _rule(
+        "answer_last",
+        find_answer_last,
+        "the last message must have the user or tool role",
+        _ISSUES + "pipecat-ai/pipecat/pull/4009",
+        by=("perplexity",),
+        dialect=True,
+        type="invalid_message",
+    ),
+    _rule(
+        "late_system",
+        find_late_systems,
+        "only the initial message can have the system role",
+        _ISSUES + "pipecat-ai/pipecat/pull/4009",
+        by=("perplexity",),
+        dialect=True,
+        type="invalid_message",
     ),
     # Images.
     _rule(
