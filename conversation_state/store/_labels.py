@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conversation_state.store._log import DamagedRow
-from conversation_state.store._transaction import Transaction, check_revision
+from conversation_state.store._transaction import Transaction
 from conversation_state.store._values import (
     Head,
     LabelMove,
@@ -23,7 +22,7 @@ from conversation_state.store.schema import (
     LabelMoveRow,
     Name,
     Revision,
-    is_sealed,
+    check_seal,
     key_range,
     sealed,
 )
@@ -44,7 +43,7 @@ def point_label(transaction: Transaction, label: str, revision: int) -> None:
 
     old = tables.get("revisions", before)
     if old is not None and before != revision:
-        drop_label(transaction, check_revision(old), label)
+        drop_label(transaction, check_seal(Revision._make(old)), label)
 
     tables.set("labels", key, revision=revision)
 
@@ -110,10 +109,7 @@ def list_moves(
     low, high = key_range(name.number)
     found = []
     for values in transaction.iterate_rows("label_moves", low=low, high=high):
-        row = LabelMoveRow._make(values)
-        if not is_sealed(row):
-            raise DamagedRow(f"a move of a label of {name.name!r} is damaged")
-
+        row = check_seal(LabelMoveRow._make(values))
         moved = row.label.decode()
         if label in {"", moved}:
             before, after = row.before or None, row.after or None

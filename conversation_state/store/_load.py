@@ -44,7 +44,6 @@ from conversation_state.store._transaction import (
     PAGE,
     RememberedHead,
     Transaction,
-    check_revision,
 )
 from conversation_state.store._values import At, Head, Window
 from conversation_state.store.backend import Row
@@ -54,6 +53,7 @@ from conversation_state.store.schema import (
     Name,
     Origin,
     Revision,
+    check_seal,
     state_digest,
 )
 from conversation_state.tree import MessageTree
@@ -99,7 +99,7 @@ def recall_newest(transaction: Transaction, text: str) -> RememberedHead | None:
     if row == remembered.revision:
         return remembered
 
-    newest = None if row is None else check_revision(row)
+    newest = None if row is None else check_seal(Revision._make(row))
     if newest is None or newest.revision != remembered.revision.revision:
         return None
 
@@ -179,7 +179,7 @@ def read_log(
     # entry.
     if not common:
         # The digests were read with the rows, and need not be computed.
-        table.seed_digests(log, digests)
+        log.remember_fold(digests, key=table.table)
 
     return log, digests[-1]
 
@@ -211,8 +211,10 @@ def read_segments(transaction: Transaction, branch: int, length: int) -> Segment
 def _read_digest_before(
     transaction: Transaction, table: LogTable, segments: Segments, length: int
 ) -> bytes:
-    there = cut_segments(segments, length)
-    branch = there[-1].branch if there else 0
+    if not length:
+        return table.start
+
+    branch = cut_segments(segments, length)[-1].branch
     digest = transaction.find_digest(table, branch, length)
     if digest is None:
         what = f"the {table.table} before {length} are missing"

@@ -144,10 +144,6 @@ class LogTable:
         """The digest of a whole log; what was computed once is remembered in it."""
         return log.fold(self._chain_entry, self.start, key=self.table)
 
-    def seed_digests(self, log: Log[Any], digests: Sequence[bytes]) -> None:
-        """Store the digests at each entry in *log*, so that none is computed."""
-        log.remember_fold(digests, key=self.table)
-
     def rows(self, before: bytes, entries: Iterable[Any]) -> list[LogRow]:
         """The rows of entries that come after what has the digest *before*."""
         made = []
@@ -199,11 +195,6 @@ class LogEnd(NamedTuple):
     branch: int
     length: int
     digest: bytes
-
-
-def take_newest(log: Log[Any], count: int) -> list[Any]:
-    # Most saves are of one more message, and a log has that one at hand.
-    return [log[-1]] if count == 1 else list(log.iterate(len(log) - count))
 
 
 class Segment(NamedTuple):

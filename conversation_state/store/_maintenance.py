@@ -36,11 +36,18 @@ from conversation_state.store._transaction import (
     ATTEMPTS,
     CachedBackend,
     Transaction,
-    check_revision,
 )
 from conversation_state.store._values import Collected, Receipt, now, time_of
 from conversation_state.store.backend import ConflictError
-from conversation_state.store.schema import SHIFT, Branch, Change, Use, sealed
+from conversation_state.store.schema import (
+    SHIFT,
+    Branch,
+    Change,
+    Revision,
+    Use,
+    check_seal,
+    sealed,
+)
 
 _BLOB_SIZE = 32
 
@@ -114,7 +121,7 @@ def _find_garbage(transaction: Transaction) -> _Garbage:
     origins = set()
     for row in transaction.iterate_rows("revisions"):
         # What a damaged row needs would be taken for garbage.
-        revision = check_revision(row)
+        revision = check_seal(Revision._make(row))
         newest[revision.revision >> SHIFT] = revision.revision
         origins.add(revision.origin)
         for _, branch, length in revision.log_ends:
@@ -236,7 +243,7 @@ def _remove_garbage(transaction: Transaction, found: _Garbage) -> Collected:
     # name.
     ends = list(_scan_held(transaction))
     for rows in tx.scan_each("revisions", later):
-        for revision in map(check_revision, rows):
+        for revision in map(check_seal, map(Revision._make, rows)):
             origins.discard(revision.origin)
             ends += [(branch, length) for _, branch, length in revision.log_ends]
 

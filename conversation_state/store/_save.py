@@ -24,7 +24,6 @@ from conversation_state.store._log import (
     begins_with,
     cut_segments,
     extend_segments,
-    take_newest,
 )
 from conversation_state.store._transaction import (
     PAGE,
@@ -65,15 +64,11 @@ _OTHER_ROOT = (
 )
 
 
-def prepare_digests(cache: CachedBackend, name: str, state: Aggregator) -> None:
+def prepare_digests(cache: CachedBackend, state: Aggregator) -> None:
     """
     Compute the digests of a state that has nothing in common with what is remembered:
     outside of the transaction, so that no other writer waits for it.
     """
-    known = cache.recall(name)
-    if known is not None and known.state._origin.root == state._origin.root:
-        return
-
     if _find_nearest(cache.recall_all(cache.changes), state) is None:
         ENTRIES.digest(state.entries)
         LEDGER.digest(state.ledger)
@@ -121,7 +116,7 @@ def save_within(
     if (
         known is not None
         and known.name.is_timeline == is_timeline
-        and is_expected(known.head, expecting)
+        and (expecting is None or is_expected(known.head, expecting))
     ):
         head = _save_next(transaction, known, state, fields)
         if head is not None:
@@ -165,7 +160,9 @@ def _save_next(
             if not length or log.common_prefix(past) != length:
                 return None
 
-            entries = take_newest(log, len(log) - length)
+            # Most saves are of one more message, and a log has that one at hand.
+            is_one = len(log) == length + 1
+            entries = [log[-1]] if is_one else list(log.iterate(length))
             rows = table.rows(digest, entries)
             # The slow path writes tombstones in place of what was erased.
             if cache.erased and not cache.erased.keys().isdisjoint(r.id for r in rows):

@@ -7,7 +7,6 @@ saved in one, which looks again whether another process was first.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -30,6 +29,7 @@ from conversation_state.store._transaction import (
 from conversation_state.store._values import (
     Head,
     RevisionFields,
+    check_made,
     is_expected,
     label_key,
 )
@@ -64,7 +64,8 @@ class PipelineStep:
 
         with collect_progress(start.state) as progress:
             try:
-                made = self._check_made(function(start.state))
+                made = function(start.state)
+                self._check_made(made)
             except BaseException as error:
                 self._save_usage(start, progress(), error)
                 raise
@@ -93,8 +94,10 @@ class PipelineStep:
 
         with collect_progress(start.state) as progress:
             try:
-                awaitable = self._check_awaitable(function(start.state))
-                made = self._check_made(await awaitable, is_async=True)
+                awaitable = function(start.state)
+                self._check_made(awaitable, is_async=True)
+                made = await awaitable
+                self._check_made(made)
             except GeneratorExit as error:
                 # A coroutine that is being closed can't await anything.
                 self._save_usage(start, progress(), error)
@@ -255,30 +258,9 @@ class PipelineStep:
             "usage a key of its own"
         )
 
-    def _check_made(self, made: Any, *, is_async: bool = False) -> Aggregator:
-        if isinstance(made, Aggregator):
-            return made
-
-        what = "let it return the state that it made of the one it was given"
-        if inspect.iscoroutine(made):
-            # One that is never awaited warns when it is collected.
-            made.close()
-            what = what if is_async else "it is an async function, which astep takes"
-
-        raise self._make_type_error(made, what)
-
-    def _check_awaitable(self, made: Any) -> Awaitable[Any]:
-        if inspect.isawaitable(made):
-            return made
-
-        what = "it is no async function; step takes it, or make it async"
-        raise self._make_type_error(made, what)
-
-    def _make_type_error(self, made: object, what: str) -> TypeError:
-        return TypeError(
-            f"the function of step {self._label!r} of {self._name!r} returned "
-            f"{type(made).__name__}; {what}"
-        )
+    def _check_made(self, made: object, *, is_async: bool = False) -> None:
+        what = f"the function of step {self._label!r} of {self._name!r}"
+        check_made(made, what, verb="step(name, label, function)", is_async=is_async)
 
 
 def _add_notes(error: BaseException, *notes: str) -> None:

@@ -40,9 +40,6 @@ from conversation_state.store._timelines import load_timeline, save_timeline
 from conversation_state.store._transaction import (
     CachedBackend,
     Transaction,
-    check_name_row,
-    check_origin,
-    check_revision,
 )
 from conversation_state.store._values import (
     NO_FIELDS,
@@ -69,7 +66,14 @@ from conversation_state.store._values import (
 from conversation_state.store._verify import verify
 from conversation_state.store.backend import Backend, Row
 from conversation_state.store.backends import open_backend, restore_file
-from conversation_state.store.schema import SHIFT, Name, Revision, key_range
+from conversation_state.store.schema import (
+    SHIFT,
+    Name,
+    Origin,
+    Revision,
+    check_seal,
+    key_range,
+)
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 
@@ -371,7 +375,7 @@ class Store:
             most = None if limit is None else min(limit, _MAX_ROWS)
             scan = transaction.tables.scan
             rows = scan("revisions", low, high, limit=most, backwards=True)
-            revisions = list(map(check_revision, rows))
+            revisions = list(map(check_seal, map(Revision._make, rows)))
             ids = {
                 each: transaction.get_origin(each).state_id
                 for each in {revision.origin for revision in revisions}
@@ -493,14 +497,17 @@ class Store:
                 If the name is a timeline, which `save_timeline` writes, or the store
                 can't be written. Nothing was.
         """
-        check_not_mirrored(self._cache.url, name)
+        cache, fields = self._cache, NO_FIELDS
+        check_not_mirrored(cache.url, name)
         check_state(name, state, expecting)
-        fields = NO_FIELDS
         if label != "" or notes is not None:
             fields = RevisionFields.of(label, notes)
 
-        prepare_digests(self._cache, name, state)
-        return self._cache.write(save_within, name, state, expecting, fields)
+        known = cache.heads.get(name)
+        if known is None or known[1].state._origin is not state._origin:
+            prepare_digests(cache, state)
+
+        return cache.write(save_within, name, state, expecting, fields)
 
     asave = async_twin(save)
 
@@ -646,7 +653,7 @@ class Store:
                 continue
 
             remembered = None
-            check_made(made, is_async=False)
+            check_made(made, "function", verb="update(name, function)", is_async=False)
             with suppress(StaleHeadError):
                 self.save(name, made, expecting=expecting)
                 return made
@@ -667,9 +674,9 @@ class Store:
             read = partial(self._read_for_update, name, start)
             expecting, state = await run_in_anyio_thread(read)
             answer = function(state)
-            check_made(answer, is_async=True)
+            check_made(answer, "function", verb="update(name, function)", is_async=True)
             made = await answer
-            check_made(made, is_async=False)
+            check_made(made, "function", verb="update(name, function)", is_async=False)
             with suppress(StaleHeadError):
                 await self.asave(name, made, expecting=expecting)
                 return made
@@ -1060,12 +1067,12 @@ class Store:
 def _read_named_head(row: Row) -> NamedHead:
     # A row of `Reading.scan_heads`.
     of_name, of_revision = len(Name._fields), len(Revision._fields)
-    name, rest = check_name_row(row[:of_name]), row[of_name:]
+    name, rest = check_seal(Name._make(row[:of_name])), row[of_name:]
     if rest[0] is None:
         raise DamagedRow(f"{name.name!r} has no revisions")
 
-    revision = check_revision(rest[:of_revision])
-    origin = check_origin(revision.origin, rest[of_revision:])
+    revision = check_seal(Revision._make(rest[:of_revision]))
+    origin = Origin.of_row(revision.origin, rest[of_revision:])
     head = revision.head(name.name, origin.state_id)
     return NamedHead(head, unpack_notes(name.notes))
 

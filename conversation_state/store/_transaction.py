@@ -39,6 +39,7 @@ from conversation_state.store.schema import (
     Origin,
     Revision,
     TimelineRow,
+    check_seal,
     is_sealed,
     key_range,
 )
@@ -108,6 +109,8 @@ class CachedBackend:
 
         is_erasure_lost: Whether the note of one is damaged or missing: then
             nothing is saved, since what was erased could come back.
+
+        kept: How many heads are remembered.
     """
 
     def __init__(self, backend: Backend, kept: int) -> None:
@@ -117,7 +120,7 @@ class CachedBackend:
         self.erased: dict[bytes, str] = {}
         self.changes = 0
         self.is_erasure_lost = False
-        self._kept = kept
+        self.kept = kept
 
     def read(self) -> Transaction:
         return Transaction(self, self.backend.reading())
@@ -163,22 +166,6 @@ class CachedBackend:
         # A copy, since other threads may change it meanwhile.
         every = list(self.heads.values())
         return [head for valid_for, head in every if valid_for == changes]
-
-    def remember(self, learned: dict[str, RememberedHead | None], changes: int) -> None:
-        """
-        Remember the heads that were read when *changes* changes were known, and forget
-        those that are None. If two threads read the same name, the slower one may have
-        older rows: the next use reads the new ones once more.
-        """
-        for name, head in learned.items():
-            if head is None or changes == self.changes:
-                self.heads.pop(name, None)
-                if head is not None:
-                    self.heads[name] = changes, head
-
-        if len(self.heads) > self._kept:
-            for oldest in list(self.heads)[: len(self.heads) - self._kept]:
-                self.heads.pop(oldest, None)
 
     def forget(self) -> None:
         self.heads.clear()
@@ -227,11 +214,25 @@ class Transaction:
         # The block ends first: what was learned in a block that can't be committed must
         # not be remembered.
         self.block.__exit__(kind, error, trace)
-        if error is None:
-            self.cache.remember(self.learned, self.changes)
-        elif isinstance(error, DamagedRow):
+        if isinstance(error, DamagedRow):
             what = f"{error}; verify() lists what is damaged"
             raise DamageError(self.url, what) from error
+
+        if error is not None:
+            return
+
+        # If two threads read the same name, the slower one may have older rows: the
+        # next use reads the new ones once more.
+        cache, heads = self.cache, self.cache.heads
+        for name, head in self.learned.items():
+            if head is None or self.changes == cache.changes:
+                heads.pop(name, None)
+                if head is not None:
+                    heads[name] = self.changes, head
+
+        if len(heads) > cache.kept:
+            for oldest in list(heads)[: len(heads) - cache.kept]:
+                heads.pop(oldest, None)
 
     # What is remembered
 
@@ -318,7 +319,7 @@ class Transaction:
     def iterate_revisions(self, name: Name) -> Iterator[Revision]:
         low, high = key_range(name.number)
         rows = self.iterate_rows("revisions", low=low, high=high)
-        return map(check_revision, rows)
+        return map(check_seal, map(Revision._make, rows))
 
     def find_digest(self, table: LogTable, branch: int, length: int) -> bytes | None:
         """The digest of a log that ends in a branch; None if its row is not there."""
@@ -333,7 +334,7 @@ class Transaction:
     def find_name(self, name: str) -> Name | None:
         """A name and its number; None if nothing is saved under it."""
         row = self.tables.get("names", name)
-        return None if row is None else check_name_row(row)
+        return None if row is None else check_seal(Name._make(row))
 
     def get_name(self, name: str) -> Name:
         """
@@ -365,7 +366,7 @@ class Transaction:
         """
         name = self.find_name(text)
         row = None if name is None else self.find_newest_row(name.number)
-        newest = None if row is None else check_revision(row)
+        newest = None if row is None else check_seal(Revision._make(row))
         head = name and newest and self.make_head(name, newest)
         if not is_expected(head, expecting):
             raise StaleHeadError(self.url, text, expecting, head, *advice)
@@ -392,7 +393,7 @@ class Transaction:
             if row is None:
                 raise DamagedRow(f"{name.name!r} has no revisions")
 
-            return check_revision(row)
+            return check_seal(Revision._make(row))
 
         number = at.revision if isinstance(at, Head) else at
         if isinstance(number, str):
@@ -407,7 +408,7 @@ class Transaction:
             what = "label" if isinstance(number, str) else "revision"
             raise NotSavedError(self.url, what, number)
 
-        revision = check_revision(row)
+        revision = check_seal(Revision._make(row))
         # Rows of labels have no seal; the revision's seal covers its labels.
         if isinstance(number, str) and not (
             revision.revision >> SHIFT == name.number
@@ -422,36 +423,7 @@ class Transaction:
         return revision
 
     def get_origin(self, number: int) -> Origin:
-        return check_origin(number, self.tables.get("origins", number))
+        return Origin.of_row(number, self.tables.get("origins", number))
 
     def make_head(self, name: Name, revision: Revision) -> Head:
         return revision.head(name.name, self.get_origin(revision.origin).state_id)
-
-
-# Rows are checked where they are read, and the error says which one is not what was
-# written.
-
-
-def check_name_row(row: Row) -> Name:
-    found = Name._make(row)
-    if not is_sealed(found):
-        # A damaged number would lead to what another name has.
-        raise DamagedRow(f"the row of the name {found.name!r} is damaged")
-
-    return found
-
-
-def check_revision(row: Row) -> Revision:
-    revision = Revision._make(row)
-    if is_sealed(revision):
-        return revision
-
-    number = revision.revision & ((1 << SHIFT) - 1)
-    raise DamagedRow(f"the row of revision {number} is not what was written")
-
-
-def check_origin(number: int, row: Row | None) -> Origin:
-    if row is None or row[0] is None:
-        raise DamagedRow(f"the origin {number} is missing")
-
-    return Origin.of_row(row)

@@ -330,7 +330,7 @@ _MIRRORS = {
 _PREFIXES = tuple(_MIRRORS)
 
 
-def check_name(name: object, what: str = "name") -> str:
+def check_name(name: Any, what: str = "name") -> str:
     """
     *name* if a store takes it as a name, a label or a reason: 1 to 500 characters.
 
@@ -344,7 +344,9 @@ def check_name(name: object, what: str = "name") -> str:
             If it is empty, longer than 500 characters, or holds U+0000 or half
             of a surrogate pair.
     """
-    text = check_text(name, what)
+    # Most names are plain, and every save checks one.
+    is_plain = name.__class__ is str and name.isascii()
+    text: str = name if is_plain else check_text(name, what)
     if not 0 < len(text) <= _LONGEST or "\0" in text:
         raise ValueError(
             f"{what} is {shorten_repr(text)}; expected 1 to {_LONGEST} characters and "
@@ -413,37 +415,38 @@ def check_function(function: object) -> None:
         )
 
 
-def check_made(made: object, *, is_async: bool) -> None:
+def check_made(made: object, what: str, *, verb: str, is_async: bool) -> None:
     """
-    Check what the function of an update returned.
+    Check what a function returned, which the error calls *what*, that was given to
+    *verb*, such as ``step(name, label, function)``, or to its async twin.
 
     Raises:
         TypeError:
-            If it is no state, or no awaitable of an async update.
+            If it is no state, or no awaitable of an async function.
     """
     if is_async:
-        if not inspect.isawaitable(made):
-            raise TypeError(
-                f"function: expected an async function, got one that returns "
-                f"{describe_type(made)}; make it async (async def), or call "
-                "store.update(name, function)"
-            )
+        if inspect.isawaitable(made):
+            return
+
+        plain = verb.partition("(")[0]
+        advice = (
+            f"it is no async function; {plain} takes it, or make it async (async def)"
+        )
+    elif isinstance(made, Aggregator):
+        return
     elif inspect.isawaitable(made):
         if inspect.iscoroutine(made):
             made.close()  # one that is never awaited warns when it is collected
 
-        raise TypeError(
-            "function: expected a function, got an async one; await "
-            "store.aupdate(name, function) takes it"
-        )
-    elif not isinstance(made, Aggregator):
-        raise TypeError(
-            f"function: it returned {describe_type(made)}; let it return the state "
-            "that it made of the one it was given"
-        )
+        advice = f"it is an async function, which store.a{verb} takes"
+    else:
+        advice = "let it return the state that it made of the one it was given"
+
+    raise TypeError(f"{what} returned {type(made).__name__}; {advice}")
 
 
 def check_state(name: str, state: object, expecting: object) -> None:
+    """Check what is to be saved."""
     if isinstance(name, Aggregator):
         raise TypeError(
             f"name: expected a str, got {describe_type(name)}; the name comes first: "
@@ -460,7 +463,8 @@ def check_state(name: str, state: object, expecting: object) -> None:
             f"state: expected an Aggregator, got {describe_type(state)}{advice}"
         )
 
-    check_expecting(name, expecting)
+    if expecting is not None:
+        check_expecting(name, expecting)
 
 
 def check_expecting(name: str, expecting: object) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
 from conversation_state.store._load import check_content, decode_rows
 from conversation_state.store._log import (
@@ -59,7 +59,6 @@ _MAX_POSITIONS = 1 << SHIFT
 _POSITION = _MAX_POSITIONS - 1
 
 Damages = Iterator[Damage]
-R = TypeVar("R")
 
 
 def verify(cache: CachedBackend) -> tuple[Damage, ...]:
@@ -189,17 +188,37 @@ def _check_row(
     return next(iter(digests), b""), what
 
 
+# Of each table whose rows are looked at one by one: how a row is made, and what is
+# shown of it, with the name that it belongs to.
+_ROWS: dict[str, tuple[Callable[[Row], Any], Callable[[Any, str], str]]] = {
+    "branches": (Branch._make, lambda row, _: f"branch {row.branch}"),
+    "origins": (tuple, lambda row, _: f"origin {row[0]}"),
+    "names": (Name._make, lambda row, _: f"{row.name}"),
+    "revisions": (
+        Revision._make,
+        lambda row, name: f"revision {row.number} of {name}",
+    ),
+    "labels": (Label._make, lambda row, _: row.label[8:].decode(errors="replace")),
+    "label_moves": (LabelMoveRow._make, lambda row, _: row.label.decode()),
+    "timelines": (TimelineRow._make, lambda _, name: name),
+    "moments": (MomentRow._make, lambda row, name: f"moment {row.number} of {name}"),
+    "changes": (
+        Change._make,
+        lambda row, _: row.entry.decode(errors="replace") or f"change {row.number}",
+    ),
+    "records": (RecordRow._make, lambda row, _: repr(row.key)),
+}
+
+
 def _check_each(
-    transaction: Transaction,
-    table: str,
-    make: Callable[[Row], R],
-    find_problem: Callable[[R], str],
-    shown: Callable[[R], str],
+    transaction: Transaction, table: str, find_problem: Callable[[Any], str]
 ) -> Damages:
     """
     The damages of a table whose rows are looked at one by one: the seal of each, if it
     has one, and then what *find_problem* looks at.
     """
+    make, show = _ROWS[table]
+    names = _read_names(transaction)
     for values in transaction.iterate_rows(table):
         row = make(values)
         try:
@@ -209,8 +228,12 @@ def _check_each(
             what = getattr(error, "problem", f"can't be read: {error}")
 
         if what:
+            key = values[0]
+            if isinstance(key, int):
+                key = key if table == "timelines" else key >> SHIFT
+
             try:
-                yield Damage(table, shown(row), what)
+                yield Damage(table, show(row, repr(names.get(key))), what)
             except _DAMAGED:
                 yield Damage(table, repr(values[0]), what)
 
@@ -239,10 +262,7 @@ def _verify_branches(transaction: Transaction) -> Damages:
 
         return "" if first in digests else "it can't be found by its first row"
 
-    def show(row: Branch) -> str:
-        return f"branch {row.branch}"
-
-    yield from _check_each(transaction, "branches", Branch._make, find_problem, show)
+    yield from _check_each(transaction, "branches", find_problem)
     for branch in starts:
         what = "there is a beginning of it, and nothing else"
         yield Damage("branches", f"branch {branch}", what)
@@ -254,7 +274,7 @@ def _verify_origins(transaction: Transaction) -> Damages:
     def find_problem(row: Row) -> str:
         numbers.add(row[0])
         try:
-            first = Origin.of_row(row).first_number()
+            first = Origin.of_row(row[0], row).first_number()
         except DamagedRow:
             return "describes another state than the one it was written for"
 
@@ -264,10 +284,7 @@ def _verify_origins(transaction: Transaction) -> Damages:
 
         return "describes another state than the one it was written for"
 
-    def show(row: Row) -> str:
-        return f"origin {row[0]}"
-
-    yield from _check_each(transaction, "origins", tuple, find_problem, show)
+    yield from _check_each(transaction, "origins", find_problem)
 
 
 # Names
@@ -296,10 +313,7 @@ def _verify_names(transaction: Transaction) -> Damages:
             "" if name.is_timeline == (row is not None) else "its timeline is missing"
         )
 
-    def show(name: Name) -> str:
-        return str(name.name)
-
-    yield from _check_each(transaction, "names", Name._make, find_problem, show)
+    yield from _check_each(transaction, "names", find_problem)
 
 
 def _verify_revisions(transaction: Transaction) -> Damages:
@@ -318,11 +332,7 @@ def _verify_revisions(transaction: Transaction) -> Damages:
 
         return what
 
-    def show(revision: Revision) -> str:
-        name = names.get(revision.revision >> SHIFT)
-        return f"revision {revision.number} of {name!r}"
-
-    yield from _check_each(transaction, "revisions", Revision._make, find_problem, show)
+    yield from _check_each(transaction, "revisions", find_problem)
 
 
 def _describe_revision_damage(transaction: Transaction, revision: Revision) -> str:
@@ -357,10 +367,7 @@ def _verify_labels(transaction: Transaction) -> Damages:
 
         return "points to a revision that was not given it"
 
-    def show(row: Label) -> str:
-        return row.label[8:].decode(errors="replace")
-
-    yield from _check_each(transaction, "labels", Label._make, find_problem, show)
+    yield from _check_each(transaction, "labels", find_problem)
 
 
 def _verify_label_moves(transaction: Transaction) -> Damages:
@@ -382,11 +389,7 @@ def _verify_label_moves(transaction: Transaction) -> Damages:
         targets[key] = row.after
         return "" if is_next else "what should be before it is not there"
 
-    def show(row: LabelMoveRow) -> str:
-        return row.label.decode(errors="replace")
-
-    make = LabelMoveRow._make
-    yield from _check_each(transaction, "label_moves", make, find_problem, show)
+    yield from _check_each(transaction, "label_moves", find_problem)
     labels = {
         key: revision & _POSITION
         for key, revision in transaction.iterate_rows("labels", Label._fields)
@@ -413,17 +416,11 @@ def _verify_timelines(transaction: Transaction) -> Damages:
 
         return "" if row.present in there else "is at no moment"
 
-    def show(row: TimelineRow) -> str:
-        return repr(names.get(row.timeline, row.timeline))
-
-    yield from _check_each(
-        transaction, "timelines", TimelineRow._make, find_problem, show
-    )
+    yield from _check_each(transaction, "timelines", find_problem)
 
 
 def _verify_moments(transaction: Transaction) -> Damages:
     tx = transaction.tables
-    names = _read_names(transaction)
 
     def find_problem(row: MomentRow) -> str:
         if not 0 <= row.parent <= row.number:
@@ -436,10 +433,7 @@ def _verify_moments(transaction: Transaction) -> Damages:
         there = tx.get("revisions", (name << SHIFT) + row.revision)
         return "" if there is not None else "its state is missing"
 
-    def show(row: MomentRow) -> str:
-        return f"moment {row.number} of {names.get(row.moment >> SHIFT)!r}"
-
-    yield from _check_each(transaction, "moments", MomentRow._make, find_problem, show)
+    yield from _check_each(transaction, "moments", find_problem)
 
 
 def _verify_changes(transaction: Transaction) -> Damages:
@@ -449,10 +443,7 @@ def _verify_changes(transaction: Transaction) -> Damages:
         is_next = row.number == 1 or row.number - 1 in there
         return "" if is_next else "what should be before it is not there"
 
-    def show(row: Change) -> str:
-        return row.entry.decode(errors="replace") or f"change {row.number}"
-
-    yield from _check_each(transaction, "changes", Change._make, find_problem, show)
+    yield from _check_each(transaction, "changes", find_problem)
 
 
 def _verify_records(transaction: Transaction) -> Damages:
@@ -465,7 +456,4 @@ def _verify_records(transaction: Transaction) -> Damages:
         there = [find(table, branch, length) for table in (ENTRIES, LEDGER)]
         return "" if messages in there else "what it holds on to is another, or gone"
 
-    def show(record: RecordRow) -> str:
-        return repr(record.key)
-
-    yield from _check_each(transaction, "records", RecordRow._make, find_problem, show)
+    yield from _check_each(transaction, "records", find_problem)

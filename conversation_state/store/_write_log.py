@@ -19,7 +19,6 @@ from conversation_state.store._log import (
     extend_segments,
     extract_blobs,
     pack_id,
-    take_newest,
     tombstone_digest,
 )
 from conversation_state.store._transaction import Transaction
@@ -113,7 +112,7 @@ def write_log(transaction: Transaction, new: LogToWrite) -> LogEnd:
             tables.add("branches", [Branch(branch, parent, start)])
             tables.add("starts", [Start(rows[0].digest, branch)])
 
-        entries = take_newest(new.log, len(rows))
+        entries = list(new.log.iterate(start))
         erased = transaction.cache.erased
         place = branch << SHIFT | start
         add_rows(transaction, table, place, entries, rows, erased=erased)

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from conversation_state._persistent import Log
-from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.store._load import (
@@ -35,7 +34,7 @@ from conversation_state.store._store import Store
 from conversation_state.store._transaction import Transaction
 from conversation_state.store._values import Head, Window, check_name, check_state
 from conversation_state.store.backend import ConflictError, Reading, Writing
-from conversation_state.store.schema import RecordRow, is_sealed, sealed
+from conversation_state.store.schema import RecordRow, check_seal, sealed
 
 __all__ = [
     "LogEnd",
@@ -127,11 +126,7 @@ class Reader:
         return [key for (key,) in rows]
 
     def _read_record(self, row: tuple[Any, ...]) -> Record:
-        found = RecordRow._make(row)
-        if not is_sealed(found):
-            what = f"the record {shorten_repr(found.key)} is not what was written"
-            raise DamagedRow(what)
-
+        found = check_seal(RecordRow._make(row))
         hold = LogEnd(found.branch, found.length, found.messages)
         return Record(found.key, found.value, hold if found.messages else None)
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_type_hints
 from uuid import UUID
 
 from conversation_state._persistent import EMPTY_MAP
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.store._log import (
     ENTRIES,
@@ -106,6 +107,20 @@ def is_sealed(row: Any) -> bool:
         return False  # the value of a record is no bytes
 
 
+def check_seal(row: R) -> R:
+    """
+    The row, if it is what was written.
+
+    Raises:
+        DamagedRow:
+            If it is not.
+    """
+    if is_sealed(row):
+        return row
+
+    raise DamagedRow(f"the row of {row} is not what was written")
+
+
 # Rows. The first column is the key; a column that may be null is `| None`. Identities
 # and keys that users choose are bytes, of UTF-8: they may hold any character, and not
 # every server's texts do.
@@ -122,6 +137,9 @@ class Name(NamedTuple):
     is_timeline: int = 0
     notes: bytes = b""
     seal: bytes = b""
+
+    def __str__(self) -> str:
+        return f"the name {self.name!r}"
 
 
 class Revision(NamedTuple):
@@ -208,6 +226,9 @@ class Revision(NamedTuple):
             parent=self.parent or None,
             notes=unpack_notes(self.notes) if self.notes else EMPTY_MAP,
         )
+
+    def __str__(self) -> str:
+        return f"revision {self.number}"
 
     @property
     def number(self) -> int:
@@ -315,6 +336,9 @@ class LabelMoveRow(NamedTuple):
     moved_at: int
     seal: bytes = b""
 
+    def __str__(self) -> str:
+        return f"move {self.move & _NUMBER} of a label"
+
 
 class Origin(NamedTuple):
     """
@@ -342,30 +366,30 @@ class Origin(NamedTuple):
         )
 
     @classmethod
-    def of_row(cls, row: tuple[Any, ...]) -> Origin:
+    def of_row(cls, number: int, row: tuple[Any, ...] | None) -> Origin:
         """
-        That of a row of the table.
+        That of a row of the table, which should have that number.
 
         Raises:
             DamagedRow:
                 If it is not what was written: then its key is another, or an
                 identity has another length.
         """
+        if row is None or row[0] is None:
+            raise DamagedRow(f"the origin {number} is missing")
+
         origin = cls._make(row[1:])
-        ids = (
-            origin.state,
-            origin.root,
-            origin.root if origin.parent is None else origin.parent,
-        )
+        parent = origin.root if origin.parent is None else origin.parent
         try:
             first = origin.first_number()
-            is_whole = {len(id) for id in ids} == {_ID_SIZE}
-            if is_whole and first <= row[0] < first + MAX_SAME_NUMBER:
+            sizes = len(origin.state), len(origin.root), len(parent)
+            is_whole = sizes == (_ID_SIZE,) * 3
+            if is_whole and first <= number < first + MAX_SAME_NUMBER:
                 return origin
         except UNREADABLE:
             pass  # a value of another type
 
-        raise DamagedRow(f"the origin {row[0]} is damaged")
+        raise DamagedRow(f"the origin {number} is damaged")
 
     @property
     def state_id(self) -> UUID:
@@ -429,6 +453,9 @@ class RecordRow(NamedTuple):
     length: int
     messages: bytes
     seal: bytes = b""
+
+    def __str__(self) -> str:
+        return f"the record {shorten_repr(self.key)}"
 
 
 class Change(NamedTuple):

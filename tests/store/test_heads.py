@@ -117,7 +117,7 @@ class TestDamage:
             rows.set("names", "chat", notes=notes, seal=other.seal)
 
         for verb in (store.heads, lambda: store.notes("chat")):
-            with pytest.raises(StoreError, match="the name 'chat' is damaged"):
+            with pytest.raises(StoreError, match="the name 'chat' is not what"):
                 verb()
 
         assert "names" in {damage.where for damage in store.verify()}

@@ -185,7 +185,7 @@ class TestDigests:
         """
         log = Log(items)
         rows = ENTRIES.rows(ENTRIES.start, items)
-        ENTRIES.seed_digests(log, [row.digest for row in rows])
+        log.remember_fold([row.digest for row in rows], key="entries")
         at = data.draw(st.integers(0, len(log)))
 
         assert ENTRIES.digest(Log(items[:at])) == ENTRIES.digest(log.take(at))
