@@ -707,6 +707,117 @@ class TestRecordResponses:
         assert state is state.record_responses(since=2)
 
 
+CALLED = (
+    Aggregator.new()
+    .add_user_prompt("Which trains?")
+    .add_tool_call(ToolCall("c1", "find", "{}"), ToolCall("c2", "find", "{}"))
+    .add_tool_response(ToolMessage("At noon.", tool_call_id="c1"))
+    .add_user_prompt("And?")
+    .add_tool_response(ToolMessage("At one.", tool_call_id="c2"))
+    .add_assistant_message("At noon and at one.")
+    .add_usage(Usage(7))
+)
+
+
+def entry_ids(state, *positions):
+    return [state.entries[at].id for at in positions]
+
+
+class TestReplaceMessage:
+    def test_keeps_what_follows(self):
+        """A corrected question has a new identity; all after it keep theirs."""
+        first = CALLED.entries[0].id
+        corrected = CALLED.replace_message(first, UserMessage("Which buses?"))
+
+        assert "Which buses?" == corrected[0].text
+        assert first not in [entry.id for entry in corrected.entries]
+        assert list(CALLED.entries)[1:] == list(corrected.entries)[1:]
+        assert Usage(7) == corrected.total_usage
+        assert CALLED.id == corrected.id
+
+    def test_the_same(self):
+        """What is equal already changes nothing."""
+        first = CALLED.entries[0].id
+
+        assert CALLED is CALLED.replace_message(first, UserMessage("Which trains?"))
+
+    def test_calls(self):
+        """Results of calls that went go, too, also late ones; those that stay stay."""
+        calling = CALLED.entries[1].id
+        one = CALLED[1].replace(tool_calls=CALLED[1].tool_calls[:1])
+        state = CALLED.replace_message(calling, one)
+
+        assert ["user", "assistant", "tool", "user", "assistant"] == [
+            message.role for message in state
+        ]
+        assert "c1" == state[2].tool_call_id
+
+    def test_results(self):
+        """A result can be corrected, and nothing else can take its place."""
+        result = CALLED.entries[2].id
+        later = ToolMessage("At two.", tool_call_id="c1")
+
+        assert "At two." == CALLED.replace_message(result, later)[2].text
+        for wrong in (UserMessage("x"), ToolMessage("x", tool_call_id="c2")):
+            with pytest.raises(InvalidMessageError, match=r"a result of the same call"):
+                CALLED.replace_message(result, wrong)
+
+        with pytest.raises(InvalidMessageError, match="can't take the place"):
+            CALLED.replace_message(CALLED.entries[0].id, later)
+
+    def test_inherited(self):
+        """A fork that changes what it inherited has inherited what is before."""
+        fork = CALLED.fork().add_user_prompt("Thanks.")
+        state = fork.replace_message(fork.entries[3].id, UserMessage("So?"))
+
+        assert 3 == state.init_len
+        assert 4 == state.turn_len
+
+    def test_wrong(self):
+        """An entry that is not there, and what is no message, are refused."""
+        with pytest.raises(LookupError, match="no entry of this state"):
+            CALLED.replace_message("nothing", UserMessage("x"))
+        with pytest.raises(
+            InvalidMessageError, match="replace_message takes a Message"
+        ):
+            CALLED.replace_message(*entry_ids(CALLED, 0), "x")
+
+
+class TestWithout:
+    def test_keeps_the_rest(self):
+        """All others keep their identity, and the ledger is whole."""
+        state = CALLED.without(entry_ids(CALLED, 0, 5))
+
+        assert list(CALLED.entries)[1:5] == list(state.entries)
+        assert Usage(7) == state.total_usage
+
+    @pytest.mark.parametrize("at", [1, 2, 4])
+    def test_pairs(self, at):
+        """A call goes with its results, and a result with its call and the others."""
+        state = CALLED.without(entry_ids(CALLED, at))
+
+        assert ["Which trains?", "And?", "At noon and at one."] == [
+            message.text for message in state
+        ]
+
+    def test_joined(self):
+        """A join with the state that has it brings it back."""
+        state = CALLED.without(entry_ids(CALLED, 0))
+
+        assert {*CALLED.entries} == {*state.join(CALLED).entries}
+
+    def test_nothing(self):
+        """Without nothing it is the state itself."""
+        assert CALLED is CALLED.without([])
+
+    def test_wrong(self):
+        """One text is no list of identities, and an unknown one is refused."""
+        with pytest.raises(TypeError, match=r"state.without\(\[id\]\)"):
+            CALLED.without("abc")
+        with pytest.raises(LookupError, match="no entry of this state"):
+            CALLED.without(["nothing"])
+
+
 class TestRollback:
     @pytest.mark.parametrize("keep", [lambda state: state, Aggregator.checkpoint])
     def test_keeps_the_ledger(self, keep):

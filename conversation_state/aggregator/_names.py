@@ -57,7 +57,12 @@ def _find(cls: type, name: str) -> object:
 _ENCODE = "encode(state) makes bytes of it, and openai_chat.dump(state) a request"
 _SHORTER = (
     "a state never changes: state.rollback(len(state) - 1) is the state without its "
-    "newest message, and state.before(entry_id) that before an entry"
+    "newest message, state.before(entry_id) that before an entry, and "
+    "state.without([entry_id]) that without it"
+)
+_OTHER = (
+    "a state never changes: state.replace_message(entry_id, message) is the state with "
+    "another message in an entry's place, and state.before(entry_id) that before it"
 )
 _SYSTEM = (
     "Aggregator.new([SystemMessage(text)]) begins with a system message, and "
@@ -127,7 +132,7 @@ NAMES = {
     ),
     **dict.fromkeys(("pop", "remove", "delete", "remove_last", "truncate"), _SHORTER),
     **dict.fromkeys(("clear", "reset"), "Aggregator.new() is an empty state"),
-    **dict.fromkeys(("insert", "replace", "edit"), _SHORTER),
+    **dict.fromkeys(("insert", "replace", "edit"), _OTHER),
     **dict.fromkeys(("undo", "redo", "commit"), _TIMELINE),
     **dict.fromkeys(("merge", "union"), "join"),
     **dict.fromkeys(("branch", "branches"), "fork"),

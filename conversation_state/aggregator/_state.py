@@ -885,6 +885,149 @@ class Aggregator:
         """
         return self._with_first(self._position_after(entry_id) - 1)
 
+    def replace_message(self, entry_id: str, message: Message) -> Aggregator:
+        """
+        This state with *message* in the place of the one of an entry: another branch,
+        in which all that follows keeps its identity.
+
+        The new message has an identity of its own. Calls stay with their results:
+        results of calls that *message* no longer has go, and a result can be replaced
+        by a result of the same call only. The whole ledger stays. Itself if *message*
+        is what the entry has. O(n).
+
+        A join with a state that has the old message brings that back, behind this
+        one's messages.
+
+        Raises:
+            LookupError:
+                If no entry of this state has that identity.
+
+            InvalidMessageError:
+                If *message* is not a `Message`, or would leave a call without its
+                result.
+
+        >>> state = Aggregator.new().add_user_prompt("Bern?")
+        >>> answered = state.add_assistant_message("No.")
+        >>> corrected = answered.replace_message(
+        ...     state.entries[0].id, UserMessage("To Basel?")
+        ... )
+        >>> corrected.entries[1] is answered.entries[1]
+        True
+        """
+        if not isinstance(message, Message):
+            raise _mismatch_error("replace_message", "a Message", message)
+
+        at = self._position_after(entry_id) - 1
+        old = self._log[at].message
+        if old == message:
+            return self
+
+        if isinstance(old, ToolMessage):
+            is_result = isinstance(message, ToolMessage)
+            if not is_result or message.tool_call_id != old.tool_call_id:
+                raise InvalidMessageError(
+                    "a result can be replaced by a result of the same call "
+                    f"({shorten_repr(old.tool_call_id)}) only; replace the message "
+                    "that makes the call, or leave both out: state.without([id])"
+                )
+        elif isinstance(message, ToolMessage):
+            raise InvalidMessageError(
+                "a result can't take the place of another message: no call would "
+                "stand before it"
+            )
+
+        kept = {call.id for call in message.tool_calls}
+        gone = self._find_results(at, lambda call_id: call_id not in kept)
+        entry = _make(Entry, (new_entry_id(), message))
+        after = [
+            each
+            for number, each in enumerate(self._log.iterate(at + 1), at + 1)
+            if number not in gone
+        ]
+        return self._with_log(at, self._log.take(at).append(entry).extend(after))
+
+    def without(self, entry_ids: Iterable[str]) -> Aggregator:
+        """
+        This state without some entries: another branch, in which all others keep
+        their identity.
+
+        Calls go with their results: where one of them is left out, the message that
+        makes the calls and all results of it are. The whole ledger stays. Itself if
+        *entry_ids* is empty. O(n).
+
+        A join with a state that has one of these entries brings it back.
+
+        Raises:
+            LookupError:
+                If no entry of this state has one of the identities.
+
+            TypeError:
+                If *entry_ids* is a single text.
+
+        >>> state = Aggregator.new().add_user_prompt("Bern?").add_user_prompt("Basel?")
+        >>> [message.text for message in state.without([state.entries[0].id])]
+        ['Basel?']
+        """
+        if isinstance(entry_ids, str):
+            raise TypeError(
+                "without takes a list of identities; for one: state.without([id])"
+            )
+
+        places = {self._position_after(each) - 1 for each in entry_ids}
+        if not places:
+            return self
+
+        for at in sorted(places):
+            if isinstance(self._log[at].message, ToolMessage):
+                places.add(self._find_call(at))
+
+        for at in tuple(places):
+            places |= self._find_results(at, lambda _: True)
+
+        first = min(places)
+        after = [
+            each
+            for number, each in enumerate(self._log.iterate(first), first)
+            if number not in places
+        ]
+        return self._with_log(first, self._log.take(first).extend(after))
+
+    def _find_call(self, at: int) -> int:
+        # The position of the message with the call whose result is at *at*; *at* if
+        # there is none.
+        result = self._log[at].message
+        for before in range(at - 1, -1, -1):
+            calls = self._log[before].message.tool_calls
+            if any(call.id == result.tool_call_id for call in calls):  # type: ignore[attr-defined]  # a ToolMessage
+                return before
+
+        return at
+
+    def _find_results(self, at: int, matches: Callable[[str], bool]) -> set[int]:
+        # The positions of the results of those calls at *at* whose id *matches*, up to
+        # where another message makes a call of that id.
+        ids = {call.id for call in self._log[at].message.tool_calls}
+        ids = {call_id for call_id in ids if matches(call_id)}
+        found: set[int] = set()
+        if not ids:
+            return found
+
+        for number, entry in enumerate(self._log.iterate(at + 1), at + 1):
+            message = entry.message
+            ids -= {call.id for call in message.tool_calls}
+            if isinstance(message, ToolMessage) and message.tool_call_id in ids:
+                found.add(number)
+
+        return found
+
+    def _with_log(self, changed: int, log: Log[Entry]) -> Aggregator:
+        # *log* differs from position *changed* on: what was inherited ends there.
+        origin = self._origin
+        if changed < origin.init_len:
+            origin = origin._replace(init_len=changed)
+
+        return _make_state(origin, self._ledger, log)
+
     def _check_position(self, verb: str, position: int) -> None:
         if not 0 <= position <= len(self._log):
             messages = format_count(len(self._log), "message")

@@ -5,6 +5,7 @@ What is true of states, their forks, joins, checkpoints and differences; part of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
@@ -342,3 +343,79 @@ def _is_equivalent(found: Diff) -> None:
 
     unpaired = {entry.message for entry in rest_a} & {e.message for e in rest_b}
     assert not unpaired, "equal messages on both sides are in no pair"
+
+
+def replacing_keeps_what_follows(
+    state: Aggregator, entry_id: str, message: Message
+) -> None:
+    """
+    Where a message takes another one's place, all others keep their identity but for
+    results whose calls went; the whole ledger stays, and a join brings the old one
+    back.
+    """
+    replaced = state.replace_message(entry_id, message)
+    at = [entry.id for entry in state.entries].index(entry_id)
+    before, after = list(state.entries), list(replaced.entries)
+    if state[at] == message:
+        assert replaced is state, "nothing was replaced, and another state made"
+        return
+
+    assert after[:at] == before[:at], "the past changed"
+    assert after[at].message == message, "another message"
+    assert after[at].id not in {entry.id for entry in before}, "no identity of its own"
+    gone = [entry for entry in before[at + 1 :] if entry not in after]
+    assert after[at + 1 :] == [e for e in before[at + 1 :] if e not in gone], (
+        "reordered"
+    )
+    lost = {call.id for call in state[at].tool_calls}
+    lost -= {call.id for call in message.tool_calls}
+    for entry in gone:
+        assert getattr(entry.message, "tool_call_id", "") in lost, "others went"
+
+    assert replaced.ledger == state.ledger, "another bill"
+    joined = replaced.join(state)
+    assert list(joined.entries)[: len(after)] == after, "a join reorders"
+    assert {entry.id for entry in joined.entries} == {
+        entry.id for entry in (*before, *after)
+    }, "a join loses messages"
+
+
+def leaving_out_keeps_the_rest(state: Aggregator, entry_ids: Iterable[str]) -> None:
+    """
+    What is left out is gone, with the calls and results that belong to it; all other
+    entries stay, in order, and no call loses its result; the whole ledger stays.
+    """
+    ids = {*entry_ids}
+    rest = state.without(ids)
+    if not ids:
+        assert rest is state, "nothing was left out, and another state made"
+        return
+
+    kept = {entry.id for entry in rest.entries}
+    assert kept.isdisjoint(ids), "an entry is still there"
+    expected = [entry for entry in state.entries if entry.id in kept]
+    assert list(rest.entries) == expected, "other entries, or in another order"
+    for entry in state.entries:
+        if entry.id not in kept | ids:
+            is_pair = entry.message.tool_calls or entry.message.role == "tool"
+            assert is_pair, "what has no call went, too"
+
+    assert rest.ledger == state.ledger, "another bill"
+    assert _find_unanswered(rest) <= _find_unanswered(state), "a call lost its result"
+
+
+def _find_unanswered(state: Aggregator) -> set[tuple[str, str]]:
+    # Calls without a result, and results without a call, each with its entry; of calls
+    # whose id no other call has.
+    made = Counter(call.id for message in state for call in message.tool_calls)
+    found = {}
+    alone = set()
+    for entry in state.entries:
+        for call in entry.message.tool_calls:
+            found[call.id] = (entry.id, call.id)
+
+        call_id = getattr(entry.message, "tool_call_id", None)
+        if call_id is not None and found.pop(call_id, None) is None:
+            alone.add((entry.id, call_id))
+
+    return {each for each in (*alone, *found.values()) if made[each[1]] <= 1}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import InvalidUsageError
+from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import Message
 from conversation_state.testing import laws
 from conversation_state.testing._comparison import is_same, unpickled
@@ -245,6 +245,37 @@ class AggregatorMachine(CarryingMachine):
         assert state.init_len == min(before.init_len, count), "forked elsewhere"
         assert state.id == before.id, "another state"
         return self._watch_state(state)
+
+    @rule(target=states, before=states, eighths=st.integers(0, 7), message=messages())
+    def replace(self, before: Aggregator, eighths: int, message: Message) -> Aggregator:
+        """Another message in the place of one; or refused, where a pair would break."""
+        if not len(before):
+            return before
+
+        entry = before.entries[len(before) * eighths // 8]
+        is_result = "tool" in {entry.message.role, message.role}
+        if is_result and entry.message != message:
+            with suppress(InvalidMessageError):
+                before.replace_message(entry.id, message)
+                same_call = getattr(message, "tool_call_id", None)
+                assert same_call == getattr(entry.message, "tool_call_id", ""), (
+                    "a result took the place of another message"
+                )
+
+            return before
+
+        laws.replacing_keeps_what_follows(before, entry.id, message)
+        return self._watch_state(before.replace_message(entry.id, message))
+
+    @rule(target=states, before=states, eighths=st.lists(st.integers(0, 7), max_size=3))
+    def leave_out(self, before: Aggregator, eighths: list[int]) -> Aggregator:
+        """Some entries left out, with what belongs to them."""
+        if not len(before):
+            return before
+
+        ids = [before.entries[len(before) * each // 8].id for each in eighths]
+        laws.leaving_out_keeps_the_rest(before, ids)
+        return self._watch_state(before.without(ids))
 
     @rule(one=states, two=states)
     def compare(self, one: Aggregator, two: Aggregator) -> None:
