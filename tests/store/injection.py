@@ -1,8 +1,6 @@
 """A failure at each statement of each step of a store's life."""
 
-import gc
 import sqlite3
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -17,7 +15,7 @@ from conversation_state.store.backends._sqlite import (
 )
 from tests.store.wire import Wire
 
-__all__ = ["PLAIN", "StoppedError", "in_a_file", "on_a_wire", "stopped"]
+__all__ = ["PLAIN", "in_a_file", "on_a_wire"]
 
 PLAIN = "&sslmode=disable&gssencmode=disable"
 _CHAT = Aggregator.new().add_user_prompt("When is the next train?")
@@ -117,50 +115,6 @@ def on_a_wire(server, url):
                 wire.mend()
 
     return found
-
-
-class StoppedError(BaseException):
-    """What a signal's handler raises, as Ctrl-C does."""
-
-
-def is_finalizing(frame):
-    """Whether a frame is that of a finalizer, or of what one called."""
-    while frame is not None:
-        if frame.f_code.co_name == "__del__":
-            return True
-
-        frame = frame.f_back
-
-    return False
-
-
-def stopped(step, at):
-    """
-    The error by which *step* was interrupted at its call number *at*; None if it
-    came to its end before.
-    """
-    left = at
-
-    def trace(frame, event, _argument):
-        nonlocal left
-        # Where the interpreter looks whether there was a signal. In finalizers it
-        # swallows what a handler raises, which would end nothing.
-        if event in {"call", "c_return"} and not is_finalizing(frame):
-            left -= 1
-            if not left:
-                raise StoppedError
-
-    gc.disable()  # whose callbacks are not to be interrupted
-    sys.setprofile(trace)
-    try:
-        step()
-    except StoppedError as error:
-        return error
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-
-    return None
 
 
 class _Failing:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, get_type_hints
 
 from conversation_state.store.backends._sql import Step
-from conversation_state.store.backends._sqlite_block import SQLITE
+from conversation_state.store.backends._sqlite import SQLITE
 from conversation_state.store.schema import Revision, is_sealed, sealed
 
 __all__ = [

@@ -15,7 +15,7 @@ from conversation_state.errors import StoreError
 from conversation_state.parts import ImagePart
 from conversation_state.store import Damage, Store, _transaction, open_store
 from conversation_state.store.backend import TABLES
-from conversation_state.store.backends._sqlite_block import SqliteBlock
+from conversation_state.store.backends._sqlite import SqliteBlock
 from conversation_state.store.backends.memory import MemoryBackend, _drop_row
 from conversation_state.store.records import write
 from conversation_state.timeline import Timeline

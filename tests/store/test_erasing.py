@@ -7,7 +7,10 @@ import sys
 import textwrap
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context
+from typing import Any
 
 import pytest
 
@@ -21,7 +24,7 @@ from conversation_state import (
 from conversation_state.errors import StoreError
 from conversation_state.parts import AudioPart, FilePart, ImagePart, TextPart
 from conversation_state.store import ERASED, open_store
-from conversation_state.store.backends._sqlite_block import SqliteBlock
+from conversation_state.store.backends._sqlite import SqliteBlock
 from conversation_state.store.records import reading, write
 from conversation_state.usage import Usage
 from tests.store.writers import change_own_names
@@ -148,17 +151,23 @@ class TestErase:
             store.save_timeline("chat", timeline)
 
         with open_store(url) as store:
-            leave = SqliteBlock.__exit__
+            backend: Any = store._cache.backend
             is_erased: list[bool] = []
 
-            def leave_late(*given):
-                leave(*given)
+            @contextmanager
+            def leave_late(open_block):
+                with open_block() as block:
+                    yield block
+
                 if not is_erased:
                     is_erased.append(True)
                     store.erase(secret.entries[-1].id, reason="asked for")
                     store.load("chat")
 
-            monkeypatch.setattr(SqliteBlock, "__exit__", leave_late)
+            for name in ("reading", "writing"):
+                patched = partial(leave_late, getattr(backend, name))
+                monkeypatch.setattr(backend, name, patched)
+
             if verb == "load":
                 store.load_timeline("chat")
             else:
@@ -258,11 +267,15 @@ class TestRemains:
         with open_store(url) as store:
             store.save("chat", CHAT)
 
-            def fail(_block):
-                raise sqlite3.OperationalError("disk I/O error")
+            def fail(block, sql, *given):
+                if "wal_checkpoint" in sql:
+                    raise sqlite3.OperationalError("disk I/O error")
 
+                return run(block, sql, *given)
+
+            run = SqliteBlock.run
             with monkeypatch.context() as patch:
-                patch.setattr(SqliteBlock, "empty_log", fail)
+                patch.setattr(SqliteBlock, "run", fail)
                 receipt = store.erase(CHAT.entries[0].id, reason="asked for")
                 store.delete("chat")
                 collected = store.collect_garbage()

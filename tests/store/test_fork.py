@@ -23,12 +23,11 @@ pytestmark = pytest.mark.skipif(
 
 # A process that hangs is killed; nothing here takes a second.
 PRELUDE = """
-    import ctypes, multiprocessing, os, signal, sqlite3, sys, threading, warnings
+    import ctypes, multiprocessing, os, signal, sys, threading, warnings
 
     from conversation_state import Aggregator
     from conversation_state.errors import StoreError
     from conversation_state.store import open_store
-    from conversation_state.store.backends import _sqlite_connection as _connection
 
     warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
     signal.alarm(100)
@@ -54,7 +53,7 @@ PRELUDE = """
     def texts(store, name):
         return [message.text for message in store.load(name)][1:]
 
-    def in_child(work, *, fork=os.fork):
+    def in_child(work, *, fork=os.fork, prints=True):
         # The child's exit code: 0 if `work` returned.
         sys.stdout.flush()
         pid = fork()
@@ -65,7 +64,9 @@ PRELUDE = """
                 work()
                 code = 0
             except StoreError as error:
-                print(error.problem)
+                if prints:
+                    print(error.problem)
+
                 code = 3
             finally:
                 sys.stdout.flush()
@@ -156,8 +157,8 @@ class TestWorks:
 
     def test_while_a_thread_saves(self, url):
         """
-        A child that is forked while other threads of the parent save neither
-        hangs nor loses anything, and neither do those threads.
+        A child that is forked while other threads of the parent save works or is
+        refused; neither it nor those threads hang or lose anything.
         """
         script = """
             store, other = open_store(url), open_store(url)
@@ -179,7 +180,7 @@ class TestWorks:
                 thread.start()
 
             codes = [
-                in_child(lambda: append(store, "chat", f"child {n}"))
+                in_child(lambda: append(store, "chat", f"child {n}"), prints=False)
                 for n in range(8)
             ]
             stop.set()
@@ -189,13 +190,15 @@ class TestWorks:
             for name in counts:
                 print(name, counts[name])
 
-            print("codes", codes)
+            print(*codes)
         """
 
         *counts, codes = run(script, url)
 
-        assert f"codes {[0] * 8}" == codes
-        assert ["before", *[f"child {n}" for n in range(8)]] == saved(url)
+        works = [n for n, code in enumerate(codes.split()) if code == "0"]
+        assert {"0", "3"} >= {*codes.split()}
+        assert url.startswith("sqlite") or works == [*range(8)]
+        assert ["before", *[f"child {n}" for n in works]] == saved(url)
         for count in counts:
             name, number = count.split()
             assert [f"{i}" for i in range(int(number))] == saved(url, name)
@@ -234,17 +237,16 @@ class TestWorks:
 
 
 class TestRefused:
-    """What is in use at the fork can't be made good in the child."""
+    """Where a file was in use at the fork, the child uses none."""
 
-    IN_USE = "forked while the store was in use"
+    IN_USE = "forked while a store was in use"
 
     def test_thread_in_a_block(self, file_url):
         """
-        Where another thread's block goes on for too long, every verb of the child
-        is an error, also of another store and another file; the parent goes on.
+        Where another thread is in a block, every verb of the child is an error, also
+        of another store and another file; the parent goes on.
         """
         script = """
-            _connection.PATIENCE_S = 0
             store = open_store(url)
             append(store, "chat", "before")
             holder, over = hold(store)
@@ -301,10 +303,6 @@ class TestRefused:
                     except StoreError as error:
                         print("child", error.problem)
 
-                # What else is opened is none of what was inherited.
-                with open_store(f"{url}.other") as other:
-                    append(other, "chat", "child")
-
                 sys.exit()
 
             os.waitpid(pid, 0)
@@ -323,31 +321,6 @@ class TestRefused:
             texts = [message.text for message in store.load("chat")][1:]
 
         assert ["before", "after"] == texts
-        assert ["child"] == saved(f"{file_url}.other")
-
-    def test_other_code(self, file_url):
-        """
-        A connection that other code of the parent has to the same file is as bad,
-        and the error says so.
-        """
-        if not Path("/proc/self/fd").is_dir():
-            pytest.skip("this system does not list what a process has open")
-
-        script = """
-            store = open_store(url)
-            append(store, "chat", "before")
-            other = sqlite3.connect(url.removeprefix("sqlite:///"))
-            other.execute("SELECT count(*) FROM names").fetchall()
-            print(in_child(lambda: append(store, "chat", "child")))
-            other.close()
-            print(in_child(lambda: append(store, "chat", "child")))
-        """
-
-        problem, *codes = run(script, file_url)
-
-        assert ["3", "0"] == codes
-        assert "other code had an SQLite connection" in problem
-        assert ["before", "child"] == saved(file_url)
 
     def test_past_python(self, file_url):
         """So is a child that was forked without Python's knowing."""
@@ -371,7 +344,6 @@ class TestRefused:
         parent, or from whom else saves.
         """
         script = """
-            _connection.PATIENCE_S = 0
             store = open_store(url)
             append(store, "chat", "before")
             holder, over = hold(store)
@@ -418,14 +390,3 @@ def test_pool_is_closed(file_url):
     """
 
     assert ["True", "False", "0", "True"] == run(script, file_url)
-
-
-def test_interrupted_fork(file_url, monkeypatch):
-    """A fork that never ended does not block others for ever."""
-    from conversation_state.store.backends import _sqlite_connection as _connection  # noqa: PLC0415 - see above
-
-    connections = _connection.connections
-    with open_store(file_url) as store:
-        monkeypatch.setitem(connections.forking, -1, 0.0)
-
-        assert () == store.names()

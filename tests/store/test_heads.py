@@ -9,7 +9,7 @@ import pytest
 from conversation_state import Aggregator
 from conversation_state.errors import StoreError
 from conversation_state.store import Store, open_store
-from conversation_state.store.backends._sqlite_block import SQLITE
+from conversation_state.store.backends._sqlite import SQLITE
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.store.schema import Name, sealed
 
@@ -73,7 +73,7 @@ class TestPostgres:
     def test_plan(self, server, pg_url):
         """Rows are found by their keys, and not by reading the tables."""
         pytest.importorskip("psycopg")
-        from conversation_state.store.backends._postgres_block import (  # noqa: PLC0415 - needs psycopg
+        from conversation_state.store.backends._postgres import (  # noqa: PLC0415 - needs psycopg
             POSTGRES,
         )
 

@@ -10,7 +10,7 @@ from conversation_state.store import open_store, schema
 from conversation_state.store._log import LogRow
 from conversation_state.store.backends import _sqlite as _backend
 from conversation_state.store.backends._sql import STEPS, Step
-from conversation_state.store.backends._sqlite_block import SQLITE
+from conversation_state.store.backends._sqlite import SQLITE
 from conversation_state.store.backends._sqlite_log import VERSION_MASK
 from conversation_state.store.schema import (
     TABLES,

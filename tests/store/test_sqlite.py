@@ -361,20 +361,6 @@ class TestProcesses:
 
 
 class TestThreads:
-    def test_in_the_middle(self, url):
-        """
-        A connection that comes back in the middle of a transaction is not reused: no
-        caller waits for it.
-        """
-        with open_store(f"{url}?timeout_s=1") as store:
-            backend: Any = store._cache.backend
-            connection = backend.acquire()
-            connection.execute("BEGIN IMMEDIATE")
-            backend.release(connection)
-            store.save("chat", CHAT)
-
-            assert CHAT == store.load("chat")
-
     def test_readers_do_not_wait(self, url):
         """Readers don't wait for writers."""
         with open_store(url) as store:

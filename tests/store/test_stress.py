@@ -1,6 +1,5 @@
 """What stores promise under stress, for a moment each; `make stress` takes minutes."""
 
-import gc
 import os
 import subprocess
 import sys
@@ -15,8 +14,6 @@ from conversation_state.errors import StoreError
 from conversation_state.store import Store, open_store
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.backends.memory import MemoryBackend
-from tests.profiles import is_thorough
-from tests.store import injection
 from tests.store import server as servers
 from tests.store.promises.case import RecordingBackend
 from tests.store.stress import COUNTED, WRONG
@@ -141,94 +138,3 @@ def test_opened_at_once(tmp_path):
             paths = [tmp_path / f"{turn}.db"] * 12
 
             assert [()] * 12 == list(threads.map(start, paths))
-
-
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-class TestInterrupted:
-    """A process that was interrupted goes on, whatever was left unfinished."""
-
-    STEPS = (
-        lambda store, state: store.save("chat", state, expecting=store.latest("chat")),
-        lambda store, state: store.fork("chat", f"fork {state[-1].text}"),
-        lambda store, state: store.save(f"new {state[-1].text}", state.fork()),
-        lambda store, state: store.update("chat", lambda it: it.add_user_prompt("x")),
-        lambda store, state: store.load("chat", last=2),
-    )
-
-    def store(self, kind, folder):
-        if kind == "memory":
-            return open_store("memory:")
-
-        return open_store(f"sqlite:///{folder}/chats.db?timeout_s=5")
-
-    # A connection that was open and in no place yet is left to the collector, who
-    # says so from Python 3.13 on.
-    @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
-    def test_at_every_call_and_return(self, kind, tmp_path):
-        """
-        Interrupted wherever a function begins or ends, a store has all of the step or
-        nothing of it, and the next step is done: no caller waits for the one that was
-        interrupted, however long the error is kept. At every third one; in `make fuzz`
-        at each.
-        """
-        kept = []
-        with self.store(kind, tmp_path) as store:
-            store.save("chat", CHAT)
-            for step in self.STEPS:
-                for at in range(1, 1_000, 1 if is_thorough() else 3):
-                    state = store.load("chat").add_user_prompt(f"{at}")
-                    before = store.names()
-                    stopped = injection.stopped(lambda: step(store, state), at)  # noqa: B023 - called at once
-                    if stopped is None:
-                        break
-
-                    kept.append(stopped)
-                    assert {*before} <= {*store.names()}
-
-                assert at < 1_000, "it never ends"
-                store.update("chat", lambda it: it.add_user_prompt("on"))
-
-            # Nor do other threads.
-            with ThreadPoolExecutor(1) as threads:
-                threads.submit(store.save, "elsewhere", CHAT.fork()).result(30)
-
-            assert () == store.verify()
-
-        assert 1_000 / (1 if is_thorough() else 3) < len(kept)
-
-        kept.clear()
-        gc.collect()
-
-    def test_never_ended(self, kind, tmp_path):
-        """
-        A block whose end was never got to has changed nothing once the same thread
-        goes on.
-        """
-        with self.store(kind, tmp_path) as store:
-            store.save("chat", CHAT)
-            left = store._cache.backend.writing()
-            left.__enter__().add("branches", [(99, 0, 0)])
-            store.save("new", CHAT.fork())
-
-            assert () == store.verify()
-            assert CHAT == store.load("chat")
-
-    def test_in_a_handler(self, kind, tmp_path):
-        """
-        A signal handler that writes, in the middle of a write of the same thread, ends
-        that write, and the thread does not wait for itself.
-        """
-        with self.store(kind, tmp_path) as store:
-            store.save("chat", CHAT)
-
-            def on_call(call):
-                if call.verb == "commit":
-                    store.save("handler", CHAT.fork())
-
-            with pytest.raises(StoreError, match="try again"):
-                Store(RecordingBackend(store._cache.backend, on_call)).save(
-                    "new", CHAT.fork()
-                )
-
-            assert ("chat", "handler") == store.names()
-            assert () == store.verify()

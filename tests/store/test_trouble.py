@@ -24,24 +24,6 @@ MORE = CHAT.add_user_prompt("and?")
 LARGE = CHAT.extend([UserMessage("x" * 3_000)] * 200)
 
 
-EVERY_VERB = {
-    "save": lambda store: store.save("chat", MORE),
-    "first save": lambda store: store.save("new", CHAT.fork()),
-    "load": lambda store: store.load("chat"),
-    "load last": lambda store: store.load("chat", last=1),
-    "latest": lambda store: store.latest("chat"),
-    "history": lambda store: store.history("chat"),
-    "names": lambda store: store.names(),
-    "fork": lambda store: store.fork("chat", "new"),
-    "label": lambda store: store.label("chat", "kept"),
-    "delete": lambda store: store.delete("chat"),
-    "erase": lambda store: store.erase(CHAT.entries[0].id, reason="asked"),
-    "collect": lambda store: store.collect_garbage(),
-    "vacuum": lambda store: store.collect_garbage(vacuum=True),
-    "verify": lambda store: store.verify(),
-}
-
-
 @pytest.fixture
 def folder():
     """A folder of another user, who may not write whatever the rights are."""
@@ -221,94 +203,6 @@ class TestTooManyFiles:
 
 
 class TestTaken:
-    def test_deleted_while_open(self, url, path):
-        """
-        A file that was taken away takes no more saves, which would be lost;
-        and is there again for the same store where it was put back.
-        """
-        with open_store(url) as store:
-            store.save("chat", CHAT)
-            with open_store(url) as reader:
-                reader.load("chat")
-
-            away = path.with_name("away")
-            away.mkdir()
-            moved = [each for each in path.parent.iterdir() if each.is_file()]
-            for each in moved:
-                each.rename(away / each.name)
-
-            with pytest.raises(StoreError, match="the file is missing"):
-                store.save("chat", MORE)
-
-            with pytest.raises(StoreError, match="the file is missing"):
-                store.collect_garbage()
-
-            assert not path.exists()
-            for each in moved:
-                (away / each.name).rename(each)
-
-            store.save("chat", MORE)
-            assert MORE == store.load("chat")
-
-    @pytest.mark.parametrize("verb", EVERY_VERB.values(), ids=EVERY_VERB)
-    def test_replaced_or_removed_while_open(self, url, path, verb):
-        """
-        A file that stands in the place of another is not written as if it were
-        that one, and the old one is not read as if it were there; nor where there is no
-        file any more.
-        """
-        with open_store(url) as store:
-            store.save("chat", CHAT)
-            path.rename(path.with_name("other.db"))
-            path.write_bytes(b"Dear diary")
-            with pytest.raises(StoreError, match="the file was replaced"):
-                verb(store)
-
-            assert b"Dear diary" == path.read_bytes()
-            path.unlink()
-            with pytest.raises(StoreError, match="the file is missing"):
-                verb(store)
-
-        assert not path.exists()
-
-    def test_linked_before(self, url, path):
-        """
-        A file with a second hard link is not opened: what is saved under one name
-        would not be seen under the other.
-        """
-        with open_store(url) as store:
-            store.save("chat", CHAT)
-
-        other = path.with_name("other.db")
-        os.link(path, other)
-        for name in (path, other):
-            for options in ("", "?mode=ro"):
-                with pytest.raises(StoreError, match=r"2 names \(hard links\).*copy"):
-                    open_store(f"sqlite:///{name}{options}")
-
-        other.unlink()
-        with open_store(url) as store:
-            assert CHAT == store.load("chat")
-
-    def test_linked_while_open(self, url, path):
-        """
-        A file that is given a second hard link takes no more saves until that is
-        gone; it is read as ever.
-        """
-        other = path.with_name("other.db")
-        with open_store(url) as store:
-            store.save("chat", CHAT)
-            os.link(path, other)
-            with pytest.raises(StoreError, match="hard links"):
-                store.save("chat", MORE)
-
-            assert CHAT == store.load("chat")
-            other.unlink()
-            store.save("chat", MORE)
-
-        with open_store(url) as store:
-            assert MORE == store.load("chat")
-
     def test_held(self, url, path):
         """
         Where another process holds the file for long, opening, reading and

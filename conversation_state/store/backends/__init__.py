@@ -18,20 +18,9 @@ from urllib.parse import quote, unquote
 from conversation_state._wording import describe_type
 from conversation_state.errors import MissingExtraError, StoreError
 from conversation_state.store.backend import Backend
-from conversation_state.store.backends._blocks import (
-    OneAtATime,
-    check_process,
-    renew_in_children,
-)
 from conversation_state.store.backends.memory import MemoryBackend
 
-__all__ = [
-    "OneAtATime",
-    "check_process",
-    "find_path",
-    "open_backend",
-    "renew_in_children",
-]
+__all__ = ["find_path", "open_backend", "restore_file"]
 
 
 def open_backend(url: str | os.PathLike[str]) -> Backend:
@@ -82,30 +71,13 @@ def find_path(url: str) -> str:
 def restore_file(
     backup: str | os.PathLike[str], path: str | os.PathLike[str], *, replace: bool
 ) -> Path | None:
-    """
-    Put a copy of the file *backup* at *path*; see `conversation_state.store.restore`.
-    """
-    from conversation_state.store.backends._sqlite import (  # noqa: PLC0415 - see below
-        SqliteBackend,
-        SqliteOptions,
-    )
-    from conversation_state.store.backends._sqlite_backup import (  # noqa: PLC0415 - see below
+    """Put a copy of *backup* at *path*; see `conversation_state.store.restore`."""
+    # The import is here, so that other stores need no sqlite3.
+    from conversation_state.store.backends._sqlite_restore import (  # noqa: PLC0415 - see above
         restore_from,
     )
 
-    source = Path(backup).absolute()
-    if not source.exists():
-        raise StoreError(str(source), "there is no such backup")
-
-    reader = SqliteBackend(str(source), SqliteOptions(mode="ro"))
-    try:
-        problems = reader.problems()
-        if problems:
-            raise StoreError(reader.url, f"the backup is damaged: {problems[0]}")
-
-        return restore_from(reader, Path(path).absolute(), replace=replace)
-    finally:
-        reader.close()
+    return restore_from(Path(backup).absolute(), Path(path).absolute(), replace=replace)
 
 
 def _open_memory(url: str) -> Backend:
@@ -116,7 +88,6 @@ def _open_memory(url: str) -> Backend:
 
 
 def _open_sqlite(url: str) -> Backend:
-    # The import is here, so that other stores need no sqlite3.
     from conversation_state.store.backends._sqlite import (  # noqa: PLC0415 - see above
         SqliteBackend,
     )

@@ -1,6 +1,9 @@
 """
-The connections to a PostgreSQL server, acquired for a block and released after it, and
-its tables: created, checked, and brought to this version.
+A store in PostgreSQL: blocks that take few round trips, the connections that they use,
+and the tables: created, checked, and brought to this version.
+
+A block begins with its first query. Writes are queued until the next query or the
+end of the block: a save that only adds rows is one round trip.
 
 Not psycopg_pool: while a server is down, its pool waits for the whole timeout and
 gives no reason; here there is one attempt, with the server's own error. It also
@@ -9,30 +12,29 @@ has background threads, which a child of `os.fork` would lack.
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
+import sys
+import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from threading import get_ident
-from typing import Any
-from weakref import finalize, ref
+from typing import Any, TypeVar
+from weakref import finalize
 
 import psycopg
-from psycopg import errors
+from psycopg import errors, generators, waiting
+from psycopg.abc import PQGen
+from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
 
 from conversation_state.errors import StoreError
-from conversation_state.store.backend import DamageError
-from conversation_state.store.backends._blocks import Permits
-from conversation_state.store.backends._postgres_block import (
-    POSTGRES,
-    STRIPES,
-    LimitedConnection,
-    Link,
-    PostgresBlock,
+from conversation_state.store.backend import DamageError, Key, Row
+from conversation_state.store.backends._blocks import (
+    BLOCK_ABANDONED,
+    renew_all,
+    renew_in_children,
 )
 from conversation_state.store.backends._postgres_server import (
     LACKS_USAGE,
@@ -40,8 +42,47 @@ from conversation_state.store.backends._postgres_server import (
     explain_error,
     explain_unreachable,
 )
-from conversation_state.store.backends._sql import NUMBERS, STEPS, numbers_problem
+from conversation_state.store.backends._sql import (
+    NUMBERS,
+    STEPS,
+    Dialect,
+    SqlBlock,
+    numbers_problem,
+)
 from conversation_state.store.schema import SCHEMA_VERSION, TABLES
+
+V = TypeVar("V")
+
+POSTGRES = Dialect(
+    "%s",
+    {"integer": "int8", "text": "text", "bytes": "bytea"},
+    text_order=' COLLATE "C"',
+)
+
+# Rows of ``gate``: a block that only adds locks one of them, any other locks all.
+# Enough that two blocks rarely lock the same row.
+STRIPES = 16
+
+_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# Each statement sees what was committed before it, so also what the locks waited for.
+# SERIALIZABLE would need no locks; with sixteen writers of sixteen names it made a
+# third as many saves, since rows of different names share pages.
+_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
+# Shared: blocks that only add don't wait for each other where they lock one stripe.
+_LOCK_STRIPE = "SELECT stripe FROM gate WHERE stripe = %s FOR SHARE"
+# The rows are locked in order, so that one of two blocks that lock all of them waits,
+# and there is no deadlock.
+_LOCK_ALL_STRIPES = "SELECT stripe FROM gate ORDER BY stripe FOR UPDATE"
+
+# From so many rows on COPY is faster: one more round trip, a quarter of the time
+# for each row.
+_COPY_FROM = 32
+
+# How many queries are sent before the first result is read.
+_PIPELINE_SIZE = 500
+
+# How long a thread waits for one slot before it looks at the others.
+_WAIT_S = 0.05
 
 _VERSION_TABLE = "conversation_state"
 _OTHER_TABLES = ("numbers", "gate", _VERSION_TABLE)
@@ -56,6 +97,329 @@ _CREATED_MEANWHILE = (
     errors.SerializationFailure,
     errors.InternalError_,
 )
+
+
+class LimitedConnection(psycopg.Connection[Any]):
+    """
+    A connection on which no wait is without a limit, and which no interrupt survives.
+
+    Attributes:
+        timeout_s: How long it waits for the next sign of the server.
+    """
+
+    timeout_s = 30.0
+    _is_interrupted = False
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._process = os.getpid()
+        # From Python 3.14 on an interrupt can come after psycopg acquired its lock and
+        # before the body of its ``with``: the thread has to get it again.
+        self.lock = threading.RLock()  # type: ignore[assignment]  # psycopg only enters and leaves it
+
+    @property
+    def state(self) -> int:
+        """How far a transaction is; UNKNOWN where the connection is lost."""
+        return self.pgconn.transaction_status
+
+    @property
+    def is_alive(self) -> bool:
+        """
+        Whether the server has not hung up: reads what has arrived, without a trip.
+        """
+        try:
+            # A last message arrives before the end of the stream.
+            for _ in range(2):
+                self.pgconn.consume_input()
+        except psycopg.OperationalError:
+            return False
+
+        return not self.closed
+
+    def wait(
+        self, gen: PQGen[V], interval: float = 0.1, timeout: float | None = None
+    ) -> V:
+        """
+        Wait for what psycopg sends or reads.
+
+        Raises:
+            psycopg.OperationalError:
+                If the server gave no sign for so long. The connection is closed.
+        """
+        del timeout  # psycopg's own, which it has for its answer to an interrupt
+        if self._is_interrupted:
+            # The end of a pipeline or a copy, which psycopg would log that it failed.
+            return None  # type: ignore[return-value]  # neither looks at it
+
+        try:
+            return waiting.wait(
+                self._limit_steps(gen), self.pgconn.socket, interval=interval
+            )
+        except psycopg.Error:
+            raise
+        except BaseException:
+            self.abandon()
+            # Else the collector of garbage does, and prints what it raises.
+            with suppress(psycopg.Error, RuntimeError):
+                gen.close()
+
+            raise
+
+    def abandon(self) -> None:
+        """
+        Close what was interrupted: what the server does now is unknown. psycopg would
+        cancel it, and wait. A parent's connection stays the parent's.
+        """
+        self._is_interrupted = True
+        if self._process == os.getpid():
+            self.close()
+
+    def _limit_steps(self, steps: PQGen[V]) -> PQGen[V]:
+        until = time.monotonic() + self.timeout_s
+        try:
+            wanted = next(steps)
+            while True:
+                ready = yield wanted
+                if ready:
+                    until = time.monotonic() + self.timeout_s
+                elif time.monotonic() > until:
+                    self.close()
+                    raise psycopg.OperationalError(_NO_ANSWER)
+
+                wanted = steps.send(ready)
+        except StopIteration as done:
+            value: V = done.value
+            return value
+
+
+_NO_ANSWER = "the server did not answer for longer than timeout_s"
+
+
+class _Slot:
+    """
+    Room for one connection.
+
+    Attributes:
+        lock: Held by the thread whose block has the slot. Reentrant, because it knows
+            its owner: an interrupt may come as soon as it is acquired, before anything
+            else can note that.
+
+        block: The block that has it; None if none does.
+
+        connection: One that no block uses; None if there is none.
+    """
+
+    def __init__(self) -> None:
+        self.lock: Any = threading.RLock()
+        self.block: PostgresBlock | None = None
+        self.connection: LimitedConnection | None = None
+
+
+class PostgresBlock(SqlBlock):
+    """
+    A transaction, and the connection that it acquired.
+
+    Blocks that read see one moment. Those that write see what was committed,
+    and lock rows of ``gate``: a block that begins by adding on condition locks
+    one of them against blocks that do more, and otherwise relies on keys, of
+    which no two are equal; any other block locks all, and so is alone.
+
+    Args:
+        backend: Lends the connection.
+
+        begin: Begins the transaction; "" for statements that must be outside of one.
+    """
+
+    dialect = POSTGRES
+
+    def __init__(self, backend: PostgresBackend, begin: str) -> None:
+        self._backend = backend
+        self._begin = begin
+        self.is_writing = begin == _WRITE
+        self._is_begun = not begin
+        self._queue: list[tuple[str, Sequence[Any]]] = []
+        # Noted before it is acquired, for an interrupt between the two.
+        self.slot = _Slot()
+        # A `LimitedConnection`; None before there is one, and after the end.
+        self.connection: Any = None
+        # What the program handles already is not what interrupts this block.
+        self._handled = sys.exc_info()[1]
+
+    def commit(self) -> None:
+        self._check_slot()
+        if self._begin and self._is_begun:
+            self._queue.append(("COMMIT", ()))
+            self._send_queue(is_committing=self.is_writing)
+
+    def roll_back(self) -> None:
+        server = self.connection.pgconn
+        if self.connection.state in {
+            TransactionStatus.INTRANS,
+            TransactionStatus.INERROR,
+        }:
+            # This bypasses psycopg, which drops its prepared statements after a
+            # ROLLBACK.
+            with suppress(psycopg.Error):
+                server.send_query(b"ROLLBACK")
+                self.connection.wait(generators.execute(server))
+
+    # Sending statements
+
+    def _begin_transaction(self, *, is_exclusive: bool = True) -> None:
+        if self._is_begun:
+            return
+
+        self._is_begun = True
+        self._queue.append((self._begin, ()))
+        if self._backend.local_settings:
+            self._queue.append(self._backend.local_settings)
+
+        if self.is_writing and is_exclusive:
+            self._queue.append((_LOCK_ALL_STRIPES, ()))
+        elif self.is_writing:
+            stripe = self.connection.pgconn.backend_pid % STRIPES
+            self._queue.append((_LOCK_STRIPE, (stripe,)))
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        self._begin_transaction()
+        self._queue.append((sql, parameters))
+        return self._send_queue()[-1]
+
+    def _run_for_each(self, sql: str, each: Sequence[Sequence[Any]]) -> Iterator[Any]:
+        for start in range(0, len(each), _PIPELINE_SIZE):
+            self._begin_transaction()
+            parameters = [
+                (sql, given) for given in each[start : start + _PIPELINE_SIZE]
+            ]
+            self._queue += parameters
+            yield from self._send_queue()[-len(parameters) :]
+
+    def _send_queue(self, *, is_committing: bool = False) -> list[Any]:
+        # In one round trip.
+        self._check_slot()
+        queue, self._queue = self._queue, []
+        try:
+            return self._execute_queue(queue)
+        except psycopg.Error as error:
+            raise self.explain_error(error, is_committing=is_committing) from error
+
+    def _check_slot(self) -> None:
+        # A thread has another block since, or this is a child of `os.fork`.
+        if self.slot.block is not self:
+            raise StoreError(self._backend.url, BLOCK_ABANDONED)
+
+    def explain_error(
+        self, error: psycopg.Error, *, is_committing: bool = False
+    ) -> Exception:
+        """
+        What an error means. Raises what interrupted psycopg, if it comes of that:
+        Ctrl-C must not be reported as an error of the server.
+        """
+        cause = error.__context__
+        while cause is not None and cause is not self._handled:
+            if not isinstance(cause, Exception):
+                raise cause from None
+
+            cause = cause.__context__
+
+        is_lost = self.connection.state == TransactionStatus.UNKNOWN
+        return explain_error(
+            self._backend.url, error, is_lost=is_lost, is_committing=is_committing
+        )
+
+    def _execute_queue(self, queue: list[tuple[str, Sequence[Any]]]) -> list[Any]:
+        connection = self.connection
+        prepare = self._backend.is_prepared
+        # A pooler may give the connection away between two statements of a pipeline,
+        # and the rest is never answered: PgBouncer 1.18 does in transaction pooling, in
+        # one of three runs of a hundred saves.
+        if len(queue) == 1 or not prepare:
+            return [
+                connection.execute(sql, given, prepare=prepare, binary=True)
+                for sql, given in queue
+            ]
+
+        cursors: list[Any] = []
+        failure = None
+        try:
+            with connection.pipeline():
+                try:
+                    cursors += [
+                        connection.execute(sql, given, prepare=prepare, binary=True)
+                        for sql, given in queue
+                    ]
+                except psycopg.Error as error:
+                    # The end of the pipeline would log that it ended badly.
+                    failure = error
+                except BaseException:
+                    connection.abandon()
+                    raise
+        except psycopg.Error as error:
+            raise (failure or error) from None
+
+        if failure is not None:
+            raise failure
+
+        return cursors
+
+    # The protocol of a block
+
+    def scan_each(
+        self,
+        table: str,
+        ranges: Sequence[tuple[Key, Key]],
+        *,
+        columns: tuple[str, ...] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Row]]:
+        sql = POSTGRES.scan(table, columns, (True, True, limit is not None, False))
+        last = [] if limit is None else [limit]
+        parameters = [[*ends, *last] for ends in ranges]
+        return [cursor.fetchall() for cursor in self._run_for_each(sql, parameters)]
+
+    def add(
+        self,
+        table: str,
+        rows: Sequence[Row],
+        *,
+        if_exists: Sequence[tuple[str, Key]] = (),
+        if_absent: Sequence[tuple[str, Key]] = (),
+    ) -> None:
+        if if_exists or if_absent:
+            self._begin_transaction(is_exclusive=False)
+            others = tuple([t for t, _ in if_exists]), tuple([t for t, _ in if_absent])
+            keys = [key for _, key in (*if_exists, *if_absent)]
+            sql = POSTGRES.add_if(table, *others)
+            self._queue.append((sql, [*keys, *rows[0]]))
+            return
+
+        self._begin_transaction()
+        if len(rows) < _COPY_FROM:
+            sql = POSTGRES.add(table)
+            self._queue += [(sql, row) for row in rows]
+        else:
+            self._copy_rows(table, rows)
+
+    def _copy_rows(self, table: str, rows: Sequence[Row]) -> None:
+        if self._queue:
+            self._send_queue()
+
+        try:
+            with self.connection.cursor().copy(POSTGRES.copy(table)) as copy:
+                copy.set_types(POSTGRES.types_of(table))
+                for row in rows:
+                    copy.write_row(row)
+        except psycopg.Error as error:
+            raise self.explain_error(error) from error
+
+    def set(self, table: str, key: Key, **values: Any) -> None:
+        self._begin_transaction()
+        sql = POSTGRES.set(table, tuple(values))
+        self._queue.append((sql, (*values.values(), key)))
+
+    def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
+        sql = POSTGRES.remove(table, 0, 0)
+        return sum([cursor.rowcount for cursor in self._run_for_each(sql, ranges)])
 
 
 class PostgresBackend:
@@ -81,164 +445,190 @@ class PostgresBackend:
         self._address = address
         self._is_closed = False
         self._open_pool()
-        link = self.acquire()
+        renew_in_children(self)
         try:
-            _prepare_tables(link.connection, address)
-            link.is_reusable = True
-        except psycopg.Error as error:
-            raise self._explain_error(link, error) from error
-        finally:
-            self.release(link)
+            with self._open_block("") as block:
+                _prepare_tables(block.connection, address)
+        except BaseException:
+            self.close()
+            raise
 
     def __repr__(self) -> str:
         return f"<PostgresBackend {self.url}>"
 
+    # Connections
+
     def _open_pool(self) -> None:
         self._process = os.getpid()
-        self._idle: deque[Link] = deque()
-        self._permits = Permits(self._address.pool_size)
-        # The connections that blocks have. Weak, since one that nothing else refers
-        # to is closed, and its permit free.
-        self._in_use: dict[int, ref[Link]] = {}
-        self._uses = itertools.count()
-        # Closes the idle connections when the store is gone or the program ends.
-        self._closing = finalize(self, _close_all, self._idle, self._process)
+        self._slots = [_Slot() for _ in range(self._address.pool_size)]
+        # Closes what no block uses, when the store is gone or the program ends.
+        self._closing = finalize(self, _close_unused, self._slots)
 
-    def _leave_to_parent(self) -> None:
-        """Leave the parent's connections to it, after `os.fork`."""
-        _inherited_links.append(self._idle)
+    def renew(self) -> None:
+        """Leave the parent's connections to it, in a child of `os.fork`."""
         self._closing.detach()
+        for slot in self._slots:
+            slot.block = None
+
         self._open_pool()
 
-    def _open_link(self) -> Link:
-        try:
-            connection = LimitedConnection.connect(
-                autocommit=True, **self._address.server
-            )
-        except psycopg.Error as error:
-            raise explain_unreachable(self.url, error) from error
-
-        # One type for all integers, so that a statement is prepared once; and
-        # as many statements as there are.
-        connection.adapters.register_dumper(int, Int8BinaryDumper)
-        connection.prepared_max = 1000
-        if not self.is_prepared:
-            connection.prepare_threshold = None
-
-        connection.timeout_s = self._address.timeout_s
-        link = Link(connection)
-        if self.is_prepared:
-            execute: Callable[..., Any] = connection.execute
-            try:
-                execute(*self._address.set_settings(is_local=False))
-            except psycopg.Error as error:
-                raise explain_unreachable(self.url, error) from error
-
-        return link
-
-    def acquire(self, *, is_writing: bool = False) -> Link:
+    # A generator, because it is closed when it is dropped: an interrupt may come as a
+    # method begins, before the first line of an `__exit__`.
+    @contextmanager
+    def _open_block(self, begin: str) -> Iterator[PostgresBlock]:
         """
-        A connection that no other block uses, and that was alive a moment ago.
-
-        A block of this thread whose end was not reached, because the thread was
-        interrupted, is abandoned where it would be in the way.
+        A block whose transaction begins with *begin*, "" where there must be none.
         """
+        # Servers that fork in C, such as uWSGI, don't always call Python's hooks.
         if self._process != os.getpid():
-            self._leave_to_parent()
+            renew_all()
 
         if self._is_closed:
             raise StoreError(self.url, "this store was closed; open it again")
 
-        self._abandon_left_links(is_writing=is_writing)
-        permit = self._permits.acquire(self._address.timeout_s)
-        if permit is None:
-            size = self._address.pool_size
-            raise StoreError(
-                self.url,
-                f"all {size} connections of this store have been in use for longer "
-                "than timeout_s; raise pool_size in the URL, or use fewer threads",
-            )
-
+        block = PostgresBlock(self, begin)
+        # What was interrupted, or fails at its end, is closed.
+        is_reusable = False
         try:
-            link = self._take_idle_link() or self._open_link()
-            link.thread = get_ident()
-            link.is_writing = is_writing
-            link.is_reusable = False
-            link.use = next(self._uses)
-            self._in_use[link.use] = ref(link)
-            # This is the last step: until here this function returns the permit,
-            # afterwards `release` does.
-            link.permit = permit
-        except BaseException:
-            self._permits.free.put(permit)
+            self._take_slot(block)
+            block.connection = self._take_connection(block)
+            yield block
+            block.commit()
+            is_reusable = block.connection.state == TransactionStatus.IDLE
+        except Exception as error:
+            if block.connection is not None:
+                block.roll_back()
+                is_reusable = block.connection.state == TransactionStatus.IDLE
+
+            if isinstance(error, psycopg.Error):
+                raise block.explain_error(error) from error
+
             raise
-
-        return link
-
-    def _abandon_left_links(self, *, is_writing: bool) -> None:
-        """
-        Release what blocks of this thread have whose end was not reached: their
-        transactions have locks, and the traceback of an interrupt may keep them.
-
-        Or the thread is in a signal handler in the middle of one, which can go on
-        afterwards unless both write or there is no other connection.
-        """
-        thread = get_ident()
-        for use, held in list(self._in_use.items()):
-            link = held()
-            if link is None:
-                self._in_use.pop(use, None)
-            elif link.thread == thread and (
-                (is_writing and link.is_writing) or self._permits.free.empty()
-            ):
-                # Not while psycopg waits for an answer: a new connection may get the
-                # file descriptor that it waits for. The block's end closes it.
-                if not link.is_awaiting:
-                    link.connection.abandon()
-
-                self.release(link)
-
-    def _take_idle_link(self) -> Link | None:
-        while True:
+        finally:
+            # Twice, since an interrupt may come as a function begins.
             try:
-                link = self._idle.pop()
-            except IndexError:
-                return None
+                self._release(block, is_reusable=is_reusable)
+            finally:
+                self._release(block, is_reusable=is_reusable)
 
-            if _is_connected(link):
-                return link
-
-            link.connection.abandon()
-
-    def release(self, link: Link) -> None:
+    def _take_slot(self, block: PostgresBlock) -> None:
         """
-        The other end of `acquire`. An interrupt before its first step leaves the
-        connection to the thread's next block, one after it releases the permit.
+        Wait for a slot.
+
+        One that this thread has already is of a block whose end was not reached,
+        because the thread was interrupted, or is in a signal handler in the middle of
+        it. That block is abandoned if both write, because its transaction has locks, or
+        if no other slot is free.
         """
-        permit, link.permit = link.permit, None
-        if permit is None:  # by the thread's next block, already
-            link.connection.abandon()
+        own = [slot for slot in self._slots if slot.lock._is_owned()]
+        others = [slot for slot in self._slots if slot not in own]
+        for slot in own:
+            if slot.block is None or (slot.block.is_writing and block.is_writing):
+                block.slot = slot
+                break
+        else:
+            self._wait_for_slot(block, others, own[0] if own else None)
+
+        slot = block.slot
+        unfinished, slot.block = slot.block, block
+        # Not while psycopg waits for an answer: a new connection may get the file
+        # descriptor that it waits for. The end of that block closes it.
+        connection = unfinished and unfinished.connection
+        if connection and connection.state != TransactionStatus.ACTIVE:
+            connection.abandon()
+
+    def _wait_for_slot(
+        self, block: PostgresBlock, others: list[_Slot], last_resort: _Slot | None
+    ) -> None:
+        until = time.monotonic() + self._address.timeout_s
+        while True:
+            for block.slot in others:
+                if block.slot.lock.acquire(blocking=False):
+                    return
+
+            if last_resort is not None:
+                block.slot = last_resort
+                return
+
+            block.slot = random.choice(others)  # noqa: S311 - no secret
+            if block.slot.lock.acquire(timeout=_WAIT_S):
+                return
+
+            if time.monotonic() > until:
+                raise StoreError(
+                    self.url,
+                    f"all {len(others)} connections of this store have been in use for "
+                    "longer than timeout_s; raise pool_size in the URL, or use fewer "
+                    "threads",
+                )
+
+    def _take_connection(self, block: PostgresBlock) -> LimitedConnection:
+        """One that was alive a moment ago."""
+        connection, block.slot.connection = block.slot.connection, None
+        if connection is not None:
+            if connection.is_alive:
+                return connection
+
+            connection.abandon()
+
+        return self._open_connection()
+
+    def _open_connection(self) -> LimitedConnection:
+        try:
+            connection = LimitedConnection.connect(
+                autocommit=True, **self._address.server
+            )
+            connection.timeout_s = self._address.timeout_s
+            # One type for all integers, so that a statement is prepared once; and
+            # as many statements as there are.
+            connection.adapters.register_dumper(int, Int8BinaryDumper)
+            connection.prepared_max = 1000
+            execute: Callable[..., Any] = connection.execute
+            if self.is_prepared:
+                execute(*self._address.set_settings(is_local=False))
+            else:
+                connection.prepare_threshold = None
+        except psycopg.Error as error:
+            raise explain_unreachable(self.url, error) from error
+
+        return connection
+
+    def _release(self, block: PostgresBlock, *, is_reusable: bool) -> None:
+        """
+        Give back the slot, and the connection, of a block; nothing if it has none.
+        """
+        slot = block.slot
+        is_its_own = slot.block is block
+        connection, block.connection = block.connection, None
+        if connection is not None:
+            if is_its_own and is_reusable and not self._is_closed:
+                slot.connection = connection
+            else:
+                connection.abandon()
+
+        if is_its_own:
+            slot.block = None
+        elif slot.block is not None:
             return
 
-        try:
-            self._in_use.pop(link.use, None)
-            if link.is_awaiting:
-                pass  # only where it is abandoned, see there
-            elif self._is_closed or not link.is_reusable:
-                link.connection.abandon()
-            else:
-                self._idle.append(link)
-        finally:
-            self._permits.free.put(permit)
+        with suppress(RuntimeError):  # this thread does not hold it
+            slot.lock.release()
 
-    def reading(self) -> PostgresBlock:
-        return PostgresBlock(self, is_writing=False)
+    def close(self) -> None:
+        # What blocks use is closed when they end.
+        self._is_closed = True
+        if self._process != os.getpid():
+            renew_all()
 
-    def writing(self) -> PostgresBlock:
-        return PostgresBlock(self, is_writing=True)
+        self._closing()
 
-    def _explain_error(self, link: Link, error: psycopg.Error) -> Exception:
-        return explain_error(self.url, error, is_lost=link.is_lost, is_committing=False)
+    # Blocks
+
+    def reading(self) -> AbstractContextManager[PostgresBlock]:
+        return self._open_block(_READ)
+
+    def writing(self) -> AbstractContextManager[PostgresBlock]:
+        return self._open_block(_WRITE)
 
     def scrub(self) -> None:
         """
@@ -274,27 +664,25 @@ class PostgresBackend:
             if notice.severity_nonlocalized == "WARNING" and notice.message_primary:
                 warnings.append(notice.message_primary)
 
-        link = self.acquire()
-        execute: Callable[..., Any] = link.connection.execute
-        link.connection.add_notice_handler(record_warning)
-        try:
-            schema = self._address.schema
-            tables = ", ".join([f"{schema}.{table}" for table in TABLES])
-            execute(f"VACUUM ({how}) {tables}")
-            link.is_reusable = True
-        except (errors.SyntaxError, errors.FeatureNotSupported):
-            pass  # a compatible server that needs no VACUUM
-        except psycopg.Error as error:
-            raise self._explain_error(link, error) from error
-        finally:
-            link.connection.remove_notice_handler(record_warning)
-            self.release(link)
+        schema = self._address.schema
+        tables = ", ".join([f"{schema}.{table}" for table in TABLES])
+        with self._open_block("") as block:
+            connection: Any = block.connection
+            connection.add_notice_handler(record_warning)
+            try:
+                # A compatible server may need no VACUUM.
+                with suppress(errors.SyntaxError, errors.FeatureNotSupported):
+                    connection.execute(f"VACUUM ({how}) {tables}")
+            finally:
+                connection.remove_notice_handler(record_warning)
 
         if warnings:
             raise StoreError(self.url, f"{problem} ({warnings[0]})")
 
     def backup(self, path: Path) -> None:  # noqa: ARG002 - it has none
-        """Refuse: backups of a server are its tools' work."""
+        """
+        Refuse: backups of a server are its tools' work.
+        """
         raise StoreError(
             self.url,
             f"a backup of a server is made by pg_dump --schema={self._address.schema} "
@@ -311,26 +699,19 @@ class PostgresBackend:
             StoreError:
                 If it can't be asked now.
         """
-        link = self.acquire()
-        execute: Callable[..., Any] = link.connection.execute
         try:
-            with link.connection.transaction():
-                if self.local_settings:
-                    execute(*self.local_settings)
+            with self._open_block("") as block:
+                execute: Callable[..., Any] = block.connection.execute
+                with block.connection.transaction():
+                    if self.local_settings:
+                        execute(*self.local_settings)
 
-                pages = execute(_CHECKSUM_FAILURES).fetchone()
-                indexes = execute(_INVALID_INDEXES, (self._address.schema,)).fetchall()
-                numbers = execute(NUMBERS).fetchone()
-
-            link.is_reusable = True
-        except psycopg.Error as error:
-            explained = self._explain_error(link, error)
-            if isinstance(explained, DamageError):
-                return [explained.problem]
-
-            raise explained from error
-        finally:
-            self.release(link)
+                    pages = execute(_CHECKSUM_FAILURES).fetchone()
+                    schema = (self._address.schema,)
+                    indexes = execute(_INVALID_INDEXES, schema).fetchall()
+                    numbers = execute(NUMBERS).fetchone()
+        except DamageError as error:
+            return [error.problem]
 
         found = [f"the index {name} is not valid; REINDEX it" for (name,) in indexes]
         if pages and pages[0]:
@@ -341,11 +722,12 @@ class PostgresBackend:
 
         return found + numbers_problem(*numbers)
 
-    def close(self) -> None:
-        # Those in use are closed when their blocks end.
-        self._is_closed = True
-        if self._process == os.getpid():
-            self._closing()
+
+def _close_unused(slots: list[_Slot]) -> None:
+    for slot in slots:
+        connection, slot.connection = slot.connection, None
+        if connection is not None:
+            connection.abandon()
 
 
 _CHECKSUM_FAILURES = (
@@ -358,30 +740,6 @@ _INVALID_INDEXES = (
     " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.nspname = %s AND NOT (i.indisvalid AND i.indisready)"
 )
-
-
-def _is_connected(link: Link) -> bool:
-    """
-    Whether the server has not hung up: reads what has arrived, without a round trip.
-    """
-    connection = link.connection
-    try:
-        # A last message arrives before the end of the stream.
-        for _ in range(2):
-            connection.pgconn.consume_input()
-    except psycopg.OperationalError:
-        return False
-
-    return not connection.closed
-
-
-# Connections that belong to the parent process: a child must not close them.
-_inherited_links: list[deque[Link]] = []
-
-
-def _close_all(idle: deque[Link], process: int) -> None:
-    while idle and process == os.getpid():
-        idle.pop().connection.abandon()
 
 
 # Tables
@@ -484,7 +842,9 @@ def _may_use_schema(connection: psycopg.Connection[Any], address: Address) -> bo
 def _read_versions(
     connection: psycopg.Connection[Any], address: Address
 ) -> list[Any] | None:
-    """What is in the table of the version; None if it is not there."""
+    """
+    What is in the table of the version; None if it is not there.
+    """
     execute: Callable[..., Any] = connection.execute
     # By its whole name: a pooler may have dropped the setting of the session.
     table = f"{address.schema}.{_VERSION_TABLE}"

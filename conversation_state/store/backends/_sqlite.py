@@ -1,10 +1,18 @@
 """
-The file of a store: its options, its connections, its versions and its upkeep.
+The file of a store: its blocks, its connections, its versions and its upkeep.
 
-Each block acquires a connection and releases it at its end, most recently used
-first: so a program of one thread has one, whose statements stay prepared, and
-readers wait for no other block. Blocks that write queue up in this process: that
-is faster than to wait for SQLite's own lock, which keeps them apart.
+A block is one transaction. It takes a connection, most recently used first, and gives
+it back: so a program of one thread has one, whose statements stay prepared, and readers
+wait for no other block. Blocks that write take turns in this process, which is faster
+than to wait for SQLite's own lock; that one keeps them apart.
+
+Forks: SQLite's table of POSIX locks is memory of the *process*, about locks that a
+child of `os.fork` does not have. Where a file is open at the fork, the child's SQLite
+believes for good that it holds the locks on it: saves would be acknowledged and lost.
+And if another thread is inside SQLite then, its mutexes stay locked in the child. So
+idle connections are closed before a fork, and both processes connect again when they
+need to. If one was in use nevertheless, the child keeps it open, because to close it
+could overwrite what others have saved since, and refuses to use any file.
 """
 
 from __future__ import annotations
@@ -13,43 +21,33 @@ import os
 import random
 import sqlite3
 import stat
+import tempfile
 import time
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
-from threading import get_ident
 from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
-from weakref import finalize
+from weakref import WeakSet, finalize, ref
 
 from conversation_state.errors import StoreError
-from conversation_state.store.backend import DamageError
+from conversation_state.store.backend import ConflictError, DamageError, Key, Row
 from conversation_state.store.backends._blocks import (
-    OneAtATime,
-    check_process,
+    BLOCK_ABANDONED,
+    Turn,
+    renew_all,
     renew_in_children,
 )
 from conversation_state.store.backends._sql import (
     NUMBERS,
     STEPS,
+    Dialect,
     Options,
+    SqlBlock,
     is_seconds,
     numbers_problem,
     parse_options,
-)
-from conversation_state.store.backends._sqlite_backup import copy_database
-from conversation_state.store.backends._sqlite_block import (
-    SQLITE,
-    SqliteBlock,
-    is_in_transaction,
-)
-from conversation_state.store.backends._sqlite_connection import (
-    CANT_OPEN,
-    DAMAGED,
-    NO_DATABASE,
-    Connection,
-    connections,
-    explain_error,
 )
 from conversation_state.store.backends._sqlite_log import (
     VERSION_MASK,
@@ -58,6 +56,12 @@ from conversation_state.store.backends._sqlite_log import (
     repeat_mark,
 )
 from conversation_state.store.schema import SCHEMA_VERSION
+
+SQLITE = Dialect(
+    "?",
+    {"integer": "INTEGER", "text": "TEXT", "bytes": "BLOB"},
+    small=" WITHOUT ROWID",
+)
 
 # "cvst": marks a database as one of ours, also for `file`.
 APPLICATION_ID = 0x63767374
@@ -69,8 +73,6 @@ _CONNECTIONS_KEPT = 8
 # synced, less often. Where each save is synced, that gains nothing, and a log that is
 # soon written from its start again is: to sync a file that grows takes longer.
 _LOG_SIZES = {"normal": 4000 * 4120, "full": 250 * 4120}
-# One look at its size for so many saves of one message: it takes 5 % of a save.
-_SAVES_A_LOOK = 8
 
 
 class SqliteOptions(NamedTuple):
@@ -108,9 +110,218 @@ _UNREADABLE_LOG = (
     "the file and the log (-wal) to a folder that this user can write, and open "
     "the copy"
 )
+_NO_BACKUP = "no backup can be written there ({})"
+_LOG_REMAINS = (
+    "what was removed is still in the log, because others have been reading or copying "
+    "{}-wal for longer than timeout_s; try again when they are done"
+)
 _MAGIC = b"SQLite format 3\0"
 # The size of the smallest database, of one page.
 _SMALLEST_FILE = 512
+
+# What belongs to a file, by how its name goes on.
+SUFFIXES = ("", "-wal", "-shm")
+
+
+# Errors
+
+_FORKED = (
+    "this process was forked while a store was in use, and what it saves could be "
+    "lost; fork while no thread uses a store, or start the process with the spawn "
+    "method and open the store there"
+)
+_BUSY_THREAD = (
+    "another thread of this program has been writing for longer than timeout_s; try "
+    "again, or raise it in the URL (?timeout_s=60)"
+)
+_NO_DATABASE = "this is no SQLite database; give another path"
+_CANT_OPEN = (
+    "the file can't be opened; look whether its folder is there, whether this user "
+    "may read and write it, and whether the process has too many files open"
+)
+_DAMAGED = (
+    "the file is damaged; copy it as it is, then call verify() to see what is left, "
+    "or restore a backup"
+)
+
+# By SQLite's code, or the low byte of it.
+_EXPLANATIONS = {
+    sqlite3.SQLITE_BUSY: (
+        "another process has been writing for longer than timeout_s; try again, or "
+        "raise it in the URL (?timeout_s=60)"
+    ),
+    sqlite3.SQLITE_LOCKED: "another connection holds a table; try again",
+    sqlite3.SQLITE_READONLY: (
+        "it can't be written; give this user the right to write the file, those "
+        "beside it (-wal, -shm) and its folder, or open it with ?mode=ro and only read"
+    ),
+    sqlite3.SQLITE_FULL: "the disk is full; free some space and try again",
+    sqlite3.SQLITE_IOERR: (
+        "disk I/O error; look at the system's log, and keep the store on a local disk"
+    ),
+    sqlite3.SQLITE_IOERR_WRITE: (
+        "the file can't grow: the disk is full, or there is a limit on the size of "
+        "files; free some space, or raise it, and try again"
+    ),
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: _NO_DATABASE,
+    sqlite3.SQLITE_CANTOPEN: _CANT_OPEN,
+    sqlite3.SQLITE_PERM: "this user may not open the file",
+    sqlite3.SQLITE_TOOBIG: "a message is larger than SQLite takes (a billion bytes)",
+}
+
+
+def explain_error(url: str, error: sqlite3.Error) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", None)
+    why = (_EXPLANATIONS.get(code) or _EXPLANATIONS.get(code & 0xFF)) if code else None
+    make = StoreError if get_primary_code(error) in _INACCESSIBLE else DamageError
+    return make(url, f"{why} ({error})" if why else str(error))
+
+
+def get_primary_code(error: sqlite3.Error) -> int:
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+# The file could not be read, whatever is in it.
+_INACCESSIBLE = {
+    sqlite3.SQLITE_AUTH,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+}
+
+
+# Connections, and what a fork does with them
+
+
+class _Connection(sqlite3.Connection):
+    # The file, by its path without links; "" once it is closed.
+    file = ""
+    # An earlier block gave it back.
+    was_used = False
+
+
+# Weak references without a callback: an interrupt that came in one would be lost.
+_connections: list[ref[_Connection]] = []
+_backends: WeakSet[SqliteBackend] = WeakSet()
+# What was open when this process was forked.
+_inherited: list[_Connection] = []
+
+
+def _list_open() -> list[_Connection]:
+    found = [reference() for reference in _connections]
+    return [each for each in found if each is not None and each.file]
+
+
+def is_open(path: Path) -> bool:
+    """Whether this process has a file open."""
+    file = os.path.realpath(path)
+    return any(connection.file == file for connection in _list_open())
+
+
+def _close_before_fork() -> None:
+    for backend in list(_backends):
+        backend.close_idle()
+
+
+def _keep_inherited() -> None:
+    for connection in _list_open():
+        _inherited.append(connection)
+        with suppress(
+            ImportError, AttributeError
+        ):  # another Python: the list has to do
+            import ctypes  # noqa: PLC0415 - needed in such a child only
+
+            # Else it is closed at exit.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+    _connections.clear()
+
+
+def _close(connection: _Connection) -> None:
+    connection.close()
+    connection.file = ""
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_close_before_fork)
+
+
+# Blocks
+
+_READ, _WRITE = "BEGIN", "BEGIN IMMEDIATE"
+
+
+class SqliteBlock(SqlBlock):
+    """
+    What a thread does in one transaction.
+
+    Attributes:
+        connection: None before the block has one, and when it was abandoned.
+    """
+
+    dialect = SQLITE
+    __slots__ = ("_url", "connection")
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.connection: _Connection | None = None
+
+    def abandon(self) -> None:
+        """Roll back, where another block of the same thread began."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            _close(connection)
+
+    def check(self) -> _Connection:
+        """
+        The connection.
+
+        Raises:
+            StoreError:
+                If it was lost: the block was abandoned, or the process forked.
+        """
+        if _inherited:
+            raise StoreError(self._url, _FORKED)
+
+        if self.connection is None:
+            raise StoreError(self._url, BLOCK_ABANDONED)
+
+        return self.connection
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        try:
+            return self.check().execute(sql, parameters)
+        except UnicodeDecodeError as error:
+            # In SQLite's own message, which cites the schema.
+            raise DamageError(self._url, _DAMAGED) from error
+
+    def add(
+        self,
+        table: str,
+        rows: Sequence[Row],
+        *,
+        if_exists: Sequence[tuple[str, Key]] = (),
+        if_absent: Sequence[tuple[str, Key]] = (),
+    ) -> None:
+        if if_exists or if_absent:
+            others = tuple([t for t, _ in if_exists]), tuple([t for t, _ in if_absent])
+            keys = [key for _, key in (*if_exists, *if_absent)]
+            if self.run(SQLITE.check(*others), keys).fetchone() != (1,):
+                raise ConflictError(table)
+
+        try:
+            self.check().executemany(SQLITE.add(table), rows)
+        except sqlite3.IntegrityError as error:
+            raise ConflictError(table) from error
+
+    def set(self, table: str, key: Key, **values: Any) -> None:
+        self.run(SQLITE.set(table, tuple(values)), (*values.values(), key))
 
 
 class SqliteBackend:
@@ -129,49 +340,46 @@ class SqliteBackend:
 
     def __init__(self, path: str, options: SqliteOptions, *, url: str = "") -> None:
         self.url = url or f"sqlite:///{path}"
-        self.timeout_s = options.timeout_s
-        self.may_write = options.mode != "ro"
+        self._timeout_s = options.timeout_s
+        self._may_write = options.mode != "ro"
         self._path = Path(path).absolute()
         self._file = str(self._path)
         self._options = options
         self._is_closed = False
-        self.is_log_begun = False
-        self._unseen_saves = 0
-        self._identity: tuple[int, int] | None = None
+        self._is_log_begun = False
         self._open_pool()
+        _backends.add(self)
         renew_in_children(self)
         self._check_file()
         if not is_log_of(self._path):
             raise StoreError(self.url, _FOREIGN_LOG.format(name=self._path.name))
 
         self._look_at_medium()
-        if self.may_write and options.access == "private":
-            self._create_private_file()
+        if self._may_write and options.access == "private":
+            # SQLite gives the two files beside it the same rights.
+            with suppress(OSError):  # it is there, or SQLite says what is wrong
+                flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
+                os.close(os.open(self._file, flags, 0o600))
 
         try:
-            connection = self.acquire()
-            try:
-                self._prepare_schema(connection)
-            except BaseException:
-                connection.close()
-                raise
-        except sqlite3.Error as error:
-            if not self.may_write and self._log_size() and self._is_read_only_folder():
-                raise StoreError(self.url, f"{_UNREADABLE_LOG} ({error})") from error
+            with self._open_block("") as block:
+                self._prepare_schema(block.check())
+        except BaseException as error:
+            self.close()
+            cause = error.__cause__
+            if (
+                isinstance(cause, sqlite3.Error)
+                and not self._may_write
+                and self._log_size()
+                and self._is_read_only_folder()
+            ):
+                raise StoreError(self.url, f"{_UNREADABLE_LOG} ({cause})") from cause
 
-            raise explain_error(self.url, error) from error
-        except UnicodeDecodeError as error:
-            # In SQLite's own message, which cites the schema.
-            raise DamageError(self.url, DAMAGED) from error
+            if isinstance(error, UnicodeDecodeError):
+                # In SQLite's own message, which cites the schema.
+                raise DamageError(self.url, _DAMAGED) from error
 
-        try:
-            there = self._path.stat()
-        except OSError as error:  # it was removed since
-            raise StoreError(self.url, f"{CANT_OPEN} ({error})") from error
-
-        self._identity = connection.file_id = there.st_dev, there.st_ino
-        self._check_links(there)
-        self.release(connection)
+            raise
 
     @classmethod
     def of(cls, url: str) -> Self:
@@ -201,17 +409,7 @@ class SqliteBackend:
 
         return cls(path, SqliteOptions(**given), url=url)
 
-    def _open_pool(self) -> None:
-        self._idle: deque[Connection] = deque()
-        # Blocks that write queue up.
-        self.writers = OneAtATime()
-        # Closes what is open, when the store is gone or the program ends.
-        self._closing = finalize(self, _close_all, self._idle)
-
-    def renew(self) -> None:
-        """Leave the parent's connections to it, after `os.fork`."""
-        self._closing.detach()
-        self._open_pool()
+    # Opening
 
     def _check_file(self) -> None:
         try:
@@ -219,15 +417,13 @@ class SqliteBackend:
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
-            raise StoreError(self.url, f"{CANT_OPEN} ({error})") from error
+            raise StoreError(self.url, f"{_CANT_OPEN} ({error})") from error
 
-        self._identity = there.st_dev, there.st_ino
         if not stat.S_ISREG(there.st_mode):
             is_folder = stat.S_ISDIR(there.st_mode)
             what = "a directory" if is_folder else "a device, a pipe or a socket"
             raise StoreError(self.url, f"this is {what}; give the path of a file")
 
-        self._check_links(there)
         # SQLite checks larger files. Closing a file releases all locks that the
         # process has on it, those of other stores too, on POSIX systems.
         if 0 < there.st_size < _SMALLEST_FILE:
@@ -235,16 +431,10 @@ class SqliteBackend:
             try:
                 start = self._path.read_bytes()
             except OSError as error:
-                raise StoreError(self.url, f"{CANT_OPEN} ({error})") from error
+                raise StoreError(self.url, f"{_CANT_OPEN} ({error})") from error
 
             is_ours = start.startswith(_MAGIC)
-            raise StoreError(self.url, DAMAGED if is_ours else NO_DATABASE)
-
-    def _create_private_file(self) -> None:
-        # SQLite gives the two files beside it the same rights.
-        with suppress(OSError):  # it is there, or SQLite says what is wrong
-            flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
-            os.close(os.open(self._file, flags, 0o600))
+            raise StoreError(self.url, _DAMAGED if is_ours else _NO_DATABASE)
 
     def _is_read_only_folder(self) -> bool:
         return not os.access(self._path.parent, os.W_OK)
@@ -256,58 +446,18 @@ class SqliteBackend:
         it doesn't change.
         """
         self._medium: tuple[int, int] | None = None
-        if not self.may_write and not self._log_size() and self._is_read_only_folder():
+        if not self._may_write and not self._log_size() and self._is_read_only_folder():
             with suppress(OSError):
                 there = self._path.stat()
                 self._medium = there.st_mtime_ns, there.st_size
 
-    def _check_medium(self, there: os.stat_result) -> None:
+    def _check_medium(self) -> None:
         # Somebody who may write the file does.
-        if self._log_size() or self._medium != (there.st_mtime_ns, there.st_size):
-            _close_all(self._idle)
-            self._look_at_medium()
-
-    def _check_links(self, there: os.stat_result) -> None:
-        # SQLite finds the log of a file by the file's name: what is saved
-        # under one name is not seen under another, and may overwrite it later.
-        if there.st_nlink > 1:
-            raise StoreError(
-                self.url,
-                f"the file has {there.st_nlink} names (hard links), and each would be "
-                "a store of its own; remove the others, or copy the file and open the "
-                "copy",
-            )
-
-    def _open_connection(self) -> Connection:
-        connections.check_may_open(self.url, self._file, self._identity)
-        # Where all others were closed meanwhile, there is no log any more.
-        self.is_log_begun = False
-        mode = "rwc" if self.may_write else "ro"
-        if self._medium is not None:
-            mode += "&immutable=1"
-
-        connection = sqlite3.connect(
-            f"{self._path.as_uri()}?mode={mode}",
-            uri=True,
-            timeout=self._options.timeout_s,
-            isolation_level=None,
-            check_same_thread=False,
-            factory=Connection,
-        )
-        connection.file_id = self._identity
-        connection.pool = self._idle
-        try:
-            synchronous = self._options.synchronous
-            connection.execute(f"PRAGMA synchronous = {synchronous}")
-            # See `begin_log`.
-            connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
-            # What is removed is overwritten: costs nothing where all is added.
-            connection.execute("PRAGMA secure_delete = ON").fetchall()
-        except BaseException:
-            connection.close()
-            raise
-
-        return connection
+        with suppress(OSError):  # SQLite says what is wrong
+            there = self._path.stat()
+            if self._log_size() or self._medium != (there.st_mtime_ns, there.st_size):
+                self.close_idle()
+                self._look_at_medium()
 
     def _prepare_schema(self, connection: sqlite3.Connection) -> None:
         """Make sure that this is a file of ours, and of this version's schema."""
@@ -319,38 +469,34 @@ class SqliteBackend:
             connection.rollback()
 
         if version < SCHEMA_VERSION:
-            if not self.may_write:
+            if not self._may_write:
                 what = "nothing has been saved there, or only by an older version"
                 raise StoreError(self.url, f"{what}; open it once without ?mode=ro")
 
             self._enable_wal(connection)
             connection.execute("BEGIN IMMEDIATE")
-            try:
-                # Another process may have been first.
-                version = self._read_version(connection)
-                for step in STEPS[version - 1 :] if version else ():
-                    step.sqlite(connection)
+            # Another process may have been first.
+            version = self._read_version(connection)
+            for step in STEPS[version - 1 :] if version else ():
+                step.sqlite(connection)
 
-                if not version:
-                    for statement in (*_CREATE, "INSERT INTO numbers VALUES (0)"):
-                        connection.execute(statement)
+            if not version:
+                for statement in (*_CREATE, "INSERT INTO numbers VALUES (0)"):
+                    connection.execute(statement)
 
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {make_mark(SCHEMA_VERSION)}")
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.rollback()
-                raise
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {make_mark(SCHEMA_VERSION)}")
+            connection.execute("COMMIT")
 
     def _enable_wal(self, connection: sqlite3.Connection) -> None:
-        until = time.monotonic() + self._options.timeout_s
+        until = time.monotonic() + self._timeout_s
         while True:
             try:
                 connection.execute("PRAGMA journal_mode = WAL").fetchall()
             except sqlite3.OperationalError as error:
                 # Two processes that ask this of a new file at one moment are both
                 # refused at once, since waiting would be a deadlock.
-                is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                is_busy = get_primary_code(error) == sqlite3.SQLITE_BUSY
                 if not is_busy or time.monotonic() > until:
                     raise
 
@@ -376,81 +522,191 @@ class SqliteBackend:
 
         return int(version)
 
-    def check_same_file(self, *, is_writing: bool) -> None:
-        # What is written into a removed file is lost when it is closed, and what
-        # is read there is old.
-        try:
-            there = os.stat(self._file)  # noqa: PTH116 - a third of the time
-        except OSError as error:
-            what = (
-                f"the file is missing; put it back, or open the store again ({error})"
-            )
-            raise StoreError(self.url, what) from error
+    # Connections
 
-        if (there.st_dev, there.st_ino) != self._identity:
-            what = "the file was replaced by another one"
-            raise StoreError(
-                self.url, f"{what}; open the store again, or put the first one back"
-            )
+    def _open_pool(self) -> None:
+        self._process = os.getpid()
+        self._idle: deque[_Connection] = deque()
+        # Of blocks that write.
+        self._turn = Turn(self.url, self._timeout_s, _BUSY_THREAD)
+        # Closes what is open, when the store is gone or the program ends.
+        self._closing = finalize(self, _close_all, self._idle, self._process)
 
-        if is_writing:
-            self._check_links(there)
-        elif self._medium is not None:
-            self._check_medium(there)
+    def renew(self) -> None:
+        """Leave the parent's connections to it, in a child of `os.fork`."""
+        _keep_inherited()
+        self._closing.detach()
+        self._open_pool()
 
-    def acquire(self) -> Connection:
+    def _acquire(self) -> _Connection:
+        """An idle connection, or a new one."""
+        # Servers that fork in C, such as uWSGI, don't always call Python's hooks.
+        if self._process != os.getpid():
+            renew_all()
+
+        if _inherited:
+            raise StoreError(self.url, _FORKED)
+
         if self._is_closed:
             raise StoreError(self.url, "this store was closed; open it again")
 
-        while True:
-            if connections.forking:
-                connections.wait_for_fork()
+        if self._medium is not None:
+            self._check_medium()
 
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                connection = self._open_connection()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._open_connection()
 
-            connection.user = get_ident()
-            # A fork that began before that line may not have seen who uses it.
-            if not connections.forking or not connections.is_fork_near():
-                return connection
+    def _open_connection(self) -> _Connection:
+        # Where all others were closed meanwhile, there is no log any more.
+        self._is_log_begun = False
+        mode = "rwc" if self._may_write else "ro"
+        if self._medium is not None:
+            mode += "&immutable=1"
 
-            self.release(connection)
+        connection = sqlite3.connect(
+            f"{self._path.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=self._timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_Connection,
+        )
+        connection.file = os.path.realpath(self._path)
+        _connections[:] = [ref(each) for each in (*_list_open(), connection)]
+        try:
+            synchronous = self._options.synchronous
+            connection.execute(f"PRAGMA synchronous = {synchronous}")
+            # See `_begin_log`.
+            connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+            # What is removed is overwritten: costs nothing where all is added.
+            connection.execute("PRAGMA secure_delete = ON").fetchall()
+        except BaseException:
+            _close(connection)
+            raise
 
-    def release(self, connection: Connection) -> None:
-        if connection.is_inherited:
-            return
+        return connection
 
-        is_one_too_many = len(self._idle) >= _CONNECTIONS_KEPT
-        if (
-            self._is_closed
-            or is_one_too_many
-            or not connection.is_reusable
-            or is_in_transaction(connection)
-        ):
-            connection.close()
-        else:
-            connection.was_used = True
-            connection.user = 0
-            self._idle.append(connection)
+    def close_idle(self) -> None:
+        """Close the connections that no block uses; the next one opens another."""
+        _close_all(self._idle, self._process)
 
     def reopen(self) -> None:
         """Make the next block open the file with the rights it has now."""
-        _close_all(self._idle)
+        self.close_idle()
         # SQLite gave -wal and -shm the rights that the file had then.
-        for suffix in ("-wal", "-shm"):
+        for suffix in SUFFIXES[1:]:
             with suppress(OSError):  # it is not there, or another user's
                 beside = self._path.with_name(f"{self._path.name}{suffix}")
                 rights = stat.S_IMODE(self._path.stat().st_mode)
                 if stat.S_IMODE(beside.stat().st_mode) != rights:
                     beside.chmod(rights)
 
-    def reading(self) -> SqliteBlock:
-        return SqliteBlock(self, is_writing=False)
+    def close(self) -> None:
+        self._is_closed = True
+        if self._process != os.getpid():
+            renew_all()
 
-    def writing(self) -> SqliteBlock:
-        return SqliteBlock(self, is_writing=True)
+        self._closing()
+
+    # Blocks
+
+    def reading(self) -> AbstractContextManager[SqliteBlock]:
+        return self._open_block(_READ)
+
+    def writing(self) -> AbstractContextManager[SqliteBlock]:
+        return self._open_block(_WRITE)
+
+    # A generator, because it is closed when it is dropped: an interrupt may come as a
+    # method begins, before the first line of an `__exit__`.
+    @contextmanager
+    def _open_block(self, begin: str) -> Iterator[SqliteBlock]:
+        """
+        A block whose transaction begins with *begin*, "" where there must be none.
+
+        Raises:
+            StoreError:
+                If SQLite refuses.
+
+            ConflictError:
+                If another try with another connection may succeed.
+        """
+        block, turn, is_writing = SqliteBlock(self.url), self._turn, begin == _WRITE
+        connection = None
+        # What was interrupted, or can't be rolled back, is closed.
+        is_reusable = False
+        try:
+            if is_writing:
+                turn.begin(block)
+
+            block.connection = connection = self._acquire()
+            if is_writing and not self._is_log_begun:
+                self._begin_first_log(connection)
+
+            # IMMEDIATE, since SQLite would refuse at once, without waiting, to let a
+            # transaction write that began by reading, if others wrote meanwhile.
+            if begin:
+                connection.execute(begin)
+
+            yield block
+            block.check()
+            if begin:
+                connection.execute("COMMIT")
+
+            if is_writing:
+                self._begin_long_log(connection)
+
+            is_reusable = True
+        except sqlite3.Error as error:
+            is_reusable = self._roll_back(block)
+            explained = self._explain_error(error, connection)
+            is_reusable = is_reusable and not isinstance(explained, ConflictError)
+            raise explained from error
+        except Exception:
+            is_reusable = self._roll_back(block)
+            raise
+        finally:
+            try:
+                if connection is not None and not _inherited:
+                    self._release(connection, is_reusable=is_reusable)
+            finally:
+                if is_writing:
+                    try:
+                        turn.end(block)
+                    finally:
+                        turn.end(block)
+
+    def _roll_back(self, block: SqliteBlock) -> bool:
+        """Whether it could be done."""
+        if block.connection is None or _inherited:
+            return False
+
+        with suppress(sqlite3.Error):
+            # SQLite itself takes back what a full disk interrupted.
+            block.connection.rollback()
+            return True
+
+        return False
+
+    def _release(self, connection: _Connection, *, is_reusable: bool) -> None:
+        """The other end of `_acquire`."""
+        if is_reusable and not self._is_closed and len(self._idle) < _CONNECTIONS_KEPT:
+            connection.was_used = True
+            self._idle.append(connection)
+        else:
+            _close(connection)
+
+    def _explain_error(
+        self, error: sqlite3.Error, connection: _Connection | None
+    ) -> Exception:
+        # SQLite notices once, when it opens a file, that it may not be written.
+        is_read_only = get_primary_code(error) == sqlite3.SQLITE_READONLY
+        if is_read_only and self._may_write and connection and connection.was_used:
+            self.reopen()
+            return ConflictError("opened when it was not writable")
+
+        return explain_error(self.url, error)
 
     def scrub(self) -> None:
         """
@@ -460,29 +716,64 @@ class SqliteBackend:
             StoreError:
                 If others are in the way for longer than *timeout_s*.
         """
-        with self._open_bare_block() as block:
-            self._empty_log(block)
+        self._is_log_begun = False
+        until = time.monotonic() + self._timeout_s
+        with self._open_block("") as block:
+            sql = "PRAGMA wal_checkpoint(TRUNCATE)"
+            # SQLite waits for readers and writers by itself, but not for another
+            # process that does the same.
+            while block.run(sql).fetchone()[0]:
+                if time.monotonic() >= until:
+                    raise StoreError(self.url, _LOG_REMAINS.format(self._path.name))
+
+                time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - no secret
 
     def vacuum(self) -> None:
         """Rewrite the file, and empty the write-ahead log; as `scrub`."""
-        with SqliteBlock(self, is_writing=True, has_transaction=False) as block:
+        with self._open_block("") as block:
             block.run("VACUUM")
-            self._empty_log(block)
 
-    def _empty_log(self, block: SqliteBlock) -> None:
-        self.is_log_begun = False
-        if not block.empty_log():
-            raise StoreError(
-                self.url,
-                "what was removed is still in the log, because others have been "
-                f"reading or copying {self._path.name}-wal for longer than timeout_s; "
-                "try again when they are done",
-            )
+        self.scrub()
 
     def backup(self, path: Path) -> None:
-        """Copy the file, as it is at one moment, to *path*, where nothing is."""
-        with self._open_bare_block() as block:
-            copy_database(self.url, block.connection, path)
+        """
+        Copy the file, as it is at one moment, to a new one at *path*.
+
+        It appears there when it is whole and on the disk, for its user alone.
+
+        Raises:
+            StoreError:
+                If there is a file already, or it can't be written.
+        """
+        _check_absent(self.url, path)
+        try:
+            handle, name = tempfile.mkstemp(".part", f"{path.name}.", path.parent)
+        except OSError as error:
+            raise StoreError(self.url, _NO_BACKUP.format(error)) from error
+
+        os.close(handle)
+        part = Path(name)
+        try:
+            with (
+                self._open_block("") as block,
+                closing(sqlite3.connect(part, isolation_level=None)) as copy,
+            ):
+                # All at once: in steps it would begin again with each save of others.
+                block.check().backup(copy)
+                # Another generation: no log of the file's is ever applied to its copy.
+                (mark,) = copy.execute("PRAGMA user_version").fetchone()
+                copy.execute(f"PRAGMA user_version = {make_mark(mark & VERSION_MASK)}")
+                # So that nothing stands beside it, and it is whole when it is opened.
+                copy.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+            _check_absent(self.url, path)
+            part.replace(path)
+        except OSError as error:
+            raise StoreError(self.url, _NO_BACKUP.format(error)) from error
+        finally:
+            for suffix in SUFFIXES:
+                with suppress(OSError):
+                    part.with_name(f"{part.name}{suffix}").unlink()
 
     def problems(self) -> list[str]:
         """
@@ -493,7 +784,7 @@ class SqliteBackend:
                 If it can't be read now, which is not damage of the file.
         """
         try:
-            with self._open_bare_block() as block:
+            with self._open_block("") as block:
                 found = block.run("PRAGMA integrity_check").fetchall()
                 schema = block.run(_SCHEMA).fetchall()
                 numbers = block.run(NUMBERS).fetchall()
@@ -511,7 +802,7 @@ class SqliteBackend:
 
     # The log
 
-    def begin_log(self, connection: Connection) -> None:
+    def _begin_log(self, connection: sqlite3.Connection) -> None:
         """
         Let the file and its log have a new generation in common, by which opening
         them knows whether they belong together; copy the log into the file first.
@@ -526,10 +817,10 @@ class SqliteBackend:
             if not is_busy and pages == copied:
                 # The first page of the log that the next save begins.
                 self._write_mark(connection, is_new=False)
-                self.is_log_begun = True
+                self._is_log_begun = True
 
     @staticmethod
-    def _write_mark(connection: Connection, *, is_new: bool) -> None:
+    def _write_mark(connection: sqlite3.Connection, *, is_new: bool) -> None:
         """Write the first page of the file, with a new generation or the same one."""
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -541,41 +832,33 @@ class SqliteBackend:
             connection.rollback()
             raise
 
-    def begin_first_log(self, connection: Connection) -> None:
+    def _begin_first_log(self, connection: sqlite3.Connection) -> None:
         """Before the first save of a connection: the same, if there is no log yet."""
         if self._log_size() == 0:
-            self.begin_log(connection)
+            self._begin_log(connection)
         else:
-            self.is_log_begun = True
+            self._is_log_begun = True
 
-    def count_save(self, connection: Connection, size: int) -> None:
-        """After a save of one message of *size* bytes: the same, from time to time."""
-        self._unseen_saves += 1 + size // 4096
-        if self._unseen_saves >= _SAVES_A_LOOK:
-            self.copy_long_log(connection)
-
-    def copy_long_log(self, connection: Connection) -> None:
-        """After a save: copy the log into the file where it has become long."""
-        self._unseen_saves = 0
+    def _begin_long_log(self, connection: sqlite3.Connection) -> None:
+        """After a save: the same, where the log has become long."""
         if self._log_size() > _LOG_SIZES[self._options.synchronous]:
-            self.begin_log(connection)
+            self._begin_log(connection)
 
     def _log_size(self) -> int:
         try:
-            return os.stat(f"{self._file}-wal").st_size  # noqa: PTH116 - as above
+            return os.stat(f"{self._file}-wal").st_size  # noqa: PTH116 - a third of the time
         except OSError:
             return 0
 
-    def _open_bare_block(self) -> SqliteBlock:
-        return SqliteBlock(self, is_writing=False, has_transaction=False)
 
-    def close(self) -> None:
-        self._is_closed = True
-        check_process()
-        self._closing()
-
-
-def _close_all(idle: deque[Connection]) -> None:
-    while idle:
+def _close_all(idle: deque[_Connection], process: int) -> None:
+    while idle and process == os.getpid():
         with suppress(IndexError):  # another thread took the last one
-            idle.pop().close()
+            _close(idle.pop())
+
+
+def _check_absent(url: str, path: Path) -> None:
+    for suffix in SUFFIXES:
+        there = path.with_name(f"{path.name}{suffix}")
+        if os.path.lexists(there):
+            raise StoreError(url, f"{there} is there already; give another path")

@@ -7,15 +7,16 @@ For tests, and for programs that want names and revisions and no files.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from conversation_state.errors import StoreError
 from conversation_state.store.backend import ConflictError, Key, Row
 from conversation_state.store.backends._blocks import (
     BLOCK_ABANDONED,
-    OneAtATime,
     SequentialBlock,
+    Turn,
     renew_in_children,
 )
 from conversation_state.store.schema import TABLES
@@ -23,6 +24,7 @@ from conversation_state.store.schema import TABLES
 __all__ = ["MemoryBackend"]
 
 _TIMEOUT_S = 30
+_BUSY = f"another thread has been writing for {_TIMEOUT_S} seconds; try again"
 
 
 class _TableRows:
@@ -48,33 +50,17 @@ class MemoryBlock(SequentialBlock):
     def __init__(self, backend: MemoryBackend) -> None:
         self._backend = backend
         self._tables = backend.tables
-        self.undo: list[Callable[[], object]] = []
-        self._is_open = False
-
-    def __enter__(self) -> Self:
-        # Everything is inside of the `try`, because an interrupt may come as soon as a
-        # call has returned.
-        try:
-            self._backend._begin_block(self)
-            self._is_open = True
-        except BaseException:
-            self._backend._end_block(self)
-            raise
-
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        try:
-            if error is not None:
-                self.abandon()
-            elif not self._is_open:
-                raise StoreError(self._backend.url, BLOCK_ABANDONED)
-        finally:
-            self._backend._end_block(self)
+        self._undo: list[Callable[[], object]] = []
+        self.is_open = False
 
     def abandon(self) -> None:
-        self._is_open = False
-        _undo_changes(self.undo)
+        """Take changes back, the last one first."""
+        self.is_open = False
+        # A step is removed after it has run, because an interrupt may come between
+        # the two; a second time it changes nothing.
+        while self._undo:
+            self._undo[-1]()
+            self._undo.pop()
 
     def new_number(self) -> int:
         return self._backend.new_number()
@@ -120,7 +106,7 @@ class MemoryBlock(SequentialBlock):
         if_exists: Sequence[tuple[str, Key]] = (),
         if_absent: Sequence[tuple[str, Key]] = (),
     ) -> None:
-        self._check_open()
+        self.check_open()
         for other, key in if_exists:
             if key not in self._tables[other].rows:
                 raise ConflictError(other, key)
@@ -132,8 +118,8 @@ class MemoryBlock(SequentialBlock):
         for row in rows:
             self._put_row(self._tables[table], row)
 
-    def _check_open(self) -> None:
-        if not self._is_open:
+    def check_open(self) -> None:
+        if not self.is_open:
             raise StoreError(self._backend.url, BLOCK_ABANDONED)
 
     def _put_row(self, there: _TableRows, row: Row) -> None:
@@ -142,22 +128,21 @@ class MemoryBlock(SequentialBlock):
             raise ConflictError(key)
 
         # The undo step is recorded first, so that an interrupt between the two leaves a
-        # change that can be undone. The step does not refer to the block, which has to
-        # be freed when it is dropped.
-        self.undo.append(lambda: _drop_row(there, key))
+        # change that can be undone.
+        self._undo.append(lambda: _drop_row(there, key))
         insort(there.keys, key)
         there.rows[key] = row
 
     def set(self, table: str, key: Key, **values: Any) -> None:
-        self._check_open()
+        self.check_open()
         there = self._tables[table]
         old = there.rows[key]
         new = dict(zip(there.names, old, strict=True)) | values
-        self.undo.append(lambda: there.rows.update({key: old}))
+        self._undo.append(lambda: there.rows.update({key: old}))
         there.rows[key] = tuple(new.values())
 
     def remove(self, table: str, low: Key | None, high: Key | None) -> int:
-        self._check_open()
+        self.check_open()
         there = self._tables[table]
         start, stop = there.find_range(low, high)
         keys = there.keys[start:stop]
@@ -167,7 +152,7 @@ class MemoryBlock(SequentialBlock):
             there.rows.update(gone)
             there.keys = sorted(there.rows)
 
-        self.undo.append(restore_rows)
+        self._undo.append(restore_rows)
         del there.keys[start:stop]
         for key in keys:
             del there.rows[key]
@@ -183,14 +168,6 @@ def _drop_row(there: _TableRows, key: Any) -> None:
     there.rows.pop(key, None)
 
 
-def _undo_changes(undo: list[Callable[[], object]]) -> None:
-    """Take changes back, the last one first; a second time does nothing."""
-    # A step is removed after it has run, because an interrupt may come between the two.
-    while undo:
-        undo[-1]()
-        undo.pop()
-
-
 class MemoryBackend:
     """Tables in memory. One block at a time."""
 
@@ -199,51 +176,51 @@ class MemoryBackend:
         self.tables = {name: _TableRows(name) for name in TABLES}
         self._number = 0
         self._is_closed = False
-        self._turns = OneAtATime()
-        # The undo steps of the open block. They are not kept in the block, which
-        # releases its turn when nothing refers to it any more.
-        self._undo: list[Callable[[], object]] = []
+        self._renew_turn()
         renew_in_children(self)
+
+    def _renew_turn(self) -> None:
+        self._turn = Turn(self.url, _TIMEOUT_S, _BUSY)
 
     def renew(self) -> None:
         """Discard unfinished changes of other threads in a child of `os.fork`."""
-        self._turns = OneAtATime()
-        _undo_changes(self._undo)
-
-    def _begin_block(self, block: MemoryBlock) -> None:
-        if not self._turns.enter(block, _TIMEOUT_S):
-            what = (
-                f"another thread has been writing for {_TIMEOUT_S} seconds; try again"
-            )
-            raise StoreError(self.url, what)
-
-        if self._is_closed:
-            raise StoreError(self.url, "this store was closed; open another one")
-
-        # Changes of a block whose end was not reached.
-        _undo_changes(self._undo)
-        self._undo = block.undo
-
-    def _end_block(self, block: MemoryBlock) -> None:
-        try:
-            # Otherwise *block* never got its turn, or lost it.
-            if self._undo is block.undo:
-                self._undo = []
-        finally:
-            self._turns.leave(block)
+        unfinished = self._turn.block
+        self._renew_turn()
+        if unfinished is not None:
+            unfinished.abandon()
 
     def new_number(self) -> int:
         """A number that was not given before."""
         self._number += 1
         return self._number
 
-    def reading(self) -> MemoryBlock:
+    def reading(self) -> AbstractContextManager[MemoryBlock]:
         """A block that reads."""
-        return MemoryBlock(self)
+        return self._open_block()
 
-    def writing(self) -> MemoryBlock:
+    def writing(self) -> AbstractContextManager[MemoryBlock]:
         """A block that writes."""
-        return MemoryBlock(self)
+        return self._open_block()
+
+    @contextmanager
+    def _open_block(self) -> Iterator[MemoryBlock]:
+        if self._is_closed:
+            raise StoreError(self.url, "this store was closed; open another one")
+
+        block, turn = MemoryBlock(self), self._turn
+        try:
+            turn.begin(block)
+            block.is_open = True
+            yield block
+            block.check_open()
+        except BaseException:
+            block.abandon()
+            raise
+        finally:
+            try:
+                turn.end(block)
+            finally:
+                turn.end(block)
 
     def scrub(self) -> None:
         """Nothing to do: there is nothing below the tables."""
