@@ -28,7 +28,7 @@ from conversation_state import (
     Usage,
     trim,
 )
-from conversation_state.tools import call
+from conversation_state.tool_calls import call
 
 Model: TypeAlias = Callable[[Sequence[Message]], AssistantMessage]
 

@@ -21,7 +21,8 @@ from conversation_state.adapters import (
 )
 from conversation_state.chunks import concat
 from conversation_state.counting import cost
-from conversation_state.tools import ToolChoice, ToolInfo, call
+from conversation_state.tool_calls import call
+from conversation_state.tools import ToolChoice, ToolInfo
 from conversation_state.usage import Usage
 from tests.provider_server import serve
 

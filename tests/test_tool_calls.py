@@ -1,10 +1,12 @@
 """Running the calls that a model made."""
 
 import functools
+import json
 import logging
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, TypedDict, Unpack
+from types import MappingProxyType
+from typing import Any
 
 import anyio
 import pytest
@@ -14,11 +16,36 @@ from hypothesis import strategies as st
 from conversation_state.errors import InvalidMessageError, InvalidToolError
 from conversation_state.messages import ToolMessage
 from conversation_state.parts import ImagePart, TextPart
-from conversation_state.tools import ToolCall, acall, call
+from conversation_state.tool_calls import acall, call
+from conversation_state.tools import ToolCall
 
 # Wrong arguments are passed on purpose; typing_tests holds the right ones.
 acall_anything: Any = acall
 call_anything: Any = call
+
+
+@dataclass
+class Trip:
+    day: date
+    cities: list[str]
+
+
+@dataclass
+class Even:
+    n: int
+
+    def __post_init__(self):
+        if self.n % 2:
+            raise ValueError("is odd")
+
+
+@dataclass
+class Odd:
+    n: int
+
+    def __post_init__(self):
+        if not self.n % 2:
+            raise LookupError("is even")
 
 
 def add(a: int, b: int = 0) -> int:
@@ -55,9 +82,9 @@ class TestArguments:
         assert [
             "invalid arguments:",
             "  $.a: required, but missing",
-            "  $.c: unknown; tool takes a, b",
-            "  $.b: expected an integer, got '3'",
-            "  $.d: unknown; tool takes a, b",
+            "  $.c: unknown; add takes a, b",
+            "  $.b: expected `int`, got `str`",
+            "  $.d: unknown; add takes a, b",
         ] == answer.text.splitlines()
 
     @pytest.mark.parametrize(
@@ -93,40 +120,56 @@ class TestArguments:
     def test_conversion(self):
         """Dates, nested classes and arguments of any name are made of JSON."""
 
-        @dataclass
-        class Trip:
-            day: date
-            cities: list[str]
-
         def plan(trip: Trip, **prices: float):
             return [trip.day.year, *trip.cities, sum(prices.values())]
 
-        plan.__annotations__["trip"] = Trip
         answer = ran(
             plan, '{"trip": {"day": "2031-05-06", "cities": ["Bern"]}, "x": 1, "y": 2}'
         )
 
         assert '[2031,"Bern",3.0]' == answer.text
 
-    def test_typed_keywords(self):
-        """``**kwargs`` may have a `TypedDict` of hints."""
-        Options = TypedDict("Options", {"n": int})  # noqa: UP013 - local names
+    @pytest.mark.parametrize(
+        ("kind", "value", "problem"),
+        [
+            (list[int], [1, "x"], "$.x[1]: expected `int`, got `str`"),
+            (
+                Trip,
+                {"day": "May", "cities": []},
+                "$.x.day: invalid RFC3339 encoded date",
+            ),
+            (
+                Trip,
+                {"day": "2031-05-06"},
+                "$.x: object missing required field `cities`",
+            ),
+            (Even, {"n": 3}, "$.x: is odd"),
+            (Odd, {"n": 2}, "$.x: LookupError: is even"),
+            (str, 5, "$.x: expected `str`, got `int`"),
+            (bool, 1, "$.x: expected `bool`, got `int`"),
+        ],
+    )
+    def test_paths(self, kind, value, problem):
+        """The model reads which value is wrong, and what a class itself refuses."""
 
-        def show(**options: Any):
-            return options["n"] + 1
+        def f(x): ...
 
-        show.__annotations__["options"] = Unpack[Options]
+        f.__annotations__["x"] = kind
+        answer = ran(f, json.dumps({"x": value}))
 
-        assert "3" == ran(show, '{"n": 2}').text
-        assert "$.n: required" in ran(show, "{}").text
-        assert "$.m: unknown; tool takes n" in ran(show, '{"n": 2, "m": 1}').text
+        assert answer.is_error
+        assert f"invalid arguments:\n  {problem}" == answer.text
+
+    def test_names_that_are_no_names(self):
+        """Whatever a model calls an argument, its path is readable."""
+        assert "$['a b']: unknown; add takes a, b" in ran(add, '{"a b": 1}').text
 
     def test_partial_hides_its_arguments(self):
         """What the program fills in is none of the model's."""
         bound = functools.partial(add, b=40)
 
         assert "42" == ran(bound, '{"a": 2}').text
-        assert "$.b: unknown; tool takes a" in ran(bound, '{"a": 2, "b": 1}').text
+        assert "$.b: unknown; add takes a" in ran(bound, '{"a": 2, "b": 1}').text
         assert "42" == ran(functools.partial(add, a=40), '{"b": 2}').text
 
     def test_more_positions(self):
@@ -152,7 +195,7 @@ class TestArguments:
 
         assert "2" == ran(Counter(), '{"n": 1}').text
         assert "3" == ran(Counter().method, '{"n": 1}').text
-        assert "expected an integer" in ran(Counter(), '{"n": "1"}').text
+        assert "expected `int`" in ran(Counter(), '{"n": "1"}').text
 
     @given(st.text())
     def test_whatever_a_model_writes(self, arguments):
@@ -171,6 +214,12 @@ class TestResults:
             ({"a": [1, None]}, '{"a":[1,null]}'),
             ([], "[]"),
             (date(2031, 5, 6), '"2031-05-06"'),
+            (
+                Trip(date(2031, 5, 6), ["Bern"]),
+                '{"day":"2031-05-06","cities":["Bern"]}',
+            ),
+            (MappingProxyType({"a": 1}), '{"a":1}'),
+            ({"n": 2**70, "é": 1}, '{"n":1180591620717411303424,"é":1}'),
             ({1, 2}, "[1,2]"),
         ],
     )
@@ -189,7 +238,7 @@ class TestResults:
         assert (TextPart("map"), image) == ran(lambda: [TextPart("map"), image]).parts
 
     @pytest.mark.parametrize(
-        "result", [object(), float("nan"), {"a": object()}, "\ud800"]
+        "result", [object(), float("nan"), {"a": object()}, "\ud800", ["\ud800"]]
     )
     def test_what_json_cannot_represent(self, result, caplog):
         """The model reads why there is no result, and the log has it."""
@@ -208,13 +257,13 @@ class TestFailures:
         def broken():
             raise LookupError("no trains")
 
-        with caplog.at_level(logging.WARNING, "conversation_state.tools"):
+        with caplog.at_level(logging.WARNING, "conversation_state.tool_calls"):
             answer = ran(broken)
 
         [record] = caplog.records
         assert answer.is_error
         assert "LookupError: no trains" == answer.text
-        assert "conversation_state.tools" == record.name
+        assert "conversation_state.tool_calls" == record.name
         assert record.exc_info
         assert LookupError is record.exc_info[0]
 
@@ -226,7 +275,7 @@ class TestFailures:
 
         # Nothing that keeps logs as UTF-8 could keep this one.
         monkeypatch.setattr(
-            logging.getLogger("conversation_state.tools"), "disabled", True
+            logging.getLogger("conversation_state.tool_calls"), "disabled", True
         )
 
         assert "LookupError: no file \ufffd" == ran(broken).text
@@ -283,6 +332,12 @@ class TestFailures:
 
         with pytest.raises(InvalidToolError, match="name 'Missing' is not defined"):
             ran(unknown, '{"a": 1}')
+
+        unknown.__annotations__["a"] = str | date
+        with pytest.raises(
+            InvalidToolError, match=r"can't represent .* the type of a "
+        ):
+            ran(unknown, '{"a": "b"}')
 
     @pytest.mark.parametrize("function", [range, 5, None], ids=["builtin", "5", "None"])
     def test_no_signature(self, function):

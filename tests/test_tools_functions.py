@@ -1,20 +1,18 @@
 """Descriptions of functions for a model."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
 import json
 import math
 import pickle
-import re
 import sys
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum, Flag, IntEnum, StrEnum
-from pathlib import PurePosixPath
+from enum import Enum, IntEnum, StrEnum
 from typing import (
     Annotated,
     Any,
@@ -28,26 +26,24 @@ from typing import (
     TypedDict,
     TypeVar,
     Union,
-    Unpack,
 )
 from uuid import UUID
 
 import attrs
 import msgspec
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from conversation_state._persistent import thaw
-from conversation_state.codec import structure
 from conversation_state.errors import (
     DecodeError,
     InvalidToolError,
     MissingExtraError,
 )
 from conversation_state.testing.strategies import json_values, texts
-from conversation_state.tools import ToolInfo
+from conversation_state.tools import ToolInfo, read_arguments
 from tests.processes import run_script
 
 
@@ -60,14 +56,7 @@ def refused(make: Callable[[], object]) -> str:
 
 
 class Comfort(Enum):
-    """
-    How one sits.
-
-    Attributes:
-        FIRST: Quiet.
-
-        SECOND: Cheap.
-    """
+    """How one sits."""
 
     SECOND = "second"
     FIRST = "first"
@@ -83,16 +72,6 @@ class Size(IntEnum):
     LARGE = 9
 
 
-class Odd(Enum):
-    TEXT = "a"
-    NUMBER = 2.5
-    NOTHING = None
-
-
-class Bits(Flag):
-    ONE = 1
-
-
 class Unfit(Enum):
     POINT = (1, 2)
 
@@ -100,42 +79,27 @@ class Unfit(Enum):
 @attrs.frozen
 class Place:
     """
-    Somewhere on earth, as GPS
-    has it.
-
-    Never mind the height.
+    Somewhere on earth.
 
     Attributes:
         lat: Degrees north.
-
-        lon: Degrees east.
     """
 
     lat: float
     lon: float = 0.0
-    _hint: str = ""
     tags: list[str] = attrs.field(factory=list)
-    made: int = attrs.field(init=False, default=0)
 
 
 @dataclasses.dataclass
 class Leg:
     start: Place
     end: "Place | str"
-    seats: dataclasses.InitVar[int] = 1
-    cost: float = dataclasses.field(init=False, default=0.0)
     notes: list[str] = dataclasses.field(default_factory=list)
 
 
 T = TypeVar("T")
-Other = TypeVar("Other")
 Word = TypeVar("Word", bound=str)
-Either = TypeVar("Either", int, str)
 Number = NewType("Number", int)
-
-
-class Register(dict[str, T], Generic[T]):
-    """A map with one type of its own."""
 
 
 @dataclasses.dataclass
@@ -144,18 +108,6 @@ class Tree(Generic[T]):
 
     value: T
     branches: "list[Tree[T]]" = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass
-class Numbered(Tree[int]):
-    """
-    Numbers.
-
-    Args:
-        value: The number.
-    """
-
-    name: str = ""
 
 
 @attrs.frozen
@@ -169,20 +121,8 @@ class Wife:
 
 
 class Options(TypedDict, total=False):
-    """
-    Options.
-
-    Attributes:
-        speed: How fast.
-    """
-
     speed: Required[float]
     colour: Colour
-
-
-class Nested(TypedDict):
-    depth: int
-    inner: "NotRequired[Nested]"
 
 
 class More(Options):
@@ -191,12 +131,7 @@ class More(Options):
 
 
 class Range(NamedTuple):
-    """
-    From and to.
-
-    Attributes:
-        low: The lowest.
-    """
+    """From and to."""
 
     low: int
     high: int = 9
@@ -226,19 +161,14 @@ def closed(properties: dict[str, Any], *required: str, **more: Any) -> dict[str,
 
 PLACE = closed(
     {
-        "lat": {"type": "number", "description": "Degrees north."},
-        "lon": {"type": "number", "description": "Degrees east.", "default": 0.0},
-        "hint": {"type": "string", "default": ""},
+        "lat": {"type": "number"},
+        "lon": {"type": "number", "default": 0.0},
         "tags": array({"type": "string"}),
     },
     "lat",
-    description="Somewhere on earth, as GPS has it.",
+    description="Somewhere on earth.\n\nAttributes:\n    lat: Degrees north.",
 )
-COMFORT = {
-    "type": "string",
-    "enum": ["second", "first"],
-    "description": "How one sits.\nsecond: Cheap.\nfirst: Quiet.",
-}
+COLOUR = {"type": "string", "enum": ["g", "r"]}
 NULL = {"type": "null"}
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
@@ -254,49 +184,52 @@ KINDS: list[tuple[Any, Any]] = [
     (Any, {}),
     (Number, INTEGER),
     (Word, STRING),
-    (Either, {"anyOf": [INTEGER, STRING]}),
     (T, {}),
     (int | None, {"anyOf": [INTEGER, NULL]}),
     (Optional[str], {"anyOf": [STRING, NULL]}),  # noqa: UP045 - both
-    (int | float, NUMBER),
-    (str | datetime, {"anyOf": [STRING, {"type": "string", "format": "date-time"}]}),
-    (list[int] | list[str], {"anyOf": [array(INTEGER), array(STRING)]}),
-    (Literal["b", "a"], {"type": "string", "enum": ["b", "a"]}),
+    (Literal["b", "a"], {"type": "string", "enum": ["a", "b"]}),
+    (Literal[2, "a", None], {"enum": [None, 2, "a"]}),  # noqa: PYI061 - null among others
     (
-        Literal[2, True, "a", None],  # noqa: PYI061 - null among others
-        {"enum": [2, True, "a", None]},
+        Comfort,
+        {
+            "type": "string",
+            "enum": ["first", "second"],
+            "description": "How one sits.",
+        },
     ),
-    (Literal[Comfort.FIRST], {"type": "string", "enum": ["first"]}),
-    (Comfort, COMFORT),
-    (Colour, {"type": "string", "enum": ["r", "g"]}),
+    (Colour, COLOUR),
     (Size, {"type": "integer", "enum": [1, 9]}),
-    (Odd, {"enum": ["a", 2.5, None]}),
     (list, array()),
     (list[int], array(INTEGER)),
-    (deque[int], array(INTEGER)),
     (Sequence[int], array(INTEGER)),
     (tuple[int, ...], array(INTEGER)),
     (
         tuple[int, str],
         array(prefixItems=[INTEGER, STRING], items=False, minItems=2, maxItems=2),
     ),
-    (tuple[()], array(items=False, maxItems=0)),
     (set[int], array(INTEGER, uniqueItems=True)),
     (AbstractSet[str], array(STRING, uniqueItems=True)),
     (dict, {"type": "object"}),
     (dict[str, int], {"type": "object", "additionalProperties": INTEGER}),
     (Mapping[str, Any], {"type": "object"}),
-    (Register[int], {"type": "object"}),
-    (dict[int, Any], {"type": "object", "propertyNames": {"pattern": "^-?[0-9]+$"}}),
-    (dict[Colour, Any], {"type": "object", "propertyNames": {"enum": ["r", "g"]}}),
     (datetime, {"type": "string", "format": "date-time"}),
     (date, {"type": "string", "format": "date"}),
     (time, {"type": "string", "format": "time"}),
     (timedelta, {"type": "string", "format": "duration"}),
     (UUID, {"type": "string", "format": "uuid"}),
     (Decimal, {"type": "string", "format": "decimal"}),
-    (PurePosixPath, STRING),
+    (bytes, {"type": "string", "contentEncoding": "base64"}),
     (Annotated[int, "how many"], {**INTEGER, "description": "how many"}),
+    (
+        dict[str, Annotated[int, "each"] | None],
+        {
+            "type": "object",
+            "additionalProperties": {
+                "anyOf": [{**INTEGER, "description": "each"}, NULL]
+            },
+        },
+    ),
+    (datetime | None, {"anyOf": [{"type": "string", "format": "date-time"}, NULL]}),
     (
         Annotated[int, msgspec.Meta(ge=1, le=9, description="how many")],
         {**INTEGER, "minimum": 1, "maximum": 9, "description": "how many"},
@@ -312,45 +245,38 @@ KINDS: list[tuple[Any, Any]] = [
             {
                 "start": PLACE,
                 "end": {"anyOf": [PLACE, STRING]},
-                "seats": {"type": "integer", "default": 1},
                 "notes": array(STRING),
             },
-            "end",
             "start",
+            "end",
         ),
     ),
     (
-        Place | Range,
-        {
-            "anyOf": [
-                PLACE,
-                array(
-                    description="From and to.",
-                    prefixItems=[
-                        {"type": "integer", "description": "low: The lowest."},
-                        {"type": "integer", "description": "high", "default": 9},
-                    ],
-                    items=False,
-                    minItems=1,
-                    maxItems=2,
-                ),
-            ]
-        },
+        Range,
+        array(
+            description="From and to.",
+            prefixItems=[INTEGER, {"type": "integer", "default": 9}],
+            minItems=1,
+            maxItems=2,
+        ),
     ),
     (
         More,
         closed(
             {
-                "speed": {"type": "number"},
-                "colour": {"type": "string", "enum": ["r", "g"]},
+                "colour": COLOUR,
                 "deep": {"type": "boolean"},
+                "speed": {"type": "number"},
                 "wide": {"type": "boolean"},
             },
             "deep",
             "speed",
         ),
     ),
-    (Record, closed({"number": INTEGER, "places": array(PLACE)}, "number")),
+    (
+        Record,
+        closed({"number": INTEGER, "places": array(PLACE, default=[])}, "number"),
+    ),
 ]
 
 
@@ -393,66 +319,26 @@ class TestKinds:
     @pytest.mark.parametrize(
         ("kind", "shown"),
         [
-            (bytes, "bytes"),
             (complex, "complex"),
             (Plain, "Plain"),
-            (Bits, "Bits"),
             (Unfit, "Unfit"),
-            (Callable[[], int], "collections.abc.Callable[[], int]"),
-            (dict[float, int], "dict[float, int]"),
-            (dict[Odd, int], "dict[test_tools.Odd, int]"),
+            (list[Plain], "test_tools_functions.Plain]"),
+            (Callable[[], int], "Callable[[], int]"),
+            (str | datetime, "str | datetime.datetime"),
+            (list[int] | list[str], "list[int] | list[str]"),
+            (Place | Leg, "Place | "),
+            (Annotated[str, msgspec.Meta(ge=1)], "Annotated[str"),
             (5, "5"),
         ],
     )
-    def test_no_word(self, kind, shown):
-        """What JSON can't represent is named with its parameter, and what to do."""
+    def test_names_what_has_no_schema(self, kind, shown):
+        """A type that JSON or msgspec can't represent is named, and what to do."""
         problem = refused(lambda: of_kind(kind))
 
-        assert "can't describe f(): JSON can't represent " in problem
-        assert shown.rpartition(".")[2] in problem
-        assert "the type of x" in problem
-        assert "without=('x',)" in problem
-
-    def test_refers_to_itself_without_a_name(self):
-        """
-        A class without a name can't be referred to, and the error says how to name it.
-        """
-        names: dict[str, Any] = {}
-        alias = int | list["Json"]  # type: ignore[name-defined] # noqa: F821
-        exec("def f(x: Json): ...", {"Json": alias}, names)
-
-        problem = refused(lambda: ToolInfo.from_function(names["f"]))
-
-        assert "can't describe f(): unknown name Json in the type of x[" in problem
-        assert "as a class, or as `type Json = ...` (Python 3.12)" in problem
-
-    def test_variables_of_bases(self):
-        """What a base's type variable stands for is known however far away it is."""
-
-        @dataclasses.dataclass
-        class Deeper(Numbered): ...
-
-        @dataclasses.dataclass
-        class Lists(Tree[list[Other]], Generic[Other]): ...
-
-        assert INTEGER.items() <= (
-            of_kind(Deeper)["properties"]["x"]["properties"]["value"].items()
-        )
-        assert {"type": "array", "items": STRING} == (
-            of_kind(Lists[str])["properties"]["x"]["properties"]["value"]
-        )
-
-    def test_no_text_inside(self):
-        """The path is reported."""
-
-        @attrs.frozen
-        class Inside:
-            deep: dict[str, list[bytes]]
-
-        problem = refused(lambda: of_kind(list[Inside]))
-
-        assert "JSON can't represent bytes, the type of x[].deep[][]; " in problem
-        assert "without=('x',)" in problem
+        assert "f() is no tool: msgspec can't represent " in problem
+        assert shown in problem
+        assert "the type of x " in problem
+        assert problem.endswith("or leave the parameter out: without=('x',)")
 
     @pytest.mark.parametrize(
         ("kind", "right", "wrong"),
@@ -461,11 +347,6 @@ class TestKinds:
                 Tree[str],
                 {"value": "a", "branches": [{"value": "b", "branches": []}]},
                 {"value": "a", "branches": [{"value": 1}]},
-            ),
-            (
-                Numbered,
-                {"value": 1, "branches": [{"value": 1}], "name": "a"},
-                {"value": 1, "branches": [{"value": "a"}], "name": "a"},
             ),
             (
                 Husband,
@@ -493,9 +374,9 @@ class TestKinds:
 
         schema = thaw(ToolInfo.from_function(f).schema)
 
-        assert {"Tree", "Tree_2", "Husband"} == schema["$defs"].keys()
-        assert {"$ref": "#/$defs/Tree"} == schema["properties"]["a"]
-        assert {"$ref": "#/$defs/Tree_2"} == schema["properties"]["b"]
+        assert {"Tree_int_", "Tree_str_", "Husband"} == schema["$defs"].keys()
+        assert {"$ref": "#/$defs/Tree_int_"} == schema["properties"]["a"]
+        assert {"$ref": "#/$defs/Tree_str_"} == schema["properties"]["b"]
         assert PLACE == schema["properties"]["d"]
         place = {"lat": 1}
         assert takes(
@@ -514,25 +395,6 @@ class TestKinds:
             )
 
         assert "its schema has more than 5,000 parts" in refused(lambda: of_kind(kind))
-
-    def test_grows_forever(self):
-        """So is one that never ends."""
-
-        @dataclasses.dataclass
-        class Growing(Generic[T]):
-            more: Any
-
-        Growing.__annotations__["more"] = Growing[list[T]]  # type: ignore[valid-type]
-
-        assert (
-            "can't describe f(): its schema is more than 50 levels deep at x.more.more."
-        ) in refused(lambda: of_kind(Growing[int]))
-
-    def test_bounds_that_do_not_fit(self):
-        """A text has no least value."""
-        problem = refused(lambda: of_kind(Annotated[str, msgspec.Meta(ge=1)]))
-
-        assert "can't describe f(): msgspec.Meta(ge=1) does not fit str" in problem
 
 
 # In the styles there are; the description of them is the same.
@@ -702,10 +564,7 @@ class TestFromFunction:
         assert ["Adds.", "Slowly."] == described.split()
 
     def test_decorated_elsewhere(self):
-        """
-        Hints are what they are where the function was written, and not its
-        decorator.
-        """
+        """Hints are read where the function was written, and not its decorator."""
         elsewhere: dict[str, Any] = {"functools": functools}
         exec(inspect.getsource(wrapped), elsewhere)
 
@@ -757,10 +616,7 @@ class TestFromFunction:
 
         properties = thaw(ToolInfo.from_function(f).schema)["properties"]
 
-        assert (
-            f"Which class.\n{COMFORT['description']}"
-            == (properties["comfort"]["description"])
-        )
+        assert "Which class.\nHow one sits." == properties["comfort"]["description"]
         assert "A." == properties["place"]["description"]
         assert "first" == properties["comfort"]["default"]
 
@@ -779,6 +635,7 @@ class TestFromFunction:
             ((1, "a"), [1, "a"]),
             (Comfort.FIRST, "first"),
             (Size.LARGE, 9),
+            (date(2031, 5, 6), "2031-05-06"),
         ],
     )
     def test_defaults(self, default, shown):
@@ -795,8 +652,7 @@ class TestFromFunction:
         "default",
         [
             math.nan,
-            {1},
-            datetime(2025, 1, 1, tzinfo=UTC),
+            object(),
             2**64,
         ],
     )
@@ -811,15 +667,15 @@ class TestFromFunction:
         assert "required" not in schema
 
     def test_default_its_type_does_not_take(self):
-        """A default of None is not a value a model may give."""
+        """A default that a model could not give is not shown."""
 
-        def f(x: int = None, y: int | None = None, z: Odd = None): ...  # type: ignore[assignment] # noqa: RUF013
+        def f(x: int = None, y: int | None = None, z: Colour = "blue"): ...  # type: ignore[assignment] # noqa: RUF013
 
         properties = thaw(ToolInfo.from_function(f).schema)["properties"]
 
         assert INTEGER == properties["x"]
         assert {"anyOf": [INTEGER, NULL], "default": None} == properties["y"]
-        assert {"enum": ["a", 2.5, None], "default": None} == properties["z"]
+        assert COLOUR == properties["z"]
 
     @pytest.mark.parametrize(
         ("function", "name", "description", "takes"),
@@ -863,32 +719,15 @@ class TestFromFunction:
 
         def untyped(a: int, **more): ...
         def typed(a: int, **more: int | str): ...
-        def named(a: int, **more: Unpack[Options]): ...
 
-        first, second, third = (
-            thaw(ToolInfo.from_function(each).schema)
-            for each in (untyped, typed, named)
+        first, second = (
+            thaw(ToolInfo.from_function(each).schema) for each in (untyped, typed)
         )
 
         assert takes(first, {"a": 1, "b": [1]})
         assert takes(second, {"a": 1, "b": "a"})
         assert not takes(second, {"a": 1, "b": [1]})
-        assert takes(third, {"a": 1, "speed": 1.5, "colour": "r"})
-        assert not takes(third, {"a": 1, "colour": "r"})
-        assert not takes(third, {"a": 1, "speed": 1.5, "b": 1})
-        assert not takes(third, {"speed": 1.5})
         assert True is first["additionalProperties"]
-
-    def test_further_arguments_that_refer_to_themselves(self):
-        """Those of a TypedDict that holds its like."""
-
-        def f(**more: Unpack[Nested]): ...
-
-        schema = thaw(ToolInfo.from_function(f).schema)
-
-        assert takes(schema, {"depth": 1, "inner": {"depth": 2}})
-        assert not takes(schema, {"depth": 1, "inner": {}})
-        assert not takes(schema, {})
 
     def test_without(self):
         """Parameters of any type may be hidden: their types are not read."""
@@ -924,14 +763,12 @@ class TestFromFunction:
         def several(*numbers): ...
 
         assert (
-            "can't describe positional(): a is positional-only, and a model gives "
-            "arguments by name; remove the / after it, or leave it out: without=('a',)"
+            "positional() is no tool, since a model gives arguments by name: a is "
+            "positional-only; remove the / after it, or leave it out: without=('a',)"
         ) == refused(lambda: ToolInfo.from_function(positional))
-        assert (
-            "can't describe several(): *numbers has no names for what it takes, and a "
-            "model gives arguments by name; take a list, numbers: list[...], or leave "
-            "it out: without=('numbers',)"
-        ) == refused(lambda: ToolInfo.from_function(several))
+        assert "*numbers has no names; take a list, numbers: list[...], or" in refused(
+            lambda: ToolInfo.from_function(several)
+        )
 
     @pytest.mark.parametrize(
         ("function", "message"),
@@ -941,9 +778,9 @@ class TestFromFunction:
             (lambda x: x, "<lambda> is no valid tool name; pass name=..."),
             (
                 Desk.book,
-                "can't describe book(): it is not bound; pass the method of an",
+                "book() is no tool, since a model gives arguments by name: it is not",
             ),
-            (min, "can't describe min(): its signature is unknown (no signature"),
+            (min, "min() is no tool: its signature is unknown (no signature"),
         ],
     )
     def test_refuses(self, function, message):
@@ -957,23 +794,22 @@ class TestFromFunction:
         def g(a: "1 / 0"): ...  # type: ignore[valid-type]
 
         assert (
-            "can't describe f(): can't resolve the type of a (NameError: name "
-            "'Nobody' is not defined); define or import it in the module itself, "
+            "f() is no tool: can't resolve the type of a (NameError: name 'Nobody' is "
+            "not defined); define or import it in the module itself, "
         ) in refused(lambda: ToolInfo.from_function(f))
         assert "ZeroDivisionError" in refused(lambda: ToolInfo.from_function(g))
 
     def test_missing_extra(self, monkeypatch):
         """Without the extra the error names it."""
-        for name in ("_functions", "_types", "_classes"):
-            monkeypatch.delitem(
-                sys.modules, f"conversation_state.tools.{name}", raising=False
-            )
-            monkeypatch.delattr(f"conversation_state.tools.{name}", raising=False)
-
+        name = "conversation_state.tools._functions"
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.delattr(name, raising=False)
         monkeypatch.setitem(sys.modules, "docstring_parser", None)
 
         with pytest.raises(MissingExtraError) as raised:
             ToolInfo.from_function(ours)
+        with pytest.raises(MissingExtraError, match="read_arguments"):
+            read_arguments(ours, {})
 
         assert ("ToolInfo.from_function", "tools") == raised.value.args
 
@@ -981,7 +817,7 @@ class TestFromFunction:
         """Neither the seed of hashes nor the call makes a difference."""
         script = (
             "from tests.test_tools_functions import *\n"
-            "def f(a: Leg, b: set[Literal['x', 'y']], c: Tree[int] | Options): ...\n"
+            "def f(a: Leg, b: set[Literal['x', 'y']], c: Tree[int] | None): ...\n"
             "tool = ToolInfo.from_function(f)\n"
             "assert tool == ToolInfo.from_function(f)\n"
             "print(json.dumps(thaw(tool.schema)))"
@@ -993,18 +829,17 @@ class TestFromFunction:
     @pytest.mark.skipif(sys.version_info < (3, 12), reason="syntax of Python 3.12")
     def test_new_syntax(self):
         """Type aliases and type parameters of Python 3.12."""
-        names: dict[str, Any] = {"Place": Place}
+        names: dict[str, Any] = {}
         exec(  # older Pythons could not even parse it
-            "type Pair[X] = tuple[X, X]\n"
-            "type Json = int | list[Json]\n"
-            "def f[Y: str](a: Pair[int], b: Json, c: Y, d: 'list[Y]'): ...\n",
+            "type Pair = tuple[int, int]\n"
+            "def f[Y: str](a: Pair, c: Y, d: 'list[Y]'): ...",
             names,
         )
         schema = thaw(ToolInfo.from_function(names["f"]).schema)
-        right = {"a": [1, 2], "b": [[1], 2], "c": "x", "d": ["x"]}
+        right = {"a": [1, 2], "c": "x", "d": ["x"]}
 
         assert takes(schema, right)
-        for key, wrong in {"a": [1], "b": ["x"], "c": 1, "d": [1]}.items():
+        for key, wrong in {"a": [1], "c": 1, "d": [1]}.items():
             assert not takes(schema, {**right, key: wrong})
 
 
@@ -1019,13 +854,9 @@ SCALARS: Any = st.sampled_from(
         (float, st.floats(allow_nan=False, allow_infinity=False)),
         (Literal["a", 1], st.sampled_from(["a", 1])),
         (Size, st.sampled_from([each.value for each in Size])),
-        (Odd, st.sampled_from([each.value for each in Odd])),
         (Range, st.lists(st.integers(), min_size=1, max_size=2)),
         (Options, st.fixed_dictionaries({"speed": st.integers()})),
-        (
-            Place,
-            st.fixed_dictionaries({"lat": st.integers()}, optional={"hint": texts()}),
-        ),
+        (Place, st.fixed_dictionaries({"lat": st.integers()})),
         (Any, json_values()),
         (More, st.just({"speed": 1, "deep": True})),
         (dict[Colour, Any], st.dictionaries(st.sampled_from("rg"), json_values())),
@@ -1049,7 +880,6 @@ def composed(inner):
         inner.map(lambda t: (of(Union, t[0], None), st.none() | t[1])),
         inner.map(lambda t: (of(Tree, t[0]), st.fixed_dictionaries({"value": t[1]}))),
         inner.map(lambda t: (of(Annotated, t[0], "words"), t[1])),
-        pairs.map(lambda p: (of(Union, p[0][0], p[1][0]), p[0][1] | p[1][1])),
         pairs.map(lambda p: (of(tuple, p[0][0], p[1][0]), st.tuples(p[0][1], p[1][1]))),
     )
 
@@ -1112,17 +942,18 @@ class TestLaws:
         assert tool == ToolInfo.from_function(f)
         assert tool == pickle.loads(pickle.dumps(tool))
 
-    @given(KINDS_WITH_VALUES, json_values())
-    def test_takes_what_a_call_reads(self, described, value):
-        """A schema takes of any JSON what a call reads as the type."""
-        kind, _ = described
-        # Floats behind 2**53 are no integers to a call, and are to JSON Schema.
-        assume(not re.search(r"[0-9]{16}|e\+", json.dumps(value)))
-        try:
-            structure(value, kind)
-        except DecodeError:
-            is_read = False
-        else:
-            is_read = True
+    @given(KINDS_WITH_VALUES, st.data())
+    def test_takes_what_a_call_reads(self, described, data):
+        """A call reads the values of a type, and what it reads its schema takes."""
+        kind, values = described
 
-        assert is_read == takes(of_kind(kind), {"x": value})
+        def f(x): ...
+
+        f.__annotations__["x"] = kind
+        own = json.loads(json.dumps(data.draw(values)))
+        assert ["x"] == list(read_arguments(f, {"x": own}))
+
+        other = data.draw(json_values())
+        with contextlib.suppress(DecodeError):
+            read_arguments(f, {"x": other})
+            assert takes(of_kind(kind), {"x": other})

@@ -31,7 +31,16 @@ from conversation_state.store import Store
 MODULES = [
     *("aggregator", "cells", "chunks", "codec", "counting", "diffing", "documents"),
     *("messages", "pages", "parallel", "parsing", "parts", "rendering", "store"),
-    *("streams", "templates", "timeline", "tools", "tree", "trimming", "usage"),
+    *(
+        "streams",
+        "templates",
+        "timeline",
+        "tool_calls",
+        "tools",
+        "tree",
+        "trimming",
+        "usage",
+    ),
     *(f"adapters.{name}" for name in PROVIDERS),
 ]
 # They pass on what enums of Python, files of the system and a value's `str` say.

@@ -83,7 +83,8 @@ from conversation_state.testing import (
 )
 from conversation_state.testing.contracts import format_code
 from conversation_state.timeline import Moment, Moments, Timeline
-from conversation_state.tools import ToolInfo, acall, call
+from conversation_state.tool_calls import acall, call
+from conversation_state.tools import ToolInfo
 from conversation_state.trimming import Dropped, Element, Flaw, Trimmer, keep_last
 
 # States

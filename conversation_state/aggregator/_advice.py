@@ -107,7 +107,7 @@ _TEXTS = {
     "add_response": "add_assistant_message(text) adds a text without a usage",
     "add_tool_response": (
         "name the call it answers: state.add_tool_response(ToolMessage(text, "
-        "tool_call_id=call.id)); tools.call(function, call) makes such a message"
+        "tool_call_id=call.id)); tool_calls.call(function, call) makes such a message"
     ),
     "add_tool_call": "make a call of it: ToolCall(id, name, arguments)",
 }

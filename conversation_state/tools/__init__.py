@@ -2,9 +2,8 @@
 Tools that a model may call, and the calls it made.
 
 What lives here: the description of a tool for a model (`ToolInfo`), which can be
-made from a function, a call as the model wrote it (`ToolCall`), and `call`, which
-runs one. What does not: the call's result (a `ToolMessage` in `messages`), and the
-form that a provider expects (`adapters`).
+made from a function, and a call as the model wrote it (`ToolCall`). What does not:
+running a call (`tool_calls`), and the form that a provider expects (`adapters`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidMessageError
 
 if TYPE_CHECKING:
-    from conversation_state._tool_calls import acall, call
     from conversation_state.tools._infos import (
         MAX_PARAMETER_LEVELS,
         Parameter,
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
         ToolInfo,
         is_schema,
         parameters_schema,
+        read_arguments,
     )
 
 __all__ = [
@@ -36,29 +35,16 @@ __all__ = [
     "ToolCall",
     "ToolChoice",
     "ToolInfo",
-    "acall",
-    "call",
     "is_schema",
     "parameters_schema",
+    "read_arguments",
 ]
 
 
-# Every state needs calls; few programs that keep states describe tools, or run them:
-# that makes a message of what the codec reads, both in higher layers.
+# Every state needs calls; few programs that keep states describe tools.
 _INFOS = f"{__name__}._infos"
-_CALLS = "conversation_state._tool_calls"
 __getattr__, __dir__ = open_later(
-    __name__,
-    {
-        "MAX_PARAMETER_LEVELS": _INFOS,
-        "Parameter": _INFOS,
-        "ToolChoice": _INFOS,
-        "ToolInfo": _INFOS,
-        "acall": _CALLS,
-        "call": _CALLS,
-        "is_schema": _INFOS,
-        "parameters_schema": _INFOS,
-    },
+    __name__, {name: _INFOS for name in __all__ if name != "ToolCall"}
 )
 
 

@@ -1,19 +1,168 @@
-"""Describes functions to a model: their name, description and JSON Schema."""
+"""
+What a function takes: its description for a model, and the arguments of a call.
+
+msgspec makes the JSON Schema of a type, and converts JSON values to it. What it can't
+represent is an error that names the parameter.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable
+import re
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, time
 from functools import partial
 from inspect import Parameter
-from types import SimpleNamespace
-from typing import Any, Unpack, get_args, get_origin
+from types import SimpleNamespace, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+from typing import get_type_hints as resolve_hints
 
+import docstring_parser
+import msgspec
+
+from conversation_state._persistent import freeze
 from conversation_state._wording import shorten_repr
-from conversation_state.errors import InvalidToolError
-from conversation_state.tools._classes import Docstring, parse_docstring
-from conversation_state.tools._parameters import annotate_schema
-from conversation_state.tools._types import Schema, SchemaWriter
+from conversation_state.errors import DecodeError, InvalidToolError, Problem
+
+
+def _name_function(function: Any) -> tuple[str, Any]:
+    # And what is inside of partials.
+    while isinstance(function, partial):
+        function = function.func
+
+    return str(getattr(function, "__name__", type(function).__name__)), function
+
+
+def _list_parameters(
+    function: Any, without: Collection[str] | None
+) -> dict[str, Parameter]:
+    """
+    The parameters that a model can give, their annotations resolved; *without* is None
+    for a call, which passes over those that take any number of positions.
+    """
+    shown, bare = _name_function(function)
+    hidden = {*(without or ())}
+    try:
+        parameters = inspect.signature(function).parameters
+        unknown = sorted(hidden - parameters.keys())
+        # They stay in its signature, as defaults.
+        while isinstance(function, partial):
+            hidden |= function.keywords.keys()
+            function = function.func
+
+        inner = inspect.unwrap(bare if inspect.isroutine(bare) else type(bare).__call__)
+    except Exception as error:  # noqa: BLE001 - whatever an object without one raises
+        raise InvalidToolError(
+            f"{shown}() is no tool: its signature is unknown ({error!s:.200})"
+        ) from None
+
+    if unknown:
+        raise InvalidToolError(
+            f"can't leave {shorten_repr(unknown[0])} out of {shown}(), which has no "
+            f"such parameter; its parameters: {', '.join(parameters) or 'none'}"
+        )
+
+    found: dict[str, Parameter] = {}
+    for name, each in parameters.items():
+        is_star = each.kind is Parameter.VAR_POSITIONAL
+        if name in hidden or (is_star and without is None):
+            continue
+
+        why = ""
+        if each.kind is Parameter.POSITIONAL_ONLY:
+            why = f"{name} is positional-only; remove the / after it"
+        elif is_star:
+            why = f"*{name} has no names; take a list, {name}: list[...]"
+        elif name == "self" and each.annotation is Parameter.empty:
+            why = "it is not bound; pass the method of an instance"
+
+        if why:
+            raise InvalidToolError(
+                f"{shown}() is no tool, since a model gives arguments by name: {why}, "
+                f"or leave it out: without=({name!r},)"
+            )
+
+        kind = _resolve_hint(inner, each, shown)
+        found[name] = each.replace(annotation=kind)
+
+    return found
+
+
+def _resolve_hint(function: Any, parameter: Parameter, shown: str) -> Any:
+    # One at a time: names in the hints of hidden parameters may not exist.
+    if parameter.annotation is Parameter.empty:
+        return Any
+
+    thing = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+    # Type parameters by name: before Python 3.12.4 only those of functions are found.
+    names = getattr(function, "__globals__", {})
+    own = {each.__name__: each for each in getattr(function, "__type_params__", ())}
+    try:
+        hints = resolve_hints(thing, names, {**names, **own}, include_extras=True)
+    except Exception as error:  # noqa: BLE001 - any of an annotation: reported
+        raise InvalidToolError(
+            f"{shown}() is no tool: can't resolve the type of {parameter.name} "
+            f"({type(error).__name__}: {error}); define or import it in the module "
+            "itself, not in a function and not under TYPE_CHECKING, or leave the "
+            f"parameter out: without=({parameter.name!r},)"
+        ) from None
+
+    return hints[parameter.name]
+
+
+def _refuse_type(shown: str, parameter: Parameter, error: Exception) -> Exception:
+    kind = parameter.annotation
+    name = kind.__qualname__ if isinstance(kind, type) else shorten_repr(kind)
+    problem = str(error).partition("\n")[0]
+    return InvalidToolError(
+        f"{shown}() is no tool: msgspec can't represent {name}, the type of "
+        f"{parameter.name} ({type(error).__name__}: {problem:.200}); take another "
+        f"type, or leave the parameter out: without=({parameter.name!r},)"
+    )
+
+
+# Arguments
+
+
+def convert_arguments(function: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """As `tools.read_arguments`."""
+    shown, _ = _name_function(function)
+    parameters = _list_parameters(function, None)
+    others = [each for each in parameters.values() if each.kind is each.VAR_KEYWORD]
+    named = {name: each for name, each in parameters.items() if each not in others}
+    problems = [
+        Problem(f"$.{name}", "required, but missing")
+        for name, each in named.items()
+        if each.default is Parameter.empty and name not in given
+    ]
+    arguments: dict[str, Any] = {}
+    for name, value in given.items():
+        path = f"$.{name}" if name.isidentifier() else f"$[{shorten_repr(name)}]"
+        parameter = named.get(name, *others[:1])
+        if parameter is None:
+            takes = ", ".join(named) or "nothing"
+            problems.append(Problem(path, f"unknown; {shown} takes {takes}"))
+            continue
+
+        try:
+            arguments[name] = msgspec.convert(
+                value, parameter.annotation, str_keys=True
+            )
+        except msgspec.ValidationError as error:
+            what, _, inner = str(error).partition(" - at `$")
+            problems.append(Problem(path + inner[:-1], what[:1].lower() + what[1:]))
+        except TypeError as error:
+            raise _refuse_type(shown, parameter, error) from error
+        except Exception as error:  # noqa: BLE001 - a class's own: the model reads it
+            problems.append(Problem(path, f"{type(error).__name__}: {error!s:.200}"))
+
+    if problems:
+        raise DecodeError(tuple(problems))
+
+    return arguments
+
+
+# Descriptions
 
 
 def describe_function(
@@ -21,7 +170,7 @@ def describe_function(
     name: str | None,
     description: str | None,
     without: Collection[str],
-) -> tuple[str, str, Schema]:
+) -> tuple[str, str, dict[str, Any]]:
     """The name of *function* as a tool, what it does, and what it takes."""
     if not callable(function) or isinstance(function, type):
         what = "a class" if isinstance(function, type) else f"{shorten_repr(function)}"
@@ -30,153 +179,202 @@ def describe_function(
             "arguments and does the work"
         )
 
-    bare = function
-    while isinstance(bare, partial):
-        bare = bare.func
+    if isinstance(without, str) or not isinstance(without, Collection):
+        like = without if isinstance(without, str) else "ctx"
+        raise InvalidToolError(
+            f"without is {shorten_repr(without)}; expected names, like ({like!r},)"
+        )
 
-    kind: type = type(bare)
-    own = getattr(bare, "__name__", kind.__name__)
-    if name is None:
-        name = str(own)
-        if not name.isidentifier():
-            raise InvalidToolError(f"{name} is no valid tool name; pass name=...")
+    own, bare = _name_function(function)
+    if name is None and not own.isidentifier():
+        raise InvalidToolError(f"{own} is no valid tool name; pass name=...")
 
     # An instance that is called does what its method does; `getdoc` gives the
     # docstring of its class, which says how to make one.
     text = inspect.getdoc(bare)
     if not hasattr(bare, "__name__"):
-        calls = [vars(each).get("__call__") for each in kind.__mro__]
-        text = next((each.__doc__ for each in calls if each and each.__doc__), text)
+        text = type(bare).__call__.__doc__ or text
 
-    docstring = parse_docstring(text)
-    schema = _Signature(function, f"{own}()").schema(docstring, without)
-    if description is None:
-        description = docstring.description
-
-    return name, description, schema
-
-
-def _unwrap_callable(function: Any) -> Any:
-    """What is inside of partials, callable objects and wrappers: it has the hints."""
-    while isinstance(function, partial):
-        function = function.func
-
-    if not inspect.isroutine(function):
-        function = type(function).__call__
-
-    return inspect.unwrap(function)
+    described, texts = _parse_docstring(text)
+    schema = _write_schema(own, _list_parameters(function, without), texts)
+    return (
+        own if name is None else name,
+        described if description is None else description,
+        schema,
+    )
 
 
-class _Signature:
-    def __init__(self, function: Any, shown: str) -> None:
-        self._shown = shown
-        self._writer = SchemaWriter(shown)
-        try:
-            parameters = dict(inspect.signature(function).parameters)
-            self._inner = _unwrap_callable(function)
-        except (ValueError, TypeError, NameError) as error:
-            raise InvalidToolError(
-                f"can't describe {shown}: its signature is unknown ({error})"
-            ) from None
+def _write_schema(
+    shown: str, parameters: dict[str, Parameter], descriptions: Mapping[str, str]
+) -> dict[str, Any]:
+    kinds = [_annotate(each.annotation) for each in parameters.values()]
+    try:
+        found, components = msgspec.json.schema_components(kinds, ref_template="{name}")
+    except Exception as error:
+        for each, kind in zip(parameters.values(), kinds, strict=True):
+            try:
+                msgspec.json.schema(kind)
+            except Exception as reason:  # noqa: BLE001 - of an annotation, too
+                raise _refuse_type(shown, each, reason) from None
 
-        # Arguments that a partial sets by name stay in its signature as defaults.
-        while isinstance(function, partial):
-            for name in function.keywords:
-                parameters.pop(name, None)
+        raise InvalidToolError(f"{shown}() is no tool: {error}") from error
 
-            function = function.func
+    inliner = _Inliner(shown, components)
+    properties: dict[str, Any] = {}
+    others: Any = False
+    for each, written in zip(parameters.values(), found, strict=True):
+        schema = inliner.inline(written)
+        texts = [descriptions.get(each.name, ""), schema.get("description", "")]
+        if any(texts):
+            # The type's own description applies here, too.
+            schema["description"] = "\n".join(dict.fromkeys(filter(None, texts)))
 
-        self._parameters = parameters
-
-    def schema(self, docstring: Docstring, without: Collection[str]) -> Schema:
-        selected = self._select_parameters(without)
-        is_open = bool(selected) and selected[-1].kind is Parameter.VAR_KEYWORD
-        keywords = selected.pop() if is_open else None
-
-        schema = self._writer.write_object(
-            ((each, self._resolve_hint(each)) for each in selected), docstring.fields
-        )
-        if keywords is not None:
-            description = docstring.fields.get(keywords.name, "")
-            self._add_keywords(schema, keywords, description)
-
-        if self._writer.definitions:
-            schema["$defs"] = self._writer.definitions
-
-        return schema
-
-    def _add_keywords(
-        self, schema: Schema, parameter: Parameter, description: str
-    ) -> None:
-        kind, name = self._resolve_hint(parameter), parameter.name
-        if get_origin(kind) is Unpack:
-            fields = self._writer.resolve(get_args(kind)[0], name)
-            schema["properties"] |= fields["properties"]
-            required = [*schema.get("required", ()), *fields.get("required", ())]
-            if required:
-                schema["required"] = sorted(required)
+        if each.kind is Parameter.VAR_KEYWORD:
+            others = schema or True
         else:
-            others = self._writer.write(kind, name)
-            others = annotate_schema(others, description, Parameter.empty)
-            schema["additionalProperties"] = others or True
+            properties[each.name] = {**schema, **_write_default(each)}
 
-    def _select_parameters(self, without: Any) -> list[Parameter]:
-        parameters = self._parameters
-        if isinstance(without, str) or not isinstance(without, Iterable):
-            like = without if isinstance(without, str) else "ctx"
+    needed = [
+        name for name in properties if parameters[name].default is Parameter.empty
+    ]
+    return {
+        "type": "object",
+        "properties": properties,
+        **({"required": sorted(needed)} if needed else {}),
+        "additionalProperties": others,
+        **({"$defs": inliner.definitions} if inliner.definitions else {}),
+    }
+
+
+_FORMATS = {datetime: "date-time", time: "time"}
+
+
+def _annotate(kind: Any) -> Any:
+    """*kind* with what msgspec does not say: texts in `Annotated`, formats of times."""
+    if isinstance(kind, type) and kind in _FORMATS:
+        extra = {"format": _FORMATS[kind]}
+        return Annotated[kind, msgspec.Meta(extra_json_schema=extra)]
+
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        notes = []
+        for note in kind.__metadata__:
+            text = note if isinstance(note, str) else getattr(note, "description", None)
+            is_text = isinstance(text, str) and not isinstance(note, msgspec.Meta)
+            notes.append(msgspec.Meta(description=text) if is_text else note)
+
+        return Annotated[(_annotate(inner[0]), *notes)]
+
+    if origin in (Union, UnionType):
+        return Union[tuple(map(_annotate, inner))]  # noqa: UP007 - made of a tuple
+
+    if origin in (list, set, frozenset, tuple, dict) and inner:
+        generic: Any = origin
+        return generic[tuple(map(_annotate, inner))]
+
+    return kind
+
+
+def _write_default(parameter: Parameter) -> dict[str, Any]:
+    """Its default value, if that is one a model could give."""
+    if parameter.default is Parameter.empty:
+        return {}
+
+    try:
+        plain = msgspec.to_builtins(parameter.default, str_keys=True)
+        msgspec.convert(plain, parameter.annotation, str_keys=True)
+        freeze(plain, "default", InvalidToolError)
+    except Exception:  # noqa: BLE001 - of any class: `required` says enough
+        return {}
+
+    return {"default": plain}
+
+
+_MAX_PARTS = 5_000
+_SCALARS = {str: "string", int: "integer", bool: "boolean"}
+
+
+class _Inliner:
+    """
+    Writes every schema where it is used, because not every provider follows references;
+    only recursive types are among the definitions.
+    """
+
+    def __init__(self, shown: str, components: Mapping[str, Any]) -> None:
+        self.definitions: dict[str, Any] = {}
+        self._shown = shown
+        self._components = components
+        self._open: list[str] = []
+        self._parts = 0
+
+    def inline(self, schema: Any) -> Any:
+        # Classes that have several fields of the next class double it at each level.
+        self._parts += 1
+        if self._parts > _MAX_PARTS:
             raise InvalidToolError(
-                f"without is {shorten_repr(without)}; expected names, like ({like!r},)"
+                f"{self._shown}() is no tool: its schema has more than {_MAX_PARTS:,} "
+                "parts; take something simpler"
             )
 
-        without = list(without)
-        for name in without:
-            if name not in parameters:
-                known = ", ".join(parameters) or "none"
-                raise InvalidToolError(
-                    f"can't leave {shorten_repr(name)} out of {self._shown}, which has "
-                    f"no such parameter; its parameters: {known}"
-                )
+        if isinstance(schema, list):
+            return [self.inline(each) for each in schema]
 
-        kept = [each for name, each in parameters.items() if name not in without]
-        for each in kept:
-            name, why = each.name, ""
-            if each.kind is Parameter.POSITIONAL_ONLY:
-                why = (
-                    f"{name} is positional-only, and a model gives arguments by name; "
-                    "remove the / after it"
-                )
-            elif each.kind is Parameter.VAR_POSITIONAL:
-                why = (
-                    f"*{name} has no names for what it takes, and a model gives "
-                    f"arguments by name; take a list, {name}: list[...]"
-                )
-            elif name == "self" and each.annotation is Parameter.empty:
-                why = "it is not bound; pass the method of an instance"
+        if not isinstance(schema, dict):
+            return schema
 
-            if why:
-                raise InvalidToolError(
-                    f"can't describe {self._shown}: {why}, or leave it out: "
-                    f"without=({shorten_repr(name)},)"
-                )
+        if isinstance(schema.get("$ref"), str):
+            return self._inline_component(**schema)
 
-        return kept
+        inlined = {key: self.inline(value) for key, value in schema.items()}
+        values = schema.get("enum")
+        if isinstance(values, list) and len({type(each) for each in values}) == 1:
+            inlined.setdefault("type", _SCALARS.get(type(values[0]), "null"))
 
-    def _resolve_hint(self, parameter: Parameter) -> Any:
-        """
-        The annotation of *parameter*, resolved in the module of the function.
+        return inlined
 
-        One at a time: names in other annotations may not exist at run time.
-        """
-        thing = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
-        if parameter.annotation is Parameter.empty:
-            return Any
+    def _inline_component(self, **schema: Any) -> dict[str, Any]:
+        name = schema.pop("$ref")
+        if name not in self._open and name not in self.definitions:
+            self._open.append(name)
+            component = self.inline(self._components[name])
+            self._open.pop()
+            component.pop("title", None)
+            if "properties" in component:
+                component.setdefault("additionalProperties", False)
 
-        # Type parameters by name: before 3.12.4 only those of functions are found.
-        names = getattr(self._inner, "__globals__", {})
-        own = {
-            each.__name__: each for each in getattr(self._inner, "__type_params__", ())
-        }
-        hints = self._writer.hints(
-            thing, parameter.name, globalns=names, localns={**names, **own}
-        )
-        return hints[parameter.name]
+            if name not in self.definitions:
+                return {**component, **schema}
+
+            self.definitions[name] = component
+        else:
+            self.definitions.setdefault(name, {})  # it is recursive
+
+        return {"$ref": f"#/$defs/{name}", **schema}
+
+
+# Docstrings
+
+
+# A doctest up to the next empty line.
+_DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
+
+
+def _parse_docstring(docstring: str | None) -> tuple[str, dict[str, str]]:
+    """
+    What comes before the first section, without doctests, and the description of each
+    parameter; in the styles of Google, NumPy, Sphinx and this library.
+    """
+    text = _DOCTEST.sub("", inspect.cleandoc(docstring or "")).strip()
+    try:
+        parsed = docstring_parser.parse(text)
+    except Exception:  # noqa: BLE001 - an IndexError, too: the text describes itself
+        return text, {}
+
+    # NumPy documents several at once (`x, y`), and stars may be written.
+    fields = {
+        name.strip().lstrip("*"): each.description.strip()
+        for each in parsed.params
+        for name in each.arg_name.split(",")
+        if each.description
+    }
+    return (parsed.description or "").strip(), fields

@@ -16,7 +16,7 @@ from conversation_state._persistent import (
     freeze_notes,
     thaw,
 )
-from conversation_state._wording import shorten_repr
+from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.errors import InvalidToolError, MissingExtraError
 from conversation_state.tools._parameters import (
     MAX_PARAMETER_LEVELS,
@@ -32,6 +32,7 @@ __all__ = [
     "ToolInfo",
     "is_schema",
     "parameters_schema",
+    "read_arguments",
 ]
 
 
@@ -183,15 +184,14 @@ class ToolInfo:
 
         A call gives arguments by name. A parameter with a default may be left
         out, one without a hint is any JSON value, ``**kwargs`` take arguments
-        of any other name, and without them there are no others. Values are
-        plain JSON: whatever calls *function* converts them to enums, dates and
-        instances.
+        of any other name, and without them there are no others.
 
-        Supported are text, numbers, booleans and None; lists, sets, tuples and maps;
-        ``Literal``, enums and unions; dates, UUIDs, decimals and paths, as
-        texts; dataclasses, attrs classes, ``TypedDict``, ``NamedTuple`` and
-        ``msgspec.Struct``, recursive or not; ``Any``, for any JSON value.
-        ``Annotated`` adds a description (a text) or the bounds of a
+        Types are those that msgspec knows: text, numbers, booleans and None;
+        lists, sets, tuples and maps; ``Literal``, enums and unions; dates, UUIDs,
+        decimals and bytes, as texts; dataclasses, attrs classes, ``TypedDict``,
+        ``NamedTuple`` and ``msgspec.Struct``, recursive or not; ``Any``, for any
+        JSON value. Of a union one member at most may be a text, an array or a
+        class. ``Annotated`` adds a description (a text) or the bounds of a
         ``msgspec.Meta``.
 
         Descriptions are those of the docstring's sections, in the styles of
@@ -212,7 +212,7 @@ class ToolInfo:
         Raises:
             InvalidToolError:
                 If a model could not call it: a parameter can't be passed by
-                name, or is of a type that JSON can't represent.
+                name, or is of a type that msgspec can't represent in JSON.
 
             MissingExtraError:
                 If the extra ``tools`` is not installed.
@@ -230,12 +230,52 @@ class ToolInfo:
         >>> tool.schema["properties"]["first_class"]["type"]
         'boolean'
         """
-        try:
-            from conversation_state.tools import _functions  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise MissingExtraError("ToolInfo.from_function", "tools") from error
+        functions = _load_functions("ToolInfo.from_function")
+        return cls(*functions.describe_function(function, name, description, without))
 
-        return cls(*_functions.describe_function(function, name, description, without))
+
+def read_arguments(
+    function: Callable[..., Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """
+    The arguments of a call, which are JSON values, converted to the type hints of
+    *function*.
+
+    Taken strictly: "5" is not an int, and 5 not a str. Keys that a class does not know
+    are left out.
+
+    Raises:
+        DecodeError:
+            If an argument is missing, unknown, or not of its type: one problem for
+            each, with its path, where ``$`` is *given*.
+
+        InvalidToolError:
+            If a model can't call *function*, as in `ToolInfo.from_function`.
+
+        MissingExtraError:
+            If the extra ``tools`` is not installed.
+
+        TypeError:
+            If *given* is not a mapping.
+
+    >>> def arrive(minute: int, late: bool = False): ...
+    >>> read_arguments(arrive, {"minute": 30})
+    {'minute': 30}
+    """
+    if not isinstance(given, Mapping):
+        raise TypeError(f"given: expected a mapping, got {describe_value(given)}")
+
+    arguments = _load_functions("read_arguments").convert_arguments(function, given)
+    return dict(arguments)
+
+
+def _load_functions(wanted: str) -> Any:
+    try:
+        from conversation_state.tools import _functions  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtraError(wanted, "tools") from error
+
+    return _functions
 
 
 def _freeze_tool_parameters(given: Any) -> Mapping[str, Any]:

@@ -1,12 +1,8 @@
-"""
-One parameter of a tool, the JSON Schema of several, and what a docstring and a default
-value add to one.
-"""
+"""One parameter of a tool, and the JSON Schema of several."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from typing import Any, NoReturn
 
 import attrs
@@ -260,58 +256,3 @@ def _parameter_schema(parameter: Parameter) -> Mapping[str, Any]:
         schema["items"] = _parameter_schema(parameter.items)
 
     return make_map(schema, JsonMap)
-
-
-def _allows_null(schema: Mapping[str, Any]) -> bool:
-    return (
-        not schema
-        or schema.get("type") == "null"
-        or None in schema.get("enum", ())
-        or any(map(_allows_null, schema.get("anyOf", ())))
-    )
-
-
-def annotate_schema(
-    schema: dict[str, Any], description: str, default: Any
-) -> dict[str, Any]:
-    """
-    *schema* with a *description* from a docstring, and with the default value if
-    there is one, JSON can represent it, and the schema allows it.
-    """
-    full = dict(schema)
-    if description:
-        # The type's own description applies here, too.
-        own = schema.get("description", description)
-        full["description"] = (
-            description if own == description else f"{description}\n{own}"
-        )
-
-    if default is attrs.NOTHING:
-        return full
-
-    if isinstance(default, Enum):
-        default = default.value
-
-    try:
-        frozen = freeze(default, "default", InvalidToolError)
-    except InvalidToolError:
-        return full  # nothing a model could write; `required` says enough
-
-    if frozen is not None or _allows_null(schema):
-        full["default"] = frozen
-
-    return full
-
-
-def add_label(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """*schema* of an item in a named tuple, whose name goes into the description."""
-    description = schema.get("description")
-    return {**schema, "description": f"{name}: {description}" if description else name}
-
-
-def format_type(kind: Any) -> str:
-    """A type as it is written in source code."""
-    if isinstance(kind, type):
-        return kind.__qualname__
-
-    return shorten_repr(kind).replace("typing.", "")

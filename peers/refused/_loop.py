@@ -52,10 +52,10 @@ class ReadmeLoop:
 
             state = self._save(await self._ask(state, streamed=streamed))
 
-    # As `tools.call`, for a function that is awaited.
+    # As `tool_calls.call`, for a function that is awaited.
     async def _call(self, asked: Any) -> Any:
         from conversation_state import Envelope
-        from conversation_state.tools import call
+        from conversation_state.tool_calls import call
 
         trains: list[int] = []
 

@@ -1,0 +1,184 @@
+"""
+Runs the call of a tool that a model made.
+
+What lives here: from a call to the message with its result. What does not: the
+description of a tool (`tools`), and loops, retries or anything else of an agent.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from conversation_state._canonical import describe_json, load_exactly
+from conversation_state._wording import shorten_repr
+from conversation_state.errors import DecodeError, InvalidToolError
+from conversation_state.messages import ToolMessage, format_exception
+from conversation_state.parts import Part
+from conversation_state.tools import ToolCall, read_arguments
+
+__all__ = ["acall", "call"]
+
+_LOGGER = logging.getLogger("conversation_state.tool_calls")
+
+
+def call(function: Callable[..., Any], call: ToolCall) -> ToolMessage:
+    """
+    The message that answers *call* with the result of *function*.
+
+    The arguments are checked against the type hints of *function* and converted to
+    them, dates and instances of classes too (see `tools.read_arguments`): "5" is not
+    an int. A text, a part and several parts are the content as they are, None is the
+    empty text, and everything else is JSON.
+
+    Whatever goes wrong is a message, marked with *is_error*, that the model can act
+    on: what is wrong with each argument, with its path, or the class and the message
+    of what *function* raised, which is logged with its traceback to
+    ``conversation_state.tool_calls``. An interrupt is raised.
+
+    Args:
+        function: What `ToolInfo.from_function` describes: a function, a bound
+            method, an instance that can be called, or a partial that fills in what
+            the model does not.
+
+        call: The call, as the model made it.
+
+    Raises:
+        InvalidToolError:
+            If *function* can't be called by a model, has a parameter of a type that
+            can't be read from JSON, or is async: use `acall`.
+
+        InvalidMessageError:
+            If *call* has no id, so that no message can answer it.
+
+        MissingExtraError:
+            If the extra ``tools`` is not installed.
+
+        TypeError:
+            If *call* is not a `ToolCall`.
+
+    >>> def add(a: int, b: int = 0) -> int:
+    ...     return a + b
+    >>> call(add, ToolCall("c1", "add", '{"a": 2, "b": 3}')).text
+    '5'
+    >>> print(call(add, ToolCall("c2", "add", '{"b": "3", "c": 1}')).text)
+    invalid arguments:
+      $.a: required, but missing
+      $.b: expected `int`, got `str`
+      $.c: unknown; add takes a, b
+    """
+    problem, arguments = _read_arguments(function, call)
+    if problem:
+        return _answer_error(call, problem)
+
+    try:
+        result = function(**arguments)
+    except Exception as error:  # noqa: BLE001 - any of the tool's: the model reads it
+        return _answer_exception(call, error)
+
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+
+        raise InvalidToolError(f"{call.name} is async; use await acall(function, call)")
+
+    return _make_answer(call, result)
+
+
+async def acall(
+    function: Callable[..., Awaitable[Any] | Any], call: ToolCall
+) -> ToolMessage:
+    """
+    As `call`, for a *function* that may be async. One that is not runs in this
+    task, and keeps the event loop waiting.
+
+    An exception that cancels the task is raised.
+    """
+    problem, arguments = _read_arguments(function, call)
+    if problem:
+        return _answer_error(call, problem)
+
+    try:
+        result = function(**arguments)
+        if inspect.isawaitable(result):
+            result = await result
+    except Exception as error:  # noqa: BLE001 - any of the tool's: the model reads it
+        return _answer_exception(call, error)
+
+    return _make_answer(call, result)
+
+
+def _read_arguments(
+    function: Callable[..., Any], call: object
+) -> tuple[str, dict[str, Any]]:
+    """What is wrong with the arguments of *call*, or ""; and the arguments."""
+    if not isinstance(call, ToolCall):
+        raise TypeError(
+            f"call is {shorten_repr(call)}; expected a ToolCall, one of "
+            "message.tool_calls"
+        )
+
+    try:
+        given = load_exactly(call.arguments) if call.arguments.strip() else {}
+    except DecodeError as error:
+        return f"the arguments: {error.problems[0].what}", {}
+
+    if not isinstance(given, dict):
+        return f"the arguments are {describe_json(given)}; expected an object", {}
+
+    try:
+        return "", read_arguments(function, given)
+    except DecodeError as error:
+        lines = [f"  {each}" for each in error.problems]
+        return "\n".join(["invalid arguments:", *lines]), {}
+
+
+def _make_answer(call: ToolCall, result: Any) -> ToolMessage:
+    try:
+        content = _make_content(result)
+        return ToolMessage(content, tool_call_id=call.id, tool_name=call.name)
+    except (TypeError, ValueError) as error:
+        if not call.id:
+            raise
+
+        return _answer_exception(call, error)
+
+
+def _make_content(result: Any) -> Any:
+    if result is None:
+        return ""
+
+    if isinstance(result, Part):
+        return [result]
+
+    is_list = isinstance(result, (list, tuple)) and result
+    if isinstance(result, str) or (
+        is_list and all(isinstance(each, Part) for each in result)
+    ):
+        return result
+
+    from msgspec import to_builtins  # noqa: PLC0415 - an extra
+
+    plain = to_builtins(result, str_keys=True, enc_hook=_convert_mapping)
+    return json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _convert_mapping(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+
+    raise TypeError(f"JSON can't represent {shorten_repr(value)}")
+
+
+def _answer_exception(call: ToolCall, error: Exception) -> ToolMessage:
+    _LOGGER.warning("the tool %s failed", call.name, exc_info=error)
+    return _answer_error(call, format_exception(error))
+
+
+def _answer_error(call: ToolCall, problem: str) -> ToolMessage:
+    return ToolMessage(
+        problem, tool_call_id=call.id, tool_name=call.name, is_error=True
+    )
