@@ -20,6 +20,7 @@ from conversation_state.store._log import (
     LEDGER,
     DamagedRow,
     LogEnd,
+    LogTable,
     Segments,
     begins_with,
     cut_segments,
@@ -246,7 +247,7 @@ def _save_checked(
         _find_common_start(transaction, entries, nearest)
         _find_common_start(transaction, ledger, nearest)
 
-    origin = Origin.of(state)
+    origin, grew = Origin.of(state), False
     if name is not None and old is not None and head is not None:
         check_kind(transaction, name, is_timeline=is_timeline)
         digest = state_digest(
@@ -257,12 +258,18 @@ def _save_checked(
         if digest == old.digest:
             return _add_fields(transaction, name, old, head, fields)
 
-        if expecting is None and not _holds_all(transaction, old, (entries, ledger)):
+        of_entries, of_ledger = old.log_ends
+        grew = _begins_with(transaction, entries, *of_entries)
+        if expecting is None and not (
+            grew and _begins_with(transaction, ledger, *of_ledger)
+        ):
             root = transaction.get_origin(old.origin).root
             advice = () if root == origin.root else (_OTHER_ROOT,)
             raise StaleHeadError(cache.url, text, None, head, *advice)
 
-        _find_head_start(transaction, old, entries)
+        if grew and not entries.segments:
+            # Fewer reads than to find each branch by its first row.
+            entries.segments = read_segments(transaction, old.branch, old.length)
 
     if name is None:
         name = sealed(Name(text, tables.new_number(), int(is_timeline)))
@@ -271,12 +278,14 @@ def _save_checked(
     ends = write_log(transaction, entries), write_log(transaction, ledger)
     number = add_origin(transaction, origin)
     parent = fields.parent
-    if parent < 0:
-        parent = _find_parent(transaction, old, entries.segments, number)
+    if parent < 0 and old is not None:
+        # The head, or what else of the name the state grew from.
+        stands = entries.segments
+        parent = old.number if grew else _find_parent(transaction, old, stands, number)
 
     revision = Revision.of(
         key=(old.revision if old else name.number << SHIFT) + 1,
-        parent=parent,
+        parent=max(parent, 0),
         ends=ends,
         origin=number,
         origin_digest=origin.digest(),
@@ -362,45 +371,27 @@ def _find_common_start(
             new.begin_at(segments, digest)
 
 
-def _holds_all(
-    transaction: Transaction, old: Revision, logs: tuple[LogToWrite, LogToWrite]
+def _begins_with(
+    transaction: Transaction,
+    new: LogToWrite,
+    table: LogTable,
+    branch: int,
+    length: int,
 ) -> bool:
-    return all(
-        length <= len(new.log)
-        and transaction.find_digest(table, branch, length) == new.digest_at(length)
-        for new, (table, branch, length) in zip(logs, old.log_ends, strict=True)
+    """Whether a log begins with the one that ends there."""
+    # By digests: after a collection the same rows may stand in two branches.
+    return length <= len(new.log) and (
+        transaction.find_digest(table, branch, length) == new.digest_at(length)
     )
 
 
-def _find_head_start(
-    transaction: Transaction, old: Revision, entries: LogToWrite
-) -> None:
-    """
-    Find where the head's entries stand, if the log begins with them: in the head's own
-    branches, because `_find_parent` compares branches, and after a collection the same
-    rows may stand in two of them. That also takes fewer reads than to find each branch
-    by its first row.
-    """
-    if not entries.segments and 0 < old.length <= len(entries.log):
-        digest = transaction.find_digest(ENTRIES, old.branch, old.length)
-        if digest == entries.digest_at(old.length):
-            entries.segments = read_segments(transaction, old.branch, old.length)
-
-
 def _find_parent(
-    transaction: Transaction, old: Revision | None, entries: Segments, origin: int
+    transaction: Transaction, old: Revision, entries: Segments, origin: int
 ) -> int:
     """
-    The number of the revision that a state grew from, whose entries stand there: the
-    head if it begins with that, else the newest one with most in common; 0 if no
-    revision has any.
+    The number of the newest revision before *old* that a state has most in common with,
+    whose entries stand there; 0 if no revision has any.
     """
-    if old is None:
-        return 0
-
-    if begins_with(entries, old.branch, old.length):
-        return old.number
-
     low = old.revision >> SHIFT << SHIFT
     # The scan is limited, so that a save does not cost more with each one before it.
     scan = transaction.tables.scan
