@@ -7,7 +7,7 @@ consecutive positions; a branch starts at a position of its parent, and what com
 before it is the parent's. Each row carries the digest of all that led to it: equal
 digests mean equal pasts, so where two logs part is found without reading them.
 
-All of it is pure: what reads and writes rows is in `_load` and `_write_log`.
+All of it is pure: what reads and writes rows is in `_load` and `_save`.
 """
 
 from __future__ import annotations

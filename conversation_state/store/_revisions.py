@@ -13,7 +13,7 @@ from conversation_state._persistent import JsonMap
 from conversation_state.errors import StaleHeadError
 from conversation_state.store._labels import add_label, set_columns
 from conversation_state.store._load import load_at, load_newest, read_ends
-from conversation_state.store._save import save_within
+from conversation_state.store._save import add_origin, save_within
 from conversation_state.store._transaction import Transaction
 from conversation_state.store._values import (
     At,
@@ -25,7 +25,6 @@ from conversation_state.store._values import (
     pack_notes,
     unpack_notes,
 )
-from conversation_state.store._write_log import add_origin
 from conversation_state.store.schema import (
     SHIFT,
     Name,

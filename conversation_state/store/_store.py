@@ -499,11 +499,14 @@ class Store:
         """
         cache, fields = self._cache, NO_FIELDS
         check_not_mirrored(cache.url, name)
-        check_state(name, state, expecting)
+        known = cache.heads.get(name) if isinstance(name, str) else None
+        # A name that is remembered was checked when it came there.
+        if known is None or expecting is not None or not isinstance(state, Aggregator):
+            check_state(name, state, expecting)
+
         if label != "" or notes is not None:
             fields = RevisionFields.of(label, notes)
 
-        known = cache.heads.get(name)
         if known is None or known[1].state._origin is not state._origin:
             prepare_digests(cache, state)
 

@@ -20,14 +20,13 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
 from conversation_state.store._load import read_state, read_states
 from conversation_state.store._log import ENTRIES, LEDGER, UNREADABLE, DamagedRow
-from conversation_state.store._save import check_kind, save_within
+from conversation_state.store._save import check_kind, has_erased_content, save_within
 from conversation_state.store._transaction import (
     CachedBackend,
     RememberedTimeline,
     Transaction,
 )
 from conversation_state.store._values import Head, RevisionFields
-from conversation_state.store._write_log import has_erased_content
 from conversation_state.store.backend import Writing
 from conversation_state.store.schema import (
     SHIFT,

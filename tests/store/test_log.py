@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from conversation_state import Aggregator, UserMessage
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Entry
-from conversation_state.store import _log
 from conversation_state.store._log import (
     ENTRIES,
     LEDGER,
@@ -23,8 +22,8 @@ from conversation_state.store._log import (
     unpack_id,
     unpack_ids,
 )
+from conversation_state.store._save import LogToWrite, write_log
 from conversation_state.store._transaction import CachedBackend, Transaction
-from conversation_state.store._write_log import LogToWrite, write_log
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.store.schema import SHIFT
 from conversation_state.testing.strategies import aggregators, entries, states
@@ -224,23 +223,9 @@ class TestPacked:
         """Of those that are made here, 25 characters take 13 bytes."""
         assert len(id) - 12 == len(pack_id(id))
 
-    def test_made_here(self):
-        """The identities of this very process are such."""
-        id = Aggregator.new().add_user_prompt("Hi!").entries[0].id.encode()
-
-        assert b"\xff" + bytes.fromhex(id[:24].decode()) + id[25:] == pack_id(id)
-
     @given(theirs)
     def test_others_stay(self, id):
         """Any other form, such as capitals, is kept as it is."""
         start = id[:24]
         if len(id) < 25 or start.strip(DIGITS.encode()) or id[24:25] != b"-":
             assert id == pack_id(id)
-
-    def test_few_are_remembered(self):
-        """However many beginnings there are, few of them are kept in memory."""
-        for i in range(1000):
-            assert b"%d" % i == unpack_id(pack_id(b"%d" % i))
-
-        for remembered in (_log._shorten_start, _log._restore_start):
-            assert remembered.cache_info().currsize < 100
