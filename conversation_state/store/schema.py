@@ -86,21 +86,24 @@ R = TypeVar("R", bound="tuple[Any, ...]")
 _SEAL_SIZE = 8
 
 
-def sealed(row: R) -> R:
-    """The row with the seal of its other columns."""
-    columns: Any = row[:-1]
+def _compute_seal(row: Any) -> bytes:
+    columns = row[:-1]
     if row.__class__ is RecordRow:
         columns = row[0], digest_of(row[1]), row[2:-1]  # a host's value may be large
 
     # All columns are in it, the key too: no row passes for another. As text, which no
     # other values have, whatever their types.
-    seal = digest_of(ascii(columns).encode())[:_SEAL_SIZE]
-    return tuple.__new__(row.__class__, (*row[:-1], seal))
+    return digest_of(ascii(columns).encode())[:_SEAL_SIZE]
+
+
+def sealed(row: R) -> R:
+    """The row with the seal of its other columns."""
+    return tuple.__new__(row.__class__, (*row[:-1], _compute_seal(row)))
 
 
 def is_sealed(row: Any) -> bool:
     try:
-        return bool(row[-1] == sealed(row)[-1])
+        return bool(row[-1] == _compute_seal(row))
     except TypeError:
         return False  # the value of a record is no bytes
 
