@@ -70,18 +70,7 @@ class PipelineStep:
                 self._save_usage(start, progress(), error)
                 raise
 
-        states = progress()
-        try:
-            return self._save_made(start, made, states)
-        except (KeyboardInterrupt, SystemExit) as error:
-            # Its usage is billed. If it is saved already, this changes nothing.
-            try:
-                self._save_made(start, made, states)
-            except InvalidUsageError as failure:
-                _add_notes(error, str(failure))
-            except StoreError as failure:
-                _add_notes(error, f"what the step made was not saved: {failure}")
-            raise
+        return self._save_made(start, made, progress())
 
     async def arun(
         self,

@@ -704,10 +704,9 @@ class Store:
         `conversation_state.save_progress` until then is in the ledger. Other
         usage before the process is killed is in no ledger: let a step be one request.
 
-        An interrupt (Ctrl-C) while what *function* made is saved is raised when that
-        is saved. One that comes at the moment when *function* returns, some 50
-        microseconds, loses what it made: the next run makes that request, and pays
-        for it, again.
+        An interrupt (Ctrl-C) between the moment when *function* returns and the end of
+        the save, some 100 microseconds, loses what it made: the next run makes that
+        request, and pays for it, again.
 
         Args:
             name: What the states are saved under. Nothing needs to be there.

@@ -1,5 +1,6 @@
 """Promises about names: what can be listed of them, labelled, loaded and restored."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -132,6 +133,16 @@ class NamePromises(StoreCase):
         assert 1 == store.fork("chat", "fork", at="kept").revision
         assert () == store.latest("fork").labels
         assert () == store.verify()
+
+    def test_saved_at(self, store):
+        """A head says when it was saved, to the millisecond."""
+        for number in range(3):
+            before = datetime.now(UTC) - timedelta(milliseconds=1)
+            state = CONVERSATION.add_user_prompt(f"{number}")
+            head = store.save(f"chat {number}", state)
+
+            assert before <= head.saved_at <= datetime.now(UTC)
+            assert head == self.other(store).latest(f"chat {number}")
 
     def test_label_moves(self, store):
         """

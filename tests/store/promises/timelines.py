@@ -307,7 +307,10 @@ class TimelinePromises(StoreCase):
         base = Timeline.begin(CONVERSATION).commit(more, "old")
         head = store.save_timeline("chat", base)
         amended = base.amend(1, more, "new")
-        store.save_timeline("chat", amended, expecting=head)
+        self.other(store).save_timeline("chat", amended, expecting=head)
+
+        assert amended == store.load_timeline("chat")
+
         grouped = Timeline.begin(CONVERSATION).commit(more, "new", group="typing")
         for timeline in (base, grouped):
             stale = timeline.commit(more.add_user_prompt("on"))
