@@ -51,6 +51,8 @@ assert [lost.what for lost in export.lost] == ["position"]
 ```
 
 The default is right for every host that is known, but for what is worse for all others and has to be asked for: ids of nine characters, which Mistral's servers want, and turns that alternate, as Perplexity and many templates of vLLM do: `openai_chat.dump(messages, rules=openai_chat.rules(host="mistral"))`.
+The other formats, those of eino, bubo, LangChain and Pydantic AI for example, are what a program keeps, and no request: their `dump` writes the messages as they are.
+Where such a program sends them to a provider, dump a view, which is right for all of them: `eino.dump(trim(state, None).messages)`.
 What was loaded from a format goes home to it as it came: its ids, names and contents are changed only for a host that is named.
 
 ## What a dump keeps

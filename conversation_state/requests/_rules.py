@@ -56,8 +56,9 @@ class Rules:
 
         takes_thinking_only: Whether an answer may be thinking that nothing follows.
 
-        max_markers: How many cache markers a request may have; None if it has none,
-            or any number.
+        max_markers: How many cache markers the messages may have; None if a request
+            has none, or any number. Four stand in a request, with those of its tools:
+            ``attrs.evolve(anthropic.RULES, max_markers=3)`` leaves one to them.
 
         answers_results: Whether an answer has to stand between results and what a user
             says next.
@@ -273,7 +274,8 @@ def came_as_is(rules: Rules, metadata: Mapping[str, Any], field: str) -> bool:
     if not rules.is_request:
         return True
 
-    if rules.host or metadata is EMPTY_MAP:
+    # A call that the provider stores is no matter of form.
+    if (rules.host and field != "orphan") or metadata is EMPTY_MAP:
         return False
 
     kept = metadata.get(MARK)

@@ -4,6 +4,7 @@ Rules of a request that only its wire has: items, blocks and markers.
 What all wires share is in ``tests/test_requests.py``.
 """
 
+import attrs
 import pytest
 
 from conversation_state.adapters import (
@@ -189,6 +190,15 @@ class TestMarkers:
         assert system + 6 - 4 == len(export.lost)
         assert judge("anthropic", export.payload) == ()
 
+    def test_one_is_left_to_the_tools(self):
+        """A marker of the caller's own tools counts, so one less stands in messages."""
+        rules = attrs.evolve(anthropic.RULES, max_markers=3)
+        export = anthropic.dump(self.marked("user", 4), rules=rules)
+        tools = [{"name": "f", "input_schema": {"type": "object"}, **MARK}]
+
+        assert [("messages[0].parts[0]", "cache_control")] == listed(export)
+        assert judge("anthropic", {**export.payload, "tools": tools}) == ()
+
     def test_four_are_not_touched(self):
         """Four markers are sent as they came."""
         export = anthropic.dump(self.marked("user", 4))
@@ -224,3 +234,55 @@ class TestNothingLeft:
         assert {"messages[0]", "messages[3]", "messages[4]"} <= {
             lost.path for lost in export.lost
         }
+
+
+class TestNamedHosts:
+    """What came in a format is made right for the host that is named."""
+
+    def test_an_empty_list_of_calls(self):
+        """Mistral sends one, which goes home; OpenAI refuses it."""
+        sent = {"role": "assistant", "content": "a", "tool_calls": []}
+        loaded = [ASK, *openai_chat.load({"messages": [sent]}), ASK]
+        home = openai_chat.dump(loaded).payload["messages"]
+        named = openai_chat.dump(loaded, rules=openai_chat.rules(host="openai"))
+
+        assert sent == home[1]
+        assert judge("openai_chat", named.payload, level="api") == ()
+        assert named.lost == ()
+
+    def test_neighbouring_turns_of_a_model(self):
+        """Calls behind an answer go home so; for a host both are one turn."""
+        contents = [
+            {"role": "user", "parts": [{"text": "q"}]},
+            {"role": "model", "parts": [{"text": "a"}]},
+            {
+                "role": "model",
+                "parts": [{"functionCall": {"name": "f", "args": {}}}],
+                "labels": {"a": "b"},
+            },
+            {
+                "role": "user",
+                "parts": [{"functionResponse": {"name": "f", "response": {}}}],
+            },
+        ]
+        contents[2]["parts"][0]["thoughtSignature"] = "AAAA"
+        loaded = gemini.load({"contents": contents})
+        named = gemini.dump(loaded, rules=gemini.rules(host="vertex"))
+
+        assert contents == gemini.dump(loaded).payload["contents"]
+        assert 2 == len(named.payload["contents"][1]["parts"])
+        assert [("messages[2]", "assistant"), ("messages[2]", "labels")] == listed(
+            named
+        )
+        assert judge("gemini", named.payload, level="vertex") == ()
+
+    @pytest.mark.parametrize("host", ["", "azure", "openai"])
+    def test_a_result_whose_call_is_stored(self, host):
+        """A request that goes on with a stored response has results without calls."""
+        output = {"type": "function_call_output", "call_id": "call_1", "output": "x"}
+        loaded = openai_responses.load(
+            {"previous_response_id": "resp_1", "input": [output]}
+        )
+        rules = openai_responses.rules(host=host)
+
+        assert [output] == openai_responses.dump(loaded, rules).payload["input"]

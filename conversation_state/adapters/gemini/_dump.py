@@ -224,35 +224,40 @@ class GeminiWriter(PayloadWriter):
         parts = parts or [{"text": ""}]
         keys = map_of(notes, "keys")
         apart = keys or notes.get("apart") is True
-        # Loaded contents are sent as they were, even if Gemini refuses them.
+        # Loaded contents are sent as they were, even if Gemini refuses them, unless a
+        # host is named.
+        apart = apart and not (self.rules and self.rules.host)
         if self._last != "model" or apart:
             self._answers = []
 
         if message.tool_calls and self._answers:
             self._answers.append(path)
-            self._join_answers(parts)
+            self._contents.append(_make_content({"role": "model"}, parts, keys))
+            self._join_answers()
         else:
             self._contents.append(_make_content({"role": "model"}, parts, keys))
             self._answers.append(path)
 
         self._last = "model"
 
-    def _join_answers(self, parts: list[dict[str, Any]]) -> None:
+    def _join_answers(self) -> None:
         """
-        Make one content of all answers in a row, the last of which has *parts*:
-        calls are rejected unless a user or result is just before them.
+        Make one content of all answers in a row: calls are rejected unless a user or
+        result is just before them.
         """
         first, *others = self._answers
-        for path in others:
-            self.lose(path, "assistant", _JOINED)
-
         start = len(self._contents) - len(others)
-        joined = self._contents[start:]
-        for content in joined[1:]:
-            joined[0]["parts"].extend(content["parts"])
+        joined = self._contents[start - 1]
+        for path, content in zip(others, self._contents[start:], strict=True):
+            self.lose(path, "assistant", _JOINED)
+            differs = {
+                key: joined.get(key) != content[key]
+                for key in content.keys() - {"role", "parts"}
+            }
+            self.lose_each(path, differs, "the content it was joined to has another")
+            joined["parts"].extend(content["parts"])
 
-        joined[0]["parts"].extend(parts)
-        del self._contents[start + 1 :]
+        del self._contents[start:]
         self._answers = [first]
 
     def _write_call_part(

@@ -129,12 +129,19 @@ def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, 
 
     if notes:
         raw = merge_kept_keys(map_of(notes, "keys"), raw)
+        _drop_empty_calls(writer, raw)
 
     is_refusal = "refusal" in raw and raw["refusal"] and not raw.get("content")
     if is_refusal and not raw.keys() & _WITH_NULL:
         _write_refusal_as_content(writer, message, raw)
 
     return raw
+
+
+def _drop_empty_calls(writer: PayloadWriter, raw: dict[str, Any]) -> None:
+    """An empty list of calls, which Mistral sends and others refuse, goes home only."""
+    if writer.rules and writer.rules.host and raw.get("tool_calls") == []:
+        del raw["tool_calls"]
 
 
 def _write_refusal_as_content(
