@@ -579,17 +579,18 @@ class TestFromFunction:
         argument without a hint is any JSON value.
         """
 
-        def f(a, b=2): ...
+        def f(z, a, b=2): ...
 
         tool = ToolInfo.from_function(f)
 
         assert ("f", "") == (tool.name, tool.description)
         assert {
             "type": "object",
-            "properties": {"a": {}, "b": {"default": 2}},
-            "required": ["a"],
+            "properties": {"z": {}, "a": {}, "b": {"default": 2}},
+            "required": ["a", "z"],
             "additionalProperties": False,
         } == thaw(tool.schema)
+        assert ["z", "a", "b"] == [*thaw(tool.schema)["properties"]]
 
     def test_takes_nothing(self):
         """A function without parameters takes an empty object."""
@@ -763,8 +764,9 @@ class TestFromFunction:
         def several(*numbers): ...
 
         assert (
-            "positional() is no tool, since a model gives arguments by name: a is "
-            "positional-only; remove the / after it, or leave it out: without=('a',)"
+            "positional() is no tool: a model gives arguments by name, and a is "
+            "positional-only; remove the / after it, or leave the parameter out: "
+            "without=('a',)"
         ) == refused(lambda: ToolInfo.from_function(positional))
         assert "*numbers has no names; take a list, numbers: list[...], or" in refused(
             lambda: ToolInfo.from_function(several)
@@ -778,7 +780,7 @@ class TestFromFunction:
             (lambda x: x, "<lambda> is no valid tool name; pass name=..."),
             (
                 Desk.book,
-                "book() is no tool, since a model gives arguments by name: it is not",
+                "book() is no tool: a model gives arguments by name, and it is not",
             ),
             (min, "min() is no tool: its signature is unknown (no signature"),
         ],

@@ -46,6 +46,7 @@ MODULES = [
 # They pass on what enums of Python, files of the system and a value's `str` say.
 PASSES_ON = {
     ("ToolChoice", "value"),
+    ("ToolChoice", "values"),  # as Python 3.13.0 names it
     ("format_markdown_turn", "heading"),
 }
 MAX_CHARACTERS = 1_500

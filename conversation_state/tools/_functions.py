@@ -77,13 +77,9 @@ def _list_parameters(
             why = "it is not bound; pass the method of an instance"
 
         if why:
-            raise InvalidToolError(
-                f"{shown}() is no tool, since a model gives arguments by name: {why}, "
-                f"or leave it out: without=({name!r},)"
-            )
+            raise _refuse(shown, name, f"a model gives arguments by name, and {why}")
 
-        kind = _resolve_hint(inner, each, shown)
-        found[name] = each.replace(annotation=kind)
+        found[name] = each.replace(annotation=_resolve_hint(inner, each, shown))
 
     return found
 
@@ -98,13 +94,14 @@ def _resolve_hint(function: Any, parameter: Parameter, shown: str) -> Any:
     names = getattr(function, "__globals__", {})
     own = {each.__name__: each for each in getattr(function, "__type_params__", ())}
     try:
-        hints = resolve_hints(thing, names, {**names, **own}, include_extras=True)
+        hints = resolve_hints(thing, names, own, include_extras=True)
     except Exception as error:  # noqa: BLE001 - any of an annotation: reported
-        raise InvalidToolError(
-            f"{shown}() is no tool: can't resolve the type of {parameter.name} "
-            f"({type(error).__name__}: {error}); define or import it in the module "
-            "itself, not in a function and not under TYPE_CHECKING, or leave the "
-            f"parameter out: without=({parameter.name!r},)"
+        raise _refuse(
+            shown,
+            parameter.name,
+            f"can't resolve the type of {parameter.name} ({type(error).__name__}: "
+            f"{error}); define or import it in the module itself, not in a function "
+            "and not under TYPE_CHECKING",
         ) from None
 
     return hints[parameter.name]
@@ -114,10 +111,17 @@ def _refuse_type(shown: str, parameter: Parameter, error: Exception) -> Exceptio
     kind = parameter.annotation
     name = kind.__qualname__ if isinstance(kind, type) else shorten_repr(kind)
     problem = str(error).partition("\n")[0]
+    return _refuse(
+        shown,
+        parameter.name,
+        f"msgspec can't represent {name}, the type of {parameter.name} "
+        f"({type(error).__name__}: {problem:.200}); take another type",
+    )
+
+
+def _refuse(shown: str, name: str, why: str) -> InvalidToolError:
     return InvalidToolError(
-        f"{shown}() is no tool: msgspec can't represent {name}, the type of "
-        f"{parameter.name} ({type(error).__name__}: {problem:.200}); take another "
-        f"type, or leave the parameter out: without=({parameter.name!r},)"
+        f"{shown}() is no tool: {why}, or leave the parameter out: without=({name!r},)"
     )
 
 
