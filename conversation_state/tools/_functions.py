@@ -79,15 +79,18 @@ def _list_parameters(
         if why:
             raise _refuse(shown, name, f"a model gives arguments by name, and {why}")
 
-        found[name] = each.replace(annotation=_resolve_hint(inner, each, shown))
+        found[name] = _resolve_hint(inner, each, shown)
 
     return found
 
 
-def _resolve_hint(function: Any, parameter: Parameter, shown: str) -> Any:
+def _resolve_hint(function: Any, parameter: Parameter, shown: str) -> Parameter:
     # One at a time: names in the hints of hidden parameters may not exist.
     if parameter.annotation is Parameter.empty:
-        return Any
+        return parameter.replace(annotation=Any)
+
+    if isinstance(parameter.annotation, type):
+        return parameter
 
     thing = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     # Type parameters by name: before Python 3.12.4 only those of functions are found.
@@ -104,7 +107,7 @@ def _resolve_hint(function: Any, parameter: Parameter, shown: str) -> Any:
             "and not under TYPE_CHECKING",
         ) from None
 
-    return hints[parameter.name]
+    return parameter.replace(annotation=hints[parameter.name])
 
 
 def _refuse_type(shown: str, parameter: Parameter, error: Exception) -> Exception:
