@@ -38,7 +38,7 @@ from conversation_state.store._log import (
     digest_of,
     insert_placeholders,
     tombstone_digest,
-    unpack_ids,
+    unpack_id,
 )
 from conversation_state.store._transaction import (
     PAGE,
@@ -267,7 +267,7 @@ def read_items(
         # done with it.
         packed_ids, bodies, contents, page_digests = zip(*page, strict=True)
         try:
-            ids = unpack_ids(packed_ids)
+            ids = list(map(unpack_id, packed_ids))
             raw, read = decode_rows(table, ids, bodies, blobs)
             if list in map(type, raw) or contents.count(None) < len(raw):
                 rows = map(LogRow, ids, bodies, contents, page_digests)

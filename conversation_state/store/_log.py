@@ -12,9 +12,10 @@ All of it is pure: what reads and writes rows is in `_load` and `_save`.
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -253,62 +254,22 @@ def extend_segments(segments: Segments, branch: int, stop: int) -> Segments:
     return (*segments, Segment(branch, end, stop))
 
 
-# Identities
+# Identities that are made here begin with 24 hexadecimal digits, which are half as long
+# in bytes: a fiftieth of a usual message. 0xff begins no UTF-8.
 
-# How long their beginnings are: 24 digits and "-", or 0xff and twelve bytes.
-_LONG, _SHORT = 25, 13
+_match_digits = re.compile(rb"[0-9a-f]{24}-").match
 
 
 def pack_id(id: bytes) -> bytes:
-    """
-    An identity as it is in the tables.
+    """An identity as it is in the tables."""
+    if _match_digits(id) is None:
+        return id
 
-    Those that are made here begin with 24 hexadecimal digits, which are half
-    as long in bytes: a fiftieth of a usual message. 0xff begins no UTF-8.
-    """
-    return _shorten_start(id[:_LONG]) + id[_LONG:]
+    return b"\xff" + bytes.fromhex(id[:24].decode()) + id[25:]
 
 
 def unpack_id(id: bytes) -> bytes:
-    return _restore_start(id[:_SHORT]) + id[_SHORT:]
-
-
-def unpack_ids(ids: Sequence[bytes]) -> list[bytes]:
-    """`unpack_id` of each, in a third of the time where most begin alike."""
-    short = ids[0][:_SHORT] if ids else b""
-    # Identities that begin with a shorter one go on right after it, and not after
-    # `_SHORT` bytes.
-    if len(short) < _SHORT:
-        return list(map(unpack_id, ids))
-
-    start = _restore_start(short)
-    return [
-        start + id[_SHORT:] if id.startswith(short) else unpack_id(id) for id in ids
-    ]
-
-
-# All identities that one process makes begin alike: packing takes a quarter of
-# the time if the beginning is remembered, which is half a microsecond.
-@lru_cache(maxsize=64)
-def _shorten_start(start: bytes) -> bytes:
-    digits = start[:-1]
-    if len(start) == _LONG and start.endswith(b"-"):
-        try:
-            short = bytes.fromhex(digits.decode())
-        except ValueError:
-            return start
-
-        # `fromhex` also accepts capitals and spaces, which would be lost in packing.
-        if short.hex().encode() == digits:
-            return b"\xff" + short
-
-    return start
-
-
-@lru_cache(maxsize=64)
-def _restore_start(start: bytes) -> bytes:
-    """The beginning of an identity that was shortened to *start*."""
-    return start[1:].hex().encode() + b"-" if start[:1] == b"\xff" else start
+    return id[1:13].hex().encode() + b"-" + id[13:] if id[:1] == b"\xff" else id
 
 
 # Large content is kept once by its digest, apart from the messages that show it. The
