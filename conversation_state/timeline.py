@@ -19,7 +19,14 @@ from typing import Any, Generic, NamedTuple, SupportsIndex, TypeVar, overload
 import attrs
 
 from conversation_state._drawing import draw_fragment, draw_outline
-from conversation_state._persistent import Log, View, check_text, final
+from conversation_state._persistent import (
+    EMPTY_MAP,
+    Log,
+    View,
+    check_text,
+    final,
+    freeze_map,
+)
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator
@@ -35,6 +42,9 @@ _new = object.__new__
 
 # Stands for the number of a missing moment; less than any number.
 _NO_MOMENT = -1
+
+# The moment whose group is open, and when it was committed to.
+_CLOSED: tuple[int, float | None] = (_NO_MOMENT, None)
 
 # The most moments that an error lists.
 _MAX_LISTED = 5
@@ -67,6 +77,9 @@ class Moment(Generic[S]):
 
         parent: The number of the moment it was committed on, which may be
             forgotten by now; None for the first.
+
+        note: What a program keeps with the step: the place of the cursor, a draft.
+            JSON values, frozen deeply.
     """
 
     number: int
@@ -74,6 +87,7 @@ class Moment(Generic[S]):
     label: str = ""
     group: str | None = None
     parent: int | None = None
+    note: Mapping[str, Any] = EMPTY_MAP
 
 
 class Moments(View[Moment[S]]):
@@ -157,13 +171,25 @@ def _are_equal(ours: Moments[Any], theirs: Moments[Any]) -> bool:
 
 
 def _is_equal(a: Moment[Any], b: Moment[Any], known: set[tuple[int, int]]) -> bool:
-    if (a.number, a.label, a.group, a.parent) != (b.number, b.label, b.group, b.parent):
+    ours = a.number, a.label, a.group, a.parent, a.note
+    if ours != (b.number, b.label, b.group, b.parent, b.note):
         return False
 
     if isinstance(a.state, Aggregator) and isinstance(b.state, Aggregator):
         return a.state._equals_beyond(b.state, known)
 
     return a.state is b.state or bool(a.state == b.state)
+
+
+@final
+class _Step(NamedTuple, Generic[S]):
+    # What `Timeline.commit` is asked to commit.
+    state: S
+    label: str
+    group: str | None
+    within_s: float | None
+    at: float | None
+    note: Mapping[str, Any] | None
 
 
 @final
@@ -208,7 +234,9 @@ class Timeline(Generic[S]):
         "_first",
         "_log",
         "_moment",
+        "_newest_children",
         "_open",
+        "_open_at",
         "_options",
         "_redo_targets",
     )
@@ -226,6 +254,11 @@ class Timeline(Generic[S]):
     # The number of the moment whose group is open: the next commit of that group, in
     # the same place, replaces it. _NO_MOMENT if no group is open.
     _open: int
+    # When the open group was committed to, by the caller's clock; None if it gave none.
+    _open_at: float | None
+    # By number, the newest child of a moment, if it is not the next number; only where
+    # there is a limit, which spares the siblings of what is kept.
+    _newest_children: PMap[int, int]
 
     def __init__(self) -> None:
         raise TypeError("make timelines with Timeline.begin(state) or decode(data)")
@@ -248,8 +281,10 @@ class Timeline(Generic[S]):
             label: Its label.
 
             limit: The most moments that are kept; the oldest are forgotten
-                first. None keeps all. Forgotten moments are freed when they
-                make up an eighth of the limit.
+                first. Siblings of these stay, with what came after them: up to as
+                many moments again, so that an alternative that is shown beside
+                another is there as long as that is. None keeps all. Forgotten
+                moments are freed when they make up an eighth of the limit.
 
             filter: Called with the present state and the one to be committed;
                 returns whether the difference deserves a step of its own. If
@@ -304,7 +339,17 @@ class Timeline(Generic[S]):
         log = Log(moments)
         first = log[0].number
         moment, options = log[present - first], Options(limit, None)
-        return _make_timeline(log, first, first, moment, pmap(redo), options)
+        timeline = _make_timeline(log, first, first, moment, pmap(redo), options)
+        if limit is not None:
+            timeline._newest_children = pmap(
+                {
+                    each.parent: each.number
+                    for each in log
+                    if each.parent is not None and each.number != each.parent + 1
+                }
+            )
+
+        return timeline
 
     # What there is
 
@@ -385,6 +430,9 @@ class Timeline(Generic[S]):
         label: str = "",
         *,
         group: str | None = None,
+        within_s: float | None = None,
+        at: float | None = None,
+        note: Mapping[str, Any] | None = None,
         on: Moment[S] | int | str | None = None,
         stay: bool = False,
     ) -> Timeline[S]:
@@ -406,6 +454,17 @@ class Timeline(Generic[S]):
                 present moment; so do `undo` and `redo`, unless there is nowhere
                 to go.
 
+            within_s: Take commits together that follow each other within so many
+                seconds, as an editor does with typing: this one replaces the one
+                before if that is no longer ago, and has the same *group*, or also
+                none.
+
+            at: When it is committed, in seconds of a clock of the caller's that
+                does not go back, ``time.monotonic()`` say. No clock is read here.
+
+            note: What to keep with the step, as JSON values: the place of the cursor,
+                a draft. Without one, a commit that replaces another keeps its note.
+
             on: The moment that *state* grew from, if that is not the present one:
                 a moment, its number or its label, as for `goto`.
 
@@ -417,66 +476,88 @@ class Timeline(Generic[S]):
 
         Raises:
             TypeError:
-                If *label* or *group* is not text, or *on* no moment.
+                If *label* or *group* is not text, *on* no moment, or *within_s* or
+                *at* no number.
 
             UnknownMomentError:
                 If this timeline does not have *on*, or has forgotten it.
 
             ValueError:
-                If *group* is empty, or one of them can't be written as UTF-8.
+                If *group* is empty, one of them can't be written as UTF-8, *note*
+                has something else than JSON values, or *within_s* is given and *at*
+                is not.
 
         Source:
-            Groups are redux-undo's *groupBy*.
+            Groups are redux-undo's *groupBy*, and those by time ProseMirror's
+            *newGroupDelay*.
+
+        >>> draft = Timeline.begin("").commit("D", within_s=0.5, at=7.0)
+        >>> draft = draft.commit("De", within_s=0.5, at=7.2)
+        >>> draft = draft.commit("Dear", within_s=0.5, at=9.0)
+        >>> [moment.state for moment in draft.moments]
+        ['', 'De', 'Dear']
         """
         # An ASCII text has no surrogates; a call of the check would take twice as long.
         if label.__class__ is not str or not label.isascii():
             label = _check_label(label, "label")
 
-        if group is not None:
-            group = _check_label(group, "group")
-            if not group:
-                raise ValueError(
-                    "group is empty; leave it out for a step without a group"
-                )
+        has_group = group is not None or within_s is not None
+        if has_group or at is not None:
+            group = _check_group(group, within_s, at)
+
+        if note is not None:
+            note = freeze_map(note, "note")
 
         if on is not None or stay:
-            return self._commit_elsewhere(state, label, group, on, stay=stay)
+            step = _Step(state, label, group, within_s, at, note)
+            parent = self._moment if on is None else self._find_moment(on)
+            return self._commit_elsewhere(step, parent, stay=stay)
 
-        moment, options = self._moment, self._options
-        if state is moment.state and not label:
+        moment = self._moment
+        if state is moment.state and not label and note is None:
             return self
 
         # The open group may be that of a moment that is not present: of an answer that
         # was committed with *stay*.
         is_group_open = (
-            group is not None and group == moment.group and self._open == moment.number
+            has_group
+            and self._open == moment.number
+            and self._takes_into_group(moment, group, within_s, at)
         )
-        keeps_step = options.filter
+        keeps_step = self._options.filter
         if is_group_open or (
             keeps_step is not None and not keeps_step(moment.state, state)
         ):
-            opened = self._open if is_group_open else _NO_MOMENT
-            return self._replace_moment(moment, state, label or moment.label, opened)
+            changed = _replace_fields(moment, state, label, note)
+            if is_group_open:
+                return self._replace_moment(changed, self._open, at)
 
-        log, base, first = self._log, self._base, self._first
-        number, targets = base + len(log), self._redo_targets
+            return self._replace_moment(changed, _NO_MOMENT, None)
+
+        number, targets = self._base + len(self._log), self._redo_targets
         # This is `_set_redo_target` of a child that is new, so nothing is discarded.
         if number != moment.number + 1:
             targets = targets.set(moment.number, number)
 
-        made = Moment(number, state, label, group, moment.number)
-        log = log.append(made)
-        limit = options.limit
-        if limit is not None and number - first >= limit:
-            log, base, first, targets = _forget_moments(
-                log, base, first, targets, number - limit + 1, limit
-            )
+        kept = EMPTY_MAP if note is None else note
+        made = Moment(number, state, label, group, moment.number, kept)
+        opened, at = (number, at) if has_group else _CLOSED
+        if self._options.limit is not None:
+            return self._append_moment(made, made, targets, (opened, at))
 
-        opened = _NO_MOMENT if group is None else number
-        return _make_timeline(log, base, first, made, targets, options, opened)
+        # `_append_moment` inlined, which saves a tenth of the time of each step.
+        log, base, first = self._log.append(made), self._base, self._first
+        return _make_timeline(
+            log, base, first, made, targets, self._options, opened, at
+        )
 
     def amend(
-        self, moment: Moment[S] | int | str, state: S, label: str | None = None
+        self,
+        moment: Moment[S] | int | str,
+        state: S,
+        label: str | None = None,
+        *,
+        note: Mapping[str, Any] | None = None,
     ) -> Timeline[S]:
         """
         This timeline with *state* in the place of the state of *moment*, which
@@ -495,9 +576,14 @@ class Timeline(Generic[S]):
 
             label: Its new label; None keeps the one it has.
 
+            note: Its new note; None keeps the one it has.
+
         Raises:
             UnknownMomentError, TypeError:
                 As `goto` does; and if *label* is not text.
+
+            ValueError:
+                If *note* has something else than JSON values.
 
         >>> draft = Timeline.begin("Dear").commit("Dear A", stay=True)
         >>> draft.amend(1, "Dear Ann").redo().present
@@ -505,7 +591,9 @@ class Timeline(Generic[S]):
         """
         found = self._find_moment(moment)
         label = found.label if label is None else _check_label(label, "label")
-        return self._replace_moment(found, state, label, self._open)
+        note = found.note if note is None else freeze_map(note, "note")
+        changed = Moment(found.number, state, label, found.group, found.parent, note)
+        return self._replace_moment(changed, self._open, self._open_at)
 
     def with_filter(
         self,
@@ -525,8 +613,8 @@ class Timeline(Generic[S]):
         if options == self._options:
             return self
 
-        log, base, first, moment, targets, _, opened = self._pickled_fields()
-        return _make_timeline(log, base, first, moment, targets, options, opened)
+        log, base, first, moment, targets, _, *rest = self._pickled_fields()
+        return _make_timeline(log, base, first, moment, targets, options, *rest)
 
     def close_group(self) -> Timeline[S]:
         """
@@ -660,8 +748,16 @@ class Timeline(Generic[S]):
     # Implementation
 
     def _move_to(self, moment: Moment[S], targets: PMap[int, int]) -> Timeline[S]:
-        log, base, first = self._log, self._base, self._first
-        return _make_timeline(log, base, first, moment, targets, self._options)
+        timeline: Timeline[S] = _new(Timeline)
+        timeline._log = self._log
+        timeline._base = self._base
+        timeline._first = self._first
+        timeline._moment = moment
+        timeline._redo_targets = targets
+        timeline._options = self._options
+        timeline._open, timeline._open_at = _CLOSED
+        timeline._newest_children = self._newest_children
+        return timeline
 
     def _get_parent(self, moment: Moment[S]) -> Moment[S] | None:
         parent = moment.parent
@@ -755,78 +851,118 @@ class Timeline(Generic[S]):
     def _list_newest(self) -> tuple[tuple[int, str], ...]:
         return _list_moments(self.moments[-_MAX_LISTED:])
 
-    def _commit_elsewhere(
+    def _takes_into_group(
         self,
-        state: S,
-        label: str,
+        moment: Moment[S],
         group: str | None,
-        on: Moment[S] | int | str | None,
-        *,
-        stay: bool,
-    ) -> Timeline[S]:
-        # This timeline with *state* committed on any moment; with *stay*, the present
-        # one stays where it is.
-        parent = self._moment if on is None else self._find_moment(on)
-        opened = self._open
-        if group is not None and opened >= self._first:
-            last = self._log[opened - self._base]
-            if last.group == group and last.parent == parent.number:
-                replaced = self.amend(opened, state, label or None)
-                if stay or opened == self._moment.number:
-                    return replaced
+        within_s: float | None,
+        at: float | None,
+    ) -> bool:
+        # Whether a commit belongs to the group of *moment*, which is the open one.
+        if within_s is None:
+            return group == moment.group
 
-                there = replaced.goto(opened)
-                there._open = opened  # `goto` has just made it, and closed the group
-                return there
+        before = self._open_at
+        is_near = before is not None and at is not None and at - before <= within_s
+        return is_near and group == moment.group
+
+    def _commit_elsewhere(
+        self, step: _Step[S], parent: Moment[S], *, stay: bool
+    ) -> Timeline[S]:
+        # This timeline with a step on any moment; with *stay*, the present one stays
+        # where it is.
+        state, label, group, within_s, at, note = step
+        has_group = group is not None or within_s is not None
+        last = self._find_open(parent) if has_group else None
+        if last is not None and self._takes_into_group(last, group, within_s, at):
+            changed = _replace_fields(last, state, label, note)
+            replaced = self._replace_moment(changed, last.number, at)
+            if stay or last.number == self._moment.number:
+                return replaced
+
+            there = replaced.goto(last.number)
+            # `goto` has just made it, and closed the group.
+            there._open, there._open_at = last.number, at
+            return there
 
         if not stay:
             # Going to the present moment would end its group.
             there = self if parent is self._moment else self.goto(parent)
-            return there.commit(state, label, group=group)
+            return there.commit(
+                state, label, group=group, within_s=within_s, at=at, note=note
+            )
 
-        if state is parent.state and not label:
+        if state is parent.state and not label and note is None:
             return self
 
         keeps_step = self._options.filter
         if keeps_step is not None and not keeps_step(parent.state, state):
-            return self._replace_moment(
-                parent, state, label or parent.label, _NO_MOMENT
-            )
+            changed = _replace_fields(parent, state, label, note)
+            return self._replace_moment(changed, _NO_MOMENT, None)
 
-        log, base, first = self._log, self._base, self._first
-        number, targets = base + len(log), self._redo_targets
+        number, targets = self._base + len(self._log), self._redo_targets
         # The target of `redo` stays, because the new moment was not visited.
         if number != parent.number + 1 and self._find_redo(parent.number) is None:
             targets = targets.set(parent.number, number)
 
-        log = log.append(Moment(number, state, label, group, parent.number))
-        limit, present = self._options.limit, self._moment
+        made = Moment(number, state, label, group, parent.number, note or EMPTY_MAP)
+        opened = (number, at) if has_group else _CLOSED
+        return self._append_moment(made, self._moment, targets, opened)
+
+    def _find_open(self, parent: Moment[S]) -> Moment[S] | None:
+        # The moment whose group is open, if it was committed on *parent*.
+        if self._open < self._first:
+            return None
+
+        last = self._log[self._open - self._base]
+        return last if last.parent == parent.number else None
+
+    def _append_moment(
+        self,
+        made: Moment[S],
+        present: Moment[S],
+        targets: PMap[int, int],
+        opened: tuple[int, float | None],
+    ) -> Timeline[S]:
+        options, newest = self._options, self._newest_children
+        log, base, first = self._log.append(made), self._base, self._first
+        number, parent, limit = made.number, made.parent, options.limit
         if limit is not None:
+            if parent is not None and number != parent + 1:
+                newest = newest.set(parent, number)
+
+            # The present one is kept.
             kept = min(number - limit + 1, present.number)
             if kept > first:
-                log, base, first, targets = _forget_moments(
-                    log, base, first, targets, kept, limit
+                log, base, first, targets, newest = _forget_moments(
+                    log, base, first, targets, newest, kept, limit
                 )
 
-        opened = _NO_MOMENT if group is None else number
-        return _make_timeline(log, base, first, present, targets, self._options, opened)
+        return _make_timeline(
+            log, base, first, present, targets, options, *opened, newest
+        )
 
     def _replace_moment(
-        self, old: Moment[S], state: S, label: str, opened: int
+        self, made: Moment[S], opened: int, at: float | None
     ) -> Timeline[S]:
-        if state is old.state and label == old.label and opened == self._open:
+        log, base = self._log, self._base
+        place = made.number - base
+        old = log[place]
+        is_same = made.state is old.state and made.label == old.label
+        if (
+            is_same
+            and made.note == old.note
+            and (opened, at) == (self._open, self._open_at)
+        ):
             return self
 
         # O(moments since that one).
-        log = self._log
-        at = old.number - self._base
-        made = Moment(old.number, state, label, old.group, old.parent)
-        after = log.iterate(at + 1) if at + 1 < len(log) else ()
-        log = log.take(at).append(made).extend(after)
-        present = made if old.number == self._moment.number else self._moment
-        targets, options = self._redo_targets, self._options
+        after = log.iterate(place + 1) if place + 1 < len(log) else ()
+        log = log.take(place).append(made).extend(after)
+        present = made if made.number == self._moment.number else self._moment
+        targets, newest = self._redo_targets, self._newest_children
         return _make_timeline(
-            log, self._base, self._first, present, targets, options, opened
+            log, base, self._first, present, targets, self._options, opened, at, newest
         )
 
     # A timeline as a value
@@ -878,6 +1014,8 @@ class Timeline(Generic[S]):
             self._redo_targets,
             self._options,
             self._open,
+            self._open_at,
+            self._newest_children,
         )
 
     def __copy__(self) -> Timeline[S]:
@@ -895,6 +1033,8 @@ def _make_timeline(  # noqa: PLR0917 - hot, and what pickles call
     targets: PMap[int, int],
     options: Options,
     opened: int = _NO_MOMENT,
+    opened_at: float | None = None,
+    newest_children: PMap[int, int] = _NO_TARGETS,
 ) -> Timeline[S]:
     timeline: Timeline[S] = _new(Timeline)
     timeline._log = log
@@ -904,6 +1044,8 @@ def _make_timeline(  # noqa: PLR0917 - hot, and what pickles call
     timeline._redo_targets = targets
     timeline._options = options
     timeline._open = opened
+    timeline._open_at = opened_at
+    timeline._newest_children = newest_children
     return timeline
 
 
@@ -915,18 +1057,60 @@ def _forget_moments(  # noqa: PLR0917 - the fields of a timeline
     base: int,
     first: int,
     targets: PMap[int, int],
+    newest: PMap[int, int],
     kept: int,
     limit: int,
-) -> tuple[Log[Moment[S]], int, int, PMap[int, int]]:
-    if targets:
-        # No other entry leads to a forgotten moment: a child has the larger number.
-        for number in range(first, kept):
-            targets = targets.discard(number)
+) -> tuple[Log[Moment[S]], int, int, PMap[int, int], PMap[int, int]]:
+    # Forget what is before *kept*, up to a sibling of what is not; no more than *limit*
+    # moments are spared.
+    while first < kept:
+        parent = log[first - base].parent
+        if newest and parent is not None:
+            sibling = newest.get(parent, _NO_MOMENT)
+            if sibling >= kept and first > kept - limit:
+                break
 
-    if (kept - base) * _FORGOTTEN_SHARE >= limit:
-        return Log(list(log.iterate(kept - base))), kept, kept, targets
+            if sibling == first:
+                newest = newest.discard(parent)
 
-    return log, base, kept, targets
+        if targets:
+            # No other entry leads to a forgotten moment: a child has the larger number.
+            targets = targets.discard(first)
+
+        first += 1
+
+    if (first - base) * _FORGOTTEN_SHARE >= limit:
+        return Log(list(log.iterate(first - base))), first, first, targets, newest
+
+    return log, base, first, targets, newest
+
+
+def _check_group(group: object, within_s: object, at: object) -> str | None:
+    checked = None if group is None else _check_label(group, "group")
+    if checked == "":
+        raise ValueError("group is empty; leave it out for a step without a group")
+
+    for name, value in (("within_s", within_s), ("at", at)):
+        if value is not None and type(value) not in {int, float}:
+            raise TypeError(
+                f"{name} is {shorten_repr(value)}; expected a number of seconds"
+            )
+
+    if within_s is not None and (at is None or not within_s >= 0):  # type: ignore[operator]  # a number
+        raise ValueError(
+            f"within_s is {shorten_repr(within_s)} and at is {shorten_repr(at)}; "
+            "expected seconds from 0 on, and when the step is committed"
+        )
+
+    return checked
+
+
+def _replace_fields(
+    old: Moment[S], state: S, label: str, note: Mapping[str, Any] | None
+) -> Moment[S]:
+    # What a further commit of one step makes of it.
+    note = old.note if note is None else note
+    return Moment(old.number, state, label or old.label, old.group, old.parent, note)
 
 
 def _check_label(value: object, name: str) -> str:

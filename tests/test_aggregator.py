@@ -750,7 +750,7 @@ class TestReplaceMessage:
         assert ["user", "assistant", "tool", "user", "assistant"] == [
             message.role for message in state
         ]
-        assert "c1" == state[2].tool_call_id
+        assert "At noon." == state[2].text
 
     def test_results(self):
         """A result can be corrected, and nothing else can take its place."""
@@ -780,7 +780,7 @@ class TestReplaceMessage:
         with pytest.raises(
             InvalidMessageError, match="replace_message takes a Message"
         ):
-            CALLED.replace_message(*entry_ids(CALLED, 0), "x")
+            CALLED.replace_message(CALLED.entries[0].id, "x")  # type: ignore[arg-type]
 
 
 class TestWithout:
@@ -794,7 +794,7 @@ class TestWithout:
     @pytest.mark.parametrize("at", [1, 2, 4])
     def test_pairs(self, at):
         """A call goes with its results, and a result with its call and the others."""
-        state = CALLED.without(entry_ids(CALLED, at))
+        state = CALLED.without([CALLED.entries[at].id])
 
         assert ["Which trains?", "And?", "At noon and at one."] == [
             message.text for message in state

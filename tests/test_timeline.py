@@ -17,6 +17,7 @@ from hypothesis.errors import NoSuchExample
 
 from conversation_state import Aggregator
 from conversation_state._persistent import Log
+from conversation_state.codec import decode, encode
 from conversation_state.errors import ConversationStateError, UnknownMomentError
 from conversation_state.testing.laws import (
     copies_are_equal,
@@ -284,6 +285,120 @@ class TestLimit:
         assert timeline == pickle.loads(pickle.dumps(timeline))
 
 
+class TestSiblings:
+    """A limit spares the alternatives of what is kept."""
+
+    def test_spared(self):
+        """An alternative is there as long as the other one is."""
+        chat = Timeline.begin("asked", limit=3).commit("sea").undo().commit("hills")
+        for state in ("a", "b"):
+            chat = chat.commit(state)
+
+        assert ["sea", "hills", "a", "b"] == [each.state for each in chat.moments]
+        assert ["a", "b", "c"] == [each.state for each in chat.commit("c").moments]
+
+    def test_after_a_copy(self):
+        """Also in a timeline that was pickled or decoded, and after an undo."""
+        chat = Timeline.begin("asked", limit=2).commit("sea").undo().commit("hills")
+        for again in (pickle.loads(pickle.dumps(chat)), decode(encode(chat))):
+            later = again.undo().redo().commit("a")
+
+            assert ["sea", "hills", "a"] == [each.state for each in later.moments]
+
+    def test_not_without_end(self):
+        """No more moments are spared than a limit keeps."""
+        chat = Timeline.begin("asked", limit=3)
+        for number in range(1, 20):
+            chat = chat.commit(f"answer {number}", on=0, stay=True)
+
+        chat = chat.goto(19).commit("thanks")
+
+        assert [*range(16, 21)] == [moment.number for moment in chat.moments]
+
+
+class TestTime:
+    """Steps that follow each other quickly are one."""
+
+    def test_typing(self):
+        """A step within so many seconds of the last replaces it."""
+        draft = Timeline.begin("")
+        for at, text in ((0, "D"), (0.4, "De"), (0.8, "Dea"), (2, "Dear")):
+            draft = draft.commit(text, within_s=0.5, at=at)
+
+        assert ["", "Dea", "Dear"] == [each.state for each in draft.moments]
+        assert "Dea" == draft.undo().present
+
+    def test_groups(self):
+        """Steps of different groups are not taken together, however near."""
+        draft = Timeline.begin("").commit("D", group="type", within_s=1, at=0)
+        other = draft.commit("", group="delete", within_s=1, at=0.1)
+
+        assert ["", "D", ""] == [each.state for each in other.moments]
+        assert ["", "De"] == [
+            each.state
+            for each in draft.commit("De", group="type", within_s=1, at=1).moments
+        ]
+
+    def test_closed(self):
+        """Going anywhere, and `close_group`, ends the time."""
+        draft = Timeline.begin("").commit("D", within_s=9, at=0)
+        for closed in (draft.close_group(), draft.undo().redo(), draft.goto(1)):
+            assert 3 == len(closed.commit("De", within_s=9, at=1).moments)
+
+    @pytest.mark.parametrize(
+        ("options", "error", "problem"),
+        [
+            ({"within_s": 1}, ValueError, "and at is None; expected seconds"),
+            ({"within_s": -1, "at": 0}, ValueError, "within_s is -1"),
+            ({"within_s": float("nan"), "at": 0}, ValueError, "within_s is nan"),
+            ({"within_s": "1", "at": 0}, TypeError, "within_s is '1'"),
+            ({"at": True}, TypeError, "at is True"),
+        ],
+    )
+    def test_refused(self, options, error, problem):
+        """A time without a clock, and what is no number of seconds, are refused."""
+        with pytest.raises(error, match=problem):
+            Timeline.begin("").commit("D", **options)
+
+
+class TestNotes:
+    """What a program keeps with a step."""
+
+    def test_kept(self):
+        """A note is frozen, and stays with its step, encoded and pickled."""
+        draft = Timeline.begin("").commit("Dear", note={"cursor": [4]})
+
+        assert {"cursor": (4,)} == draft.moment.note
+        assert {} == draft.undo().moment.note
+        for again in (pickle.loads(pickle.dumps(draft)), decode(encode(draft))):
+            assert draft == again
+            assert {"cursor": (4,)} == again.moment.note
+
+        assert draft != Timeline.begin("").commit("Dear")
+
+    def test_replaced(self):
+        """A further commit of a step keeps its note, or gives another."""
+        draft = Timeline.begin("").commit("D", group="type", note={"cursor": 1})
+
+        assert {"cursor": 1} == draft.commit("De", group="type").moment.note
+        other = draft.commit("De", group="type", note={"cursor": 2})
+        assert {"cursor": 2} == other.moment.note
+        assert {"cursor": 3} == draft.amend(1, "D", note={"cursor": 3}).moment.note
+        assert {"cursor": 1} == draft.amend(1, "Dear").moment.note
+
+    def test_alone(self):
+        """A note alone is a step."""
+        draft = Timeline.begin("Dear")
+
+        assert draft.commit("Dear") is draft
+        assert 2 == len(draft.commit("Dear", note={"cursor": 0}).moments)
+
+    def test_refused(self):
+        """What is no JSON is refused."""
+        with pytest.raises(ValueError, match="note is 5; expected a mapping"):
+            Timeline.begin("").commit("D", note=5)  # type: ignore[arg-type]
+
+
 class TestElsewhere:
     """What arrives while the present is somewhere else."""
 
@@ -308,7 +423,7 @@ class TestElsewhere:
         """A limit is exceeded until the next commit that does not stay."""
         chat = Timeline.begin(0, limit=2).commit(1)
         for state in range(2, 6):
-            chat = chat.commit(state, stay=True)
+            chat = chat.commit(state, on=state - 1, stay=True)
 
         assert 1 == chat.present
         assert [1, 2, 3, 4, 5] == [each.state for each in chat.moments]

@@ -923,8 +923,7 @@ class Aggregator:
             return self
 
         if isinstance(old, ToolMessage):
-            is_result = isinstance(message, ToolMessage)
-            if not is_result or message.tool_call_id != old.tool_call_id:
+            if old.tool_call_id != getattr(message, "tool_call_id", None):
                 raise InvalidMessageError(
                     "a result can be replaced by a result of the same call "
                     f"({shorten_repr(old.tool_call_id)}) only; replace the message "
@@ -995,10 +994,10 @@ class Aggregator:
     def _find_call(self, at: int) -> int:
         # The position of the message with the call whose result is at *at*; *at* if
         # there is none.
-        result = self._log[at].message
+        call_id = getattr(self._log[at].message, "tool_call_id", None)
         for before in range(at - 1, -1, -1):
             calls = self._log[before].message.tool_calls
-            if any(call.id == result.tool_call_id for call in calls):  # type: ignore[attr-defined]  # a ToolMessage
+            if any(call.id == call_id for call in calls):
                 return before
 
         return at

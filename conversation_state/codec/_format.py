@@ -23,7 +23,7 @@ The whole format, version 1:
         moment's number; redo, the numbers of the children that were visited
         last, where that is not the moment right after the parent; moments,
         states
-    moment: state, a position in states; label, group; parent, a number (one
+    moment: state, a position in states; label, group, note; parent, a number (one
         less than its own), which may be forgotten. The first in moments has
         the number that is first, and each one more than the one before.
     state: what an aggregator has, beyond what it has in common with earlier

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from conversation_state._canonical import JsonPath
+from conversation_state._persistent import freeze_map, thaw
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.codec._fast import Object
@@ -54,6 +55,7 @@ def read_timeline(
             moment.get("label", ""),
             moment.get("group"),
             parents[i],
+            freeze_map(moment.get("note", {}), "note"),
         )
         for i, moment in enumerate(given["moments"])
     ]
@@ -165,6 +167,7 @@ _MOMENT = strict_shape(
     label=CodecReader.text,
     group=CodecReader.text,
     parent=CodecReader.integer,
+    note=CodecReader.json_map,
 )
 _TIMELINE = strict_shape(
     dict,
@@ -253,6 +256,9 @@ def _write_moments(timeline: Timeline[Any], states: StateWriter) -> list[Object]
 
         if number and parent != number - 1:
             data["parent"] = parent
+
+        if moment.note:
+            data["note"] = thaw(moment.note)
 
         written.append(data)
 

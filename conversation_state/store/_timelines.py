@@ -26,7 +26,12 @@ from conversation_state.store._transaction import (
     RememberedTimeline,
     Transaction,
 )
-from conversation_state.store._values import Head, RevisionFields
+from conversation_state.store._values import (
+    Head,
+    RevisionFields,
+    pack_notes,
+    unpack_notes,
+)
 from conversation_state.store.backend import Writing
 from conversation_state.store.schema import (
     SHIFT,
@@ -254,6 +259,7 @@ def _make_row(
         redo=0 if redo is None else redo + 1,
         label=moment.label.encode(),
         step_group=(moment.group or "").encode(),
+        note=pack_notes(moment.note),
     )
     return sealed(row)
 
@@ -357,6 +363,7 @@ def load_timeline(transaction: Transaction, text: str) -> States:
                     each.label.decode(),
                     each.step_group.decode() or None,
                     each.parent - 1 if each.parent else None,
+                    unpack_notes(each.note),
                 )
                 for each in moments
             ],

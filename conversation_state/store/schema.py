@@ -290,6 +290,8 @@ class MomentRow(NamedTuple):
         label: Its label.
 
         step_group: The group of its step, or empty.
+
+        note: What a program keeps with the step, as the notes of a revision; or empty.
     """
 
     moment: int
@@ -298,6 +300,7 @@ class MomentRow(NamedTuple):
     redo: int
     label: bytes
     step_group: bytes
+    note: bytes
     seal: bytes = b""
 
     @property

@@ -10,6 +10,7 @@ What lives here: laws over many steps. What does not: laws over one
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -57,6 +58,7 @@ class _PlainTimeline:
     visited: dict[int, int] = attrs.field(factory=dict)
     # The moment whose group is open.
     opened: int | None = None
+    opened_at: int | None = None
 
     def list_ways_up(self, number: int) -> list[int]:
         ways = [number]
@@ -84,75 +86,111 @@ class _PlainTimeline:
         group: str | None = None,
         on: int | None = None,
         *,
+        within_s: int | None = None,
+        at: int | None = None,
+        note: Mapping[str, Any] | None = None,
         stay: bool = False,
     ) -> _PlainTimeline:
-        at = self.present if on is None else self.find_moments(on)[-1]
+        parent = self.present if on is None else self.find_moments(on)[-1]
         # A group is open only if its moment is kept.
         opened = -1 if self.opened not in self.nodes else self.opened
-        grows = opened >= 0 and self.nodes[opened].group == group is not None
-        if grows and (on is not None or stay) and self.nodes[opened].parent == at:
-            grown = self.replace_state(opened, state, label)
-            return grown if stay else grown.move(opened, opened=opened)
+        has_group = group is not None or within_s is not None
+        grows = has_group and opened >= 0 and self.nodes[opened].group == group
+        if within_s is not None:
+            before = self.opened_at
+            is_near = None not in {at, before} and at - before <= within_s  # type: ignore[operator]  # numbers
+            grows = grows and is_near
 
-        if not stay and at != self.present:
-            return self.move(at).commit(state, label, group)
+        if grows and (on is not None or stay) and self.nodes[opened].parent == parent:
+            grown = self.amend(opened, state, label or None, note=note)
+            grown = attrs.evolve(grown, opened_at=at)
+            return grown if stay else grown.move(opened, opened=opened, at=at)
 
-        node = self.nodes[at]
-        if state == node.state and not label:
+        if not stay and parent != self.present:
+            there = self.move(parent)
+            return there.commit(
+                state, label, group, within_s=within_s, at=at, note=note
+            )
+
+        node = self.nodes[parent]
+        if state == node.state and not label and note is None:
             return self
 
-        if not stay and grows and opened == at:
-            return self.replace_state(at, state, label)
+        if not stay and grows and opened == parent:
+            grown = self.amend(parent, state, label or None, note=note)
+            return attrs.evolve(grown, opened_at=at)
 
         if self.is_filtered and not is_worth_a_step(node.state, state):
-            return self.replace_state(at, state, label).close_group()
+            return self.amend(parent, state, label or None, note=note).close_group()
 
-        return self.append(at, state, label, group, stay=stay)
-
-    def replace_state(self, number: int, state: int, label: str) -> _PlainTimeline:
-        return self.amend(number, state, label or None)
+        number = self.newest + 1
+        made = Moment(number, state, label, group, parent, note or {})
+        opened_now = (number, at) if has_group else (None, None)
+        return self.append(made, stay=stay, opened=opened_now)
 
     def append(
-        self, parent: int, state: int, label: str, group: str | None, *, stay: bool
+        self,
+        made: Moment[int],
+        *,
+        stay: bool,
+        opened: tuple[int | None, int | None],
     ) -> _PlainTimeline:
-        number = self.newest + 1
+        number, parent = made.number, made.parent or 0
         # Redo leads to a commit that stays only if there was no other moment to redo.
         visited = {parent: number, **self.visited}
         if not stay:
             visited[parent] = number
 
         present, first = self.present if stay else number, 0
+        nodes = self.nodes | {number: made}
         if self.limit is not None:
             # Commits elsewhere may make the present the oldest moment: it is kept, with
-            # all newer ones.
-            first = min(number - self.limit + 1, present)
+            # all newer ones. So is a sibling of what is kept.
+            kept = min(number - self.limit + 1, present)
+            first = min(nodes)
+            parents = {each.parent for each in nodes.values() if each.number >= kept}
+            while first < kept and (
+                first <= kept - self.limit
+                or nodes[first].parent not in parents - {None}
+            ):
+                first += 1
 
-        nodes = {at: each for at, each in self.nodes.items() if at >= first}
         return attrs.evolve(
             self,
-            nodes=nodes | {number: Moment(number, state, label, group, parent)},
-            visited={at: on for at, on in visited.items() if at >= first},
+            nodes={number: each for number, each in nodes.items() if number >= first},
+            visited={above: on for above, on in visited.items() if above >= first},
             present=present,
             newest=number,
-            opened=None if group is None else number,
+            opened=opened[0],
+            opened_at=opened[1],
         )
 
     def amend(
-        self, moment: int | str, state: int, label: str | None = None
+        self,
+        moment: int | str,
+        state: int,
+        label: str | None = None,
+        *,
+        note: Mapping[str, Any] | None = None,
     ) -> _PlainTimeline:
         number = self.find_moments(moment)[-1]
         node = self.nodes[number]
         label = node.label if label is None else label
-        node = attrs.evolve(node, state=state, label=label)
+        note = node.note if note is None else note
+        node = attrs.evolve(node, state=state, label=label, note=note)
         return attrs.evolve(self, nodes={**self.nodes, number: node})
 
-    def move(self, number: int, *, opened: int | None = None) -> _PlainTimeline:
+    def move(
+        self, number: int, *, opened: int | None = None, at: int | None = None
+    ) -> _PlainTimeline:
         if number == self.present:
             return self
 
         ways = self.list_ways_up(number)
         visited = self.visited | {above: below for below, above in pairwise(ways)}
-        return attrs.evolve(self, present=number, visited=visited, opened=opened)
+        return attrs.evolve(
+            self, present=number, visited=visited, opened=opened, opened_at=at
+        )
 
     def goto(self, moment: int | str) -> _PlainTimeline:
         number = self.find_moments(moment)[-1]
@@ -177,7 +215,7 @@ class _PlainTimeline:
         return self.move(ahead[-1][ahead[-1].index(number) - 1])
 
     def close_group(self) -> _PlainTimeline:
-        return attrs.evolve(self, opened=None)
+        return attrs.evolve(self, opened=None, opened_at=None)
 
 
 class _TimelineModel(NamedTuple):
@@ -211,15 +249,25 @@ _STATES = st.integers(0, 9)
 # Moments, as how many commits they are older than the newest; some are not there: with
 # a negative number, forgotten, or not yet committed.
 _AGES = st.sampled_from([0, 1, 2, 3, 4, 6, 10, 30, -1])
+_NOTES = st.sampled_from([None, None, {}, {"cursor": 3}])
 _COMMIT: dict[str, SearchStrategy[Any]] = {
     "state": _STATES,
     "label": _LABELS,
     "group": st.sampled_from([None, None, "x", "y"]),
+    "note": _NOTES,
 }
-_AMEND = {"moment": _AGES, "state": _STATES, "label": st.none() | _LABELS}
+_TIMES = {"within_s": st.integers(0, 2), "at": st.integers(0, 5)}
+_AMEND = {
+    "moment": _AGES,
+    "state": _STATES,
+    "label": st.none() | _LABELS,
+    "note": _NOTES,
+}
 _CALLS: list[tuple[str, dict[str, SearchStrategy[Any]]]] = [
     ("commit", _COMMIT),
+    ("commit", _COMMIT | _TIMES),
     ("commit", _COMMIT | {"on": _AGES}),
+    ("commit", _COMMIT | _TIMES | {"on": _AGES, "stay": st.booleans()}),
     ("commit", _COMMIT | {"on": _AGES, "stay": st.just(value=True)}),
     ("commit", _COMMIT | {"times": st.integers(1, 40)}),
     ("amend", _AMEND),

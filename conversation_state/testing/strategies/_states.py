@@ -259,6 +259,7 @@ def diffs() -> SearchStrategy[Diff]:
 
 # Mostly commits, because moves need several moments.
 _TIMELINE_VERBS = ("commit", "commit", "commit", "undo", "redo", "goto", "ship")
+_STEP_NOTES = st.sampled_from([None, None, None, {"cursor": 3}])
 
 
 @st.composite
@@ -281,7 +282,9 @@ def _draw_timeline(draw: DrawFn, states: SearchStrategy[Any] | None) -> Timeline
                 state = draw(st.sampled_from(old) | _lifelike())
 
             group = draw(st.sampled_from([None, None, "typing", "東京"]))
-            timeline = timeline.commit(state, draw(labels), group=group)
+            timeline = timeline.commit(
+                state, draw(labels), group=group, note=draw(_STEP_NOTES)
+            )
         elif verb == "undo":
             timeline = timeline.undo()
         elif verb == "redo":
