@@ -173,6 +173,7 @@ PLACE = closed(
     description="Somewhere on earth.\n\nAttributes:\n    lat: Degrees north.",
 )
 COLOUR = {"type": "string", "enum": ["g", "r"]}
+HIDDEN = object()
 NULL = {"type": "null"}
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
@@ -423,51 +424,62 @@ class TestKinds:
         assert "its schema has more than 5,000 parts" in refused(lambda: of_kind(kind))
 
 
-# In the styles there are; the description of them is the same.
+# A docstring, what it describes, and each parameter.
+DOCSTRINGS = [
+    (
+        """
+        Books a train.
 
+        The cheapest one.
 
-def ours(to, seats=1):
-    """
-    Books a train.
+        >>> f("Bern")
+        ... # nothing
+        5
 
-    The cheapest one.
+        Args:
+            x: Where to:
+                a city.
 
-    Args:
-        to: Where to:
-            a city.
+            more: Colours.
 
-        seats: How many.
+        Raises:
+            ValueError:
+                If there is none.
 
-    Raises:
-        ValueError:
-            If there is none.
+        Source:
+            The railway.
+        """,
+        "Books a train. The cheapest one.",
+        {"x": "Where to: a city.", "more": "Colours."},
+    ),
+    (
+        """
+        Books a train.
 
-    Source:
-        The railway.
+        Parameters
+        ----------
+        x, y : float
+            Coordinates.
+        z : int, optional
+        **more
+            Colours.
 
-    >>> ours("Bern")
-    """
-
-
-def numpy(to, seats=1):
-    """
-    Books a train.
-
-    The cheapest one.
-
-    Parameters
-    ----------
-    to : str
-        Where to:
-        a city.
-    seats : int, optional
-        How many.
-
-    Returns
-    -------
-    str
-        The booking.
-    """
+        Returns
+        -------
+        str
+            The booking.
+        """,
+        "Books a train.",
+        {"x": "Coordinates.", "y": "Coordinates.", "more": "Colours."},
+    ),
+    (
+        "Books.\n\n:param x: Where to.\n:param z: How many.",
+        "Books.",
+        {"x": "Where to.", "z": "How many."},
+    ),
+    (":   :returns: a\n:type x: int.", ": :returns: a :type x: int.", {}),
+    (None, "", {}),
+]
 
 
 def wrapped(function):
@@ -512,76 +524,28 @@ class Silent:
 
 
 class TestFromFunction:
-    @pytest.mark.parametrize("function", [ours, numpy])
-    def test_docstrings(self, function):
-        """What a function does, and what each parameter means, whatever the style."""
-        tool = ToolInfo.from_function(function)
-        expected = {
-            name: " ".join(each["description"].split())
-            for name, each in thaw(tool.schema)["properties"].items()
-        }
-
-        assert function.__name__ == tool.name
-        assert "Books a train.\n\nThe cheapest one." == tool.description
-        assert {"to": "Where to: a city.", "seats": "How many."} == expected
-        assert ["to"] == thaw(tool.schema)["required"]
-
-    def test_several_in_one_line(self):
+    @pytest.mark.parametrize(
+        ("docstring", "description", "texts"), DOCSTRINGS, ids=map(str, range(5))
+    )
+    def test_docstrings(self, docstring, description, texts):
         """
-        NumPy's style documents several parameters at once, and writes stars; one that
-        is only named has no description.
+        What a function does, and what each parameter means, whatever the style; not
+        what is written for programmers. What has no style is the description.
         """
 
-        def f(x, y, z, **more):  # noqa: D417 - z is only named
-            """
-            Draws.
+        def f(x, y, z=1, **more): ...
 
-            Parameters
-            ----------
-            x, y : float
-                Coordinates.
-            z : float
-            **more
-                Colours.
-            """
-
-        schema = thaw(ToolInfo.from_function(f).schema)
-
-        assert {"description": "Coordinates."} == schema["properties"]["x"]
-        assert {"description": "Coordinates."} == schema["properties"]["y"]
-        assert {} == schema["properties"]["z"]
-        assert {"description": "Colours."} == schema["additionalProperties"]
-
-    def test_documented_in_no_style(self):
-        """A docstring that none of the styles can be read from is the description."""
-
-        def f(x: int):
-            """
-            :   :returns: a
-            :type x: int.
-            """
-
+        f.__doc__ = docstring
         tool = ToolInfo.from_function(f)
+        schema = thaw(tool.schema)
+        found = {**schema["properties"], "more": schema["additionalProperties"]}
 
-        assert ":   :returns: a\n:type x: int." == tool.description
-
-    def test_doctests_are_left_out(self):
-        """What is written for programmers, not for models."""
-
-        def f():
-            """
-            Adds.
-
-            >>> f()
-            ... # nothing
-            5
-
-            Slowly.
-            """
-
-        described = ToolInfo.from_function(f).description
-
-        assert ["Adds.", "Slowly."] == described.split()
+        assert description == " ".join(tool.description.split())
+        assert texts == {
+            name: " ".join(each["description"].split())
+            for name, each in found.items()
+            if each is not True and "description" in each
+        }
 
     def test_decorated_elsewhere(self):
         """Hints are read where the function was written, and not its decorator."""
@@ -651,6 +615,9 @@ class TestFromFunction:
     @pytest.mark.parametrize(
         ("default", "shown"),
         [
+            (math.nan, HIDDEN),
+            (object(), HIDDEN),
+            (2**64, HIDDEN),
             (5, 5),
             (None, None),
             ((1, "a"), [1, "a"]),
@@ -658,33 +625,17 @@ class TestFromFunction:
             (Size.LARGE, 9),
             (date(2031, 5, 6), "2031-05-06"),
         ],
+        ids=map(str, range(9)),
     )
     def test_defaults(self, default, shown):
-        """A default is shown as the JSON it is."""
+        """A default is shown as the JSON it is; it need not be given in any case."""
 
         def f(x=default): ...
 
         schema = thaw(ToolInfo.from_function(f).schema)
 
-        assert {"x": {"default": shown}} == schema["properties"]
-        assert "required" not in schema
-
-    @pytest.mark.parametrize(
-        "default",
-        [
-            math.nan,
-            object(),
-            2**64,
-        ],
-    )
-    def test_defaults_without_a_word(self, default):
-        """What JSON can't represent is not shown; it need not be given all the same."""
-
-        def f(x=default): ...
-
-        schema = thaw(ToolInfo.from_function(f).schema)
-
-        assert {"x": {}} == schema["properties"]
+        expected = {} if shown is HIDDEN else {"default": shown}
+        assert {"x": expected} == schema["properties"]
         assert "required" not in schema
 
     def test_default_its_type_does_not_take(self):
@@ -828,9 +779,9 @@ class TestFromFunction:
         monkeypatch.setitem(sys.modules, "docstring_parser", None)
 
         with pytest.raises(MissingExtraError) as raised:
-            ToolInfo.from_function(ours)
+            ToolInfo.from_function(wrapped)
         with pytest.raises(MissingExtraError, match="read_arguments"):
-            read_arguments(ours, {})
+            read_arguments(wrapped, {})
 
         assert ("ToolInfo.from_function", "tools") == raised.value.args
 
