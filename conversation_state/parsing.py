@@ -1,15 +1,10 @@
-"""
-Parses a value from the JSON in a message.
-
-What lives here: finding the JSON in a message, and the value at a path in it.
-What does not: converting it to a type (`codec`).
-"""
+"""Parses a value from the JSON in a message: finds it there, and walks a path in it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from difflib import get_close_matches
+from collections.abc import Collection, Sequence
+from itertools import islice
 from typing import Any, Literal, TypeVar, overload
 
 from conversation_state._canonical import (
@@ -21,13 +16,14 @@ from conversation_state._canonical import (
 from conversation_state._wording import shorten_repr
 from conversation_state.codec import structurer
 from conversation_state.errors import DecodeError, ParseError, Problem
-from conversation_state.messages import AssistantMessage, Message
+from conversation_state.messages import Message
 
 __all__ = ["parse"]
 
 T = TypeVar("T")
 
 _SOURCES = ("content", "tool_call")
+_MAX_LISTED = 10
 
 
 @overload
@@ -64,14 +60,16 @@ def parse(
     that is JSON. Nothing else is guessed: of several different blocks none is
     taken, and no JSON is looked for in prose. Linear in the text.
 
-    A *type* may be an attrs class, a dataclass, a TypedDict or a NamedTuple, an
-    Enum or a Literal; str, int, float, bool, None, Any; texts that are a
-    datetime, date, time, UUID, Decimal, Path or base64 (bytes); lists, tuples,
-    sets, dicts and unions of all of these; and what this library is made of,
-    as `codec` writes it. Its values are taken strictly: "5" is not an int, and 5
-    not a str; 5.0 is an int, as in JSON Schema. Keys that a class does not
-    know are left out. Of several classes in a union the one that takes the
-    object and knows most of its keys is made.
+    A *type* may be an attrs class, a dataclass, a TypedDict, a NamedTuple (an array),
+    an Enum or a Literal; str, int, float, bool, None, Any; texts that are a datetime,
+    date, time, UUID, Decimal, Path or base64 (bytes); lists, tuples, sets and dicts of
+    all of these; and what this library is made of, as `codec` writes it. Its values
+    are taken strictly: "5" is not an int, and 5 not a str; 5.0 is an int, as in JSON
+    Schema. Keys that a class does not know are left out.
+
+    A union may be of str, int, float, bool and None, and of one other type or of
+    classes, each with a Literal or a field without a default that no other one has. A
+    text stays a text where the union has str.
 
     Args:
         message: Any message. Only its text is content: reasoning and refusals
@@ -101,6 +99,7 @@ def parse(
         ValueError:
             If *source* is neither, or *call* is given and *source* is ``content``.
 
+    >>> from conversation_state import AssistantMessage
     >>> message = AssistantMessage('{"trains": [{"to": "Bern", "leaves": "12:30"}]}')
     >>> parse(message, dict[str, str], path="trains.0")
     {'to': 'Bern', 'leaves': '12:30'}
@@ -178,7 +177,7 @@ def _read_call_arguments(
     message: Message, call: str | int | None
 ) -> tuple[JsonPath, str]:
     where: JsonPath = (None, "tool_calls")
-    calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
+    calls = message.tool_calls
     if not calls:
         raise _parse_error(where, f"this {type(message).__name__} calls no tools")
 
@@ -191,9 +190,8 @@ def _read_call_arguments(
         what = f"no call at {describe_json(call)}"
 
     if not -len(calls) <= position < len(calls):
-        there = ", ".join(map(describe_json, names[:_MAX_LISTED]))
-        more = f" and {len(names) - _MAX_LISTED:,} more" * (len(names) > _MAX_LISTED)
-        raise _parse_error(where, f"{what}; there are {len(calls):,}: {there}{more}")
+        there = f"there are {len(calls):,}: {_list_names(names)}"
+        raise _parse_error(where, f"{what}; {there}")
 
     position %= len(calls)
     return ((where, position), "arguments"), calls[position].arguments
@@ -227,8 +225,7 @@ def _parse_json(
                 "JSON in it"
             )
             if labels:
-                few = map(describe_json, list(labels)[:_MAX_LISTED])
-                what += f", only of {', '.join(few)}"
+                what += f", only of {_list_names(labels)}"
 
     raise _parse_error(at, what + _explain_absence(message, at))
 
@@ -323,11 +320,6 @@ def _parse_fenced_json(
 
 # Where in it
 
-_MAX_LISTED = 10
-# As far as names are compared with the one that is missing.
-_MAX_COMPARED = 1_000
-_MAX_COMPARED_LENGTH = 100
-
 # No array is longer, and `int` refuses texts of thousands of digits.
 _POSITION = re.compile(r"-?\d{1,18}", re.ASCII)
 
@@ -362,13 +354,13 @@ def _resolve_path(
 
 def _missing_key(step: str | int, value: dict[str, Any]) -> str:
     if not isinstance(step, str):
-        return f"has no item {describe_json(step)}; it is an object"
+        return f"has no item {step}; it is an object"
 
-    names = list(value)
-    if len(step) <= _MAX_COMPARED_LENGTH:
-        near = get_close_matches(step, names[:_MAX_COMPARED], _MAX_LISTED)
-        names = [*near, *[name for name in names if name not in near]]
+    there = _list_names(value) or "no key at all"
+    return f"has no key {describe_json(step)}; it has {there}"
 
-    there = ", ".join(map(describe_json, names[:_MAX_LISTED])) or "no key at all"
-    more = f" and {len(names) - _MAX_LISTED:,} more" * (len(names) > _MAX_LISTED)
-    return f"has no key {describe_json(step)}; it has {there}{more}"
+
+def _list_names(names: Collection[str]) -> str:
+    first = ", ".join(map(describe_json, islice(names, _MAX_LISTED)))
+    more = len(names) - _MAX_LISTED
+    return f"{first} and {more:,} more" if more > 0 else first

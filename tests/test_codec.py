@@ -1163,11 +1163,11 @@ class TestRegister:
             "$.value.number: expected an integer, got '1'",
             "$.value.done: expected true or false, got 'false'",
             "$.value.added[0].content: expected a text, got 5",
-            "$.value.last: expected UserMessage or null, got AssistantMessage",
+            "$.value.last: expected UserMessage, got AssistantMessage",
             "$.value.leaves[1].value: expected a number, got null",
             "$.value.leaves[2].value: missing",
             "$.value.blob: expected a text that is base64, got '?'",
-            "$.value.due: expected a time, like 2025-12-31T23:59:59Z or null, got 5",
+            "$.value.due: expected a time, like 2025-12-31T23:59:59Z, got 5",
             "$.value.colour: expected 'red', got 'blue'",
             "$.value.more: unknown field",
         } == {str(problem) for problem in caught.value.problems}
@@ -1214,21 +1214,18 @@ class TestRegister:
             (time, time(1, 2, 3)),
             (Pair, Pair(1, "b")),
             (Named, {"name": "a"}),
-            (Leaf | Colour, Leaf(0.5)),
-            (Dataclass | Leaf, Dataclass(1, 2)),
+            (Dataclass | Leaf | None, Dataclass(1, 2)),
+            (Sequence[int], [1, 2]),
+            (Message | None, UserMessage("a")),
             (Private, Private(5)),
-            (Identity, Identity([1])),
-            (list[Identity], [Identity([1])]),
-            (Sequence[int], (1, 2)),
             (Timeline[int], Timeline.begin(1)),
-            (list[UserMessage | Usage], [UserMessage("a"), Usage(1)]),
             (Any, {"a": [1, None]}),
         ],
     )
     def test_any_type_that_structure_reads(self, kind, value):
         """
         Fields of every type that is read are written, too: what is read was
-        written so, whatever its class compares by.
+        written so.
         """
         cls = attrs.make_class("Holder", {"field": attrs.field(type=kind)})
         codec = Codec().register(cls, "holder")
@@ -1236,7 +1233,7 @@ class TestRegister:
         read = codec.decode(data)
 
         assert data == codec.encode(read)
-        assert read.field == value or kind in (Identity, list[Identity], Sequence[int])
+        assert read.field == value
 
     def test_sets_are_written_in_one_order(self):
         """Equal sets give equal bytes, in whatever order they iterate."""
@@ -1253,7 +1250,9 @@ class TestRegister:
             (int, "5", r"\$\.field: expected an integer"),
             (UserMessage, AssistantMessage("a"), r"\$\.field: expected UserMessage"),
             (Leaf, Wider(1.0, 2), r"\$\.field\.more: unknown field"),
-            (Leaf | Twin, Twin(1.0), "fits .* equally"),
+            (Identity, Identity([1]), "let the class compare by its fields"),
+            (Sequence[int], (1, 2), "would be decoded as"),
+            (str | date, date(2025, 1, 2), "would be decoded as"),
             (Any, Leaf(1), "would be decoded as"),
             (Any, {1: "a"}, "would be decoded as"),
             (Hidden, Hidden(1).with_hidden(5), "would be decoded as"),
@@ -1306,8 +1305,13 @@ class TestRegister:
             thing: object
             other: Codec | type[int]
 
-        with pytest.raises(TypeError, match="can't register Odd"):
-            Codec().register(Odd, "odd")
+        @attrs.frozen
+        class Alike:
+            thing: Leaf | Twin
+
+        for cls in (Odd, Alike):
+            with pytest.raises(TypeError, match=f"can't register {cls.__name__}"):
+                Codec().register(cls, "odd")
 
 
 class Identifier(UUID):

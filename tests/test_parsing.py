@@ -8,25 +8,19 @@ import pickle
 import re
 import sys
 import types
-from collections import OrderedDict, deque, namedtuple
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from enum import Enum, IntEnum, StrEnum
+from enum import Enum, IntEnum
 from pathlib import Path
 from typing import (
     Annotated,
     Any,
-    Final,
     Generic,
     Literal,
-    NamedTuple,
     NewType,
-    NotRequired,
     Optional,
-    Required,
-    TypedDict,
     TypeVar,
 )
 from uuid import UUID
@@ -64,14 +58,6 @@ class Level(IntEnum):
     HIGH = 2
 
 
-class Mode(StrEnum):
-    FAST = "fast"
-
-    @classmethod
-    def _missing_(cls, value):
-        return cls.FAST if value == "quick" else None
-
-
 @attrs.frozen
 class Stop:
     city: str
@@ -94,51 +80,12 @@ class Tree:
     depth: int = dataclasses.field(init=False, default=0)
 
 
-class Person(TypedDict):
-    name: str
-    age: NotRequired[int]
-
-
 T = TypeVar("T")
-
-
-class Pair(TypedDict, Generic[T], total=False):
-    first: Required[T]
-    rest: list[T]
-
-
-class Point(NamedTuple):
-    x: int
-    y: int = 0
 
 
 @attrs.frozen
 class Box(Generic[T]):
     content: T
-
-
-@dataclasses.dataclass
-class Halt:
-    city: str
-    stops: int = dataclasses.field(default=0, init=False)
-
-
-@dataclasses.dataclass
-class Journey:
-    city: str
-    stops: int = 0
-
-
-@attrs.frozen
-class Owned:
-    _key: str
-    _owner: str = ""
-
-
-@attrs.frozen
-class Hidden:
-    _key: str
-    _until: int = 0
 
 
 @attrs.frozen
@@ -161,28 +108,6 @@ class Dog:
 
 
 @attrs.frozen
-class Named:
-    name: str
-
-
-@attrs.frozen
-class Dated(Named):
-    day: date | None = None
-
-
-@attrs.frozen
-class Left:
-    next: Left | Right | None = None
-    left: int = 0
-
-
-@attrs.frozen
-class Right:
-    next: Left | Right | None = None
-    right: int = 0
-
-
-@attrs.frozen
 class Even:
     number: int = attrs.field()
 
@@ -198,28 +123,10 @@ class Positive:
 
 
 @attrs.frozen
-class Broken:
-    why: str
-
-    def __attrs_post_init__(self):
-        raise UnspeakableError
-
-
-class UnspeakableError(Exception):
-    def __str__(self):
-        raise RuntimeError("no words")
-
-
-@attrs.frozen
 class Lost:
     where: Nowhere  # type: ignore[name-defined]  # noqa: F821 - on purpose
 
 
-class Moment(datetime):
-    """A time with methods of its own, as some libraries have."""
-
-
-Loose = namedtuple("Loose", "a b")  # noqa: PYI024 - on purpose
 Id = NewType("Id", int)
 
 
@@ -493,13 +400,13 @@ class TestPath:
 
         assert found.startswith(what)
 
-    def test_near_keys_come_first(self):
-        """Of many keys those are named that were perhaps meant."""
-        keys = {f"key {n:03}": n for n in range(500)} | {"surname": 1}
-        (found,) = wrong(make_answer(json.dumps(keys)), str, path="surnmae")
+    def test_lists_keys(self):
+        """Ten keys at most, and how many more there are."""
+        keys = {f"key {n:03}": n for n in range(500)}
+        (found,) = wrong(make_answer(json.dumps(keys)), str, path="name")
 
-        assert "it has 'surname', 'key 000'" in found
-        assert found.endswith("'key 008' and 491 more")
+        assert "it has 'key 000', 'key 001'" in found
+        assert found.endswith("'key 009' and 490 more")
         assert ["$.content: has no key 'a'; it has no key at all"] == wrong(
             make_answer("{}"), str, path="a"
         )
@@ -531,16 +438,10 @@ class TestTypes:
                 },
             ),
             (Tree(1.0, [Tree(2.5)]), Tree, {"value": 1, "children": [{"value": 2.5}]}),
-            (Tree(1.0), Tree, {"value": 1, "depth": 5}),
-            ({"name": "a"}, Person, {"name": "a", "more": 1}),
-            ({"first": 5, "rest": [1]}, Pair[int], {"first": 5, "rest": [1]}),
-            (Point(1, 2), Point, {"x": 1, "y": 2}),
-            (Point(1), Point, [1]),
             (Box([Stop("a")]), Box[list[Stop]], {"content": [{"city": "a"}]}),
             (Secret(1, 2), Secret, {"key": 1, "itemCount": 2, "made": 3}),
             (Colour.RED, Colour, "red"),
             (Level.HIGH, Level, 2),
-            (Mode.FAST, Mode, "quick"),
             ("a", Literal["a", 1], "a"),
             (Colour.RED, Literal[Colour.RED], "red"),
             (5, int, 5.0),
@@ -549,14 +450,11 @@ class TestTypes:
             (None, None, None),
             (5, Optional[int], 5),  # noqa: UP045 - both are there
             ([1, "a", None], list, [1, "a", None]),
-            ([1], Iterable[int], [1]),
             ({1}, set[int], [1, 1]),
-            (deque([1]), deque[int], [1]),
             ((1, "a"), tuple[int, str], [1, "a"]),
             ((1, 2), tuple[int, ...], [1, 2]),
             ((), tuple[()], []),
             ({"a": 1}, Mapping[str, int], {"a": 1}),
-            (OrderedDict(a=1), OrderedDict[str, int], {"a": 1}),
             ({1: 2}, dict[Id, int], {"1": 2}),
             ({Colour.RED: 1}, dict[Colour, int], {"red": 1}),
             (datetime(2026, 1, 2, 3, 4), datetime, "2026-01-02T03:04"),  # noqa: DTZ001 - said without a zone
@@ -568,10 +466,8 @@ class TestTypes:
             (b"\xff", bytes, "/w=="),
             (Path("a/b"), Path, "a/b"),
             (5, Annotated[int, "of trains"], 5),
-            (5, Final[int], 5),
             (5, Id, 5),
             ({"a": [1]}, Any, {"a": [1]}),
-            (Moment(2026, 1, 2, tzinfo=UTC), Moment, "2026-01-02T00:00:00Z"),
         ],
     )
     def test_values(self, value, type, raw):
@@ -596,29 +492,17 @@ class TestTypes:
             ("expected a number, got '5'", float, "5"),
             ("expected true or false, got 1", bool, 1),
             ("expected null, got 0", None, 0),
-            ("expected an integer or null, got 'a'", int | None, "a"),
+            ("expected an integer, got 'a'", int | None, "a"),
             ("expected an integer or a text, got 5.5", int | str, 5.5),
             ("expected one of 'a', 1, got true", Literal["a", 1], True),
             ("expected one of 'red', 'green', got 'blue'", Colour, "blue"),
             ("expected one of 1, 2, got true", Level, True),
-            ("expected 'fast', got ['a']", Mode, ["a"]),
             ("expected an array, got 'abc'", list[str], "abc"),
             ("expected an array, got an object", list[str], {"a": 1}),
             ("expected an array of 2 items, got one of 1", tuple[int, str], [1]),
             ("expected an object, got an array", dict[str, int], [["a", 1]]),
             ("expected an object, got an array", Stop, ["Bern"]),
-            (
-                "expected different keys, got '0' and '-0', which are the same",
-                dict[int, str],
-                {"1": "a", "0": "b", "-0": "c"},
-            ),
-            (
-                "expected different keys, got '1.5' and '1.50', which are the same",
-                dict[Decimal, str],
-                {"1.5": "b", "1.50": "c", "1.500": "d"},
-            ),
-            ("expected an object or an array, got 5", Point, 5),
-            ("expected an array of 2 items, got one of 3", Point, [1, 2, 3]),
+            ("expected different keys", dict[int, str], {"0": "b", "-0": "c"}),
             ("expected a time, like ", datetime, "noon"),
             ("expected a date, like ", date, "2026-01-02T03:04"),
             ("expected a UUID, got '5'", UUID, "5"),
@@ -651,7 +535,7 @@ class TestTypes:
         assert [
             "$.content.stops[0].city: expected a text, got 5",
             "$.content.stops[1].city: missing",
-            "$.content.stops[2].platform: expected an integer or null, got '4'",
+            "$.content.stops[2].platform: expected an integer, got '4'",
             "$.content.stops[3]: expected an object, got 7",
             "$.content.leaves: expected a time, like 2025-12-31T23:59:59Z, got 'noon'",
             "$.content.price: expected a number, or a text of one, got an array",
@@ -659,7 +543,7 @@ class TestTypes:
             "$.content.extra: expected an object, got 5",
         ] == wrong(make_answer(json.dumps(raw)), Trip)
         assert [
-            "$.content['a b']: expected an integer or an array, got 'x'",
+            "$.content['a b']: expected an array, got 'x'",
             "$.content.c[1]: expected an integer, got 'y'",
         ] == wrong(
             make_answer('{"a b": "x", "c": [1, "y"]}'), dict[str, int | list[int]]
@@ -670,13 +554,6 @@ class TestTypes:
         ] == wrong(make_answer('{"itemCount": "x"}'), Secret)
         assert ["$.content.x: expected an integer, got 'x'"] == wrong(
             make_answer('{"x": 1}'), dict[int, int]
-        )
-        assert [
-            "$.content.first: missing",
-            "$.content.rest[0]: expected an integer, got 'x'",
-        ] == wrong(make_answer('{"rest": ["x"]}'), Pair[int])
-        assert ["$.content[1]: expected an integer, got 'x'"] == wrong(
-            make_answer('[1, "x"]'), Point
         )
         (unhashable,) = wrong(make_answer("[[1]]"), set[list[int]])
         # In Python's words, of which 3.14 has more.
@@ -689,15 +566,6 @@ class TestTypes:
             make_answer(json.dumps([[[1] * 100] * 100] * 100)), list[list[list[str]]]
         )
 
-        tried = [["a"]] * 200
-        few = wrong(
-            make_answer(json.dumps([tried, [1, 2, 3]])),
-            tuple[list[list[int] | list[str]], list[str]],
-        )
-
-        assert [
-            f"$.content[1][{n}]: expected a text, got {n + 1}" for n in range(3)
-        ] == few
         assert 100 == len(many)
         assert "$.content[99]: expected a text, got 1" == many[-1]
         assert 100 <= len(deep) <= 102
@@ -706,97 +574,53 @@ class TestTypes:
         ("value", "type", "raw"),
         [
             (Dog("dog", 1), Cat | Dog, {"kind": "dog", "lives": 1}),
-            (Cat("cat", 1), list[Cat | Dog] | Cat | None, {"kind": "cat", "lives": 1}),
-            (Named("a"), Named | Dated, {"name": "a"}),
-            (
-                Dated("a", date(2026, 1, 2)),
-                Named | Dated,
-                {"name": "a", "day": "2026-01-02"},
-            ),
-            (Named("a"), Named | Dated, {"name": "a", "more": 1}),
-            (Stop("a"), Person | Stop, {"city": "a"}),
-            (Point(1, 2), Point | Stop, {"x": 1, "y": 2}),
-            (Stop("a"), Stop | dict[str, Any], {"city": "a"}),
+            (Cat("cat", 1), Cat | Dog | None, {"kind": "cat", "lives": 1}),
+            (None, Cat | Dog | None, None),
+            (Stop("a"), Stop | Secret | str, {"city": "a", "more": 1}),
+            (Secret(5), Stop | Secret | str, {"key": 5}),
+            ("a", Stop | Secret | str, "a"),
+            ([1], str | list[int], [1]),
             (5, int | float, 5),
-            (date(2026, 1, 2), str | date, "2026-01-02"),
-            (date(2026, 1, 2), datetime | date | str, "2026-01-02"),
-            ("abcd", bytes | str, "abcd"),
-            (Colour.RED, str | Colour, "red"),
-            (["a"], list[int] | list[str], ["a"]),
+            (5.0, int | float, 5.0),
+            (5.0, float | str, 5),
             (True, int | bool, True),
-            (Journey("a", 5), Halt | Journey, {"city": "a", "stops": 5}),
-            (Hidden("a", 5), Owned | Hidden, {"key": "a", "until": 5}),
-            ({"a": 1}, tuple[int, ...] | dict[str, int] | list | None, {"a": 1}),
-            ([None], list[int] | list[None] | set[str] | Any, [None]),
+            ("2026-01-02", str | date, "2026-01-02"),
+            ("none", Literal["none"] | int, "none"),
         ],
     )
     def test_unions(self, value, type, raw):
         """
-        The member that takes it, whatever order they are in; of several
-        classes the one that knows most of the keys and has the fewest more. Fields that
-        a constructor does not take are no keys.
+        A value of one of JSON's own types is taken as it is; of several classes the one
+        whose Literal or whose required field is there.
         """
         made = parse(make_answer(json.dumps(raw)), type)
 
         assert value == made
         assert value.__class__ is made.__class__
 
-    def test_unions_have_no_order(self):
-        """Two unions that are equal read alike, whichever was met first."""
-        for kind in (str | date, date | str, list[str | date], list[date | str]):
-            raw = '"2026-01-02"' if kind == str | date else '["2026-01-02"]'
-            made = parse(make_answer(raw), kind)
-
-            assert date(2026, 1, 2) in (made, *(made if type(made) is list else ()))
-
     @pytest.mark.parametrize(
         ("what", "type", "raw"),
         [
             (
-                [".lives: expected an integer, got 'x' (read as Dog)"],
+                ".lives: expected an integer, got 'x'",
                 Cat | Dog,
                 {"kind": "dog", "lives": "x"},
             ),
-            ([".city: expected a text, got 5"], Stop | None, {"city": 5}),
-            ([": expected an object or null, got 5"], Stop | Cat | None, 5),
-            ([": expected an integer or an object, got 'x'"], Stop | int, "x"),
-            (["[1].city: missing"], Stop | list[Stop], [{"city": "a"}, {}]),
+            (": expected Cat or Dog, got an object", Cat | Dog, {"kind": "bird"}),
+            (": expected Cat or Dog, got an object", Cat | Dog, {"kind": []}),
+            (": expected Cat or Dog, got an object", Cat | Dog, {"lives": 5}),
+            (": expected an object, got 5", Stop | None, 5),
             (
-                [
-                    (
-                        ": fits Left and Right equally; give each a field of another "
-                        "Literal type to tell them apart"
-                    )
-                ],
-                Left | Right,
-                {},
+                ": expected an integer or Stop or Secret, got 'x'",
+                int | Stop | Secret,
+                "x",
             ),
+            (": expected an integer or a text, got 5.5", int | str, 5.5),
         ],
     )
     def test_unions_that_fit_not(self, what, type, raw):
-        """What is wrong with the likeliest member."""
-        assert [f"$.content{each}" for each in what] == wrong(
-            make_answer(json.dumps(raw)), type
-        )
-
-    def test_unions_in_unions(self):
-        """Take time that grows with what there is, not twice for every level."""
-        value: Any = Left(left=1)
-        raw: dict[str, Any] = {"left": 1}
-        for n in range(60):
-            value, raw = (
-                (Right(value, 2), {"next": raw, "right": 2})
-                if n % 2
-                else (Left(value, 3), {"next": raw, "left": 3})
-            )
-
-        assert value == parse(make_answer(json.dumps(raw)), Left | Right)
-        assert value == parse(make_answer(json.dumps([raw])), list[Right | Left])[0]
-        raw["next"]["next"]["next"]["next"] = 5
-        (found,) = wrong(make_answer(json.dumps(raw)), Left | Right)
-        assert found.startswith(
-            "$.content.next.next.next.next: expected an object or null, got 5"
-        )
+        """The members, or what is wrong with the one it is."""
+        assert [f"$.content{what}"] == wrong(make_answer(json.dumps(raw)), type)
 
     def test_reports_errors_of_a_class(self):
         """With its message, at its path; the first such exception is the cause."""
@@ -813,10 +637,7 @@ class TestTypes:
         )
 
         (found,) = wrong(make_answer('{"number": 1}'), Positive)
-        assert found.startswith("$.content.number: 'number' must be <class 'bool'>")
-        assert ["$.content: UnspeakableError"] == wrong(
-            make_answer('{"why": "x"}'), Broken
-        )
+        assert found.startswith("$.content: 'number' must be <class 'bool'>")
         with pytest.raises(ParseError) as caught:
             parse(make_answer("5"), str)
         assert caught.value.__cause__ is None
@@ -833,12 +654,15 @@ class TestTypes:
     @pytest.mark.parametrize(
         ("kind", "what"),
         [
-            (complex, "can't read complex from JSON: what can be read are attrs"),
+            (complex, "can't read complex from JSON: Unsupported type"),
             (list[complex], r"can't read list\[complex\] from JSON, nor complex in it"),
             (Box[complex], "nor complex in it"),
             (Box, "Missing type for generic argument T"),
             (5, "can't read 5 from JSON"),
-            (Loose, "can't read Loose from JSON"),
+            (list[int] | list[str], "nothing in JSON tells the members of this union"),
+            (Stop | dict[str, int], "nothing in JSON tells the members of this union"),
+            (Stop | Usage, "nothing in JSON tells the members of this union"),
+            (Tree | Box[int] | Even | Positive, "Could not disambiguate"),
             (Lost, "can't read Lost from JSON: name 'Nowhere' is not defined"),
             (T, "can't read ~T from JSON"),
         ],
@@ -852,26 +676,12 @@ class TestTypes:
 
     @pytest.mark.skipif(sys.version_info < (3, 12), reason="`type` is new in 3.12")
     def test_aliases(self):
-        """Types written with `type`, which may hold themselves or be generic."""
+        """Types written with `type`."""
         names: dict[str, Any] = {}
-        exec(  # Python 3.11 does not know the words
-            "type Json = list[Json] | dict[str, Json] | str | int | None\n"
-            "type Swapped[A, B] = dict[B, A]\n"
-            "type Level = int",
-            names,
-        )
-        swapped = names["Swapped"][str, int]
+        exec("type Level = int\ntype Levels = list[Level]", names)  # no word of 3.11's
+        kind = types.GenericAlias(dict, (names["Level"], names["Levels"]))
 
-        assert [{"a": [1, None]}] == parse(
-            make_answer('[{"a": [1, null]}]'), names["Json"]
-        )
-        assert {1: "x"} == parse(make_answer('{"1": "x"}'), swapped)
-        assert {1: 2} == parse(
-            make_answer('{"1": 2}'), types.GenericAlias(dict, (names["Level"], int))
-        )
-        assert ["$.content[0].a"] == outcome(
-            make_answer('[{"a": 1.5}]'), names["Json"]
-        )[1]
+        assert {1: [2]} == parse(make_answer('{"1": [2]}'), kind)
 
     def test_values_of_ours(self):
         """What this library is made of, as the codec writes it."""
@@ -906,7 +716,6 @@ trips = st.builds(
     st.sampled_from(Colour),
     st.dictionaries(our.texts(), our.json_values(), max_size=2),
 )
-points = st.builds(Point, st.integers(), st.integers())
 animals = st.builds(Cat, st.just("cat"), st.integers()) | st.builds(
     Dog, st.just("dog"), st.integers()
 )
@@ -940,10 +749,8 @@ class TestLaws:
             (Trip, trips),
             (list[Cat | Dog], st.lists(animals, max_size=3)),
             (
-                dict[int, list[Point]],
-                st.dictionaries(
-                    st.integers(), st.lists(points, max_size=2), max_size=2
-                ),
+                dict[int, list[Stop]],
+                st.dictionaries(st.integers(), st.lists(stops, max_size=2), max_size=2),
             ),
             (set[UUID], st.sets(our.uuids(), max_size=3)),
             (
@@ -998,12 +805,10 @@ class TestLaws:
             [
                 Trip,
                 Tree,
-                Person,
-                Point,
                 Cat | Dog,
-                list[Stop] | Stop | str,
+                list[Stop] | str | None,
                 dict[int, Level],
-                Left | Right,
+                tuple[int, str | None],
             ]
         ),
     )
@@ -1052,7 +857,7 @@ class TestStructure:
     def test_changes_nothing(self, raw):
         """What is given stays as it is."""
         before = json.dumps(raw)
-        for kind in (Any, dict[str, Any], list[Any], Trip, Left | Right):
+        for kind in (Any, dict[str, Any], list[Any], Trip, Cat | Dog):
             with suppress(DecodeError):
                 structure(raw, kind)
 

@@ -93,7 +93,8 @@ class Codec:
         *cls* is an attrs class or a dataclass. Its fields may be of any type
         that `structure` reads, and are read as strictly. An instance is read by
         calling the class, so that its own checks run; a field without a default
-        must be there, and an unknown field is an error.
+        must be there, and an unknown field is an error. The class must compare by its
+        fields, and hold in each what it is declared as.
 
         Raises:
             TypeError:
@@ -116,9 +117,9 @@ class Codec:
         if isinstance(cls, type) and (cls in _kinds.WRITES or cls in self._kinds):
             raise ValueError(f"{cls.__name__} is registered already")
 
-        from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
+        from conversation_state.codec import _classes  # noqa: PLC0415 - 50 ms
 
-        _structured.check_class(cls)
+        _classes.check_class(cls)
         return Codec(self._kinds | {cls: check_text(kind, "kind")})
 
     def encode(self, value: object) -> bytes:
@@ -167,10 +168,10 @@ class Codec:
         if type(value) not in self._kinds:
             return _kinds.write_with_kind(value)
 
-        from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
+        from conversation_state.codec import _classes  # noqa: PLC0415 - 50 ms
 
         kind = self._kinds[type(value)]
-        return {"kind": kind, "value": _structured.write_instance(value)}
+        return {"kind": kind, "value": _classes.write_instance(value)}
 
     @overload
     def decode(self, data: Data, *, expect: None = None) -> Any: ...
@@ -228,10 +229,10 @@ class Codec:
     def _read_value(self, data: Any, expect: type | None, source: Data | None) -> Any:
         kinds = _kinds.READS
         if self._kinds:
-            from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
+            from conversation_state.codec import _classes  # noqa: PLC0415 - 50 ms
 
             for cls, kind in self._kinds.items():
-                kinds = {**kinds, kind: (cls, _structured.read_class(cls))}
+                kinds = {**kinds, kind: (cls, _classes.read_class(cls))}
 
         value, reader = _kinds.read_document(
             data, kinds, expect, is_parsed=source is not None
@@ -304,9 +305,9 @@ def unstructure(value: Any) -> Any:
     >>> unstructure({1: (2, 3.5)})
     {'1': [2, 3.5]}
     """
-    from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
+    from conversation_state.codec import _classes  # noqa: PLC0415 - 50 ms
 
-    return _structured.unstructure(value)
+    return _classes.unstructure(value)
 
 
 def structurer(type: Any) -> Callable[[Any, JsonPath], Any]:
@@ -318,6 +319,6 @@ def structurer(type: Any) -> Callable[[Any, JsonPath], Any]:
         TypeError:
             If *type* can't be read from JSON.
     """
-    from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
+    from conversation_state.codec import _classes  # noqa: PLC0415 - 50 ms
 
-    return _structured.structurer(type)
+    return _classes.structurer(type)
