@@ -283,6 +283,8 @@ VALUES = {
     "part": PARTS[3],
     "template": TEMPLATE,
     "timeline": TIMELINE,
+    # Added before the first release, when moments got notes.
+    "timeline.notes": Timeline.begin(1).commit(2, "typed", note={"cursor": [3, JSON]}),
     "tool_call": CALL,
     "tool_info": TOOL,
     "turn": STATE.turn,

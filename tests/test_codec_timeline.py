@@ -499,6 +499,12 @@ class TestProblems:
             ("moments[1].state", 4, "unknown state 4; there are 4"),
             ("moments[1].group", "", "is empty"),
             ("moments[1].more", 5, "unknown field"),
+            ("moments[1].note", 5, "expected an object, got 5"),
+            (
+                "moments[1].note",
+                {"a": json.loads("[" * 120 + "]" * 120)},
+                "$.moments[1].note.a[0]",
+            ),
             ("moments[0].parent", 0, "moment 0 is the first; it has none"),
             ("moments[2].parent", 2, "is 2; moment 2 can have one from 0 to 1"),
             ("moments[2].parent", -1, "is -1; moment 2 can have one from 0 to 1"),

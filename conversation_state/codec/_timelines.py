@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from conversation_state._canonical import JsonPath
-from conversation_state._persistent import freeze_map, thaw
+from conversation_state._persistent import EMPTY_MAP, freeze_map
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.codec._fast import Object
@@ -55,7 +55,7 @@ def read_timeline(
             moment.get("label", ""),
             moment.get("group"),
             parents[i],
-            freeze_map(moment.get("note", {}), "note"),
+            moment.get("note", EMPTY_MAP),
         )
         for i, moment in enumerate(given["moments"])
     ]
@@ -160,6 +160,14 @@ def _read_redo(
     return {parent: child for parent, child in targets.items() if child != parent + 1}
 
 
+def _read_note(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
+    before = reader.problems.count
+    if reader.json_map(raw, path) is not None:
+        reader.check_json(raw, path)
+
+    return freeze_map(raw, "it") if reader.problems.count == before else None
+
+
 _MOMENT = strict_shape(
     dict,
     "state",
@@ -167,7 +175,7 @@ _MOMENT = strict_shape(
     label=CodecReader.text,
     group=CodecReader.text,
     parent=CodecReader.integer,
-    note=CodecReader.json_map,
+    note=_read_note,
 )
 _TIMELINE = strict_shape(
     dict,
@@ -258,7 +266,7 @@ def _write_moments(timeline: Timeline[Any], states: StateWriter) -> list[Object]
             data["parent"] = parent
 
         if moment.note:
-            data["note"] = thaw(moment.note)
+            data["note"] = moment.note
 
         written.append(data)
 
