@@ -47,8 +47,24 @@ promise, beside what is said of each:
 HTTP client gives.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from conversation_state.adapters.engine.events import aevents, events
 from conversation_state.adapters.engine.export import Export, Lost
-from conversation_state.adapters.engine.notes import PROVIDERS
+from conversation_state.adapters.engine.notes import FORMATS, find_format
 
-__all__ = ["PROVIDERS", "Export", "Lost", "aevents", "events"]
+__all__ = ["FORMATS", "PROVIDERS", "Export", "Lost", "aevents", "events"]
+
+if TYPE_CHECKING:
+    PROVIDERS: tuple[str, ...]
+
+
+def __getattr__(name: str) -> Any:
+    # Which formats are read and written as plain JSON, each module says itself. That
+    # imports all of them.
+    if name != "PROVIDERS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    found = tuple(name for name in FORMATS if find_format(name).is_both_ways)
+    globals()["PROVIDERS"] = found
+    return found

@@ -58,6 +58,7 @@ from conversation_state.adapters.engine.export import (
     PayloadWriter,
     in_order,
 )
+from conversation_state.adapters.engine.notes import Format
 from conversation_state.adapters.engine.wire import encode_base64, parse_data_url
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
@@ -79,7 +80,16 @@ from conversation_state.parts import (
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-__all__ = ["Export", "Lost", "dump", "usage_attributes"]
+__all__ = [
+    "FORMAT",
+    "Export",
+    "Lost",
+    "dump",
+    "usage_attributes",
+]
+
+FORMAT = Format("otel", is_both_ways=False)
+
 
 _SOURCE = "otel"
 _INSTRUCTIONS = "gen_ai.system_instructions"

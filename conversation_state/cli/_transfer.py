@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import click
 
 from conversation_state._wording import format_count
-from conversation_state.adapters import PROVIDERS
 from conversation_state.cli._exit import (
     BROKEN,
     FAILED,
@@ -338,6 +337,21 @@ def _format_summary(tally: Counter[str]) -> str:
 
 _OWN_FORMAT = "json"
 
+
+class _FormatChoice(click.Choice[str]):
+    """The formats to write, which are imported when they are asked for."""
+
+    def __init__(self) -> None:
+        self.case_sensitive = True
+
+    @property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Ours, and those of providers."""
+        from conversation_state.adapters import PROVIDERS
+
+        return (_OWN_FORMAT, *PROVIDERS)
+
+
 # So many lost details of each conversation are listed; the rest is counted.
 _MAX_REPORTED = 10
 
@@ -347,7 +361,7 @@ _MAX_REPORTED = 10
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice([_OWN_FORMAT, *PROVIDERS]),
+    type=_FormatChoice(),
     default=_OWN_FORMAT,
     show_default=True,
     help="The format to write.",

@@ -15,9 +15,10 @@ from json import dumps
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlencode
 
+from conversation_state import adapters
 from conversation_state._persistent import thaw
 from conversation_state._wording import format_count
-from conversation_state.adapters import PROVIDERS, Export
+from conversation_state.adapters import Export
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget
 from conversation_state.diffing import diff
@@ -274,8 +275,8 @@ def _draw_difference(
 
 
 def dump_state(state: Aggregator, format: str) -> Export:  # noqa: A002 - its name
-    if format not in PROVIDERS:
-        expected = ", ".join(PROVIDERS)
+    if format not in adapters.PROVIDERS:
+        expected = ", ".join(adapters.PROVIDERS)
         raise ValueError(f"unknown format; valid ones are {expected}")
 
     adapter = import_module(f"conversation_state.adapters.{format}")
@@ -378,7 +379,7 @@ def draw_controls(query: PageQuery, head: Head, newest: Head) -> Markup:
         return element("form", {"action": address}, hidden, *fields, button)
 
     trimmers = _draw_choice("trimmer", "Trimmer", TRIMMERS, query.trimmer)
-    formats = _draw_choice("format", "Format", PROVIDERS, query.format)
+    formats = _draw_choice("format", "Format", adapters.PROVIDERS, query.format)
     # Not with itself, which shows nothing: the newest one with the one before it.
     other = query.beside or newest.revision
     if query.beside is None and head.revision == newest.revision:

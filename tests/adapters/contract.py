@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters import Export, Lost
-from conversation_state.adapters.engine.notes import NOTES_WITH_KEYS, RESERVED, map_of
+from conversation_state.adapters.engine.notes import RESERVED, map_of
 from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -312,15 +312,13 @@ class FormatContract:
 
         for path, value in places(loaded):
             kept = map_of(value.metadata, RESERVED)
-            for source in kept:
-                notes = map_of(kept, source)
-                known = {*NOTES_WITH_KEYS.get(source, ("keys",)), *self.unsent_notes}
-                found = {name for name in notes if OTHER_KEY in map_of(notes, name)}
-                assert found <= known, (
-                    f"the keys of {path} are kept in the notes {found - known}, which "
-                    "other formats drop in silence: NOTES_WITH_KEYS in "
-                    f"engine/notes.py has to name all notes of {source} with keys"
-                )
+            notes = map_of(kept, self.adapter.FORMAT.name)
+            known = {*self.adapter.FORMAT.kept, *self.unsent_notes}
+            found = {name for name in notes if OTHER_KEY in map_of(notes, name)}
+            assert found <= known, (
+                f"the keys of {path} are kept in the notes {found - known}, which "
+                "other formats drop in silence: FORMAT has to name all notes with keys"
+            )
 
     @given(data=st.data())
     def test_refuses_in_one_way(self, data):

@@ -38,7 +38,7 @@ from conversation_state.adapters.engine.export import (
     in_order,
     merge_kept_keys,
 )
-from conversation_state.adapters.engine.notes import map_of
+from conversation_state.adapters.engine.notes import Format, map_of
 from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
@@ -73,6 +73,7 @@ from conversation_state.usage import Usage
 
 # The name of the format: of its notes, and the source of unknown parts and messages.
 SOURCE = "example"
+FORMAT = Format(SOURCE, kept=("keys", "turn"))
 
 _CLASSES: Mapping[str, Callable[..., Message]] = {
     "model": AssistantMessage,

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import strategies as st
 
 from conversation_state.adapters import openai_chat
-from conversation_state.adapters.engine.notes import NOTES_WITH_KEYS
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
@@ -36,10 +35,6 @@ from tests.adapters.example import dump, load, load_usage
 from tests.adapters.example_stream import aload_chunks, load_chunks
 from tests.adapters.helpers import both, exactly, some, table
 from tests.adapters.stream_contract import StreamContract, split_text
-
-# A format of the package has its entry in adapters/engine/notes.py.
-NOTES_WITH_KEYS["example"] = ("keys", "turn")
-
 
 # Conversations, as the provider writes them: what it has, with keys of newer versions
 

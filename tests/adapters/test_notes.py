@@ -5,7 +5,6 @@ import copy
 import importlib
 import importlib.util
 import inspect
-import pkgutil
 import re
 from contextlib import suppress
 from functools import partial
@@ -17,7 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conversation_state import adapters
-from conversation_state.adapters.engine.notes import FORMATS, RESERVED, has_own, own_of
+from conversation_state.adapters.engine.notes import (
+    FORMATS,
+    RESERVED,
+    find_format,
+    has_own,
+    own_of,
+)
 from conversation_state.messages import (
     AssistantMessage,
     ResponseMeta,
@@ -96,14 +101,11 @@ class TestLists:
     """The lists of formats."""
 
     def test_providers(self):
-        """`PROVIDERS` names each adapter that dumps and loads plain JSON."""
-        there = {module.name for module in pkgutil.iter_modules(adapters.__path__)}
-        public = there - {"engine"}
+        """Each format says of itself whether it both dumps and loads plain JSON."""
+        formats = {name: find_format(name) for name in FORMATS}
 
-        assert public - FRAMEWORKS - ONE_WAY == {*adapters.PROVIDERS}, (
-            "PROVIDERS in engine/notes.py has to name each format that is loaded "
-            "and dumped; others are in FRAMEWORKS or ONE_WAY above"
-        )
+        assert [*FORMATS] == [each.name for each in formats.values()]
+        assert FRAMEWORKS | ONE_WAY == {*FORMATS} - {*adapters.PROVIDERS}
         assert all({"dump", "load"} <= {*each.__all__} for each in EVERY.values())
 
     def test_documented(self):
@@ -138,17 +140,14 @@ class TestLists:
         assert [] == wrong
 
     def test_formats(self):
-        """
-        `FORMATS` names each source of notes: only these are kept apart from
-        the caller's metadata.
-        """
+        """Only notes of these formats are kept apart from the caller's metadata."""
         sources = {
             name
             for path in Path(adapters.__path__[0]).rglob("*.py")
             for name in re.findall(r'^SOURCE = "(\w+)"', path.read_text(), re.MULTILINE)
         }
 
-        assert sources == {*FORMATS}
+        assert sources == {*FORMATS} - {"otel"}
 
 
 class TestNotes:

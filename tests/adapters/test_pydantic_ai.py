@@ -21,7 +21,13 @@ from pydantic_ai.messages import (
 from conversation_state import decode, encode
 from conversation_state.adapters import anthropic
 from conversation_state.adapters.engine.notes import with_notes
-from conversation_state.adapters.pydantic_ai import Export, dump, load, load_usage
+from conversation_state.adapters.pydantic_ai import (
+    FORMAT,
+    Export,
+    dump,
+    load,
+    load_usage,
+)
 from conversation_state.adapters.pydantic_ai._dump import dump_data
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
@@ -75,6 +81,7 @@ class TestContract(FormatContract):
 
     adapter: ClassVar = SimpleNamespace(
         dump=lambda messages: Export(*dump_data(messages)),
+        FORMAT=FORMAT,
         load=load,
         load_usage=load_usage,
     )

@@ -75,11 +75,13 @@ from conversation_state.adapters.anthropic._load import load
 from conversation_state.adapters.anthropic._stream import aload_chunks, load_chunks
 from conversation_state.adapters.anthropic._usage import load_usage
 from conversation_state.adapters.engine.export import Export, Lost
+from conversation_state.adapters.engine.notes import Format
 from conversation_state.requests import ANTHROPIC as RULES
 from conversation_state.requests import Rules
 from conversation_state.requests import rules as _rules_of
 
 __all__ = [
+    "FORMAT",
     "RULES",
     "Export",
     "Lost",
@@ -91,6 +93,8 @@ __all__ = [
     "load_usage",
     "rules",
 ]
+
+FORMAT = Format("anthropic", kept=("around", "keys"))
 
 
 def rules(*, host: str = "", model: str = "") -> Rules:

@@ -52,8 +52,10 @@ from conversation_state.adapters.bubo._checkpoint import (
 from conversation_state.adapters.bubo._dump import dump
 from conversation_state.adapters.bubo._load import load
 from conversation_state.adapters.engine.export import Export, Lost
+from conversation_state.adapters.engine.notes import Format
 
 __all__ = [
+    "FORMAT",
     "Export",
     "Lost",
     "dump",
@@ -62,3 +64,5 @@ __all__ = [
     "load_checkpoint",
     "load_usage",
 ]
+
+FORMAT = Format("bubo")

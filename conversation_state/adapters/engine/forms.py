@@ -25,9 +25,6 @@ from conversation_state.parts import Part, ReasoningPart, TextPart
 from conversation_state.requests import AS_LOADED, Rules, home_rules, rules
 from conversation_state.tools import ToolCall
 
-# The formats that have rules.
-_FORMATS = frozenset({"anthropic", "gemini", "openai_chat", "openai_responses"})
-
 
 def note_forms(
     messages: Sequence[Message],
@@ -37,13 +34,14 @@ def note_forms(
     is_continued: bool = False,
 ) -> tuple[Message, ...]:
     """
-    *messages*, loaded from *source*, with a note on what a rule of form would change.
+    *messages*, loaded from *source*, with a note on what a rule of form would change;
+    as they are if *source* is "", a format without rules.
 
     A response is not sent as it came: what is empty in it is left out. So content, and
     who speaks first, are noted of a request only. One that *is_continued* has the
     results of calls that the provider stores.
     """
-    if source not in _FORMATS:
+    if not source:
         return tuple(messages)
 
     noter = _Noter(source, rules(source), home_rules(source))
@@ -54,7 +52,7 @@ def note_forms(
 def note_calls(message: AssistantMessage, source: str) -> AssistantMessage:
     """*message*, a chunk of a response, with such notes on its calls."""
     # Most chunks have further arguments of a call that was noted when it began.
-    if source not in _FORMATS or not any(c.id or c.name for c in message.tool_calls):
+    if not source or not any(c.id or c.name for c in message.tool_calls):
         return message
 
     noter = _Noter(source, rules(source), home_rules(source))

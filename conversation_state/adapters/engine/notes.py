@@ -41,18 +41,53 @@ and writing it (`export`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
+
+import attrs
 
 from conversation_state._persistent import EMPTY_MAP, thaw
 
 # The marks of a view (see `trimming`) are under this key too, by other names.
 RESERVED = "conversation_state"
 
-# The formats that are both read and written as plain JSON: a module each.
-PROVIDERS = ("openai_chat", "openai_responses", "anthropic", "gemini", "eino", "bubo")
+# All formats, by their names: each is a module beside the engine.
+FORMATS = tuple(
+    sorted(
+        {module.name for module in iter_modules([str(Path(__file__).parents[1])])}
+        - {"engine"}
+    )
+)
 
-# All formats that keep notes.
-FORMATS = tuple(sorted((*PROVIDERS, "langchain", "pydantic_ai", "transcripts")))
+
+@attrs.frozen
+class Format:
+    """
+    What the module of a format says of itself, as its ``FORMAT``.
+
+    Attributes:
+        name: That of the module, under which its notes are.
+
+        kept: The names of its notes that hold keys of the provider's own: ``keys``, and
+            those of the item or message around a part, if there are more. They are
+            listed as lost in other formats. What is in any other note is not.
+
+        is_both_ways: Whether it is both read and written, as plain JSON.
+    """
+
+    name: str
+    kept: tuple[str, ...] = ("keys",)
+    is_both_ways: bool = True
+
+
+@cache
+def find_format(name: str) -> Format:
+    """The format of this *name*, one of `FORMATS`; imports its module."""
+    made: Format = import_module(f"conversation_state.adapters.{name}").FORMAT
+    return made
 
 
 def with_notes(
@@ -84,18 +119,6 @@ def formats_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     return () if kept is EMPTY_MAP else tuple(name for name in FORMATS if name in kept)
 
 
-# The names of the notes that hold kept keys, for formats that have more than ``keys``:
-# the keys of the item or message around a part, or those that a host keeps with a
-# message. What is kept in any other note is not listed as lost elsewhere.
-NOTES_WITH_KEYS = {
-    "anthropic": ("around", "keys"),
-    "gemini": ("content", "keys"),
-    "langchain": ("additional_kwargs", "keys"),
-    "openai_responses": ("item", "keys"),
-    "pydantic_ai": ("file", "keys"),
-}
-
-
 def other_keys_of(
     metadata: Mapping[str, Any], source: str
 ) -> Iterator[tuple[str, str, Any]]:
@@ -112,7 +135,7 @@ def other_keys_of(
     for other in FORMATS:
         if other != source and other in kept:
             notes = map_of(kept, other)
-            for name in NOTES_WITH_KEYS.get(other, ("keys",)):
+            for name in find_format(other).kept:
                 keys = map_of(notes, name)
                 for key in sorted(keys):
                     # Every item of a message has this type, so nothing is lost

@@ -67,6 +67,7 @@ Source:
 """
 
 from conversation_state.adapters.engine.export import Export, Lost
+from conversation_state.adapters.engine.notes import Format
 from conversation_state.adapters.gemini._dump import dump, dump_tools
 from conversation_state.adapters.gemini._load import load
 from conversation_state.adapters.gemini._response import load_usage
@@ -76,6 +77,7 @@ from conversation_state.requests import Rules
 from conversation_state.requests import rules as _rules_of
 
 __all__ = [
+    "FORMAT",
     "RULES",
     "Export",
     "Lost",
@@ -87,6 +89,8 @@ __all__ = [
     "load_usage",
     "rules",
 ]
+
+FORMAT = Format("gemini", kept=("content", "keys"))
 
 
 def rules(*, host: str = "", model: str = "") -> Rules:

@@ -69,6 +69,7 @@ without parts becomes an empty text.
 """
 
 from conversation_state.adapters.engine.export import Export, Lost
+from conversation_state.adapters.engine.notes import Format
 from conversation_state.adapters.langchain._messages import (
     dump,
     dump_message,
@@ -82,6 +83,7 @@ from conversation_state.adapters.langchain._values import (
 )
 
 __all__ = [
+    "FORMAT",
     "Export",
     "Lost",
     "class_names",
@@ -92,3 +94,5 @@ __all__ = [
     "make_message",
     "new_message",
 ]
+
+FORMAT = Format("langchain", kept=("additional_kwargs", "keys"), is_both_ways=False)

@@ -53,6 +53,7 @@ Source:
 """
 
 from conversation_state.adapters.engine.export import Export, Lost
+from conversation_state.adapters.engine.notes import Format
 from conversation_state.adapters.openai_chat._dump import dump, dump_tools
 from conversation_state.adapters.openai_chat._load import load, load_usage
 from conversation_state.adapters.openai_chat._stream import aload_chunks, load_chunks
@@ -61,6 +62,7 @@ from conversation_state.requests import Rules
 from conversation_state.requests import rules as _rules_of
 
 __all__ = [
+    "FORMAT",
     "RULES",
     "Export",
     "Lost",
@@ -72,6 +74,8 @@ __all__ = [
     "load_usage",
     "rules",
 ]
+
+FORMAT = Format("openai_chat")
 
 
 def rules(*, host: str = "", model: str = "") -> Rules:

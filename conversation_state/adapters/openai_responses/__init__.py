@@ -63,6 +63,7 @@ Source:
 """
 
 from conversation_state.adapters.engine.export import Export, Lost
+from conversation_state.adapters.engine.notes import Format
 from conversation_state.adapters.openai_responses._dump import dump, dump_tools
 from conversation_state.adapters.openai_responses._load import load, load_usage
 from conversation_state.adapters.openai_responses._stream import (
@@ -74,6 +75,7 @@ from conversation_state.requests import Rules
 from conversation_state.requests import rules as _rules_of
 
 __all__ = [
+    "FORMAT",
     "RULES",
     "Export",
     "Lost",
@@ -85,6 +87,8 @@ __all__ = [
     "load_usage",
     "rules",
 ]
+
+FORMAT = Format("openai_responses", kept=("item", "keys"))
 
 
 def rules(*, host: str = "", model: str = "") -> Rules:

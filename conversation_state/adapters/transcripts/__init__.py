@@ -46,6 +46,7 @@ Source:
 [(UserMessage(content='1+1?'), AssistantMessage(content='2', ...))]
 """
 
+from conversation_state.adapters.engine.notes import Format
 from conversation_state.adapters.transcripts._load import (
     Broken,
     Transcript,
@@ -54,4 +55,13 @@ from conversation_state.adapters.transcripts._load import (
     load_lines,
 )
 
-__all__ = ["Broken", "Transcript", "line_results", "load", "load_lines"]
+__all__ = [
+    "FORMAT",
+    "Broken",
+    "Transcript",
+    "line_results",
+    "load",
+    "load_lines",
+]
+
+FORMAT = Format("transcripts", is_both_ways=False)
