@@ -5,7 +5,6 @@ import contextvars
 import sys
 import threading
 import weakref
-from collections import deque
 from typing import Any
 
 import anyio
@@ -17,7 +16,7 @@ import pytest
 from conversation_state import _waiting, streams
 from conversation_state.errors import MissingExtraError, StreamClosedError
 from conversation_state.messages import AssistantMessage
-from conversation_state.streams import SKIP, Failed, Ok, SourceEnd, _async_source
+from conversation_state.streams import SKIP, Failed, Ok, SourceEnd
 from tests.threads import Boom, Thing
 
 pytestmark = pytest.mark.anyio
@@ -138,7 +137,7 @@ class TestRead:
             return await first()
 
         async def release():
-            await until(lambda: len(stream._cell.link[0]._pump.waiters) == 3)
+            await until(lambda: len(stream._cell.source.pipe.readers) == 3)
             go.set()
 
         *got, _ = await at_once(first, later, later, release)
@@ -369,7 +368,7 @@ class TestCancel:
             await sender.asend("first")
         late = asyncio.create_task(sender.asend("late"))
         behind = asyncio.create_task(sender.asend("behind"))
-        await until(lambda: len(sender._pipe.offers) == 2)
+        await until(lambda: len(sender._pipe.senders) == 2)
         reader = aiter(stream)
         read = anext(reader)
         if capacity:
@@ -469,7 +468,7 @@ class TestPipe:
 
         async def leave():
             nonlocal stream
-            await until(lambda: sender._pipe.offers)
+            await until(lambda: sender._pipe.senders)
             del stream
 
         accepted, _ = await at_once(lambda: sender.asend(2), leave)
@@ -721,29 +720,28 @@ class TestAbort:
         assert source.closed
         assert not source.inside.is_set()
 
-    @pytest.mark.parametrize("when", ["before its task is made", "before it begins"])
-    async def test_a_source_that_was_just_asked(self, when, monkeypatch):
+    async def test_a_source_that_was_just_asked(self):
         """Its task, which has not begun, asks for nothing."""
         source = Counted(1)
         source.go.set()
         stream = Stream.of(source)
-        make = _async_source._PumpTask
+        reader = aiter(stream)
 
-        def abort_and_make(*args):
-            stream.abort()
-            return make(*args)
+        async def read():
+            with pytest.raises(StreamClosedError, match="aborted"):
+                await anext(reader)
 
-        if when == "before its task is made":
-            monkeypatch.setattr(_async_source, "_PumpTask", abort_and_make)
-
-        stream._cell.link[0]._pump.ask()
-        if when == "before it begins":
+        async def abort():
+            await until(lambda: stream._cell.source.waiters)
             await stream.aabort()
 
-        got = await listed(stream.results())
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            await anyio.lowlevel.checkpoint()
+            stream.abort()
+
         await until(lambda: source.closed)
 
-        assert [StreamClosedError] == [type(x.error) for x in got]
         assert 1 == source.closed
         assert not source.inside.is_set()
 
@@ -785,7 +783,7 @@ class TestAbort:
         assert await sender.asend(1)
 
         async def abort():
-            await until(lambda: any(o.waiter for o in [*sender._pipe.offers]))
+            await until(lambda: sender._pipe.senders)
             stream.abort()
 
         is_sent, _ = await at_once(lambda: sender.asend(2), abort)
@@ -972,32 +970,3 @@ class TestLoops:
         stream = None
 
         assert there() is None
-
-    def test_workers_serve_again(self, monkeypatch):
-        """A worker without a job takes the next one, rather than a new thread."""
-        idle: deque[Any] = deque()
-        monkeypatch.setattr(_waiting, "_idle", idle)
-        monkeypatch.setattr(_waiting, "_IDLE_S", 60)
-        threads = []
-
-        async def both():
-            for _ in range(2):
-                _waiting.in_worker(lambda: threads.append(threading.current_thread()))
-                await until(lambda: idle)
-
-        anyio.run(both)
-
-        first, second = threads
-        assert first is second
-
-    def test_one_limit_in_a_loop(self, anyio_backend):
-        """What is shielded has one limit of threads in each event loop."""
-
-        async def get_twice():
-            return [_waiting._get_shielded_limiter() for _ in range(2)]
-
-        one, again = anyio.run(get_twice, backend=anyio_backend)
-        other, _ = anyio.run(get_twice, backend=anyio_backend)
-
-        assert one is again
-        assert one is not other

@@ -7,12 +7,10 @@ can't be reached is freed. What lives here: streams, pipes, merging, converting,
 and collecting chunks into a message. What does not: merging chunks (`chunks`),
 and the events of a provider (`adapters`).
 
-How one source serves threads and tasks at once: a reader never waits while it
-holds a turn. It polls; if there is nothing, it enters a queue, polls again, and
-sleeps. A producer wakes the waiters in the queue.
+How one source serves threads and tasks at once: a reader polls; if there is
+nothing, it is in a queue and sleeps, and whoever brings something wakes it (`_cells`).
 """
 
-from conversation_state.streams._derived import SKIP, Failed, Ok, SourceEnd
 from conversation_state.streams._making import (
     acollect,
     collect,
@@ -21,6 +19,7 @@ from conversation_state.streams._making import (
     pipe,
 )
 from conversation_state.streams._pipe import Sender
+from conversation_state.streams._sources import SKIP, Failed, Ok, SourceEnd
 from conversation_state.streams._stream import Stream, StreamReader
 
 __all__ = [

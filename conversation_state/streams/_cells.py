@@ -1,176 +1,468 @@
 """
 Cells: a list that is computed while it is read.
 
-A cell has an item and the next cell, or, while it is empty, the source of both.
-Only the last cell of a list refers to the source, so a source that can't be
-read any more is freed, and its producer is notified.
+A cell has an item and the next cell or, while it is the last one, the source of both.
+Only that cell refers to the source, and no source to its cells: so a source that can't
+be read any more is freed at once, and its producer learns of it.
 
-How cells are filled: `_pull`.
+Each source has one lock, which is held for a few assignments and never while a source
+or a function of the user's runs: whoever runs that has the source's turn. Between the
+assignments of a change there is no call: Python looks for a Ctrl-C after calls, so it
+comes before the change or after it.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import os
+from _thread import allocate_lock, get_ident
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from operator import attrgetter
+from threading import RLock
 from types import TracebackType
 from typing import Any, NoReturn, TypeAlias
 
-from conversation_state._waiting import Waiter, wake_all
+from conversation_state._waiting import call_soon, require_anyio, running_loop
 from conversation_state.errors import StreamClosedError
+
+# So many elements in a row may be left out before other tasks may run.
+_MAX_IN_A_ROW = 1_000
+
+ABORTED = "the stream was aborted: abort() stopped its source"
+
+CIRCLE = (
+    "this stream is read by its own source, or by a function that makes its next "
+    "element, which is a deadlock; let it read another stream"
+)
+
+_FORKED = (
+    "another thread was reading this stream when the process was forked, and is not "
+    "in the child: abort() the stream here, or let the child make its own"
+)
+
+# One entry for each fork that led to this process: the parent's threads and loops do
+# not exist here.
+FORKS: list[bool] = []
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=partial(FORKS.append, True))  # noqa: FBT003
+
+# The threads that wait for another one's turn, and for nothing else.
+_turn_waiters: dict[int, ThreadWaiter] = {}
+
+
+class ThreadWaiter:
+    """A thread that waits, as often as it likes, until it is woken."""
+
+    __slots__ = ("lock", "queues", "wants")
+
+    def __init__(self) -> None:
+        # Not an Event, whose own lock a finalizer may find taken by its own thread.
+        self.lock = allocate_lock()
+        self.lock.acquire()
+        self.queues: list[Queue] = []
+        self.wants: Any = None  # the source whose turn it waits for
+
+    def wait(self) -> None:
+        self.lock.acquire()
+
+    def wake(self) -> bool:
+        try:  # noqa: SIM105 - quicker than suppress
+            self.lock.release()
+        except RuntimeError:  # woken before
+            pass
+
+        return True
+
+
+class TaskWaiter:
+    """A task that waits, as often as it likes, until it is woken by any thread."""
+
+    __slots__ = ("_event", "_loop", "queues")
+
+    def __init__(self) -> None:
+        self._event = require_anyio().Event()
+        self._loop = running_loop()
+        self.queues: list[Queue] = []
+
+    async def wait(self) -> None:
+        await self._event.wait()
+        self._event = require_anyio().Event()
+
+    def wake(self) -> bool:
+        """Whether its event loop still runs."""
+        if running_loop() is not self._loop:
+            return call_soon(self._loop, self._event.set)
+
+        self._event.set()
+        return True
+
+
+Waiter: TypeAlias = ThreadWaiter | TaskWaiter
+Queue: TypeAlias = set[Waiter]
+
+
+def enter(queue: Queue, waiter: Waiter) -> None:
+    waiter.queues.append(queue)
+    queue.add(waiter)
+
+
+def leave_queues(waiter: Waiter) -> None:
+    _turn_waiters.pop(get_ident(), None)
+    for queue in waiter.queues:
+        queue.discard(waiter)
+
+
+def wake_all(queue: Queue) -> None:
+    for waiter in tuple(queue):
+        # In this order, so that an interrupt wakes one twice rather than never.
+        waiter.wake()
+        queue.discard(waiter)
 
 
 class Fault:
-    """
-    An error with a place in a stream.
+    """An error with a place in a stream, and how it was when it came."""
 
-    Attributes:
-        error: The error.
+    __slots__ = ("context", "error", "traceback")
 
-        traceback: Its traceback when it was caught; each reader starts with it.
+    error: Any
 
-        caller: The generator that called what raised, see `calling`. If it
-            ended first, its frame would have a caller again, on Python 3.12.
-    """
+    def __init__(self, error: BaseException) -> None:
+        error.with_traceback(without_our_frames(error.__traceback__))
+        if isinstance(error, (StopIteration, StopAsyncIteration)):
+            # It would end the reader's loop instead of reaching it.
+            stopped = RuntimeError(f"{type(error).__name__} was raised inside a stream")
+            stopped.__cause__ = error
+            error = stopped
 
-    __slots__ = ("caller", "context", "error", "traceback")
-
-    def __init__(self, error: Exception) -> None:
-        self.caller: object = None
-        self.error = error
         self.context = error.__context__
-        self.traceback: TracebackType | None = error.__traceback__
+        self.error = error
+        self.traceback = error.__traceback__
 
 
-class Ended:
-    """The place where a source of a named merge ended."""
+class End:
+    """The place after the last item; with a name, where a source of a merge ended."""
 
     __slots__ = ("name",)
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str = "") -> None:
         self.name = name
 
 
-class _End:
-    """The place after the last item."""
-
-    __slots__ = ()
+END = End()
+MARKS = frozenset({Fault, End})
 
 
-END = _End()
-MARKS = frozenset({Fault, Ended, _End})
-
-# What a cell holds before its item.
-EMPTY = object()
-
-# What `Source.fill` returns where it filled a cell, with an item that is not a mark.
-FILLED = object()
-
-
-def fault(error: Exception) -> Fault:
-    # An error that was just caught, without the frames of this package.
-    error.with_traceback(without_our_frames(error.__traceback__))
-    if isinstance(error, (StopIteration, StopAsyncIteration)):
-        # It would end the reader's loop instead of reaching them.
-        stopped = RuntimeError(f"{type(error).__name__} was raised inside a stream")
-        stopped.__cause__ = error
-        return Fault(stopped)
-
-    return Fault(error)
+def make_closed_fault(why: str) -> Fault:
+    return Fault(StreamClosedError(why))
 
 
 def make_broken_off_fault(why: str) -> Fault:
     # What readers get where a stream ended, and its source didn't end it.
-    return Fault(StreamClosedError(f"the stream broke off: {why}"))
-
-
-def make_abort_fault() -> Fault:
-    return Fault(
-        StreamClosedError("the stream was aborted: abort() stopped its source")
-    )
+    return make_closed_fault(f"the stream broke off: {why}")
 
 
 def without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
-    """
-    *traceback* from the first frame on that is not of this package.
-
-    Frames refer to their local variables, here cells; an error that is kept
-    would keep a stream.
-    """
-    while traceback is not None and _is_ours(traceback):
+    """*traceback* from the first frame on that is not of this package."""
+    while traceback is not None and str(
+        # A program may execute code whose globals have any `__name__`, or none.
+        traceback.tb_frame.f_globals.get("__name__")
+    ).startswith("conversation_state.streams."):
         traceback = traceback.tb_next
 
     return traceback
 
 
-def _is_ours(traceback: TracebackType) -> bool:
-    # A program may execute code whose globals have any value as `__name__`, or none.
-    name = str(traceback.tb_frame.f_globals.get("__name__"))
-    return name.startswith(("conversation_state.streams.", "conversation_state._wait"))
-
-
-def calling(
-    function: Callable[[Any], Any],
-) -> Generator[BaseException | None, Any, None]:
-    """
-    A generator that is sent a list and an argument, and appends to the list
-    what *function* returns for that, or a `Fault`. It yields what interrupted
-    *function*, for the caller to raise.
-
-    An interrupt of its own frame ends it; make another one then.
-    """
-    calls = _call_on(function)
-    next(calls)
-    return calls
-
-
-def _call_on(
-    function: Callable[[Any], Any],
-) -> Generator[BaseException | None, Any, None]:
-    # A frame that raised keeps its callers' frames, and so the reader's local
-    # variables. The frame of a suspended generator has no caller. So nothing that
-    # the function raises may leave this frame as an exception.
-    raised: list[BaseException] = []
-    while True:
-        results, argument = yield raised.pop() if raised else None
-        try:
-            # One call, so that no interrupt comes between it and the result.
-            next(map(results.append, map(function, (argument,))))
-        except Exception as error:  # noqa: BLE001 - its own: readers get it
-            results.append(fault(error))
-        except BaseException as error:  # noqa: BLE001 - an interrupt: the caller raises it
-            raised.append(error)
-
-        del results, argument
-
-
-def raise_by_value(error: BaseException) -> NoReturn:
-    try:
-        raise error
-    finally:
-        del error  # it holds this frame
-
-
-def raise_mark(mark: Any, end: type[Exception]) -> NoReturn:
-    # Raise what a reader gets at *mark*: a fault's error, or *end* at the end.
+def throw(mark: Any, end: type[Exception]) -> NoReturn:
+    # What a reader gets at *mark*: an error as it came, or *end* at the end.
     if mark is END:
         raise end
 
     error, context = mark.error, mark.context
     try:
-        # All readers share the error object; with its own traceback it is the same for
-        # each of them.
         raise error.with_traceback(mark.traceback)
     finally:
         BaseException.__setattr__(error, "__context__", context)
-        # An error keeps alive the frames that it went through, and with them their
-        # local variables.
+        # An error keeps the frames that it goes through, and their variables.
         del context, error, mark
 
 
-def is_ended(generator: Any) -> bool:
-    # Whether an interrupt ended a generator that never ends by itself.
-    return generator.gi_frame is None
+def log_failed_close(iterator: object, error: BaseException) -> None:
+    # For an error that no caller is left to get.
+    import logging  # noqa: PLC0415 - rarely needed, and slow to import
+
+    logging.getLogger("conversation_state.streams").error(
+        "closing the source of a stream failed: %r", iterator, exc_info=error
+    )
+
+
+class Cell:
+    """A position in a stream: *item* and *next* are there when *source* is None."""
+
+    __slots__ = ("item", "next", "source")
+
+    item: Any
+    next: Cell
+    source: Source | None
+
+
+_get_source = attrgetter("source")
+
+LAST = Cell()
+LAST.item, LAST.next, LAST.source = END, LAST, None
+
+
+# None or one item, and the upstream that follows.
+Made: TypeAlias = tuple[tuple[Any, ...], tuple[Cell, ...]]
+
+
+class Source:
+    """
+    Where the next item comes from.
+
+    Attributes:
+        is_over: Whether the end is in `items`, or was.
+
+        items: What has come and is in no cell yet.
+
+        lock: Reentrant, because finalizers take it at any moment.
+
+        needs_thread: Whether it runs code that may block, so that a task must not.
+
+        turn: None, or the thread that runs the user's code, and how many forks there
+            were before its process began.
+
+        upstream: The cells this source is made of, of which one has to be filled
+            before `poll` can make anything of it.
+
+        waiters: Those that wait for an item, or for the turn.
+    """
+
+    __slots__ = (
+        "_calls",
+        "is_over",
+        "items",
+        "lock",
+        "turn",
+        "upstream",
+        "waiters",
+    )
+
+    needs_thread = False
+
+    def __init__(self, *upstream: Cell) -> None:
+        self._calls: Any = None
+        self.is_over = False
+        self.items: deque[Any] = deque()
+        self.lock = RLock()
+        self.turn: tuple[int, int] | None = None
+        self.upstream = upstream
+        self.waiters: Queue = set()
+
+    def work(self) -> Made | None:
+        """
+        What comes next, unless it is added to `items`; None also if there is nothing
+        yet. For the one that has the turn.
+        """
+        raise NotImplementedError
+
+    def ask_in_thread(self, cell: Cell) -> None:
+        """Poll from another thread, if it `needs_thread`. For the one with the lock."""
+
+    def abort(self) -> None:
+        """Give what has come, then an error and the end; and stop the producer."""
+
+    def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> None:
+        """
+        Fill *cell*, if that is possible now; otherwise *waiter* will be woken as soon
+        as asking again is worthwhile. May block in the user's code if *block* is true.
+        """
+        turn = (get_ident(), len(FORKS))
+        try:
+            with self.lock:
+                if cell.source is not self:
+                    return
+                # What is there while another one has the turn may be all that it knows
+                # its own item by, unless the end is among it.
+                if self.items and (self.turn is None or self.is_over):
+                    self.take(cell)
+                    wake_all(self.waiters)
+                    return
+                if self.turn is not None:
+                    self._wait_for_turn(self.turn, waiter, block=block)
+                    return
+                if self.needs_thread and not block:
+                    if waiter is not None:
+                        enter(self.waiters, waiter)
+                        self.ask_in_thread(cell)
+                    return
+
+                self.turn = turn
+
+            self.end_turn(cell, self.work())
+        except BaseException:
+            # An interrupt may have cut any of it short, the end of the turn, too.
+            if self.turn is turn:
+                self.end_turn(cell)
+
+            wake_all(self.waiters)
+            raise
+
+    def end_turn(self, cell: Cell, made: Made | None = None) -> None:
+        # Fill *cell* with what there is, and let others have the turn.
+        with self.lock:
+            if made is not None:
+                new, upstream = made
+                following = start_at(self) if upstream else LAST
+                self.upstream = upstream
+                if new:
+                    cell.next = following
+                    cell.item = new[0]
+                    cell.source = None
+            elif self.items and cell.source is self:
+                self.take(cell)
+
+            self.turn = None
+            if self.waiters:
+                wake_all(self.waiters)
+
+    def take(self, cell: Cell) -> None:
+        # Move the first of `items` into *cell*. For the one that holds the lock.
+        following, items = start_at(self), self.items
+        item = items[0]
+        cell.next = LAST if item is END else following
+        cell.item = item
+        cell.source = None
+        del items[0]
+
+    def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
+        # What *function* returns, or a fault. For the one that has the turn.
+        if self._calls is None or self._calls.gi_frame is None:  # interrupted
+            self._calls = _call_repeatedly()
+            next(self._calls)
+
+        results: list[Any] = []
+        self._calls.send((results, function, argument))
+        result = results.pop()
+        if type(result) is Fault and not isinstance(result.error, Exception):
+            raise result.error
+
+        return result
+
+    def _wait_for_turn(
+        self, turn: tuple[int, int], waiter: Waiter | None, *, block: bool
+    ) -> None:
+        owner, forks = turn
+        if forks != len(FORKS):
+            raise StreamClosedError(_FORKED)
+
+        me = get_ident()
+        if waiter is not None:
+            enter(self.waiters, waiter)
+            if block and isinstance(waiter, ThreadWaiter):
+                # Each thread notes what it waits for before it looks, so that at
+                # least one of those that wait for each other sees it.
+                waiter.wants = self
+                _turn_waiters[me] = waiter
+
+        for _ in range(len(_turn_waiters) + 1 if block else 1):
+            if owner == me:
+                raise StreamClosedError(CIRCLE)
+
+            other = _turn_waiters.get(owner)
+            # One that was woken goes on, perhaps with a turn that is mine now.
+            wanted = other.wants.turn if other and other.lock.locked() else None
+            if wanted is None:
+                break
+
+            owner = wanted[0]
+
+
+def _call_repeatedly() -> Generator[None, tuple[list[Any], Any, Any], None]:
+    # A frame that raised keeps the frames of its callers, and so a reader's variables.
+    # A suspended generator has no caller: an error that is kept keeps no stream.
+    while True:
+        results, function, argument = yield
+        try:
+            results.append(function(argument))
+        except BaseException as error:  # noqa: BLE001 - its own, or the caller raises it
+            results.append(Fault(error))
+
+        del results, function, argument
+
+
+def start_at(source: Source) -> Cell:
+    cell = Cell()
+    cell.source = source
+    return cell
+
+
+def fill(cell: Cell, waiter: Waiter | None, *, block: bool) -> bool:
+    """
+    Whether *cell* is filled; if not, *waiter* will be woken.
+
+    Raises:
+        StreamClosedError:
+            If this call is made by code that the cell waits for.
+    """
+    # A conversion of a merge of a conversion of ... may be thousands deep, which would
+    # be as many calls within each other: so the cells that wait for others are on a
+    # stack, each with the cells that may be filled instead.
+    above: list[tuple[Cell, bool, Iterator[Cell]]] = []
+    left_out = 0
+    while True:
+        source = cell.source
+        if source is not None:
+            upstream = source.upstream
+            if upstream and all(map(_get_source, upstream)):
+                others = iter(upstream)
+                above.append((cell, block, others))
+                # Only a reader that waits for one source alone may block in it.
+                cell, block = next(others), block and len(upstream) == 1
+                continue
+
+            source.poll(cell, waiter, block=block)
+            if cell.source is not None and source.upstream is not upstream:
+                left_out += 1
+                if block or left_out < _MAX_IN_A_ROW:
+                    continue
+                if waiter is not None:
+                    waiter.wake()
+
+                return False
+
+        # One of the cells above can go on, or none.
+        while above:
+            waiting, may_block, others = above[-1]
+            is_filled = cell.source is None
+            other = None if is_filled else next(others, None)
+            if other is not None:
+                cell, block = other, False
+                break
+
+            above.pop()
+            cell, block = waiting, may_block
+            if is_filled:
+                break
+        else:
+            return cell.source is None
+
+
+def find_sources(cell: Cell) -> list[Source]:
+    # The sources that the list at *cell* comes from and that have not ended. Linear in
+    # the elements that were read from there on, and in the streams it is made of.
+    sources: dict[int, Source] = {}  # by id
+    cells = [cell]
+    while cells:
+        cell = cells.pop()
+        while (source := cell.source) is None and cell is not LAST:
+            cell = cell.next
+
+        if source is not None and id(source) not in sources:
+            sources[id(source)] = source
+            cells.extend(source.upstream)
+
+    return [source for source in sources.values() if not source.upstream]
 
 
 class ProcessBound:
@@ -183,159 +475,3 @@ class ProcessBound:
             f"can't pickle a {type(self).__name__}: it belongs to this process. Send "
             "what is read from it, and make a stream of that there."
         )
-
-
-class Source:
-    """
-    Where the next item comes from.
-
-    Attributes:
-        ask: What gets the next item for a reader that is the only one, see
-            `ReadySource`; None if there is nothing of the kind.
-
-        busy: Waiters that found the turn taken.
-
-        fill: What fills a cell for a reader that may block, and returns `FILLED`
-            if nothing was unusual, see `ReadySource`; None if there is nothing of
-            the kind.
-
-        turn: Empty, or the turn of the one that polls: a list of its
-            own that begins with its thread, or with 0 once it is given back.
-            with `setdefault` exactly one wins.
-    """
-
-    __slots__ = ("busy", "turn")
-
-    ask: Any = None
-    fill: Any = None
-    box: deque[Any]
-
-    def __init__(self) -> None:
-        self.busy: deque[Waiter] = deque()
-        self.turn: dict[int, list[int]] = {}
-
-    @abstractmethod
-    def poll(
-        self, cell: StreamCell, waiter: Waiter | None, *, block: bool
-    ) -> StreamCell | None:
-        """
-        Fill *cell*, and return the next one; None if there is nothing yet, and
-        `AGAIN` if that is because one of its upstream has to be filled first.
-
-        Called by the one that has the turn, and again if it was interrupted:
-        also where *cell* has its item already. If it returns None, *waiter*
-        will be woken as soon as asking again is worthwhile. May block in
-        the caller's code if *block* is true.
-        """
-
-    def abort(self) -> None:
-        """
-        Give no more items than there are, then an abort's fault and the end; and
-        close what they came from. Idempotent; repeated if it was interrupted.
-        """
-
-    def release(self, turn: list[int]) -> None:
-        # Idempotent.
-        # The order matters: an interrupt between two lines leaves a turn that is still
-        # held or a call that can be repeated, and at worst wakes others twice.
-        if self.turn.get(0) is turn:
-            turn.append(0)  # so that a repeated call knows it was acquired
-            self.turn.clear()
-
-        if len(turn) > 1:
-            self.wake()
-
-        turn[0] = 0  # all is done
-
-    def wake(self) -> None:
-        if self.busy:
-            wake_all(self.busy)
-
-
-Link: TypeAlias = "tuple[Source, tuple[StreamCell, ...] | None, Any]"
-
-
-class StreamCell:
-    """
-    A position in a stream.
-
-    Attributes:
-        item: The item, or a mark; `EMPTY` until one is set.
-
-        link: The source to get it from, the upstream, and what else the source has to
-            know about this place; None as soon as *item* and *next* are there. The
-            upstream are the cells that this one is made of, of which one has to be
-            filled before; None for a source that is made of no stream.
-
-        next: The next cell.
-    """
-
-    __slots__ = ("item", "link", "next")
-
-    item: Any
-    link: Link | None
-    next: Any  # so that readers of a filled cell need no check
-
-    def __init__(self, link: Link | None) -> None:
-        self.item = EMPTY
-        self.link = link
-        self.next = None
-
-
-def take_item(cell: StreamCell, items: deque[Any]) -> bool:
-    # Put the next of *items* into *cell*, unless that has one; whether there was one.
-    # For one reader at a time.
-    if cell.item is EMPTY:
-        try:
-            # One call, so that no interrupt comes between the two.
-            next(map(SET_ITEM, (cell,), map(deque.popleft, (items,))))
-        except IndexError:
-            return False
-
-    return True
-
-
-class _BareCell(StreamCell):
-    """A cell whose fields its maker sets, which takes half the time."""
-
-    __slots__ = ()
-
-    __init__ = object.__init__  # pyright: ignore[reportAssignmentType]  # fewer arguments
-
-
-make_bare_cell: Any = _BareCell
-
-# `map` calls this with a cell and its item.
-SET_ITEM: Callable[[StreamCell, Any], None] = vars(StreamCell)["item"].__set__
-
-LAST = StreamCell(None)
-LAST.item = END
-LAST.next = LAST
-
-
-def find_sources(cell: StreamCell) -> list[Source]:
-    # The sources that the list at *cell* comes from and that have not ended. Linear in
-    # the elements that were read from there on, and in the streams it is made of.
-    sources: list[Source] = []
-    seen: dict[int, Source] = {}  # by id; the values keep the ids from being reused
-    cells = [cell]
-    while cells:
-        cell = cells.pop()
-        while (link := cell.link) is None and cell is not LAST:
-            cell = cell.next
-
-        if link is None or id(link[0]) in seen:
-            continue
-
-        source, upstream, _ = link
-        seen[id(source)] = source
-        if upstream is None:
-            sources.append(source)
-        else:
-            cells.extend(upstream)
-
-    return sources
-
-
-# What `Source.poll` returns where it needs another cell of its upstream.
-AGAIN = StreamCell(None)

@@ -12,10 +12,10 @@ from typing import Any, TypeVar, overload
 from conversation_state._wording import shorten_repr
 from conversation_state.chunks import concat
 from conversation_state.messages import Message
-from conversation_state.streams._cells import StreamCell, without_our_frames
-from conversation_state.streams._derived import Merged
+from conversation_state.streams._cells import LAST, start_at, without_our_frames
 from conversation_state.streams._pipe import Pipe, PipeSource, Sender
-from conversation_state.streams._stream import Stream, stream_from
+from conversation_state.streams._sources import Merged, Named
+from conversation_state.streams._stream import Stream, make_stream
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ def pipe(
         )
 
     shared = Pipe(capacity)
-    return Sender(shared), stream_from(StreamCell((PipeSource(shared), None, None)))
+    return Sender(shared), make_stream(PipeSource(shared))
 
 
 def merge(*streams: Stream[T]) -> Stream[T]:
@@ -80,21 +80,8 @@ def merge(*streams: Stream[T]) -> Stream[T]:
     if len(streams) == 1:
         return streams[0]
 
-    branches: tuple[StreamCell, ...] = ()
-    names: tuple[str | None, ...] = ()
-    for stream in streams:
-        cell = stream._get_cell()
-        link = cell.link  # read once: another thread may fill the cell meanwhile
-        if link is not None and type(link[0]) is Merged:
-            # The inner merge's branches are added instead of the merge, so that nested
-            # merges stay one level deep.
-            branches += link[1] or ()
-            names += link[2]
-        else:
-            branches += (cell,)
-            names += (None,)
-
-    return stream_from(StreamCell((Merged(), branches, names)))
+    cells = [stream._get_cell() for stream in streams]
+    return make_stream(Merged(*cells) if cells else LAST)
 
 
 def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
@@ -119,10 +106,11 @@ def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
 
         _check_stream(stream)
 
-    # Unlike in `merge`, an inner merge stays one branch, because it has one name and
-    # one end.
-    branches = tuple(stream._get_cell() for stream in streams.values())
-    return stream_from(StreamCell((Merged(), branches, tuple(streams))))
+    named = [Named(each._get_cell(), name) for name, each in streams.items()]
+    if len(named) == 1:
+        return make_stream(named[0])
+
+    return make_stream(Merged(*map(start_at, named)) if named else LAST)
 
 
 def _check_stream(stream: object) -> None:

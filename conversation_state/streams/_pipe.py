@@ -1,35 +1,35 @@
-"""Pipes: what one side sends, the other reads."""
+"""Pipes, whose items come by themselves: of a sender, or of an async iterator."""
 
 from __future__ import annotations
 
+import contextvars
+import sys
 from collections import deque
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import AsyncIterator
+from threading import RLock
 from typing import Any, Generic, Self, TypeVar
-from weakref import ref
 
-import attrs
-
-from conversation_state._waiting import (
-    TaskWaiter,
-    ThreadWaiter,
-    Waiter,
-    require_anyio,
-    wake_all,
-)
+from conversation_state._waiting import call_soon, require_anyio, running_loop
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
+    ABORTED,
+    CIRCLE,
     END,
-    LAST,
+    FORKS,
+    Cell,
     Fault,
     ProcessBound,
+    Queue,
     Source,
-    StreamCell,
-    fault,
-    make_abort_fault,
+    TaskWaiter,
+    ThreadWaiter,
+    Waiter,
+    enter,
+    log_failed_close,
     make_broken_off_fault,
-    take_item,
+    make_closed_fault,
+    wake_all,
 )
 
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -37,218 +37,133 @@ T_contra = TypeVar("T_contra", contravariant=True)
 # After so many sends in a row, other tasks may run.
 _MAX_IN_A_ROW = 64
 
-_CLOSED = "can't send: this sender was closed. Nothing comes after the end of a stream."
 
-
-@attrs.define(eq=False)
-class _Offer:
-    """
-    An item that is being sent: first in the queue of senders, then among the items.
-    """
-
-    item: Any
-    # Whether it left the queue, and those that wait for that know.
-    is_over: bool = False
-    # What its sender waits with, if it does.
-    waiter: Any = None
-
-
-@attrs.define(eq=False)
 class Pipe:
     """
-    What both sides share.
+    What a producer and a `PipeSource` share. It does not refer to that one, so that a
+    producer keeps nothing that can't be read any more.
 
-    Senders queue up, and only the first may put its item among the items. So
-    there is no lock that an interrupt could leave held: a sender leaves the
-    queue however it ends, and wakes the next one.
+    Attributes:
+        is_closed: Whether the sender ended it.
+
+        is_deserted: Whether no reader is left.
+
+        is_over: Whether nothing more comes.
+
+        items, lock, readers: `items`, `lock` and `waiters` of the source.
+
+        senders: The queue of producers that wait. Only the first may send: it is woken
+            when there may be room, and has sent nothing if it is cancelled just then.
     """
 
-    capacity: int
-    # Whether a reader stopped it: senders learn that, and what was sent before can be
-    # read.
-    is_aborted: bool = False
-    # Whether nothing more will be sent.
-    is_closed: bool = False
-    # Whether there is no reader any more.
-    is_deserted: bool = False
-    # Sent and not yet read: offers, at most *capacity* of them. After closing,
-    # perhaps a `Fault`, and `END`.
-    items: deque[Any] = attrs.Factory(deque)
-    # The queue of senders: what each sends.
-    offers: deque[_Offer] = attrs.Factory(deque)
-    # Waiters for items.
-    readers: deque[Waiter] = attrs.Factory(deque)
-    # The pipe watches both ends itself, because Python swallows an interrupt that is
-    # raised in a finalizer, and the rest of the finalizer does not run.
-    watched: list[ref[Any]] = attrs.Factory(list)
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.is_closed = self.is_deserted = self.is_over = False
+        self.items: deque[Any] = deque()
+        self.lock = RLock()
+        self.readers: Queue = set()
+        self.senders: deque[Waiter] = deque()
 
-    def watch(self, end: object, callback: Callable[[], object]) -> None:
-        self.watched.append(ref(end, lambda _: callback()))
-
-    def accept(self, offer: _Offer) -> bool | None:
-        """
-        Whether an offer in the queue was sent; None if it has to wait.
-
-        Raises:
-            StreamClosedError:
-                If the pipe is closed.
-        """
-        if self.is_closed:
-            raise StreamClosedError(_CLOSED)
-        if self.is_deserted or self.is_aborted:
-            return False
-        if self.offers[0] is not offer or not self.has_room():
-            return None
-
-        self.items.append(offer)
-        if self.is_deserted:  # perhaps before there was something to clear
-            self.items.clear()
-            return False
-
-        # The pipe may have been closed before the offer was added: items after the end
-        # are lost.
-        if self.is_closed or self.is_aborted:
-            try:
-                self.items.remove(offer)
-            except ValueError:  # it was read
-                return True
-
-            if self.is_aborted:
+    def send(self, item: Any, waiter: Waiter | None) -> bool | None:
+        # Whether *item* was sent; None if that has to wait.
+        with self.lock:
+            if self.is_closed:
+                raise StreamClosedError(
+                    "can't send: this sender was closed. Nothing comes after the end "
+                    "of a stream."
+                )
+            if self.is_over:
                 return False
 
-            raise StreamClosedError(_CLOSED)
+            senders = self.senders
+            if self.has_room() and (not senders or senders[0] is waiter):
+                self.items.append(item)
+                if senders:
+                    senders.popleft()
+                    self.wake_sender()
 
-        return True
+                wake_all(self.readers)
+                return True
+
+            if waiter is not None and waiter not in senders:
+                senders.append(waiter)
+
+            return None
+
+    def leave(self, waiter: Waiter | None) -> None:
+        # What an interrupt left undone of `send`.
+        with self.lock:
+            if waiter is not None and waiter in self.senders:
+                self.senders.remove(waiter)
+
+            self.wake_sender()
+            if self.items:
+                wake_all(self.readers)
 
     def has_room(self) -> bool:
-        # Whether an item may be sent: always to a reader that waits for one.
+        # With capacity 0, for one item if a reader waits for it.
         n = len(self.items)
         return n < self.capacity or (not n and bool(self.readers))
 
-    def withdraw(self, offer: _Offer) -> None:
-        # Leave the queue, and wake those that wait for that. Idempotent.
-        try:  # noqa: SIM105 - quicker than suppress
-            self.offers.remove(offer)
-        except ValueError:
-            pass
+    def wake_sender(self) -> None:
+        if self.senders and self.has_room():
+            self.senders[0].wake()
 
-        if self.readers and self.items:
-            wake_all(self.readers)
-
-        if self.offers:
+    def request(self, waiter: Waiter | None, *, block: bool) -> None:  # noqa: ARG002
+        """Let *waiter* wait for an item. For the one that holds the lock."""
+        if waiter is not None:
+            enter(self.readers, waiter)
             self.wake_sender()
 
-        offer.is_over = True  # all is done
+    def end(self, *last: Any) -> None:
+        with self.lock:
+            if not self.is_over:
+                self.items.extend((*last, END))
+                self.is_over = True
 
-    def wake_sender(self) -> None:
-        try:
-            waiter = self.offers[0].waiter
-        except IndexError:
-            return
+            wake_all(self.readers)
+            for waiter in tuple(self.senders):
+                waiter.wake()
 
-        if waiter is not None:
-            waiter.wake()
-
-    def take(self, cell: StreamCell) -> bool:
-        # Whether the next item was put into *cell*. For one reader at a time.
-        if not take_item(cell, self.items):
-            return False
-
-        # An interrupt may leave the offer in the cell: then this is repeated.
-        item = cell.item
-        if type(item) is _Offer:
-            cell.item = item.item
-
-        return True
-
-    def close(self, *last: Any) -> None:
-        # Idempotent.
-        try:
-            self.is_closed = True
-            self._append_last(*last, END)
-        finally:  # the first call may have been interrupted
-            self.is_closed = True
-            self._append_last(*last, END)
-
-    def abort(self) -> None:
-        # Idempotent.
-        if not self.is_closed:
-            self.is_aborted = True  # before the end, for `accept` looks after it adds
-            self._append_last(make_abort_fault(), END)
-
-    def _append_last(self, *last: Any) -> None:
-        # Nothing after the end is read, so it may be there twice.
-        if not self.is_deserted and END not in self.items.copy():
-            self.items.extend(last)
-
-        wake_all(self.readers)
-        self._wake_senders()
-
-    def break_off(self) -> None:
-        # End the pipe, whose sender is gone, unless it was closed.
-        if not self.is_closed:
-            self.close(make_broken_off_fault("its sender was dropped without close()"))
-
-    def abandon(self) -> None:
-        # The flag is set before the items are cleared: `accept` adds an item and then
-        # checks the flag, so one of the two always clears items that no reader can get.
-        self.is_deserted = True
-        self.items.clear()
-        self._wake_senders()
-
-    def _wake_senders(self) -> None:
-        for offer in self.offers.copy():
-            if offer.waiter is not None:
-                offer.waiter.wake()
+    def stop(self) -> None:
+        """Readers want no more, and have their end."""
 
 
 class PipeSource(Source):
     """The end of a pipe that is read."""
 
-    __slots__ = ("__weakref__", "_pipe")
+    __slots__ = ("pipe",)
 
     def __init__(self, pipe: Pipe) -> None:
         super().__init__()
-        self._pipe = pipe
-        pipe.watch(self, pipe.abandon)
+        self.pipe = pipe
+        self.items, self.lock, self.waiters = pipe.items, pipe.lock, pipe.readers
 
-    def poll(
-        self,
-        cell: StreamCell,
-        waiter: Waiter | None,
-        *,
-        block: bool,  # noqa: ARG002 - never blocks
-    ) -> StreamCell | None:
-        pipe = self._pipe
-        if not pipe.take(cell):
-            if waiter is None:
-                return None
-
-            # The waiter enters the queue before the second look, so that an item that
-            # arrives after it wakes this reader.
-            waiter.enter(pipe.readers)
-            pipe.wake_sender()  # if there is no room without a reader that waits
-            if not pipe.take(cell):
-                return None
-
-        return LAST if cell.item is END else StreamCell(cell.link)
+    def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> None:
+        try:
+            with self.lock:
+                if cell.source is self and not self.items:
+                    self.pipe.request(waiter, block=block)
+                if cell.source is self and self.items:
+                    self.take(cell)
+                    self.pipe.wake_sender()
+        except BaseException:
+            self.pipe.leave(None)
+            raise
 
     def abort(self) -> None:
-        self._pipe.abort()
-
-    def wake(self) -> None:
-        if self.busy:
-            wake_all(self.busy)
-
-        # Each element that leaves a full pipe makes room for one sender.
-        pipe = self._pipe
-        if pipe.offers and len(pipe.items) < pipe.capacity:
-            pipe.wake_sender()
+        if not self.pipe.is_over:
+            self.pipe.end(make_closed_fault(ABORTED))
+            self.pipe.stop()
 
     def __del__(self) -> None:
-        pipe = getattr(self, "_pipe", None)  # making it may be interrupted
-        if pipe is not None:
-            pipe.abandon()
+        pipe = self.pipe
+        pipe.is_deserted = True
+        if not pipe.is_over:
+            pipe.end()
+            pipe.stop()
+
+        pipe.items.clear()
 
 
 class Sender(ProcessBound, Generic[T_contra]):
@@ -271,7 +186,6 @@ class Sender(ProcessBound, Generic[T_contra]):
 
         self._in_a_row = 0
         self._pipe = pipe
-        pipe.watch(self, pipe.break_off)
 
     def send(self, item: T_contra) -> bool:
         """
@@ -285,7 +199,19 @@ class Sender(ProcessBound, Generic[T_contra]):
             StreamClosedError:
                 If this sender was closed.
         """
-        return self._send_item(item)
+        pipe = self._pipe
+        waiter = None
+        try:
+            while (is_sent := pipe.send(item, waiter)) is None:
+                if waiter is None:
+                    waiter = ThreadWaiter()
+                else:
+                    waiter.wait()
+        except BaseException:
+            pipe.leave(waiter)
+            raise
+
+        return is_sent
 
     async def asend(self, item: T_contra) -> bool:
         """
@@ -293,7 +219,27 @@ class Sender(ProcessBound, Generic[T_contra]):
 
         If it is cancelled while it waits, *item* is not sent.
         """
-        return await self._asend_item(item)
+        anyio = require_anyio()
+        self._in_a_row += 1
+        if self._in_a_row > _MAX_IN_A_ROW:
+            self._in_a_row = 0
+            await anyio.lowlevel.checkpoint()
+
+        pipe = self._pipe
+        waiter = None
+        try:
+            # Nothing is awaited after it was sent: a cancelled sender has not sent.
+            while (is_sent := pipe.send(item, waiter)) is None:
+                if waiter is None:
+                    waiter = TaskWaiter()
+                else:
+                    self._in_a_row = 0
+                    await waiter.wait()
+        except BaseException:
+            pipe.leave(waiter)
+            raise
+
+        return is_sent
 
     def fail(self, error: Exception) -> bool:
         """
@@ -311,11 +257,11 @@ class Sender(ProcessBound, Generic[T_contra]):
             ValueError:
                 If *error* is how Python says the end of an iteration.
         """
-        return self._send_item(Fault(_check_error(error)))
+        return self.send(_make_fault(error))
 
     async def afail(self, error: Exception) -> bool:
         """Like `fail`, without blocking other tasks."""
-        return await self._asend_item(Fault(_check_error(error)))
+        return await self.asend(_make_fault(error))
 
     def close(self) -> None:
         """
@@ -323,128 +269,58 @@ class Sender(ProcessBound, Generic[T_contra]):
 
         Senders that still wait get a `StreamClosedError`.
         """
-        self._close_pipe()
+        self._close()
 
     async def aclose(self) -> None:
         """Like `close`, which never waits."""
         require_anyio()
-        self._close_pipe()
+        self._close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: object, error: BaseException | None, traceback: object
     ) -> None:
-        self._close_pipe(error)
+        # The last thing goes into a full pipe, too: leaving a block must not wait.
+        if error is None:
+            self._close()
+        elif isinstance(error, Exception):
+            self._close(Fault(error))
+        else:
+            why = f"its sender's block was left by {type(error).__name__}"
+            self._close(make_broken_off_fault(why))
 
     async def __aenter__(self) -> Self:
         require_anyio()
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: object, error: BaseException | None, traceback: object
     ) -> None:
-        self._close_pipe(error)
+        self.__exit__(kind, error, traceback)
 
     def __del__(self) -> None:
-        pipe = getattr(self, "_pipe", None)
+        pipe = getattr(self, "_pipe", None)  # which a call of Sender() leaves out
         if pipe is not None:
-            pipe.break_off()
+            pipe.end(make_broken_off_fault("its sender was dropped without close()"))
 
     def __repr__(self) -> str:
         pipe = self._pipe
-        state = "deserted" if pipe.is_deserted else "open"
-        state = "aborted" if pipe.is_aborted else state
+        state = "aborted" if pipe.is_over else "open"
+        state = "deserted" if pipe.is_deserted else state
         state = "closed" if pipe.is_closed else state
         waiting = sum(item is not END for item in pipe.items.copy())
         return f"<Sender: {state}, {waiting} of {pipe.capacity} waiting>"
 
-    def _close_pipe(self, error: BaseException | None = None) -> None:
+    def _close(self, *last: Fault) -> None:
         pipe = self._pipe
-        # If no reader can get the error, sending it would only keep its frames alive.
-        if error is None or pipe.is_closed or pipe.is_deserted:
-            pipe.close()
-        else:
-            # The last item is put into a full pipe, too, because leaving a `with` block
-            # must not wait.
-            pipe.close(_make_last_fault(error))
-
-    def _send_item(self, item: Any) -> bool:
-        pipe, offer = self._pipe, _Offer(item)
-        # One call within, see `pull`.
-        try:
-            try:
-                is_sent = _wait_for_room(pipe, offer)
-            finally:
-                pipe.withdraw(offer)
-        finally:
-            if not offer.is_over:  # the first call was interrupted
-                pipe.withdraw(offer)
-
-        return is_sent
-
-    async def _asend_item(self, item: Any) -> bool:
-        anyio = require_anyio()
-        self._in_a_row += 1
-        if self._in_a_row > _MAX_IN_A_ROW:
-            self._in_a_row = 0
-            await anyio.lowlevel.checkpoint()
-
-        pipe, offer = self._pipe, _Offer(item)
-        try:
-            try:
-                is_sent = await self._await_room(offer)
-            finally:
-                pipe.withdraw(offer)
-        finally:
-            if not offer.is_over:
-                pipe.withdraw(offer)
-
-        return is_sent
-
-    async def _await_room(self, offer: _Offer) -> bool:
-        pipe = self._pipe
-        pipe.offers.append(offer)
-        # Nothing is awaited after it was sent: a cancelled sender has not sent.
-        while (is_sent := pipe.accept(offer)) is None:
-            if offer.waiter is None:
-                offer.waiter = TaskWaiter()
-            else:
-                self._in_a_row = 0
-                await offer.waiter.wait()
-                offer.waiter = None  # it can be woken only once
-
-        return is_sent
+        with pipe.lock:
+            pipe.is_closed = True
+            pipe.end(*last)
 
 
-def _wait_for_room(pipe: Pipe, offer: _Offer) -> bool:
-    pipe.offers.append(offer)
-    while (is_sent := pipe.accept(offer)) is None:
-        if offer.waiter is None:
-            # Look again, because room that was made just now woke no waiter.
-            offer.waiter = ThreadWaiter()
-        else:
-            offer.waiter.wait()
-
-    return is_sent
-
-
-def _make_last_fault(error: BaseException) -> Fault:
-    if isinstance(error, Exception):
-        return fault(error)
-
-    why = f"its sender's block was left by {type(error).__name__}"
-    return make_broken_off_fault(why)
-
-
-def _check_error(error: Exception) -> Exception:
+def _make_fault(error: Exception) -> Any:
     if not isinstance(error, Exception):
         raise TypeError(
             f"can't send {shorten_repr(error)} as an error; expected an instance of "
@@ -457,4 +333,125 @@ def _check_error(error: Exception) -> Exception:
             "for the end, and lose what follows. Call close() to end the stream."
         )
 
-    return error
+    return Fault(error)
+
+
+class Pump(Pipe):
+    """
+    A pipe for one reader's wish at a time, and the task that reads an async iterator
+    into it, in the loop of the first reader. The task lives as long as there may be a
+    reader: cancelling one does not affect the others, and merges can wait for several.
+    """
+
+    def __init__(self, iterator: AsyncIterator[Any]) -> None:
+        super().__init__(0)
+        self._iterator = iterator
+        self._forks = len(FORKS)
+        self._loop: Any = None
+        self._task: object = None  # kept, since asyncio refers to it weakly
+        self._task_id: int | None = None
+
+    def request(self, waiter: Waiter | None, *, block: bool) -> None:
+        if block or isinstance(waiter, ThreadWaiter):
+            raise TypeError(
+                "this stream has an async source, and the element to be read next is "
+                "not there yet; read it with async for (or acollect)"
+            )
+
+        if waiter is None:
+            return
+
+        anyio, here = require_anyio(), running_loop()
+        if here is self._loop and self._task_id == anyio.get_current_task().id:
+            raise StreamClosedError(CIRCLE)
+
+        enter(self.readers, waiter)
+        if self._loop is None:
+            self._ended, self._scope = anyio.Event(), anyio.CancelScope()
+            self._forks = len(FORKS)
+            if hasattr(here, "create_task"):
+                self._task = here.create_task(self._run())
+            else:
+                # Without a context, trio's system tasks lack the caller's variables.
+                self._task = sys.modules["trio"].lowlevel.spawn_system_task(
+                    self._run, context=contextvars.copy_context()
+                )
+            self._loop = here
+        elif self._forks != len(FORKS):
+            why = (
+                "the event loop that reads this stream's source did not come along "
+                "when the process was forked: let the child make its own stream"
+            )
+            self.end(make_closed_fault(why))
+        elif self.senders and not self.senders[0].wake():
+            # It was closed without cancelling its tasks.
+            self.end(make_broken_off_fault("the event loop of its source has ended"))
+
+    async def _run(self) -> None:
+        if self._task_id is not None:  # a second one, after an interrupt
+            return
+
+        self._task_id = require_anyio().get_current_task().id
+        last: tuple[Fault, ...] = ()
+        try:
+            with self._scope:
+                last = await self._read()
+        except BaseException as error:
+            why = f"{type(error).__name__} went through its source"
+            last = (make_broken_off_fault(why),)
+            raise
+        finally:
+            self.end(*last)
+            try:
+                await self._close_iterator()
+            finally:
+                self._ended.set()
+
+    async def _read(self) -> tuple[Fault, ...]:
+        waiter = TaskWaiter()
+        self.senders.append(waiter)
+        while True:
+            while not self.has_room():
+                await waiter.wait()
+
+            try:
+                item = await anext(self._iterator)
+            except StopAsyncIteration:
+                return ()
+            except Exception as error:  # noqa: BLE001 - the source's: readers get it
+                return (Fault(error),)
+
+            with self.lock:
+                self.items.append(item)
+                del item
+                wake_all(self.readers)
+
+    async def _close_iterator(self) -> None:
+        close = getattr(self._iterator, "aclose", None)
+        if close is None:
+            return
+
+        try:
+            await close()
+        except BaseException as error:
+            failed: BaseException | None = error
+            if isinstance(error, BaseExceptionGroup):
+                # A generator that is closed inside a task group raises this.
+                failed = error.split(GeneratorExit)[1]
+            if failed is not None and not isinstance(failed, Exception):
+                raise
+            if failed is not None:
+                log_failed_close(self._iterator, failed)
+
+    def stop(self) -> None:
+        if self._loop is not None:
+            # A finalizer may call this in any thread, and in the middle of the loop's
+            # own code; a scope may be cancelled only between two steps of its loop.
+            call_soon(self._loop, self._scope.cancel)
+
+    async def stopped(self) -> None:
+        """Return once the iterator is closed, if it is read in this loop or in none."""
+        if self._loop is None:
+            await self._close_iterator()
+        elif self._loop is running_loop():
+            await self._ended.wait()

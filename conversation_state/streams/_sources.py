@@ -1,441 +1,267 @@
-"""Sources: items in memory, and iterators that may block."""
+"""Sources: iterators, and streams made of streams."""
 
 from __future__ import annotations
 
-from _thread import get_ident
-from collections import deque
-from collections.abc import Callable, Generator, Iterator
+import contextvars
+from _thread import start_new_thread
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
-from inspect import currentframe
-from itertools import chain, repeat
-from time import sleep
-from types import FrameType, GeneratorType
-from typing import Any
+from enum import Enum
+from itertools import islice
+from types import GeneratorType
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import attrs
 
-from conversation_state._waiting import Waiter, in_worker, wake_all
-from conversation_state.errors import StreamClosedError
+from conversation_state._persistent import final
 from conversation_state.streams._cells import (
-    EMPTY,
+    ABORTED,
     END,
-    FILLED,
-    LAST,
-    SET_ITEM,
+    FORKS,
+    MARKS,
+    Cell,
+    End,
     Fault,
+    Made,
     Source,
-    StreamCell,
-    fault,
-    make_abort_fault,
-    make_bare_cell,
+    log_failed_close,
     make_broken_off_fault,
-    raise_by_value,
+    make_closed_fault,
+    wake_all,
 )
-from conversation_state.streams._pull import FORKS, pull
+
+T_co = TypeVar("T_co", covariant=True)
 
 
-class ReadySource(Source):
+class _Skip(Enum):
+    SKIP = "SKIP"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+# What a function given to `Stream.convert` returns to leave an element out.
+SKIP: Final = _Skip.SKIP
+Skip = Literal[_Skip.SKIP]
+
+
+@final
+@attrs.frozen
+class Ok(Generic[T_co]):
     """
-    Items in memory: getting one never blocks.
+    An element of a stream.
 
     Attributes:
-        ask: Puts the next item into `box`, and returns what interrupted the iterator,
-            for the caller to raise, in a list that it empties. A ValueError if it runs
-            in another thread.
+        value: The element.
+    """
 
-        box: The next item, until a cell or a reader takes it.
+    value: T_co
 
-        fill: Called with a cell: puts the next item into it and returns `FILLED`, if
-            no other reader polls and nothing is unusual. Otherwise the cell is left
-            to `poll`, and the result is that of `ask`.
+
+@final
+@attrs.frozen
+class Failed:
+    """
+    An error in a stream, at its place.
+
+    Attributes:
+        error: The error; the same object for all readers.
+    """
+
+    error: Exception
+
+
+@final
+@attrs.frozen
+class SourceEnd:
+    """
+    The place where a source of `merge_named` ended.
+
+    Attributes:
+        name: The source's name.
+    """
+
+    name: str
+
+
+class IteratorSource(Source):
+    """
+    Any iterator. Threads ask it themselves; for tasks, and for merges, a thread of its
+    own does, one item at a time, if asking it may block.
     """
 
     __slots__ = (
-        "_asks",
-        "_closers",
-        "_closing",
-        "_cuts",
-        "_interrupts",
-        "_is_over",
-        "_puts",
-        "_takes",
-        "_targets",
-        "_tickets",
-        "ask",
-        "box",
-        "fill",
+        "_asking",
+        "_closes",
+        "_interrupt",
+        "_iterator",
+        "needs_thread",
     )
 
-    def __init__(self, iterator: Iterator[Any]) -> None:
+    def __init__(self, iterator: Iterator[Any], *, may_block: bool) -> None:
         super().__init__()
-        self.box: deque[Any] = deque()
-        # The box, while the iterator may be asked.
-        self._tickets = deque((self.box,))
-        # Takes the ticket, asks the iterator, and puts the item into the box, in one
-        # call: so no interrupt comes between, and where both are empty, one went
-        # through the iterator.
-        self._puts = map(
-            deque.append,
-            map(deque.popleft, repeat(self._tickets)),
-            chain(map(next, repeat(iterator)), (END,)),
-        )
-        # Empty, or the fault of an abort: with `setdefault` there is only one.
-        self._cuts: dict[int, Fault] = {}
-        # What closes the iterator, until an abort has called it.
-        self._closers: deque[Callable[[], object]] = deque()
-        # Empty, or the call that closes it: with `setdefault` exactly one wins.
-        self._closing: dict[int, object] = {}
-        # Takes a cell, and puts the item from the box into it, in one call.
-        self._targets: deque[StreamCell] = deque()
-        self._takes = map(
-            SET_ITEM,
-            map(deque.popleft, repeat(self._targets)),
-            map(deque.popleft, repeat(self.box)),
-        )
-        # The names of errors that went through the iterator.
-        self._interrupts = ["an interrupt"]
-        self._is_over = False
-        self._start_asking()
+        self._asking = -1  # how many forks before the process whose thread asks it
+        self._closes = [iterator.close] if hasattr(iterator, "close") else []
+        self._interrupt = ""
+        self._iterator = iterator
+        self.needs_thread = may_block
 
-    def _start_asking(self) -> None:
-        # This is a generator for the same reason as in `calling`. Only one caller at a
-        # time may run it, whether it holds the turn or reads alone.
-        self._asks: Any = _ask_repeatedly(self)
-        next(self._asks)
-        self.fill = self._asks.send
-        self.ask = self._asks.__next__
+    def work(self) -> None:
+        items = self.items
+        try:
+            # One call, since an interrupt comes before the iterator is asked or after
+            # its item is kept.
+            failed = self.call(items.extend, islice(self._iterator, 1))
+        except BaseException as error:
+            self._interrupt = type(error).__name__
+            raise
 
-    def poll(  # noqa: C901, PLR0912 - one loop, any step of which is repeatable
-        self, cell: StreamCell, waiter: Waiter | None, *, block: bool
-    ) -> StreamCell | None:
-        link = cell.link
-        if link is None:  # an abort took the turn away, and another filled it
-            return None
-
-        targets = self._targets
-        while cell.item is EMPTY:
-            if self._cuts and self._is_cut_next():
-                cell.item = self._cuts[0]
-                break
-
-            try:
-                if not self.box and (self._tickets or self._may_ask()):
-                    interrupt = self.ask()
-                    if interrupt is not None:
-                        raise_by_value(interrupt.pop())
-                    if self._cuts:
-                        continue
-
-                targets.append(cell)
-                next(self._takes)
-            except StopIteration:  # an interrupt ended the generator
-                self._start_asking()
-            except (IndexError, ValueError):
-                # A reader that was alone when it began is asking the iterator.
-                if not block:
-                    if waiter is not None:
-                        waiter.wake()
-
-                    return None
-
-                sleep(_RETRY_S)
-            finally:
-                targets.clear()  # they would keep each other
-
-        item = cell.item
-        if item is END:
-            return LAST
-
-        if type(item) is Fault:
-            if item is self._cuts.get(0):
-                if not self._asks.gi_running:  # or the abort was interrupted
-                    close_iterator(self._closers, self._closing)
-
-                return LAST
-
-            item.caller = self._asks
-            self._is_over = True
-
-        return StreamCell(link)
-
-    def abort(self) -> None:
-        if self._is_over:
+        if failed is None and items:
+            self._interrupt = ""
             return
 
-        cut = self._cuts.setdefault(0, make_abort_fault())
-        if not any(item is cut for item in self.box.copy()):
-            # It stays the next item for all that poll from now on: only a reader
-            # that was alone when it began takes one out.
-            self.box.extend(repeat(cut, _CUTS))
+        if failed is None and self._interrupt:
+            # An interrupt ends a generator: that is no end of the stream.
+            why = f"{self._interrupt} went through its source"
+            failed = make_broken_off_fault(why)
 
-        try:
-            self._tickets.popleft()
-            is_asked = False
-        except IndexError:  # another thread asks the iterator, or it has ended
-            is_asked = bool(self._asks.gi_running)
+        self.is_over = True
+        items.extend((END,) if failed is None else (failed, END))
 
-        if not is_asked:
-            close_iterator(self._closers, self._closing)
-        elif self._is_cut_next():
-            # The reader inside the iterator may stay there for ever. It will find
-            # what others now find, so they need not wait for its turn to end.
-            self.turn.clear()
+    def end_turn(self, cell: Cell, made: Made | None = None) -> None:
+        super().end_turn(cell, made)
+        if self.is_over:
+            self._close_iterator()
 
-        self.wake()
-
-    def _is_cut_next(self) -> bool:
-        items = self.box.copy()
-        return bool(items) and items[0] is self._cuts.get(0)
-
-    def _may_ask(self) -> bool:
-        # Whether the ticket, which was missing, is back.
-        if self._asks.gi_running:
-            if _is_caller(self._asks):
-                raise StreamClosedError(CIRCLE)
-        elif not (self._tickets or self.box):
-            # An interrupt ends a generator, and another iterator may have lost
-            # an item: that must not look like the end of the stream.
-            why = f"{self._interrupts[-1]} went through its source"
-            self.box.append(END if self._is_over else make_broken_off_fault(why))
-
-        return bool(self._tickets)
-
-
-# How many places an abort's fault has in the box: a reader that is alone takes one out,
-# and one that is interrupted just then takes another.
-_CUTS = 4
-
-# How long a thread waits for one that read alone until now.
-_RETRY_S = 0.001
-
-
-def _ask_repeatedly(  # noqa: C901, PLR0912, PLR0915 - calls take longer than all
-    source: ReadySource,
-) -> Generator[Any, StreamCell | None, None]:
-    # Yields what interrupted the iterator, for the caller to raise, in a list that it
-    # empties, since this frame keeps what it yields; or `FILLED`.
-    box, tickets, cuts = source.box, source._tickets, source._cuts
-    puts, takes, targets = source._puts, source._takes, source._targets
-    interrupts, turn, busy = source._interrupts, source.turn, source.busy
-    closers, closing = source._closers, source._closing
-    del source  # which owns this generator
-    own = [0]
-    result: object = None
-    following: Any
-    while True:
-        cell = yield result
-        result = None
-        if cell is None:
+    def ask_in_thread(self, cell: Cell) -> None:
+        if self._asking != len(FORKS):
+            self._asking = len(FORKS)
+            run = contextvars.copy_context().run
             try:
-                if tickets:
-                    next(puts)
-                    tickets.append(box)
-                    if cuts:  # the abort left the closing to this call
-                        close_iterator(closers, closing)
-            except BaseException as error:  # noqa: BLE001 - `_put_error` says where
-                result = _put_error(error, box, tickets, interrupts)
+                start_new_thread(run, (self._ask, cell))
+            except BaseException:  # perhaps it was started: a second one does no harm
+                self._asking = -1
+                raise
 
-            continue
-
-        # All that is done for a cell in the usual case. Each step is one of
-        # `_pull_one` and `poll`, which go on from where an interrupt left it.
-        own[0] = get_ident()
-        has_asked = False
-        try:
-            try:
-                if (
-                    turn.setdefault(0, own) is own
-                    and cell.item is EMPTY
-                    and tickets
-                    and not box
-                ):
-                    next(puts)
-                    has_asked = True
-                    tickets.append(box)
-                    if cuts:
-                        close_iterator(closers, closing)
-                    else:
-                        targets.append(cell)
-                        next(takes)
-                        if cell.item is not END:
-                            following = make_bare_cell()
-                            following.item = EMPTY
-                            following.link = cell.link
-                            following.next = None
-                            cell.next = following
-                            cell.link = following = None
-                            result = FILLED
-            except BaseException as error:  # noqa: BLE001 - `_put_error` says where
-                targets.clear()  # it would keep the cell
-                following = None
-                # Otherwise a reader that was alone until now took the item.
-                if not (has_asked and isinstance(error, IndexError)):
-                    result = _put_error(error, box, tickets, interrupts)
-            finally:
-                if turn.get(0) is own:
-                    turn.clear()
-
-                if busy:
-                    wake_all(busy)
-
-                own[0] = 0  # all is done
-        finally:
-            if own[0]:  # the inner one was interrupted
-                if turn.get(0) is own:
-                    turn.clear()
-
-                wake_all(busy)
-
-            cell = None
-
-
-def _put_error(
-    error: BaseException,
-    box: deque[Any],
-    tickets: deque[deque[Any]],
-    interrupts: list[str],
-) -> list[BaseException] | None:
-    # Put what an iterator raised into the box, or return it if it interrupted it.
-    if isinstance(error, StopIteration):  # the end was lost to an interrupt before
-        box.append(END)
-    elif isinstance(error, Exception):
-        box.append(fault(error))
-    else:
-        if box and not tickets:  # it came between the two
-            tickets.append(box)
-
-        interrupts.append(type(error).__name__)
-        return [error]
-
-    return None
-
-
-def close_iterator(
-    closers: deque[Callable[[], object]], closing: dict[int, object]
-) -> None:
-    # Call what closes an iterator, unless that was done or another call does it.
-    own = object()
-    try:
-        if closing.setdefault(0, own) is own:
-            _call_closers(closers)
-    finally:
-        if closing.get(0) is own:  # if this is interrupted, all else is done
-            closing.clear()
-
-
-def _call_closers(closers: deque[Callable[[], object]]) -> None:
-    for close in closers.copy():
-        try:
-            close()
-        except Exception:
-            # A source is the user's code and may raise any error. Readers have its
-            # items already and no caller waits for this call, so the error is logged.
-            import logging  # noqa: PLC0415 - rarely needed, and slow to import
-
-            logging.getLogger("conversation_state.streams").exception(
-                "closing the source of a stream failed: %r", close
-            )
-
-        closers.clear()  # an interrupt comes before: then it is called again
-
-
-def _close_asked_iterator(closers: deque[Callable[[], object]]) -> None:
-    # Iterators that are running can't be closed now, and are closed later.
-    with suppress(BaseException):
-        for close in closers.copy():
-            close()
-            closers.clear()
-
-
-def _is_caller(generator: Any) -> bool:
-    # Whether this call comes from inside of it.
-    frame: FrameType | None = currentframe()
-    while frame is not None and frame is not generator.gi_frame:
-        frame = frame.f_back
-
-    return frame is not None
-
-
-class BlockingSource(ReadySource):
-    """
-    Any iterator: getting an item may block.
-
-    Threads call it themselves. For tasks, and for merges, a worker does, one
-    item at a time.
-    """
-
-    __slots__ = ("_is_closing", "_job", "_waiters")
-
-    def __init__(self, iterator: Iterator[Any]) -> None:
-        super().__init__(iterator)
-        close = getattr(iterator, "close", None)
-        if callable(close):
-            self._closers.append(close)
-
-        self._is_closing = False
-        self._job: _WorkerJob | None = None
-        self._waiters: deque[Waiter] = deque()
-
-    def poll(
-        self, cell: StreamCell, waiter: Waiter | None, *, block: bool
-    ) -> StreamCell | None:
-        # An item that is there already needs no waiting.
-        if block or self._is_over or self.box or cell.item is not EMPTY:
-            return ReadySource.poll(self, cell, waiter, block=block)
-
-        if waiter is not None:
-            waiter.enter(self._waiters)
-            job = self._job
-            if job is None or not job.is_running():
-                # This may ask for the same cell again, which is harmless.
-                job = self._job = _WorkerJob()
-                in_worker(partial(self._ask_in_worker, job, cell))
-                job.is_begun = True
-
-        return None
-
-    def _ask_in_worker(self, job: _WorkerJob, cell: StreamCell) -> None:
-        # An error of the source is an item of the stream already.
+    def _ask(self, cell: Cell) -> None:
+        # Its errors are items already, and interrupts are noted.
         with suppress(BaseException):
-            pull(cell, None, block=True)
+            self.poll(cell, None, block=True)
 
-        job.is_over = True
-        wake_all(self._waiters)
+        with self.lock:
+            self._asking = -1
+            wake_all(self.waiters)
 
     def abort(self) -> None:
-        ReadySource.abort(self)
-        wake_all(self._waiters)
-        closers = self._closers.copy()
-        if closers and self._cuts and not self._is_closing:
-            # It is being asked. Closing it may end that, as it does a connection's
-            # wait, or may wait for it: so a worker does. A generator can't be
-            # closed now; the call that asks it closes it when it returns.
-            if not isinstance(getattr(closers[0], "__self__", None), GeneratorType):
-                in_worker(partial(_close_asked_iterator, self._closers))
+        with self.lock:
+            if not self.is_over:
+                # Whoever asks the iterator now adds its item after the end.
+                self.items.extend((make_closed_fault(ABORTED), END))
+                self.is_over = True
 
-            self._is_closing = True
+            is_asked = self.turn is not None
+            wake_all(self.waiters)
+
+        if not is_asked:
+            self._close_iterator()
+        elif not isinstance(self._iterator, GeneratorType):
+            # Closing it may end what it waits for, as with a connection, or may wait
+            # for that, too. A generator is closed by the one that asks it.
+            start_new_thread(self._close_iterator, ())
+
+    def _close_iterator(self) -> None:
+        with self.lock:
+            closes, self._closes = self._closes, []
+
+        for close in closes:
+            try:
+                close()
+            except Exception as error:  # noqa: BLE001 - the source's own
+                log_failed_close(self._iterator, error)
 
     def __del__(self) -> None:
-        # A generator is closed when it is freed; other iterators, such as connections,
-        # have to be closed explicitly.
-        for close in getattr(self, "_closers", ()):  # making it may be interrupted
-            close()
+        # A generator is closed when it is freed; a connection isn't.
+        self._close_iterator()
 
 
-@attrs.define(eq=False)
-class _WorkerJob:
-    """The progress of a worker's job."""
+class Converted(Source):
+    """What a function makes of each item of a stream, called once for each."""
 
-    is_begun: bool = False
-    is_over: bool = False
-    _forks: int = attrs.Factory(lambda: len(FORKS))
+    __slots__ = ("_functions",)
 
-    def is_running(self) -> bool:
-        return self.is_begun and not self.is_over and self._forks == len(FORKS)
+    # What there is instead of the other stream's end: an end as well.
+    last = END
+
+    def __init__(self, at: Cell, *functions: Any) -> None:
+        super().__init__(at)
+        self._functions = functions
+
+    def work(self) -> Made | None:
+        (at,) = self.upstream
+        if at.source is not None:  # another reader left out what was there
+            return None
+        if at.item is END:
+            return (self.last,), ()
+
+        item = self.make_item(at.item)
+        return () if item is SKIP else (item,), (at.next,)
+
+    def make_item(self, item: Any) -> Any:
+        function, on_error = self._functions
+        if type(item) not in MARKS:
+            item = self.call(function, item)
+
+        if type(item) is Fault and on_error is not None:
+            item = self.call(on_error, item.error)
+
+        return item
 
 
-CIRCLE = (
-    "this stream is read by its own source, which is a deadlock; "
-    "let it read another stream"
-)
+class Results(Converted):
+    """Every item, error and end of a source, as a value."""
+
+    __slots__ = ()
+
+    def make_item(self, item: Any) -> Any:
+        if type(item) not in MARKS:
+            return Ok(item)
+
+        return Failed(item.error) if type(item) is Fault else SourceEnd(item.name)
+
+
+class Named(Converted):
+    """A stream, with a mark at its end."""
+
+    __slots__ = ("last",)
+
+    def __init__(self, at: Cell, name: str) -> None:
+        super().__init__(at)
+        self.last = End(name)
+
+    def make_item(self, item: Any) -> Any:
+        return item
+
+
+class Merged(Source):
+    """
+    The items of several streams, as they come.
+
+    The upstream are the streams that have not ended, beginning with the one to be read
+    next.
+    """
+
+    __slots__ = ()
+
+    def work(self) -> Made | None:
+        upstream = self.upstream
+        for number, at in enumerate(upstream):
+            if at.source is None:
+                # The one that is read goes last, so that a stream that always has an
+                # item ready does not keep the others from being read.
+                others = upstream[number + 1 :] + upstream[:number]
+                if at.item is not END:
+                    return (at.item,), (*others, at.next)
+
+                return () if others else (END,), others
+
+        return None

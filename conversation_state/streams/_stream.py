@@ -13,35 +13,54 @@ from collections.abc import (
     MutableSequence,
     MutableSet,
 )
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
-from weakref import ref
+from weakref import WeakSet
 
 from conversation_state._waiting import require_anyio
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import StreamClosedError
-from conversation_state.streams._async_source import AsyncSource, list_pumps
 from conversation_state.streams._cells import (
+    END,
+    MARKS,
+    Cell,
+    Fault,
     ProcessBound,
     Source,
-    StreamCell,
+    TaskWaiter,
+    ThreadWaiter,
+    Waiter,
+    fill,
     find_sources,
+    leave_queues,
+    start_at,
+    throw,
 )
-from conversation_state.streams._derived import (
+from conversation_state.streams._pipe import PipeSource, Pump
+from conversation_state.streams._sources import (
     Converted,
     Failed,
+    IteratorSource,
     Ok,
     Results,
     Skip,
     SourceEnd,
 )
-from conversation_state.streams._reader import CLOSED, CellReader
-from conversation_state.streams._sources import BlockingSource, ReadySource
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 V = TypeVar("V")
+
+# What a reader has if it has to wait.
+_NOTHING = object()
+
+_CLOSED = (
+    "can't read this stream: it was closed. Read before you close it, or read a "
+    "stream of its own: Stream.of(stream)."
+)
+
+# So many elements in a row are read before other tasks may run.
+_MAX_IN_A_ROW = 64
 
 # Mutable collections, and views of them, are copied, because a stream's elements
 # don't change.
@@ -69,8 +88,8 @@ class Stream(ProcessBound, Generic[T_co]):
 
     __slots__ = ("__weakref__", "_cell", "_readers")
 
-    _cell: StreamCell | None
-    _readers: set[ref[StreamReader[Any]]]
+    _cell: Cell | None
+    _readers: WeakSet[StreamReader[Any]]
 
     def __init__(self, *_: object, **__: object) -> None:
         raise TypeError(
@@ -94,18 +113,18 @@ class Stream(ProcessBound, Generic[T_co]):
         """
         given: Any = source
         if isinstance(given, Stream):  # another value, to be closed apart from it
-            return stream_from(given._get_cell())
+            return make_stream(given._get_cell())
         if isinstance(given, StreamReader):
             return given.rest
         # An iterator (with `__next__`) is read once, even if it is also a collection.
         if isinstance(given, Collection) and not hasattr(given, "__next__"):
             if isinstance(given, _MUTABLE):
                 given = tuple(source)  # type: ignore[arg-type]
-            return stream_from(StreamCell((ReadySource(iter(given)), None, None)))
+            return make_stream(IteratorSource(iter(given), may_block=False))
         if hasattr(given, "__iter__") or hasattr(given, "__getitem__"):
-            return stream_from(StreamCell((BlockingSource(iter(given)), None, None)))
+            return make_stream(IteratorSource(iter(given), may_block=True))
         if hasattr(given, "__aiter__"):
-            return stream_from(StreamCell((AsyncSource(aiter(given)), None, None)))  # pyright: ignore[reportArgumentType]  # asked for
+            return make_stream(PipeSource(Pump(aiter(given))))  # pyright: ignore[reportArgumentType]  # asked for
 
         raise TypeError(
             f"can't make a stream of {shorten_repr(source)}; expected an iterable or "
@@ -151,9 +170,7 @@ class Stream(ProcessBound, Generic[T_co]):
         if on_error is not None:
             _check_function("on_error", on_error)
 
-        return stream_from(
-            StreamCell((Converted(function, on_error), (self._get_cell(),), []))
-        )
+        return make_stream(Converted(self._get_cell(), function, on_error))
 
     def results(self) -> Stream[Ok[T_co] | Failed | SourceEnd]:
         """
@@ -162,7 +179,7 @@ class Stream(ProcessBound, Generic[T_co]):
         Below `merge_named`, `SourceEnd` where a source ended. Reading it
         raises none of the source's errors.
         """
-        return stream_from(StreamCell((Results(), (self._get_cell(),), [])))
+        return make_stream(Results(self._get_cell()))
 
     def close(self) -> None:
         """
@@ -171,20 +188,16 @@ class Stream(ProcessBound, Generic[T_co]):
         Streams made of it can. Idempotent.
         """
         self._cell = None
-        # The loop uses a copy, because readers that are freed meanwhile remove
-        # themselves.
-        for there in list(self._readers):
-            reader = there()
-            if reader is not None:
-                reader.close()
+        for reader in list(self._readers):
+            reader.close()
 
     async def aclose(self) -> None:
         """Like `close`, and wait until async sources without readers are closed."""
         require_anyio()
-        pumps = list_pumps(self._cell)
+        pumps = _list_pumps(self._cell)
         self.close()
-        for source, pump in pumps:
-            if source() is None:  # without readers, it was finalised by this call
+        for pump in pumps:
+            if pump.is_deserted:
                 await pump.stopped()
 
     def abort(self) -> None:
@@ -210,8 +223,8 @@ class Stream(ProcessBound, Generic[T_co]):
           was never asked is closed by `aabort` only.
         """
         cell = self._cell
-        if cell is not None:
-            _abort_sources(cell)
+        for source in [] if cell is None else find_sources(cell):
+            source.abort()
 
     async def aabort(self) -> None:
         """
@@ -220,16 +233,14 @@ class Stream(ProcessBound, Generic[T_co]):
         Those of another event loop are not waited for.
         """
         require_anyio()
-        cell = self._cell
-        sources = [] if cell is None else _abort_sources(cell)
-        del cell  # it would keep the elements for as long as this waits
-        for source in sources:
-            if isinstance(source, AsyncSource):
-                await source.stopped()
+        pumps = _list_pumps(self._cell)
+        self.abort()
+        for pump in pumps:
+            await pump.stopped()
 
     def __iter__(self) -> StreamReader[T_co]:
         reader: StreamReader[T_co] = StreamReader(self._get_cell(), _made=True)
-        self._readers.add(ref(reader, self._readers.discard))
+        self._readers.add(reader)
         if self._cell is None:  # closed before this reader was added
             reader.close()
 
@@ -242,59 +253,39 @@ class Stream(ProcessBound, Generic[T_co]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         require_anyio()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def __repr__(self) -> str:
         return f"<Stream: {'open' if self._cell is not None else 'closed'}>"
 
-    def _get_cell(self) -> StreamCell:
+    def _get_cell(self) -> Cell:
         cell = self._cell
         if cell is None:
-            raise StreamClosedError(CLOSED)
+            raise StreamClosedError(_CLOSED)
 
         return cell
 
 
-def stream_from(cell: StreamCell) -> Stream[Any]:
+def make_stream(start: Cell | Source) -> Stream[Any]:
     stream: Stream[Any] = Stream.__new__(Stream)
-    stream._cell = cell
-    stream._readers = set()
+    stream._cell = start if isinstance(start, Cell) else start_at(start)
+    stream._readers = WeakSet()
     return stream
 
 
-def _abort_sources(cell: StreamCell) -> list[Source]:
-    sources: list[Source] = []
-    is_done = False
-    try:
-        sources = find_sources(cell)
-        for source in sources:
-            source.abort()
-
-        is_done = True
-    finally:
-        if not is_done:  # interrupted; all steps can be repeated
-            for source in sources or find_sources(cell):
-                source.abort()
-
-    return sources
+def _list_pumps(cell: Cell | None) -> list[Pump]:
+    # Those that the list at *cell* comes from, without their sources.
+    sources = [] if cell is None else find_sources(cell)
+    pipes = [each.pipe for each in sources if isinstance(each, PipeSource)]
+    return [each for each in pipes if isinstance(each, Pump)]
 
 
 def _suggest_source(source: object) -> str:
@@ -316,7 +307,7 @@ def _check_function(name: str, function: object) -> None:
         )
 
 
-class StreamReader(CellReader[T_co]):
+class StreamReader(ProcessBound, Generic[T_co]):
     """
     A position in a stream; made by `iter(stream)` and `aiter(stream)`.
 
@@ -328,7 +319,19 @@ class StreamReader(CellReader[T_co]):
         rest: The stream from here on.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_cell", "_in_a_row", "_is_closed", "_waiter")
+
+    _cell: Cell | None
+    _waiter: Waiter | None
+
+    def __init__(self, cell: Cell, *, _made: bool = False) -> None:
+        if not _made:
+            raise TypeError("can't call StreamReader(); use iter(stream)")
+
+        self._cell = cell
+        self._in_a_row = 0
+        self._is_closed = False
+        self._waiter = None
 
     @property
     def rest(self) -> Stream[T_co]:
@@ -339,9 +342,92 @@ class StreamReader(CellReader[T_co]):
             StreamClosedError:
                 If this reader, or the stream it reads, was closed.
         """
-        self._ask = None  # the stream and this reader now share the cell
         cell = self._cell
         if cell is None:
-            raise StreamClosedError(CLOSED)
+            raise StreamClosedError(_CLOSED)
 
-        return stream_from(cell)
+        return make_stream(cell)
+
+    def close(self) -> None:
+        """
+        Release the position. Idempotent.
+
+        If its thread or task is waiting, it gets a `StreamClosedError`.
+        """
+        self._is_closed = True
+        self._cell = None
+        # Woken after the cell is gone, since it looks for that when it wakes.
+        waiter = self._waiter
+        if waiter is not None:
+            waiter.wake()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T_co:
+        item = self._take(None, StopIteration, block=True)
+        if item is _NOTHING:
+            waiter = self._waiter = ThreadWaiter()
+            try:
+                while (
+                    item := self._take(waiter, StopIteration, block=True)
+                ) is _NOTHING:
+                    waiter.wait()
+            finally:
+                self._waiter = None
+                leave_queues(waiter)
+
+        return item  # type: ignore[no-any-return]
+
+    def __aiter__(self) -> Self:
+        require_anyio()
+        return self
+
+    async def __anext__(self) -> T_co:
+        if self._in_a_row >= _MAX_IN_A_ROW:
+            self._in_a_row = 0
+            await require_anyio().lowlevel.checkpoint()
+
+        self._in_a_row += 1
+        item = self._take(None, StopAsyncIteration, block=False)
+        if item is _NOTHING:
+            self._in_a_row = 0
+            waiter = self._waiter = TaskWaiter()
+            try:
+                while (
+                    item := self._take(waiter, StopAsyncIteration, block=False)
+                ) is _NOTHING:
+                    await waiter.wait()
+            finally:
+                self._waiter = None
+                leave_queues(waiter)
+
+        return item  # type: ignore[no-any-return]
+
+    def _take(self, waiter: Waiter | None, end: type[Exception], *, block: bool) -> Any:
+        # The next item; or `_NOTHING`, and *waiter* will be woken.
+        while True:
+            cell = self._cell
+            if cell is None:
+                raise StreamClosedError(_CLOSED)
+
+            if cell.source is not None and not fill(cell, waiter, block=block):
+                return _NOTHING
+
+            item = cell.item
+            self._cell = cell.next
+            if self._is_closed:  # perhaps before the line above opened it again
+                self._cell = None
+                del cell, item
+                raise StreamClosedError(_CLOSED)
+
+            if type(item) not in MARKS:
+                return item
+
+            if item is END or type(item) is Fault:
+                break
+
+        try:
+            throw(item, end)
+        finally:  # an error keeps the frames that it goes through
+            del cell, item, self
