@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from conversation_state.store._log import DamagedRow
 from conversation_state.store._transaction import Transaction
 from conversation_state.store._values import (
     Head,
@@ -36,6 +37,9 @@ def point_label(transaction: Transaction, label: str, revision: int) -> None:
     key = label_key(revision >> SHIFT, label)
     row = tables.get("labels", key)
     before = 0 if row is None else row[1]
+    if not isinstance(before, int):
+        raise DamagedRow(f"the label {label!r} is not what was written")
+
     _note_move(transaction, revision >> SHIFT, label, before, revision)
     if row is None:
         tables.add("labels", [Label(key, revision)])

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
 from operator import attrgetter
@@ -101,6 +102,17 @@ UNREADABLE = (
     TypeError,
     ValueError,
 )
+
+
+@contextmanager
+def reading_rows() -> Iterator[None]:
+    """A block that reads rows: what their values make it raise is damage."""
+    try:
+        yield
+    except UNREADABLE as error:
+        what = f"some rows are not what a store writes ({error})"
+        raise DamagedRow(what) from error
+
 
 # `_make` of both classes without a call of Python's for each.
 _make_row = partial(tuple.__new__, LogRow)

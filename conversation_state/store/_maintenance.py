@@ -23,12 +23,12 @@ from conversation_state.messages import Erasure, find_erasure, make_tombstone
 from conversation_state.store._log import (
     ENTRIES,
     LEDGER,
-    UNREADABLE,
     BlobReader,
     DamagedRow,
     LogRow,
     content_digest,
     pack_id,
+    reading_rows,
     tombstone_digest,
     unpack_id,
 )
@@ -60,12 +60,13 @@ def collect_garbage(cache: CachedBackend, *, vacuum: bool) -> Collected:
         # rows.
         with suppress(ConflictError):
             # In a transaction that blocks no writer.
-            with cache.read() as transaction:
+            with cache.read() as transaction, reading_rows():
                 found = _find_garbage(transaction)
 
             collected = Collected(0, 0, 0, 0, 0, 0)
             if found.sizes or found.origins or found.blobs:
-                with Transaction(cache, cache.backend.writing()) as transaction:
+                writing = Transaction(cache, cache.backend.writing())
+                with writing as transaction, reading_rows():
                     collected = _remove_garbage(transaction, found)
 
                 cache.forget()
@@ -336,7 +337,7 @@ def erase(cache: CachedBackend, entry_id: str, reason: str) -> Receipt:
             raise StoreError(transaction.url, "the erasure just written is not there")
 
         blobs, _ = _drop_blobs(transaction, blob_digests)
-        return Change._make(row), len(new), blobs
+        return check_seal(Change._make(row)), len(new), blobs
 
     change, erased, blobs = cache.write(replace)
     # The erasure is committed: nothing below may raise.
@@ -366,12 +367,9 @@ def _erase_at(
 
     row = LogRow._make(found)
     id = unpack_id(row.id)
-    try:
+    with reading_rows():
         whole = BlobReader(tx).restore_body(row.body)
         (message,) = decode_messages([load_json(whole)])
-    except UNREADABLE as error:
-        what = f"an entry to erase is not what was saved ({error})"
-        raise DamagedRow(what) from error
 
     if row.content is not None:
         erasure = find_erasure(message)

@@ -32,6 +32,7 @@ from conversation_state.store._log import (
     extend_segments,
     extract_blobs,
     pack_id,
+    reading_rows,
     tombstone_digest,
 )
 from conversation_state.store._transaction import (
@@ -488,7 +489,9 @@ def write_log(transaction: Transaction, new: LogToWrite) -> LogEnd:
     are where all of it stands. Entries that were erased become tombstones.
     """
     tables, table, length = transaction.tables, new.table, len(new.log)
-    locate_log(transaction, new)
+    with reading_rows():
+        locate_log(transaction, new)
+
     start = new.segments[-1].stop if new.segments else 0
     branch = new.segments[-1].branch if new.segments else 0
     if start < length:

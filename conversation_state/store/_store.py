@@ -24,7 +24,7 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.store import _load
 from conversation_state.store._labels import list_moves, remove_label
-from conversation_state.store._log import DamagedRow
+from conversation_state.store._log import DamagedRow, reading_rows
 from conversation_state.store._maintenance import collect_garbage, erase
 from conversation_state.store._revisions import (
     annotate,
@@ -333,7 +333,7 @@ class Store:
         if "\0" in prefix or (high is not None and low >= high):
             return ()
 
-        with self._cache.read() as transaction:
+        with self._cache.read() as transaction, reading_rows():
             rows = transaction.tables.scan_heads(low, high, min(limit, _MAX_ROWS))
             return tuple([_read_named_head(row) for row in rows])
 

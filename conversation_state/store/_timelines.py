@@ -19,7 +19,7 @@ from conversation_state._wording import describe_type
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
 from conversation_state.store._load import read_state, read_states
-from conversation_state.store._log import ENTRIES, LEDGER, UNREADABLE, DamagedRow
+from conversation_state.store._log import ENTRIES, LEDGER, DamagedRow, reading_rows
 from conversation_state.store._save import check_kind, has_erased_content, save_within
 from conversation_state.store._transaction import (
     CachedBackend,
@@ -354,7 +354,7 @@ def load_timeline(transaction: Transaction, text: str) -> States:
         name,
         [(m.number, m.parent - 1, revisions[m.revision]) for m in moments[::-1]],
     )
-    try:
+    with reading_rows():
         timeline = Timeline.rebuild(
             moments=[
                 Moment(
@@ -371,9 +371,6 @@ def load_timeline(transaction: Transaction, text: str) -> States:
             redo={each.number: each.redo - 1 for each in moments if each.redo},
             limit=row.max_moments or None,
         )
-    except UNREADABLE as error:
-        what = f"the timeline of {name.name!r} is not what was written ({error})"
-        raise DamagedRow(what) from error
 
     known = RememberedTimeline(row, timeline, _with_digests(moments, revisions))
     # After an undo the head is another revision than its moment's.

@@ -23,6 +23,7 @@ from conversation_state.store._log import (
     LogTable,
     blob_digest,
     digest_of,
+    reading_rows,
     unpack_id,
 )
 from conversation_state.store._transaction import CachedBackend, Transaction
@@ -81,7 +82,7 @@ def verify(cache: CachedBackend) -> tuple[Damage, ...]:
         try:
             # One transaction each: a server takes no more statements in one that had
             # an error.
-            with cache.read() as transaction:
+            with cache.read() as transaction, reading_rows():
                 for damage in look(transaction):
                     damages.append(damage)  # noqa: PERF402 - kept if the next one raises
         except DamageError as error:

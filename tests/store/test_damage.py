@@ -1,10 +1,11 @@
 """Damage: whatever byte of a store changes, it is found, named, and never loaded."""
 
+import copy
 import random
 import shutil
 import sqlite3
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import combinations
 
 import pytest
@@ -17,7 +18,7 @@ from conversation_state.store import Damage, Store, _transaction, open_store
 from conversation_state.store.backend import TABLES
 from conversation_state.store.backends._sqlite import SqliteBlock
 from conversation_state.store.backends.memory import MemoryBackend, _drop_row
-from conversation_state.store.records import write
+from conversation_state.store.records import reading, write
 from conversation_state.timeline import Timeline
 from conversation_state.usage import Usage
 from tests.counts import COUNTS
@@ -209,6 +210,52 @@ class TestEveryByte:
                     rows.add(table, [row])
 
         assert () == Store(backend).verify()
+
+
+def read_records(store):
+    with reading(store) as rows:
+        return [row.hold and rows.entries(row.hold) for row in rows.scan(b"", None)]
+
+
+VERBS = (
+    *(Store.verify, Store.names, Store.heads, Store.collect_garbage, read_records),
+    lambda store: [store.history(name) for name in ("chat", "fork", "undone")],
+    lambda store: [store.load(name) for name in ("chat", "fork", "apart")],
+    lambda store: [store.load("chat", at=at) for at in (1, "first", "moved")],
+    lambda store: [store.load_timeline(name) for name in ("undone", "chat")],
+    lambda store: (store.load("chat", last=2), store.message_tree("chat")),
+    lambda store: store.save("new", CHAT.fork().add_user_prompt("x")),
+    lambda store: store.save("fork", CHAT.fork(), expecting=store.latest("fork")),
+    lambda store: store.save_timeline("begun", Timeline.begin(CHAT).commit(CHAT)),
+    lambda store: (store.label("chat", "first", at=2), store.label_moves("chat")),
+    lambda store: (store.unlabel("chat", "moved"), store.annotate("chat", {"a": 1})),
+    lambda store: (store.rollback("chat", 1), store.fork("chat", "forked")),
+    lambda store: store.step("chat", "first", lambda state: state),
+    lambda store: store.erase(CHAT.entries[0].id, reason="again"),
+)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_another_type(table):
+    """
+    A value of another type, in any column, is damage for every verb that meets it, and
+    no other error.
+    """
+    backend = MemoryBackend()
+    lived_in(Store(backend))
+    with backend.reading() as rows:
+        key, *_ = rows.scan(table, None, None)[0]
+
+    for column in TABLES[table].columns:
+        for other in (None, "x", 1.5, b"x"):
+            for act in VERBS:
+                damaged = MemoryBackend()
+                damaged.tables = copy.deepcopy(backend.tables)
+                with damaged.writing() as rows:
+                    rows.set(table, key, **{column.name: other})
+
+                with suppress(StoreError):
+                    act(Store(damaged))
 
 
 class TestEveryRow:
