@@ -227,6 +227,7 @@ VERBS = (
     lambda store: store.save("new", CHAT.fork().add_user_prompt("x")),
     lambda store: store.save("fork", CHAT.fork(), expecting=store.latest("fork")),
     lambda store: store.save_timeline("begun", Timeline.begin(CHAT).commit(CHAT)),
+    lambda store: store.label("chat", "also the second", at=1),
     lambda store: (store.label("chat", "first", at=2), store.label_moves("chat")),
     lambda store: (store.unlabel("chat", "moved"), store.annotate("chat", {"a": 1})),
     lambda store: (store.rollback("chat", 1), store.fork("chat", "forked")),
