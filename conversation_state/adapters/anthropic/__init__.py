@@ -71,9 +71,8 @@ Source:
 """
 
 from conversation_state.adapters.anthropic._dump import dump, dump_tools
-from conversation_state.adapters.anthropic._load import load
+from conversation_state.adapters.anthropic._load import load, load_usage
 from conversation_state.adapters.anthropic._stream import aload_chunks, load_chunks
-from conversation_state.adapters.anthropic._usage import load_usage
 from conversation_state.adapters.engine.export import Export, Lost
 from conversation_state.adapters.engine.notes import Format
 from conversation_state.requests import ANTHROPIC as RULES

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from conversation_state.adapters.eino._load import DETAILS
-from conversation_state.adapters.eino._parts import (
+from conversation_state.adapters.eino._load import (
+    DETAILS,
     LISTS,
     OLD,
     REASONING,

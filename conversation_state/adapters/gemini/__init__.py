@@ -69,8 +69,7 @@ Source:
 from conversation_state.adapters.engine.export import Export, Lost
 from conversation_state.adapters.engine.notes import Format
 from conversation_state.adapters.gemini._dump import dump, dump_tools
-from conversation_state.adapters.gemini._load import load
-from conversation_state.adapters.gemini._response import load_usage
+from conversation_state.adapters.gemini._load import load, load_usage
 from conversation_state.adapters.gemini._stream import aload_chunks, load_chunks
 from conversation_state.requests import GEMINI as RULES
 from conversation_state.requests import Rules

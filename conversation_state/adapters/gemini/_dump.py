@@ -10,11 +10,12 @@ from conversation_state.adapters.engine.export import (
     Export,
     Lost,
     PayloadWriter,
+    ToolRules,
     in_order,
     merge_kept_keys,
+    write_tools,
 )
 from conversation_state.adapters.engine.notes import map_of, notes_of
-from conversation_state.adapters.engine.tools import ToolRules, write_tools
 from conversation_state.adapters.gemini._calls import write_call, write_result
 from conversation_state.adapters.gemini._parts import SOURCE, write_part
 from conversation_state.messages import (

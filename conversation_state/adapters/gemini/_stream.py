@@ -38,20 +38,20 @@ from conversation_state.adapters.engine.streaming import (
 from conversation_state.adapters.engine.usage import RunningCounts, as_kept
 from conversation_state.adapters.engine.wire import make_call_prefix
 from conversation_state.adapters.gemini._calls import StreamedCalls
-from conversation_state.adapters.gemini._parts import (
-    SOURCE,
-    GeminiObject,
-    kind_of,
-    read_part,
-    simplify_content,
-)
-from conversation_state.adapters.gemini._response import (
+from conversation_state.adapters.gemini._load import (
     LOGPROBS,
     RESPONSE,
     find_usage,
     read_block_reason,
     read_candidate,
     read_gemini_counts,
+)
+from conversation_state.adapters.gemini._parts import (
+    SOURCE,
+    GeminiObject,
+    kind_of,
+    read_part,
+    simplify_content,
 )
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta

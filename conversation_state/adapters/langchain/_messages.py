@@ -21,8 +21,12 @@ from conversation_state.adapters.langchain._blocks import (
     thaw_notes,
     write_block,
 )
-from conversation_state.adapters.langchain._calls import dump_call_block, write_call
-from conversation_state.adapters.langchain._response import load_response, put_response
+from conversation_state.adapters.langchain._response import (
+    dump_call_block,
+    load_response,
+    put_response,
+    write_call,
+)
 from conversation_state.adapters.langchain._values import (
     CLASSES,
     DEFAULTS,

@@ -7,17 +7,15 @@ from typing import Any
 
 from conversation_state.adapters.engine.export import (
     NOTHING_LEFT,
+    OPENAI,
     Export,
     Lost,
     PayloadWriter,
     merge_kept_keys,
-)
-from conversation_state.adapters.engine.notes import list_of, map_of, notes_of
-from conversation_state.adapters.engine.tools import (
-    OPENAI,
     write_openai_request,
     write_tools,
 )
+from conversation_state.adapters.engine.notes import list_of, map_of, notes_of
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
     ROLES,

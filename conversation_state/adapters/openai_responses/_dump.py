@@ -9,22 +9,20 @@ from typing import Any, TypeAlias
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters.engine.export import (
     NOTHING_LEFT,
+    OPENAI,
     Export,
     Lost,
     PayloadWriter,
     in_order,
     merge_kept_keys,
+    write_openai_request,
+    write_tools,
 )
 from conversation_state.adapters.engine.notes import (
     list_of,
     map_of,
     notes_of,
     signer_of,
-)
-from conversation_state.adapters.engine.tools import (
-    OPENAI,
-    write_openai_request,
-    write_tools,
 )
 from conversation_state.adapters.openai_responses._blocks import (
     RESULTS,

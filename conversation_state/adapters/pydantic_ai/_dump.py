@@ -10,10 +10,6 @@ from uuid import UUID
 
 from conversation_state.adapters.engine.export import Export, Lost, PayloadWriter
 from conversation_state.adapters.engine.notes import map_of, own_of, write_extra
-from conversation_state.adapters.pydantic_ai._content import (
-    dump_content,
-    dump_tool_result,
-)
 from conversation_state.adapters.pydantic_ai._notes import (
     ERRORS,
     SOURCE,
@@ -23,7 +19,11 @@ from conversation_state.adapters.pydantic_ai._notes import (
     take_notes,
     write_time,
 )
-from conversation_state.adapters.pydantic_ai._response import dump_response
+from conversation_state.adapters.pydantic_ai._response import (
+    dump_content,
+    dump_response,
+    dump_tool_result,
+)
 from conversation_state.messages import (
     AssistantMessage,
     Message,

@@ -15,10 +15,6 @@ from conversation_state.adapters.engine.reading import (
     note_mended,
     read_extra,
 )
-from conversation_state.adapters.pydantic_ai._content import (
-    read_content,
-    read_tool_result,
-)
 from conversation_state.adapters.pydantic_ai._notes import (
     ERRORS,
     SOURCE,
@@ -29,8 +25,10 @@ from conversation_state.adapters.pydantic_ai._notes import (
     read_time,
 )
 from conversation_state.adapters.pydantic_ai._response import (
+    read_content,
     read_response,
     read_response_id,
+    read_tool_result,
 )
 from conversation_state.messages import (
     AssistantMessage,

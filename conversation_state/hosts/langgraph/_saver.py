@@ -32,12 +32,6 @@ from conversation_state.hosts.langgraph._checkpoints import (
     config_of,
 )
 from conversation_state.hosts.langgraph._conversations import ConversationCache
-from conversation_state.hosts.langgraph._copy_from import (
-    Place,
-    group_writes,
-    list_checkpoints,
-    read_checkpoints,
-)
 from conversation_state.hosts.langgraph._put_checkpoint import (
     CheckpointWriter,
     NewCheckpoint,
@@ -55,9 +49,13 @@ from conversation_state.hosts.langgraph._values import (
     load_value,
 )
 from conversation_state.hosts.langgraph._whole_threads import (
+    Place,
     configurable_of,
+    group_writes,
+    list_checkpoints,
     list_pages,
     parse_config,
+    read_from_saver,
 )
 from conversation_state.store import Store
 from conversation_state.store.records import Reader, Writer, reading, write
@@ -408,7 +406,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
                 "checkpointer; delete it first, or copy into another store"
             )
 
-        for found, parent in read_checkpoints(old, thread, places):
+        for found, parent in read_from_saver(old, thread, places):
             # No channel is given as new, so those of the parent's version are shared.
             given = self._prepare_checkpoint(
                 parent, found.checkpoint, found.metadata, {}
