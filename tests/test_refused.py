@@ -139,7 +139,7 @@ class TestOutcomes:
         ]
         with serve() as server:
             asyncio.run(run_script(BareList, script, server, "strictest"))
-            request = server.conversation.requests[-1]
+            request = server.requests[-1]
 
         assert "answer_without_content" in {
             refusal.rule.name for refusal in judge("openai_chat", request)

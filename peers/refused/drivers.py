@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from peers.refused.server import TIME_OUT_HEADER, ScriptedServer
+from peers.refused.server import TIME_OUT_STATUS, ScriptedServer
 
 MODEL = "strict-1"
 
@@ -61,14 +61,14 @@ class Driver(Protocol):
 
 def http_client(library: Any) -> Any:
     """
-    A client of httpx, or of its successor, that turns the server's header into a
+    A client of httpx, or of its successor, that turns the server's status into a
     time-out.
     """
 
     class Transport(library.AsyncHTTPTransport):  # type: ignore[misc]
         async def handle_async_request(self, request: Any) -> Any:
             response = await super().handle_async_request(request)
-            if TIME_OUT_HEADER in response.headers:
+            if response.status_code == TIME_OUT_STATUS:
                 await response.aclose()
                 raise library.ReadTimeout("timed out", request=request)
 

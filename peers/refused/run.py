@@ -16,7 +16,7 @@ from peers.refused.scripts import (
     ScriptedAnswer,
     ScriptedTurn,
 )
-from peers.refused.server import ScriptedServer, ServedConversation
+from peers.refused.server import ScriptedServer
 
 # In seconds: more than any turn takes.
 _PATIENCE = 20.0
@@ -48,16 +48,15 @@ async def run_script(
 ) -> Outcome:
     """What becomes of the conversation of *script* with the agent that *make* makes."""
     tool = Tool()
-    without = getattr(make, "without", ())
-    server.conversation = conversation = ServedConversation(level, without)
-    run = _Run(make(server, tool), tool, conversation, streamed=script.streamed)
+    server.begin(level, getattr(make, "without", ()))
+    run = _Run(make(server, tool), tool, server, streamed=script.streamed)
     try:
         for turn in script.turns:
             await run.play(turn)
 
         errors = []
         for turn in ENDING:
-            refused = len(conversation.refusals)
+            refused = len(server.refusals)
             error = await run.play(turn)
             if error is None:
                 return Outcome(is_refused=False)
@@ -65,8 +64,8 @@ async def run_script(
             errors.append(error)
 
         rules: tuple[str, ...] = ()
-        if len(conversation.refusals) > refused:
-            rules = tuple(each.rule.name for each in conversation.refusals[-1])
+        if len(server.refusals) > refused:
+            rules = tuple(each.rule.name for each in server.refusals[-1])
 
         return Outcome(
             rules=rules,
@@ -82,12 +81,12 @@ class _Run:
         self,
         driver: Any,
         tool: Tool,
-        conversation: ServedConversation,
+        server: ScriptedServer,
         *,
         streamed: bool,
     ) -> None:
         self._driver, self._tool = driver, tool
-        self._conversation = conversation
+        self._server = server
         self._streamed = streamed
         # The turns of programs that have ended; they are never waited for.
         self._left: list[asyncio.Task[Any]] = []
@@ -96,16 +95,15 @@ class _Run:
         """One turn with its act; what it raised, if it was not stopped."""
         act = turn.act
         hold_at = {Act.STOPS_ANSWER: 1, Act.STOPS_AFTER_TOOL: 2}.get(act, 0)
-        self._conversation.expect(turn.replies, hold_at=hold_at)
+        self._server.expect(turn.replies, hold_at=hold_at)
         self._tool.expect(_waits_at(turn))
         task = asyncio.create_task(self._driver.say(turn.text, streamed=self._streamed))
         if hold_at:
-            held = asyncio.to_thread(self._conversation.held.wait, _PATIENCE)
+            held = asyncio.to_thread(self._server.wait_held, _PATIENCE)
             if await self._wait_for(task, held):
                 await self._stop(task)
 
-            self._conversation.held.set()
-            self._conversation.released.set()
+            self._server.release()
         elif act is not Act.WAITS and await self._wait_for(
             task, self._tool.running.wait()
         ):
@@ -141,7 +139,7 @@ class _Run:
         )
         is_done = waiting.done()
         if not is_done:
-            self._conversation.held.set()
+            self._server.release()
             waiting.cancel()
 
         return is_done and not task.done()
@@ -150,13 +148,13 @@ class _Run:
         task.cancel()
         # Some frameworks read a stream to its end before they are cancelled.
         await asyncio.sleep(0)
-        self._conversation.released.set()
+        self._server.release()
         with suppress(asyncio.CancelledError, Exception):
             await task
 
     async def end(self) -> None:
         """Stop what is left."""
-        self._conversation.released.set()
+        self._server.release()
         for task in self._left:
             await self._stop(task)
 

@@ -1,253 +1,140 @@
-"""
-A provider over HTTP that answers from a script, and refuses what providers refuse.
-"""
+"""The strict provider, with the script of one conversation after the other."""
 
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
 from typing import Any
 
-from conversation_state.testing.provider import Memory, Refusal, judge
-from peers.refused.scripts import (
-    FaultKind,
-    ScriptedAnswer,
-    ScriptedFault,
+from conversation_state.testing.provider import (
+    ErrorReply,
+    Gate,
+    Hangup,
+    Memory,
+    ReceivedRequest,
+    Refusal,
+    Reply,
+    StrictProvider,
 )
-from peers.refused.wires import (
-    stream_answer,
-    write_answer,
-)
+from peers.refused.scripts import FaultKind, ScriptedAnswer, ScriptedFault
+from peers.refused.wires import write_answer
 
-# A client of a driver takes an answer with this header for one that never came, so that
+# A client of a driver takes an answer with this status for one that never came, so that
 # time-outs take no time.
-TIME_OUT_HEADER = "x-scripted-time-out"
-
+TIME_OUT_STATUS = 599
 # Not asked for: DeepSeek wants its reasoning back, which clients send to models of its
 # name.
 WITHOUT = ("reasoning_forgotten",)
-# Not asked of an id that the server itself gave: who makes long ones takes them back.
-_OF_OTHERS = ("id_too_long",)
+# Not asked where the server itself gives long ids: it takes them back.
+_OF_OTHERS, _LONG = "id_too_long", 40
+_BEFORE_HELD = 2  # events of a stream that stops in the middle
 
-_WIRES = {
-    "chat/completions": "openai_chat",
-    "responses": "openai_responses",
-    "messages": "anthropic",
+_FAULTS: Mapping[FaultKind, Any] = {
+    FaultKind.CLOSED: Hangup(),
+    FaultKind.TIME_OUT: ErrorReply(TIME_OUT_STATUS),
+    FaultKind.LIMITED: ErrorReply(429, retry_after=1),
+    FaultKind.BROKEN: ErrorReply(500),
 }
 
 
-class ServedConversation:
-    """
-    The provider's side of one conversation.
+class ScriptedServer:
+    """Serves one conversation after the other."""
 
-    Attributes:
-        refusals: Why requests were refused, for each that was.
-
-        held: Set when an answer stopped in the middle, until it is `released`.
-    """
-
-    def __init__(self, level: str, without: Iterable[str] = ()) -> None:
-        self.level = level
-        self._without = (*WITHOUT, *without)
-        self.memory = Memory()
-        self.refusals: list[tuple[Refusal, ...]] = []
-        self.requests: list[Mapping[str, Any]] = []
-        self.held = threading.Event()
-        self.released = threading.Event()
-        self.given_ids: set[str | None] = set()
+    def __init__(self) -> None:
+        self.provider = StrictProvider(default=self._reply, without=WITHOUT)
         self._replies: deque[ScriptedAnswer | ScriptedFault] = deque()
-        self._hold_at = 0
-        self._count = 0
+        self._hold_at = self._count = 0
+        self._gate = Gate()
+        self._chosen = threading.Event()  # whether the answer to hold was asked for
+        self._released = threading.Event()
 
-    def judge(self, wire: str, body: Mapping[str, Any]) -> tuple[Refusal, ...]:
-        """Why the provider refuses the request *body*."""
-        found = judge(
-            *(wire, body), level=self.level, memory=self.memory, without=self._without
-        )
-        return tuple(
-            refusal
-            for refusal in found
-            if refusal.rule.name not in _OF_OTHERS
-            or _value_at(body, refusal.path) not in self.given_ids
-        )
+    @property
+    def url(self) -> str:
+        """What a client takes as its base URL."""
+        return self.provider.url("openai_chat")
+
+    @property
+    def requests(self) -> list[Mapping[str, Any]]:
+        """The requests of this conversation."""
+        return [request.body for request in self.provider.requests]
+
+    @property
+    def refusals(self) -> list[tuple[Refusal, ...]]:
+        """Why requests of this conversation were refused, for each that was."""
+        every = [request.refusals for request in self.provider.requests]
+        return [refusals for refusals in every if refusals]
+
+    def begin(self, level: str, without: Iterable[str] = ()) -> None:
+        """Serve another conversation."""
+        self.provider.level = level
+        self.provider.without = (*WITHOUT, *without)
+        self.provider.memory = Memory()
+        self.provider.requests.clear()
+        self._count = 0
 
     def expect(
         self, replies: Iterable[ScriptedAnswer | ScriptedFault], *, hold_at: int = 0
     ) -> None:
         """
         Answer the next requests with *replies*, then with texts. The reply of number
-        *hold_at*, counted from 1, stops in the middle.
+        *hold_at*, counted from 1, stops in the middle, until `release`.
         """
         self._replies = deque(replies)
         self._hold_at = hold_at
-        self.held.clear()
-        self.released.clear()
+        self._gate = Gate()
+        self._chosen.clear()
+        self._released.clear()
+        for reply in self._replies:
+            answer = reply.answer if isinstance(reply, ScriptedFault) else reply
+            if any(len(call.id or "") > _LONG for call in answer.calls):
+                self.provider.without = (*self.provider.without, _OF_OTHERS)
 
-    def next_reply(self) -> tuple[ScriptedAnswer | ScriptedFault, int, bool]:
-        """The next reply, its number, and whether it stops in the middle."""
+    def wait_held(self, timeout: float) -> None:
+        """Wait until an answer stops in the middle."""
+        gate = self._gate
+        if self._chosen.wait(timeout) and self.provider.requests[-1].is_stream:
+            while not (self._released.is_set() or gate.wait_sent(_BEFORE_HELD, 0.02)):
+                pass
+
+    def release(self) -> None:
+        """Let go of what waits: it goes on, and breaks."""
+        self._released.set()
+        self._chosen.set()
+        self._gate.open()
+
+    def _reply(self, request: ReceivedRequest) -> Any:
         self._count += 1
         self._hold_at -= 1
         more = ScriptedAnswer(text="It leaves at noon.", id=f"more-{self._count}")
         reply = self._replies.popleft() if self._replies else more
-        return reply, self._count, self._hold_at == 0
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    # A head and a body are two packets; without it each waits for the other's receipt.
-    disable_nagle_algorithm = True
-    server: ScriptedServer
-
-    def do_POST(self) -> None:
-        with suppress(ConnectionError):
-            self._answer()
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-    def _answer(self) -> None:
-        size = int(self.headers["content-length"])
-        body = json.loads(self.rfile.read(size))
-        wire = next(
-            wire
-            for end, wire in _WIRES.items()
-            if self.path.partition("?")[0].endswith(end)
-        )
-        conversation = self.server.conversation
-        conversation.requests.append(body)
-        refusals = conversation.judge(wire, body)
-        if refusals:
-            conversation.refusals.append(refusals)
-            self._send_json(refusals[0].status, refusals[0].body)
-            return
-
-        reply, number, is_held = conversation.next_reply()
+        part = 1.0
         if isinstance(reply, ScriptedFault):
-            if self._send_fault(wire, reply):
-                return
+            if reply.kind in _FAULTS:
+                return _FAULTS[reply.kind]
 
             answer, part = reply.answer, reply.part
         else:
-            answer, part = reply, 1.0
-            whole = write_answer(wire, answer, body, number)
-            conversation.memory.remember(wire, whole, store=body.get("store", True))
+            answer = reply
 
-        conversation.given_ids |= {call.id for call in answer.calls}
+        response = write_answer(request.wire, answer, request.body, self._count)
+        cut_at = int(len(json.dumps(response)) * part)
+        if self._hold_at == 0:
+            self._chosen.set()
+            if not request.is_stream:
+                return Reply(response, gate=self._gate, cut_at=cut_at // 2)
 
-        if is_held:
-            part = 0.5
+            self._gate.release(_BEFORE_HELD)
+            return Reply(response, gate=self._gate, break_after=_BEFORE_HELD + 1)
 
-        self._send_answer(wire, answer, body, number, part)
-        if is_held:
-            conversation.held.set()
-            conversation.released.wait(30)
-
-        if part < 1:
-            self._close()
-
-    # Whether the fault is all that is sent.
-    def _send_fault(self, wire: str, fault: ScriptedFault) -> bool:
-        if fault.kind is FaultKind.CLOSED:
-            self._close()
-        elif fault.kind is FaultKind.TIME_OUT:
-            self._send_json(200, {}, **{TIME_OUT_HEADER: "1"})
-        elif fault.kind is FaultKind.LIMITED:
-            self._send_json(429, _error(wire, "Rate limit"), **{"retry-after": "1"})
-        elif fault.kind is FaultKind.BROKEN:
-            self._send_json(500, _error(wire, "The server had an error"))
-        else:
-            return False
-
-        return True
-
-    def _send_answer(
-        self,
-        wire: str,
-        answer: ScriptedAnswer,
-        body: Mapping[str, Any],
-        number: int,
-        part: float,
-    ) -> None:
-        if not body.get("stream"):
-            data = json.dumps(write_answer(wire, answer, body, number)).encode()
-            self._send_head(200, "application/json", {"content-length": str(len(data))})
-            self._write(data, part)
-            return
-
-        self._send_head(200, "text/event-stream", {"connection": "close"})
-        self.close_connection = True
-        events = stream_answer(wire, answer, body, number)
-        self._write(b"".join(_event_bytes(*event) for event in events), part)
-
-    def _write(self, data: bytes, part: float) -> None:
-        self.wfile.write(data if part >= 1 else data[: int(len(data) * part)])
-        self.wfile.flush()
-
-    def _close(self) -> None:
-        self.close_connection = True
-        with suppress(OSError):
-            self.connection.shutdown(2)
-
-    def _send_json(self, status: int, body: Any, **headers: str) -> None:
-        data = json.dumps(body).encode()
-        headers["content-length"] = str(len(data))
-        self._send_head(status, "application/json", headers)
-        self.wfile.write(data)
-
-    def _send_head(self, status: int, kind: str, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        for name, value in headers.items():
-            self.send_header(name, value)
-
-        self.end_headers()
-
-
-def _value_at(body: Any, path: str) -> Any:
-    for key, index in re.findall(r"(\w+)|\[(\d+)\]", path):
-        body = body[int(index)] if index else body[key]
-
-    return body
-
-
-def _event_bytes(name: str, data: Any) -> bytes:
-    text = data if isinstance(data, str) else json.dumps(data)
-    head = f"event: {name}\n" if name else ""
-    return f"{head}data: {text}\n\n".encode()
-
-
-def _error(wire: str, message: str) -> dict[str, Any]:
-    if wire == "anthropic":
-        return {"type": "error", "error": {"type": "api_error", "message": message}}
-
-    return {"error": {"message": message, "type": "server_error", "code": None}}
-
-
-class ScriptedServer(ThreadingHTTPServer):
-    """Serves one conversation after the other."""
-
-    daemon_threads = True
-    conversation: ServedConversation
-
-    @property
-    def url(self) -> str:
-        """What a client takes as its base URL."""
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        return response if part >= 1 else Reply(response, cut_at=cut_at)
 
 
 @contextmanager
 def serve() -> Iterator[ScriptedServer]:
     """A running server."""
-    server = ScriptedServer(("127.0.0.1", 0), _Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    server = ScriptedServer()
+    with server.provider:
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()

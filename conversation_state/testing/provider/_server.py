@@ -324,6 +324,8 @@ class _Gone(Exception):  # noqa: N818 - no error, but an end
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Head and body are two packets; without it the second waits for a receipt.
+    disable_nagle_algorithm = True
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
