@@ -295,9 +295,6 @@ def _parse_fenced_json(
         start = block.start("content")
         first, last = [start + each for each in _trim_span(block["content"])]
         block_text = text[first:last]
-        if block_text in values:
-            continue
-
         try:
             values[block_text] = load_exactly(block_text), block.start("fence")
         except DecodeError:

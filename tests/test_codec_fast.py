@@ -381,6 +381,8 @@ class TestRead:
     @example({"role": "user", "content": "", "name": ""})
     @example({"role": "user", "content": "", "metadata": {}})
     @example({"role": "user", "parts": [WRAPPED]})
+    @example({"role": "user", "parts": [{**WRAPPED, "source": ""}]})
+    @example({"role": "unknown", "raw": {"role": "user", "content": ""}, "source": ""})
     @example({"role": "unknown", "raw": {"role": "user", "content": ""}})
     @example({"role": "unknown", "raw": {"role": "new"}, "name": "ann"})
     @example({"role": "user", "parts": [{"type": "text", "text": "", "index": True}]})

@@ -389,6 +389,7 @@ class TestPath:
             ("items.name", "$.content.items: has no item 'name'; it is an array of 2"),
             ("items." + "9" * 5_000, "$.content.items: has no item '999"),
             ("items.1.x.y", "$.content.items[1]: has no key 'x'; it has 'name', 'x.y'"),
+            ("items.-1.x", "$.content.items[1]: has no key 'x'; it has 'name', 'x.y'"),
             ("items.0.name.z", "$.content.items[0].name: expected an object or an arr"),
             ([0], "$.content: has no item 0; it is an object"),
         ],
