@@ -157,11 +157,6 @@ def make_closed_fault(why: str) -> Fault:
     return Fault(StreamClosedError(why))
 
 
-def make_broken_off_fault(why: str) -> Fault:
-    # What readers get where a stream ended, and its source didn't end it.
-    return make_closed_fault(f"the stream broke off: {why}")
-
-
 def without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
     """*traceback* from the first frame on that is not of this package."""
     while traceback is not None and str(

@@ -32,12 +32,10 @@ def pipe(
     """
     A sender and a stream: what is sent into one is read from the other.
 
-    At most *capacity* elements are buffered, and senders wait while the buffer
-    is full; with 0, a sender waits until a reader waits for its element. *of* is
-    the type of the elements for type checkers; it is not checked.
-
-    Readers and senders may be threads and tasks. What a fast reader has read
-    and a slower one has not is kept for the slower one, without bounds.
+    At most *capacity* elements are buffered, and senders wait while the buffer is
+    full; with 0, until a reader waits for the element. What a fast reader has read and
+    a slower one has not is kept for that one, without bounds. *of* is the type of the
+    elements for type checkers; it is not checked.
 
     Raises:
         ValueError:
@@ -63,12 +61,10 @@ def merge(*streams: Stream[T]) -> Stream[T]:
     """
     The elements of several streams, as they come.
 
-    Keeps the order of each stream. If several have an element ready they
-    alternate, so streams of collections are always merged the same way. At most
-    one element of a stream is read ahead. One stream is returned as it is; no
-    streams give an empty one. Linear in the number of streams for each element.
-
-    Each iterator that may block is read by a thread, while a reader waits.
+    Keeps the order of each stream; those that have an element ready take turns. At
+    most one element of a stream is read ahead, of an iterator that may block by a
+    thread while a reader waits. One stream is returned as it is; no streams give an
+    empty one. Linear in the number of streams for each element.
 
     Raises:
         TypeError:
@@ -86,9 +82,8 @@ def merge(*streams: Stream[T]) -> Stream[T]:
 
 def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
     """
-    Like `merge`, and `Stream.results` gives a `SourceEnd` where one ends.
-
-    The ends of inner named merges are kept.
+    Like `merge`, and `Stream.results` gives a `SourceEnd` where one ends, also those
+    of inner named merges.
 
     Raises:
         TypeError:
@@ -125,10 +120,9 @@ def collect(stream: Iterable[Message]) -> Message:
     """
     The message that the chunks of *stream* are pieces of.
 
-    Reads to the end, at a position of its own: *stream* can be read again. Any
-    iterable of messages will do. An error in the stream is raised; its attribute
-    `partial` is the message until there, or None if there were no chunks before
-    it or they don't fit together.
+    Reads to the end, at a position of its own. Any iterable of messages will do. An
+    error in the stream is raised; its attribute `partial` is the message until there,
+    or None if there is none.
 
     Raises:
         ConcatError:
@@ -150,13 +144,7 @@ def collect(stream: Iterable[Message]) -> Message:
 
 
 async def acollect(stream: AsyncIterable[Message] | Iterable[Message]) -> Message:
-    """
-    Like `collect`, without blocking other tasks.
-
-    Raises:
-        ConcatError:
-            If there are no chunks, or they are not pieces of one message.
-    """
+    """Like `collect`, without blocking other tasks."""
     chunks: list[Message] = []
     reader = aiter(Stream.of(stream))
     del stream

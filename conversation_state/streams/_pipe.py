@@ -27,7 +27,6 @@ from conversation_state.streams._cells import (
     Waiter,
     enter,
     log_failed_close,
-    make_broken_off_fault,
     make_closed_fault,
     wake_all,
 )
@@ -170,12 +169,10 @@ class Sender(ProcessBound, Generic[T_contra]):
     """
     The end of a pipe that is written to; made by `pipe`.
 
-    May be used by many threads and tasks at once. As a context manager it is
-    closed at the end of the block; an exception that leaves the block is the
-    last thing its readers get.
-
-    A sender that is dropped without having been closed breaks the stream off:
-    its readers get a `StreamClosedError`, and then the end.
+    For many threads and tasks at once. As a context manager it is closed at the end
+    of the block; an exception that leaves the block is the last thing its readers get.
+    One that is dropped without having been closed breaks the stream off: its readers
+    get a `StreamClosedError`, and then the end.
     """
 
     __slots__ = ("__weakref__", "_in_a_row", "_pipe")
@@ -189,8 +186,7 @@ class Sender(ProcessBound, Generic[T_contra]):
 
     def send(self, item: T_contra) -> bool:
         """
-        Whether *item* was sent; False if it can't be read any more: there is no
-        reader, or `Stream.abort` was called.
+        Whether *item* was sent; False if no reader is left, or the stream was aborted.
 
         Waits while the pipe is full; with capacity 0, until a reader waits for it.
         If it is interrupted, *item* was sent once at most.
@@ -214,11 +210,7 @@ class Sender(ProcessBound, Generic[T_contra]):
         return is_sent
 
     async def asend(self, item: T_contra) -> bool:
-        """
-        Like `send`, without blocking other tasks.
-
-        If it is cancelled while it waits, *item* is not sent.
-        """
+        """Like `send`, for tasks. One that is cancelled has not sent its *item*."""
         anyio = require_anyio()
         self._in_a_row += 1
         if self._in_a_row > _MAX_IN_A_ROW:
@@ -243,9 +235,7 @@ class Sender(ProcessBound, Generic[T_contra]):
 
     def fail(self, error: Exception) -> bool:
         """
-        Whether *error* was sent; it keeps its place among the items.
-
-        Readers go on after it if they want to, and so may the sender.
+        Whether *error* was sent, to its place among the items; both sides go on.
 
         Raises:
             StreamClosedError:
@@ -260,15 +250,11 @@ class Sender(ProcessBound, Generic[T_contra]):
         return self.send(_make_fault(error))
 
     async def afail(self, error: Exception) -> bool:
-        """Like `fail`, without blocking other tasks."""
+        """Like `fail`, for tasks."""
         return await self.asend(_make_fault(error))
 
     def close(self) -> None:
-        """
-        End the stream after what was sent. Idempotent.
-
-        Senders that still wait get a `StreamClosedError`.
-        """
+        """End the stream after what was sent; who waits gets an error. Idempotent."""
         self._close()
 
     async def aclose(self) -> None:
@@ -289,7 +275,7 @@ class Sender(ProcessBound, Generic[T_contra]):
             self._close(Fault(error))
         else:
             why = f"its sender's block was left by {type(error).__name__}"
-            self._close(make_broken_off_fault(why))
+            self._close(make_closed_fault(f"the stream broke off: {why}"))
 
     async def __aenter__(self) -> Self:
         require_anyio()
@@ -303,7 +289,11 @@ class Sender(ProcessBound, Generic[T_contra]):
     def __del__(self) -> None:
         pipe = getattr(self, "_pipe", None)  # which a call of Sender() leaves out
         if pipe is not None:
-            pipe.end(make_broken_off_fault("its sender was dropped without close()"))
+            pipe.end(
+                make_closed_fault(
+                    "the stream broke off: its sender was dropped without close()"
+                )
+            )
 
     def __repr__(self) -> str:
         pipe = self._pipe
@@ -385,7 +375,11 @@ class Pump(Pipe):
             self.end(make_closed_fault(why))
         elif self.senders and not self.senders[0].wake():
             # It was closed without cancelling its tasks.
-            self.end(make_broken_off_fault("the event loop of its source has ended"))
+            self.end(
+                make_closed_fault(
+                    "the stream broke off: the event loop of its source has ended"
+                )
+            )
 
     async def _run(self) -> None:
         if self._task_id is not None:  # a second one, after an interrupt
@@ -398,7 +392,7 @@ class Pump(Pipe):
                 last = await self._read()
         except BaseException as error:
             why = f"{type(error).__name__} went through its source"
-            last = (make_broken_off_fault(why),)
+            last = (make_closed_fault(f"the stream broke off: {why}"),)
             raise
         finally:
             self.end(*last)

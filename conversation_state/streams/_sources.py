@@ -25,7 +25,6 @@ from conversation_state.streams._cells import (
     Made,
     Source,
     log_failed_close,
-    make_broken_off_fault,
     make_closed_fault,
     wake_all,
 )
@@ -123,7 +122,7 @@ class IteratorSource(Source):
         if failed is None and self._interrupt:
             # An interrupt ends a generator: that is no end of the stream.
             why = f"{self._interrupt} went through its source"
-            failed = make_broken_off_fault(why)
+            failed = make_closed_fault(f"the stream broke off: {why}")
 
         self.is_over = True
         items.extend((END,) if failed is None else (failed, END))

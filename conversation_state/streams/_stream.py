@@ -71,19 +71,13 @@ class Stream(ProcessBound, Generic[T_co]):
     """
     A sequence that is computed while it is read, once for all readers.
 
-    A value: it can be read any number of times, by threads and tasks at once,
-    and always has the same elements. Each is taken from the source when the
-    first reader asks for it, and kept as long as there is a reference to a
-    position before it; so read a long stream without keeping a reference::
+    A value: threads and tasks read it any number of times and always get the same
+    elements. Each is taken from the source when the first reader asks for it, and kept
+    as long as there is a reference to a position before it. Errors are elements, too:
+    `for` raises them at their place, `results` goes on after them.
 
-        for element in Stream.of(source): ...
-
-    Errors are elements, too: `for` raises them at their place, `results` goes
-    on after them.
-
-    Closing a stream closes this value and its readers, not the streams made of
-    it. A source that can't be read any more is closed: `send` returns False, and
-    an iterator's `close` or `aclose` is called.
+    A source that can't be read any more is closed: `send` returns False, and an
+    iterator's `close` or `aclose` is called.
     """
 
     __slots__ = ("__weakref__", "_cell", "_readers")
@@ -101,11 +95,10 @@ class Stream(ProcessBound, Generic[T_co]):
         """
         The elements of *source*, an iterable or async iterable.
 
-        The stream owns an iterator: nothing else should read it, and it is
-        closed when the stream can't be read any more. An iterator may block, so
-        for async code a thread reads each element; lists, ranges and other
-        collections are read directly. An async iterator is read by a task of
-        its own, in the first loop that asks for an element.
+        The stream owns an iterator: nothing else should read it. As it may block, a
+        thread reads it for async code; lists, ranges and other collections are read
+        directly. An async iterator is read by a task of its own, in the first loop
+        that asks for an element.
 
         Raises:
             TypeError:
@@ -126,9 +119,10 @@ class Stream(ProcessBound, Generic[T_co]):
         if hasattr(given, "__aiter__"):
             return make_stream(PipeSource(Pump(aiter(given))))  # pyright: ignore[reportArgumentType]  # asked for
 
+        made = inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given)
         raise TypeError(
             f"can't make a stream of {shorten_repr(source)}; expected an iterable or "
-            f"async iterable{_suggest_source(source)}"
+            f"async iterable{': what calling it gives, perhaps' if made else ''}"
         )
 
     @overload
@@ -149,13 +143,10 @@ class Stream(ProcessBound, Generic[T_co]):
         """
         What *function* makes of each element; `SKIP` leaves it out.
 
-        Called once for each element, by the first reader, in its thread and,
-        if it is a task, in its event loop. What it raises is an error in the
-        stream, which goes on after it.
-
-        *on_error* is called with each error, the source's and the function's,
-        and returns a replacement; `SKIP` leaves it out, too. What it raises is
-        an error in the stream.
+        Called once for each element, by the first reader, in its thread and, if it is
+        a task, in its event loop. *on_error* is called with each error, the source's
+        and the function's, and returns a replacement or `SKIP`. What either raises is
+        an error in the stream, which goes on after it.
 
         Raises:
             TypeError:
@@ -182,11 +173,7 @@ class Stream(ProcessBound, Generic[T_co]):
         return make_stream(Results(self._get_cell()))
 
     def close(self) -> None:
-        """
-        Close this value and its readers, which can't be read afterwards.
-
-        Streams made of it can. Idempotent.
-        """
+        """Close this value and its readers, not the streams made of it. Idempotent."""
         self._cell = None
         for reader in list(self._readers):
             reader.close()
@@ -204,34 +191,27 @@ class Stream(ProcessBound, Generic[T_co]):
         """
         Stop the source of this stream, even while it is read: a stop button.
 
-        Readers get the elements that had come, then a `StreamClosedError`, then
-        the end; those that wait get it at once. Idempotent, and never waits for a
-        reader; may be called from any thread or task. Without effect on a source
-        that has ended, and on a stream that was closed.
+        Readers get what had come, then a `StreamClosedError`, then the end; those that
+        wait get it at once. Idempotent, and without effect on a source that has ended
+        and on a stream that was closed. Never waits; may be called from anywhere.
 
-        Stops what `convert`, `results`, `merge` and `merge_named` read, at any
-        depth: so also what other streams of the same sources read. Not what a
-        generator of yours reads, which is closed.
+        Stops what `convert`, `results`, `merge` and `merge_named` read, at any depth,
+        also for other streams of the same sources:
 
-        - In a pipe, what was sent can be read; `send` gives False from now on.
-        - An iterator is closed. One that blocks in another thread can't be
-          interrupted: that reader alone stays there until the iterator returns,
-          and what it returns is dropped. A generator is closed then; any other
-          iterator's `close` is called at once, by a thread of its own, which
-          ends the wait of a connection.
-        - An async iterator is cancelled in its event loop, and closed; one that
-          was never asked is closed by `aabort` only.
+        - `send` gives False from now on; what was sent can be read.
+        - An iterator is closed. A thread that is inside of it stays there until it
+          returns, and what it returns is dropped. A generator is closed then; of any
+          other iterator `close` is called at once, by a thread of its own, which ends
+          the wait of a connection.
+        - An async iterator is cancelled in its event loop, and closed; one that was
+          never asked is closed by `aabort` only.
         """
         cell = self._cell
         for source in [] if cell is None else find_sources(cell):
             source.abort()
 
     async def aabort(self) -> None:
-        """
-        Like `abort`, and wait until the async sources that it stops are closed.
-
-        Those of another event loop are not waited for.
-        """
+        """Like `abort`, and wait until the async sources of this loop are closed."""
         require_anyio()
         pumps = _list_pumps(self._cell)
         self.abort()
@@ -288,13 +268,6 @@ def _list_pumps(cell: Cell | None) -> list[Pump]:
     return [each for each in pipes if isinstance(each, Pump)]
 
 
-def _suggest_source(source: object) -> str:
-    if inspect.isgeneratorfunction(source) or inspect.isasyncgenfunction(source):
-        return ": what calling it gives, perhaps"
-
-    return ""
-
-
 def _check_function(name: str, function: object) -> None:
     if not callable(function):
         raise TypeError(f"{name} is {shorten_repr(function)}; expected a function")
@@ -311,9 +284,8 @@ class StreamReader(ProcessBound, Generic[T_co]):
     """
     A position in a stream; made by `iter(stream)` and `aiter(stream)`.
 
-    Belongs to one thread or task; others have readers of their own. It holds
-    its own place only: what it has read is freed if there is no other reference.
-    After an error it can be read on.
+    Belongs to one thread or task. It holds its own place only: what it has read is
+    freed if there is no other reference. After an error it can be read on.
 
     Attributes:
         rest: The stream from here on.
@@ -349,11 +321,7 @@ class StreamReader(ProcessBound, Generic[T_co]):
         return make_stream(cell)
 
     def close(self) -> None:
-        """
-        Release the position. Idempotent.
-
-        If its thread or task is waiting, it gets a `StreamClosedError`.
-        """
+        """Release the position; who waits gets a `StreamClosedError`. Idempotent."""
         self._is_closed = True
         self._cell = None
         # Woken after the cell is gone, since it looks for that when it wakes.
