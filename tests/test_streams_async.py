@@ -720,28 +720,21 @@ class TestAbort:
         assert source.closed
         assert not source.inside.is_set()
 
+    @pytest.mark.parametrize("anyio_backend", ["asyncio"])
     async def test_a_source_that_was_just_asked(self):
         """Its task, which has not begun, asks for nothing."""
         source = Counted(1)
         source.go.set()
         stream = Stream.of(source)
-        reader = aiter(stream)
-
-        async def read():
-            with pytest.raises(StreamClosedError, match="aborted"):
-                await anext(reader)
-
-        async def abort():
-            await until(lambda: stream._cell.source.waiters)
-            await stream.aabort()
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(read)
-            await anyio.lowlevel.checkpoint()
-            stream.abort()
+        read = anext(aiter(stream))
+        read.send(None)  # it waits
+        stream.abort()
+        read.close()
 
         await until(lambda: source.closed)
+        (failed,) = await listed(stream.results())
 
+        assert "aborted" in str(failed.error)
         assert 1 == source.closed
         assert not source.inside.is_set()
 

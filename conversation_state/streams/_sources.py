@@ -99,8 +99,9 @@ class IteratorSource(Source):
 
     def __init__(self, iterator: Iterator[Any], *, may_block: bool) -> None:
         super().__init__()
+        close = getattr(iterator, "close", None)
         self._asking = -1  # how many forks before the process whose thread asks it
-        self._closes = [iterator.close] if hasattr(iterator, "close") else []
+        self._closes = [close] if callable(close) else []
         self._interrupt = ""
         self._iterator = iterator
         self.needs_thread = may_block
@@ -135,9 +136,9 @@ class IteratorSource(Source):
     def ask_in_thread(self, cell: Cell) -> None:
         if self._asking != len(FORKS):
             self._asking = len(FORKS)
-            run = contextvars.copy_context().run
+            context = contextvars.copy_context()
             try:
-                start_new_thread(run, (self._ask, cell))
+                start_new_thread(lambda: context.run(self._ask, cell), ())
             except BaseException:  # perhaps it was started: a second one does no harm
                 self._asking = -1
                 raise
