@@ -195,19 +195,6 @@ class DocumentReader:
         if self.problems:
             raise DecodeError(tuple(self.problems))
 
-    def text(self, raw: Mapping[str, Any], key: str, path: str) -> str:
-        """The text that *raw*, at *path*, has under *key*; "" if missing."""
-        value = raw.get(key)
-        if not isinstance(value, str):
-            ObjectReader(self, raw, path).wrong(key, "a text")
-            return ""
-
-        text = mended(value)
-        if text is not value:
-            self.mended.append(f"{path}.{key}")
-
-        return text
-
     def json(self, value: Any, path: str, depth: int = 0) -> Any:
         """
         *value* as plain JSON that can be kept: texts mended, nothing else
@@ -294,8 +281,17 @@ class ObjectReader:
     keys: dict[str, Any] = attrs.field(factory=dict, init=False)
 
     def text(self, key: str) -> str:
-        """The text under *key*, which must be there."""
-        return self.reading.text(self.raw, key, self.path)
+        """The text under *key*, which must be there; "" if there was a problem."""
+        value = self.raw.get(key)
+        if not isinstance(value, str):
+            self.wrong(key, "a text")
+            return ""
+
+        text = mended(value)
+        if text is not value:
+            self.reading.mended.append(f"{self.path}.{key}")
+
+        return text
 
     def optional(self, key: str) -> str:
         """

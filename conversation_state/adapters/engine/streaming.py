@@ -208,8 +208,11 @@ def add_rest(notes: dict[str, Any], node: ObjectReader, known: frozenset[str]) -
     if node.raw.keys() <= known:
         return
 
-    rest = node.reading.rest(node.raw, known, node.path)
-    add_to(notes, {key: rest[key] for key in rest if rest[key] is not None})
+    for key, value in node.reading.rest(node.raw, known, node.path).items():
+        if value.__class__ in (dict, list):
+            add_to(notes, {key: value})
+        elif value is not None:
+            notes[key] = value
 
 
 def add_to(notes: dict[str, Any], news: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ from conversation_state.adapters.engine.export import PayloadWriter, merge_kept_
 from conversation_state.adapters.engine.notes import list_of, map_of
 from conversation_state.adapters.engine.reading import (
     DocumentReader,
+    ObjectReader,
     is_list,
     is_map,
 )
@@ -114,7 +115,9 @@ def read_returned(
     if is_map(response):
         key = next(iter(response)) if len(response) == 1 else ""
         if key in ("error", *_WRAPPERS) and isinstance(response[key], str):
-            text = inside.reading.text(response, key, f"{inside.path}.response")
+            text = ObjectReader(
+                inside.reading, response, f"{inside.path}.response"
+            ).text(key)
             is_error = key == "error"
             if key not in {"error", _WRAPPERS[0]}:
                 notes["under"] = key

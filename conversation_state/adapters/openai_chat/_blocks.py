@@ -104,7 +104,7 @@ def read_content(node: ObjectReader, role: str) -> str | list[Part]:
         if not is_map(raw):
             node.reading.wrong(path, raw, "an object")
         elif raw.get("type") == "text" and len(raw) == len(_TEXT):
-            parts.append(TextPart(node.reading.text(raw, "text", path)))
+            parts.append(TextPart(ObjectReader(node.reading, raw, path).text("text")))
         else:
             block = ObjectReader(node.reading, raw, path)
             parts.append(_read_block(block, role, alone=alone))
@@ -150,7 +150,7 @@ def _read_thinking(block: ObjectReader) -> Part | None:
         return None
 
     texts = [
-        block.reading.text(piece, "text", f"{block.path}.thinking[{at}]")
+        ObjectReader(block.reading, piece, f"{block.path}.thinking[{at}]").text("text")
         for at, piece in enumerate(pieces)
     ]
     block.notes["thinking"] = [len(text) for text in texts]

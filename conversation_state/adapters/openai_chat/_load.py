@@ -24,7 +24,6 @@ from conversation_state.adapters.engine.reading import (
 )
 from conversation_state.adapters.engine.usage import (
     Counted,
-    find_usage_block,
     read_billed,
     read_counts,
     usage_in,
@@ -419,13 +418,19 @@ def load_usage(payload: Any) -> Usage | None:
 
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
+    """The usage block of a response or an event, or None, and its path."""
     choices = payload.get("choices")
-    holders = {
-        "$": payload,
-        "$.x_groq": payload.get("x_groq"),
-        "$.choices[0]": choices[0] if is_list(choices) and choices else None,
-    }
-    return find_usage_block(holders, _COUNTS)
+    holders = (
+        ("$", payload),
+        ("$.x_groq", payload.get("x_groq")),
+        ("$.choices[0]", choices[0] if is_list(choices) and choices else None),
+    )
+    for path, holder in holders:
+        if is_map(holder) and holder.get("usage") is not None:
+            return holder["usage"], f"{path}.usage"
+
+    # The payload may be a usage block itself.
+    return (None if payload.keys().isdisjoint(_COUNTS) else payload), "$"
 
 
 def read_chat_counts(

@@ -660,7 +660,9 @@ class ChatStream:
         one of the SDK's, and its path; an empty one if the SDK derived it.
         """
         reader = self._reader
-        check_event(reader, event, path)
+        if event.__class__ is not dict:
+            check_event(reader, event, path)
+
         if "type" in event and "choices" not in event:
             kind = event["type"]
             if isinstance(kind, str) and kind in _DERIVED:
@@ -917,7 +919,7 @@ class ChatStream:
             usage, left = self._usage.read()
             response |= {"usage": left} if left else {}
 
-        calls: list[ToolCall] = []
+        calls: Sequence[ToolCall] = ()
         texts = sorted(self._texts.items())
         self._mended |= {key: True for key, cut in texts if cut.is_mended}
         if self._calls is not None:

@@ -228,7 +228,7 @@ class TranscriptTurn:
 
         # A block with more keys than a part can hold stays unknown, and loses none.
         if raw.keys() == _TEXT and raw["type"] == "text":
-            return TextPart(loader.text(raw, "text", path))
+            return TextPart(ObjectReader(loader, raw, path).text("text"))
 
         if raw.keys() == _IMAGE and _is_shown(raw["image_url"]):
             node = ObjectReader(loader, raw["image_url"], f"{path}.image_url")
