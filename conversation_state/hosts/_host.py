@@ -23,9 +23,9 @@ from conversation_state._persistent import Log
 from conversation_state._waiting import require_anyio
 from conversation_state._wording import describe_type, describe_value
 from conversation_state.aggregator import Aggregator, Entry, ledger_union
-from conversation_state.errors import MissingExtraError, StaleHeadError
+from conversation_state.errors import MissingExtraError
 from conversation_state.messages import Message
-from conversation_state.store import Store, check_name, open_store
+from conversation_state.store import Store, open_store
 from conversation_state.trimming import TrimContext, Trimmer, repair
 
 P = ParamSpec("P")
@@ -167,33 +167,6 @@ class StoreHost:
         await run_in_thread(self.close)
 
 
-class SessionHost(StoreHost):
-    """
-    Base of the hosts that hold one conversation, *session_id*, and show a view of it.
-    """
-
-    def __init__(self, store: Store, session_id: str, view: Trimmer | None) -> None:
-        self._set_store(store)
-        self.session_id = check_name(session_id, "session_id")
-        # The trimmer that was passed, which forks have, too.
-        self._view_trimmer = view
-        self._views: RollingTrimmer | None = None
-        if view is not None:
-            self._views = RollingTrimmer(answer_all_calls(check_trimmer(view, "view")))
-
-    @property
-    def last_view(self) -> TrimContext | None:
-        """
-        The last view that was returned, with what it `dropped`, the `failures`
-        of its steps, and the `summary_responses` that are in no ledger yet;
-        None before the first, or without a *view*.
-        """
-        return None if self._views is None else self._views.last
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.session_id!r} in {self.store.url}>"
-
-
 def check_trimmer(trimmer: object, parameter: str) -> Trimmer:
     """
     *trimmer*, the value of a *parameter*, if it is a `Trimmer`.
@@ -223,24 +196,6 @@ def answer_all_calls(trimmer: Trimmer) -> Trimmer:
         *trimmer.steps,
         counter=trimmer.counter,
     )
-
-
-def save_fork(store: Store, name: str, state: Aggregator) -> None:
-    """
-    Save *state*, a fork, under a new *name*.
-
-    Raises:
-        StaleHeadError:
-            If the store has *name* already. The advice is that of `Store.fork`: a
-            fork is neither joined to what is there nor replaces it.
-    """
-    try:
-        store.save(name, state, expecting=0)
-    except StaleHeadError as error:
-        raise StaleHeadError(
-            *(store.url, name, 0, error.actual),
-            "Give the fork another name, or delete that one first",
-        ) from None
 
 
 @attrs.define(eq=False)

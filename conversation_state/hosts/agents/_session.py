@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import MissingExtraError, NotSavedError
+from conversation_state.errors import MissingExtraError, NotSavedError, StaleHeadError
 from conversation_state.hosts._host import (
-    SessionHost,
+    RollingTrimmer,
+    StoreHost,
+    answer_all_calls,
+    check_trimmer,
     replace_entries,
     run_in_thread,
-    save_fork,
 )
 from conversation_state.hosts.agents._runs import (
     KeyedUsage,
@@ -25,7 +27,7 @@ from conversation_state.hosts.agents._runs import (
     read_response_usage,
     read_usages,
 )
-from conversation_state.store import Head, Store
+from conversation_state.store import Head, Store, check_name
 from conversation_state.trimming import TrimContext, Trimmer
 from conversation_state.usage import Usage
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from agents.result import RunResultBase
 
 
-class StoreSession(SessionHost):
+class StoreSession(StoreHost):
     """
     A session of the OpenAI Agents SDK whose conversation is in a store.
 
@@ -88,13 +90,32 @@ class StoreSession(SessionHost):
         view: Trimmer | None = None,
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(store, session_id, view)
+        self._set_store(store)
+        self.session_id = check_name(session_id, "session_id")
+        # The trimmer that was passed, which forks have, too.
+        self._view_trimmer = view
+        self._views: RollingTrimmer | None = None
+        if view is not None:
+            self._views = RollingTrimmer(answer_all_calls(check_trimmer(view, "view")))
+
         self.session_settings = _check_settings(session_settings)
         if view is not None and self._item_limit is not None:
             raise ValueError(
                 "view and limit: expected one of them, got both; a Trimmer with "
                 "keep_last(n) is a limit that keeps calls and results together"
             )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.session_id!r} in {self.store.url}>"
+
+    @property
+    def last_view(self) -> TrimContext | None:
+        """
+        The last view that was returned, with what it `dropped`, the `failures`
+        of its steps, and the `summary_responses` that are in no ledger yet;
+        None before the first, or without a *view*.
+        """
+        return None if self._views is None else self._views.last
 
     @property
     def _item_limit(self) -> int | None:
@@ -406,7 +427,14 @@ class StoreSession(SessionHost):
         # state that no revision has, so it is saved.
         state = self.store.load(self.session_id, at=at)
         forked = state.fork(at=find_turn(state, before_turn))
-        save_fork(self.store, session_id, forked)
+        try:
+            self.store.save(session_id, forked, expecting=0)
+        except StaleHeadError as error:
+            # As `Store.fork`: a fork is not joined to what is there, nor replaces it.
+            raise StaleHeadError(
+                *(self.store.url, session_id, 0, error.actual),
+                "Give the fork another name, or delete that one first",
+            ) from None
 
 
 def _check_settings(settings: Any) -> Any:

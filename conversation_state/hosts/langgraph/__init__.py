@@ -13,11 +13,11 @@ turn writes its new messages, a fork writes nothing of its past. Other values
 are kept as bytes of the saver's serde. `StateChannel` is a key of a graph's
 state that holds one of our states.
 
-What is here: the checkpointer (`_saver`), how it puts checkpoints (`_put_checkpoint`),
-and what it does with whole threads (`_whole_threads`); checkpoints as records
-(`_checkpoints`), the keys of a thread (`_threads`), lists of messages as
-logs (`_conversations`), and values of ours (`_values`). What is not: the conversion
-of messages (`adapters.langchain`), and records (`store`).
+What is here: the checkpointer (`_saver`), and what it does with whole threads
+(`_whole_threads`); checkpoints as records, read and put (`_checkpoints`), the keys of a
+thread (`_threads`), lists of messages as logs (`_conversations`), and values of ours
+(`_values`). What is not: the conversion of messages (`adapters.langchain`), and records
+(`store`).
 """
 
 from __future__ import annotations

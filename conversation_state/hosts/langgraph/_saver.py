@@ -26,17 +26,15 @@ from conversation_state.hosts._host import StoreHost, run_in_thread
 from conversation_state.hosts.langgraph import _whole_threads
 from conversation_state.hosts.langgraph._checkpoints import (
     CheckpointReader,
+    CheckpointWriter,
+    NewCheckpoint,
     StoredCheckpoint,
     StoredWrite,
     ThreadId,
     config_of,
-)
-from conversation_state.hosts.langgraph._conversations import ConversationCache
-from conversation_state.hosts.langgraph._put_checkpoint import (
-    CheckpointWriter,
-    NewCheckpoint,
     put_writes,
 )
+from conversation_state.hosts.langgraph._conversations import ConversationCache
 from conversation_state.hosts.langgraph._threads import (
     Thread,
     WritableThread,
