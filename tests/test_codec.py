@@ -21,10 +21,6 @@ from conversation_state.aggregator import Aggregator, Checkpoint, Messages
 from conversation_state.codec import (
     Codec,
     _kinds,
-    _messages,
-    _states,
-    _timelines,
-    _tools,
     decode,
     decode_ledger_entries,
     decode_messages,
@@ -145,6 +141,16 @@ def document_of(**message: Any) -> dict[str, Any]:
 def holding(**part: Any) -> dict[str, Any]:
     """The document of an assistant's message of one part."""
     return document_of(role="assistant", parts=[part])
+
+
+def document_with(kind: str, **fields: Any) -> dict[str, Any]:
+    """The document of a tool or template."""
+    return document(kind, **{kind: fields})
+
+
+def wrong_with(kind: str, **fields: Any) -> list[str]:
+    """The problems of the document of a tool or template."""
+    return wrong(document_with(kind, **fields))
 
 
 def state(**changes: Any) -> dict[str, Any]:
@@ -814,28 +820,27 @@ ATOMS: st.SearchStrategy[Any] = st.one_of(
     ),
     json_values(),
 )
+
+
+def names_in(data):
+    """All keys of objects in *data*."""
+    if isinstance(data, dict):
+        yield from data
+
+    for item in data.values() if isinstance(data, dict) else data:
+        if isinstance(item, (dict, list)):
+            yield from names_in(item)
+
+
+# Those of the golden files, which have every field of every class, and the kinds.
 NAMES = st.sampled_from(
     sorted(
         {
-            *("format", "version", "kind", "role", "type", "unknown", "value", ""),
-            *_states._AGGREGATOR.fields,
-            *("label", "state", "json", "list"),
-            *_states.LEDGER_ENTRY.fields,
-            *_timelines._TIMELINE.fields,
-            *_timelines._MOMENT.fields,
-            *_timelines._LATER_STATE.fields,
-            *_messages._USAGE_READERS,
-            *_messages._TOOL_CALL.fields,
-            *_messages._RESPONSE.fields,
-            *_messages._LOGPROB_FIELDS,
-            *_tools.TOOL_INFO.fields,
-            *_tools.DOCUMENT.fields,
-            *("schema", "description", "required", "enum", "items", "properties"),
-            *("message", "placeholder", "optional", "syntax"),
-            *(n for s in _messages._MESSAGES.shapes.values() for n in s.fields),
-            *(n for s in _messages._PARTS.shapes.values() for n in s.fields),
-            *_kinds.READS,
+            name
+            for path in GOLDEN.iterdir()
+            for name in names_in(json.loads(path.read_bytes()))
         }
+        | {*("unknown", "value", "schema", "list", ""), *_kinds.READS}
     )
 )
 
@@ -1454,3 +1459,206 @@ class TestSubclasses:
         """Where the class is made, and not when an instance is saved."""
         with pytest.raises(TypeError, match=f"can't subclass {cls.__name__} as Mine"):
             type("Mine", (cls,), {})
+
+
+class TestTools:
+    @pytest.mark.parametrize(
+        ("written", "parameters"),
+        [
+            ({}, None),
+            ({"parameters": {}}, {}),
+            (
+                {"parameters": {"type": {"type": "string"}}},
+                {"type": Parameter("string")},
+            ),
+            ({"parameters": {"type": "object"}}, {"type": "object"}),
+        ],
+    )
+    def test_what_a_tool_takes(self, written, parameters):
+        """Nothing, no parameters, parameters and a schema are kept apart."""
+        tool = ToolInfo("t", parameters=parameters)
+
+        assert document_with("tool_info", name="t", **written) == to_data(tool)
+        assert tool.parameters == decode(encode(tool)).parameters
+        assert type(tool.parameters) is type(decode(encode(tool)).parameters)
+
+    def test_keeps_order(self):
+        """
+        Keys of a schema are read in the order they were given in, which is what
+        models read.
+        """
+        schema = {
+            "type": "object",
+            "properties": {
+                "to": {"type": "string"},
+                "at": {"enum": [{"b": 1, "a": 2}]},
+            },
+            "additionalProperties": False,
+        }
+        for tool in (
+            ToolInfo("t", parameters=schema),
+            ToolInfo("t", parameters={"$ref": "#", "$defs": schema}),
+            ToolInfo(
+                "t", parameters={"to": Parameter("null"), "at": Parameter("null")}
+            ),
+        ):
+            read = decode(encode(tool))
+
+            assert json.dumps(tool.json_schema()) == json.dumps(read.json_schema())
+            assert '"to"' in json.dumps(read.schema).split('"at"')[0]
+
+        assert json.dumps(schema) == json.dumps(ToolInfo("t", "", schema).schema)
+
+
+class TestProblemsOfTools:
+    def test_all_at_once(self):
+        """All problems of a tool are reported, each with its path."""
+        found = wrong_with(
+            "tool_info",
+            description=5,
+            metadata=[],
+            parameters={
+                "a": {"type": "text"},
+                "b": {"type": "string", "enum": "ab", "required": 1},
+                "c": {"description": "x", "default": 3},
+                "d": {"type": "array", "items": {"type": "string", "required": True}},
+                "e f": {"type": "object", "properties": {"g": None, "": {}}},
+            },
+        )
+
+        types = "array, boolean, integer, null, number, object, string"
+        at = "$.tool_info.parameters"
+        required = (
+            "are required; an array holds any number of items, so only the array "
+            "itself can be"
+        )
+        assert [
+            "$.tool_info.description: expected a text, got 5",
+            "$.tool_info.metadata: expected an object, got an array",
+            f"{at}.a.type: is 'text'; expected one of {types}",
+            f"{at}.b.enum: expected an array, got 'ab'",
+            f"{at}.b.required: expected true or false, got 1",
+            f"{at}.c.type: missing",
+            f"{at}.c.default: unknown field",
+            f"{at}.d.items: {required}",
+            f"{at}['e f'].properties.g: expected an object, got null",
+            f"{at}['e f'].properties[''].type: missing",
+            "$.tool_info.name: missing",
+        ] == found
+
+    @pytest.mark.parametrize(
+        ("parameters", "where", "what"),
+        [
+            (5, "", "expected an object, got 5"),
+            ({"a": "string"}, ".a", "expected an object, got 'string'"),
+            ({"type": 5}, ".type", "expected an object, got 5"),
+            ({"type": "string"}, "", "has \"type\": 'string'; a tool takes an object"),
+            ({"": {"type": "null"}}, "", "has a parameter with an empty name"),
+            (
+                {"a": {"type": "integer", "enum": [1, True]}},
+                ".a.enum",
+                "has True; expected integer",
+            ),
+            (
+                {"a": {"type": "string", "items": {"type": "null"}}},
+                ".a.items",
+                "are given for a string; only an array has items",
+            ),
+        ],
+    )
+    def test_parameters(self, parameters, where, what):
+        """What no tool can take is refused where it stands."""
+        (found,) = wrong_with("tool_info", name="t", parameters=parameters)
+
+        assert found.startswith(f"$.tool_info.parameters{where}: {what}")
+
+    def test_schema_json_can_not_hold(self):
+        """What is wrong inside of a schema has a path, too."""
+        data = document_with(
+            "tool_info", name="", parameters={"type": "object", "a": [2**70]}
+        )
+        with pytest.raises(DecodeError) as caught:
+            from_data(data)
+
+        where = [problem.path for problem in caught.value.problems]
+        assert ["$.tool_info.parameters.a[0]", "$.tool_info.name"] == where
+
+    @pytest.mark.parametrize("place", ["enum", "default"])
+    def test_oversized_integers(self, place):
+        """An integer that is too large is not a float."""
+        parameters = {
+            "enum": {"a": {"type": "number", "enum": [2**70]}},
+            "default": {"type": "object", "default": 2**70},
+        }[place]
+        data = document_with("tool_info", name="t", parameters=parameters)
+
+        with pytest.raises(DecodeError, match="64 bits"):
+            decode(json.dumps(data))
+
+    @pytest.mark.parametrize("key", ["items", "properties"])
+    @pytest.mark.parametrize("levels", [45, 46, 100_000])
+    def test_deep(self, key, levels):
+        """
+        Parameters in parameters are read as deep as they can be made, and
+        refused below.
+        """
+        kind = {"items": "array", "properties": "object"}[key]
+        deep: dict[str, Any] = {"type": "null"}
+        for _ in range(levels - 1):
+            deep = {"type": kind, key: deep if key == "items" else {"a": deep}}
+
+        data = document_with("tool_info", name="t", parameters={"a": deep})
+        if levels <= 45:
+            tool = from_data(data)
+
+            assert tool == decode(encode(tool))
+            assert tool.schema == ToolInfo("t", "", tool.schema).parameters
+            return
+
+        with pytest.raises(DecodeError) as caught:
+            from_data(data)
+
+        (problem,) = caught.value.problems
+        assert "nested more than 45 levels deep" == problem.what
+
+
+class TestTemplates:
+    def test_are_written_shortly(self):
+        """Default values are left out."""
+        template = Template(UserMessage("{x}"), Placeholder("said"))
+
+        assert (
+            document_with(
+                "template",
+                items=[
+                    {"message": {"role": "user", "content": "{x}"}},
+                    {"placeholder": "said"},
+                ],
+            )
+        ) == to_data(template)
+
+    def test_wrong(self):
+        """Every problem of every item is reported with its path."""
+        items = [
+            5,
+            {},
+            {"message": {}},
+            {"placeholder": ""},
+            {"placeholder": "a", "optional": 1, "more": 1},
+        ]
+        found = wrong_with("template", items=items, syntax=5, more=1)
+
+        assert [
+            "$.template.items[0]",
+            "$.template.items[1].message",
+            "$.template.items[2].message.role",
+            "$.template.items[3]",
+            "$.template.items[4].optional",
+            "$.template.items[4].more",
+            "$.template.syntax",
+            "$.template.more",
+        ] == [problem.partition(": ")[0] for problem in found]
+        assert ["$.template.items: missing"] == wrong_with("template")
+        assert wrong_with("template", items=[], syntax="perl")[0].startswith(
+            "$.template: "
+        )
