@@ -385,25 +385,6 @@ class TestCancel:
         sender.close()
         assert ["first"] * capacity + ["behind"] == await listed(stream)
 
-    async def test_of_one_reader_leaves_the_other_waiting(self):
-        """Of two who wait for the same element one may go."""
-        sender, stream = pipe(0)
-        gone = anyio.Event()
-
-        async def impatient():
-            with anyio.move_on_after(0.002):
-                await listed(stream)
-            gone.set()
-
-        async def send():
-            await gone.wait()
-            await sender.asend(1)
-            sender.close()
-
-        _, got, _ = await at_once(impatient, lambda: listed(stream), send)
-        assert [1] == got
-
-
 class TestPipe:
     """Between tasks, and between tasks and threads."""
 
@@ -543,21 +524,6 @@ class TestMerge:
             assert [1, 2] == [await anext(reader), await anext(reader)]
             silent.go.set()
             assert ["at last"] == await listed(reader)
-
-    async def test_a_cancelled_reader_loses_nothing(self):
-        """Readers that give up again and again miss no element."""
-        reader = aiter(
-            merge(Stream.of(slowly(*range(20))), Stream.of(slowly(*range(20, 40))))
-        )
-        got: list[int] = []
-        with anyio.fail_after(60):
-            while len(got) < 40:
-                with anyio.move_on_after(0.0015):
-                    got.append(await anext(reader))
-
-        assert list(range(40)) == sorted(got)
-        assert [] == await listed(reader)
-
 
 class TestClose:
     """Letting go of what is awaited."""
