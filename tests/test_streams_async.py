@@ -385,6 +385,7 @@ class TestCancel:
         sender.close()
         assert ["first"] * capacity + ["behind"] == await listed(stream)
 
+
 class TestPipe:
     """Between tasks, and between tasks and threads."""
 
@@ -524,6 +525,7 @@ class TestMerge:
             assert [1, 2] == [await anext(reader), await anext(reader)]
             silent.go.set()
             assert ["at last"] == await listed(reader)
+
 
 class TestClose:
     """Letting go of what is awaited."""

@@ -48,10 +48,10 @@ if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=partial(FORKS.append, True))  # noqa: FBT003
 
 # The threads that wait for another one's turn, and for nothing else.
-_turn_waiters: dict[int, ThreadWaiter] = {}
+_turn_waiters: dict[int, WaitingThread] = {}
 
 
-class ThreadWaiter:
+class WaitingThread:
     """A thread that waits, as often as it likes, until it is woken."""
 
     __slots__ = ("lock", "queues", "wants")
@@ -65,6 +65,7 @@ class ThreadWaiter:
 
     def wait(self) -> None:
         self.lock.acquire()
+        self.wants = None
 
     def wake(self) -> bool:
         try:  # noqa: SIM105 - quicker than suppress
@@ -75,7 +76,7 @@ class ThreadWaiter:
         return True
 
 
-class TaskWaiter:
+class WaitingTask:
     """A task that waits, as often as it likes, until it is woken by any thread."""
 
     __slots__ = ("_event", "_loop", "queues")
@@ -98,7 +99,7 @@ class TaskWaiter:
         return True
 
 
-Waiter: TypeAlias = ThreadWaiter | TaskWaiter
+Waiter: TypeAlias = WaitingThread | WaitingTask
 Queue: TypeAlias = set[Waiter]
 
 
@@ -191,24 +192,24 @@ def log_failed_close(iterator: object, error: BaseException) -> None:
     )
 
 
-class Cell:
+class StreamCell:
     """A position in a stream: *item* and *next* are there when *source* is None."""
 
     __slots__ = ("item", "next", "source")
 
     item: Any
-    next: Cell
+    next: StreamCell
     source: Source | None
 
 
 _get_source = attrgetter("source")
 
-LAST = Cell()
+LAST = StreamCell()
 LAST.item, LAST.next, LAST.source = END, LAST, None
 
 
 # None or one item, and the upstream that follows.
-Made: TypeAlias = tuple[tuple[Any, ...], tuple[Cell, ...]]
+Made: TypeAlias = tuple[tuple[Any, ...], tuple[StreamCell, ...]]
 
 
 class Source:
@@ -245,7 +246,7 @@ class Source:
 
     needs_thread = False
 
-    def __init__(self, *upstream: Cell) -> None:
+    def __init__(self, *upstream: StreamCell) -> None:
         self._calls: Any = None
         self.is_over = False
         self.items: deque[Any] = deque()
@@ -261,13 +262,13 @@ class Source:
         """
         raise NotImplementedError
 
-    def ask_in_thread(self, cell: Cell) -> None:
+    def ask_in_thread(self, cell: StreamCell) -> None:
         """Poll from another thread, if it `needs_thread`. For the one with the lock."""
 
     def abort(self) -> None:
         """Give what has come, then an error and the end; and stop the producer."""
 
-    def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> None:
+    def poll(self, cell: StreamCell, waiter: Waiter | None, *, block: bool) -> None:
         """
         Fill *cell*, if that is possible now; otherwise *waiter* will be woken as soon
         as asking again is worthwhile. May block in the user's code if *block* is true.
@@ -303,7 +304,7 @@ class Source:
             wake_all(self.waiters)
             raise
 
-    def end_turn(self, cell: Cell, made: Made | None = None) -> None:
+    def end_turn(self, cell: StreamCell, made: Made | None = None) -> None:
         # Fill *cell* with what there is, and let others have the turn.
         with self.lock:
             if made is not None:
@@ -321,7 +322,7 @@ class Source:
             if self.waiters:
                 wake_all(self.waiters)
 
-    def take(self, cell: Cell) -> None:
+    def take(self, cell: StreamCell) -> None:
         # Move the first of `items` into *cell*. For the one that holds the lock.
         following, items = start_at(self), self.items
         item = items[0]
@@ -354,7 +355,7 @@ class Source:
         me = get_ident()
         if waiter is not None:
             enter(self.waiters, waiter)
-            if block and isinstance(waiter, ThreadWaiter):
+            if block and isinstance(waiter, WaitingThread):
                 # Each thread notes what it waits for before it looks, so that at
                 # least one of those that wait for each other sees it.
                 waiter.wants = self
@@ -366,7 +367,8 @@ class Source:
 
             other = _turn_waiters.get(owner)
             # One that was woken goes on, perhaps with a turn that is mine now.
-            wanted = other.wants.turn if other and other.lock.locked() else None
+            source = other.wants if other and other.lock.locked() else None
+            wanted = None if source is None else source.turn
             if wanted is None:
                 break
 
@@ -386,13 +388,13 @@ def _call_repeatedly() -> Generator[None, tuple[list[Any], Any, Any], None]:
         del results, function, argument
 
 
-def start_at(source: Source) -> Cell:
-    cell = Cell()
+def start_at(source: Source) -> StreamCell:
+    cell = StreamCell()
     cell.source = source
     return cell
 
 
-def fill(cell: Cell, waiter: Waiter | None, *, block: bool) -> bool:
+def fill(cell: StreamCell, waiter: Waiter | None, *, block: bool) -> bool:
     """
     Whether *cell* is filled; if not, *waiter* will be woken.
 
@@ -403,7 +405,7 @@ def fill(cell: Cell, waiter: Waiter | None, *, block: bool) -> bool:
     # A conversion of a merge of a conversion of ... may be thousands deep, which would
     # be as many calls within each other: so the cells that wait for others are on a
     # stack, each with the cells that may be filled instead.
-    above: list[tuple[Cell, bool, Iterator[Cell]]] = []
+    above: list[tuple[StreamCell, bool, Iterator[StreamCell]]] = []
     left_out = 0
     while True:
         source = cell.source
@@ -443,7 +445,7 @@ def fill(cell: Cell, waiter: Waiter | None, *, block: bool) -> bool:
             return cell.source is None
 
 
-def find_sources(cell: Cell) -> list[Source]:
+def find_sources(cell: StreamCell) -> list[Source]:
     # The sources that the list at *cell* comes from and that have not ended. Linear in
     # the elements that were read from there on, and in the streams it is made of.
     sources: dict[int, Source] = {}  # by id

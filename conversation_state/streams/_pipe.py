@@ -17,14 +17,14 @@ from conversation_state.streams._cells import (
     CIRCLE,
     END,
     FORKS,
-    Cell,
     Fault,
     ProcessBound,
     Queue,
     Source,
-    TaskWaiter,
-    ThreadWaiter,
+    StreamCell,
     Waiter,
+    WaitingTask,
+    WaitingThread,
     enter,
     log_failed_close,
     make_closed_fault,
@@ -138,7 +138,7 @@ class PipeSource(Source):
         self.pipe = pipe
         self.items, self.lock, self.waiters = pipe.items, pipe.lock, pipe.readers
 
-    def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> None:
+    def poll(self, cell: StreamCell, waiter: Waiter | None, *, block: bool) -> None:
         try:
             with self.lock:
                 if cell.source is self and not self.items:
@@ -200,7 +200,7 @@ class Sender(ProcessBound, Generic[T_contra]):
         try:
             while (is_sent := pipe.send(item, waiter)) is None:
                 if waiter is None:
-                    waiter = ThreadWaiter()
+                    waiter = WaitingThread()
                 else:
                     waiter.wait()
         except BaseException:
@@ -223,7 +223,7 @@ class Sender(ProcessBound, Generic[T_contra]):
             # Nothing is awaited after it was sent: a cancelled sender has not sent.
             while (is_sent := pipe.send(item, waiter)) is None:
                 if waiter is None:
-                    waiter = TaskWaiter()
+                    waiter = WaitingTask()
                 else:
                     self._in_a_row = 0
                     await waiter.wait()
@@ -342,7 +342,7 @@ class Pump(Pipe):
         self._task_id: int | None = None
 
     def request(self, waiter: Waiter | None, *, block: bool) -> None:
-        if block or isinstance(waiter, ThreadWaiter):
+        if block or isinstance(waiter, WaitingThread):
             raise TypeError(
                 "this stream has an async source, and the element to be read next is "
                 "not there yet; read it with async for (or acollect)"
@@ -402,7 +402,7 @@ class Pump(Pipe):
                 self._ended.set()
 
     async def _read(self) -> tuple[Fault, ...]:
-        waiter = TaskWaiter()
+        waiter = WaitingTask()
         self.senders.append(waiter)
         while True:
             while not self.has_room():

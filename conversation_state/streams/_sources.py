@@ -19,11 +19,11 @@ from conversation_state.streams._cells import (
     END,
     FORKS,
     MARKS,
-    Cell,
     End,
     Fault,
     Made,
     Source,
+    StreamCell,
     log_failed_close,
     make_closed_fault,
     wake_all,
@@ -47,12 +47,7 @@ Skip = Literal[_Skip.SKIP]
 @final
 @attrs.frozen
 class Ok(Generic[T_co]):
-    """
-    An element of a stream.
-
-    Attributes:
-        value: The element.
-    """
+    """An element of a stream, its *value*."""
 
     value: T_co
 
@@ -60,12 +55,7 @@ class Ok(Generic[T_co]):
 @final
 @attrs.frozen
 class Failed:
-    """
-    An error in a stream, at its place.
-
-    Attributes:
-        error: The error; the same object for all readers.
-    """
+    """An *error* in a stream, at its place; the same object for all readers."""
 
     error: Exception
 
@@ -73,12 +63,7 @@ class Failed:
 @final
 @attrs.frozen
 class SourceEnd:
-    """
-    The place where a source of `merge_named` ended.
-
-    Attributes:
-        name: The source's name.
-    """
+    """The place where the source of that *name* in a `merge_named` ended."""
 
     name: str
 
@@ -128,12 +113,12 @@ class IteratorSource(Source):
         self.is_over = True
         items.extend((END,) if failed is None else (failed, END))
 
-    def end_turn(self, cell: Cell, made: Made | None = None) -> None:
+    def end_turn(self, cell: StreamCell, made: Made | None = None) -> None:
         super().end_turn(cell, made)
         if self.is_over:
             self._close_iterator()
 
-    def ask_in_thread(self, cell: Cell) -> None:
+    def ask_in_thread(self, cell: StreamCell) -> None:
         if self._asking != len(FORKS):
             self._asking = len(FORKS)
             context = contextvars.copy_context()
@@ -143,7 +128,7 @@ class IteratorSource(Source):
                 self._asking = -1
                 raise
 
-    def _ask(self, cell: Cell) -> None:
+    def _ask(self, cell: StreamCell) -> None:
         # Its errors are items already, and interrupts are noted.
         with suppress(BaseException):
             self.poll(cell, None, block=True)
@@ -192,7 +177,7 @@ class Converted(Source):
     # What there is instead of the other stream's end: an end as well.
     last = END
 
-    def __init__(self, at: Cell, *functions: Any) -> None:
+    def __init__(self, at: StreamCell, *functions: Any) -> None:
         super().__init__(at)
         self._functions = functions
 
@@ -234,7 +219,7 @@ class Named(Converted):
 
     __slots__ = ("last",)
 
-    def __init__(self, at: Cell, name: str) -> None:
+    def __init__(self, at: StreamCell, name: str) -> None:
         super().__init__(at)
         self.last = End(name)
 

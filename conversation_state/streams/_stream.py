@@ -14,7 +14,7 @@ from collections.abc import (
     MutableSet,
 )
 from typing import Any, Generic, Self, TypeVar, overload
-from weakref import WeakSet
+from weakref import ref
 
 from conversation_state._waiting import require_anyio
 from conversation_state._wording import shorten_repr
@@ -22,13 +22,13 @@ from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
     END,
     MARKS,
-    Cell,
     Fault,
     ProcessBound,
     Source,
-    TaskWaiter,
-    ThreadWaiter,
+    StreamCell,
     Waiter,
+    WaitingTask,
+    WaitingThread,
     fill,
     find_sources,
     leave_queues,
@@ -82,8 +82,8 @@ class Stream(ProcessBound, Generic[T_co]):
 
     __slots__ = ("__weakref__", "_cell", "_readers")
 
-    _cell: Cell | None
-    _readers: WeakSet[StreamReader[Any]]
+    _cell: StreamCell | None
+    _readers: set[ref[StreamReader[Any]]]
 
     def __init__(self, *_: object, **__: object) -> None:
         raise TypeError(
@@ -175,8 +175,9 @@ class Stream(ProcessBound, Generic[T_co]):
     def close(self) -> None:
         """Close this value and its readers, not the streams made of it. Idempotent."""
         self._cell = None
-        for reader in list(self._readers):
-            reader.close()
+        for there in tuple(self._readers):
+            if (reader := there()) is not None:
+                reader.close()
 
     async def aclose(self) -> None:
         """Like `close`, and wait until async sources without readers are closed."""
@@ -220,7 +221,7 @@ class Stream(ProcessBound, Generic[T_co]):
 
     def __iter__(self) -> StreamReader[T_co]:
         reader: StreamReader[T_co] = StreamReader(self._get_cell(), _made=True)
-        self._readers.add(reader)
+        self._readers.add(ref(reader, self._readers.discard))
         if self._cell is None:  # closed before this reader was added
             reader.close()
 
@@ -246,7 +247,7 @@ class Stream(ProcessBound, Generic[T_co]):
     def __repr__(self) -> str:
         return f"<Stream: {'open' if self._cell is not None else 'closed'}>"
 
-    def _get_cell(self) -> Cell:
+    def _get_cell(self) -> StreamCell:
         cell = self._cell
         if cell is None:
             raise StreamClosedError(_CLOSED)
@@ -254,14 +255,14 @@ class Stream(ProcessBound, Generic[T_co]):
         return cell
 
 
-def make_stream(start: Cell | Source) -> Stream[Any]:
+def make_stream(start: StreamCell | Source) -> Stream[Any]:
     stream: Stream[Any] = Stream.__new__(Stream)
-    stream._cell = start if isinstance(start, Cell) else start_at(start)
-    stream._readers = WeakSet()
+    stream._cell = start if isinstance(start, StreamCell) else start_at(start)
+    stream._readers = set()
     return stream
 
 
-def _list_pumps(cell: Cell | None) -> list[Pump]:
+def _list_pumps(cell: StreamCell | None) -> list[Pump]:
     # Those that the list at *cell* comes from, without their sources.
     sources = [] if cell is None else find_sources(cell)
     pipes = [each.pipe for each in sources if isinstance(each, PipeSource)]
@@ -293,10 +294,10 @@ class StreamReader(ProcessBound, Generic[T_co]):
 
     __slots__ = ("__weakref__", "_cell", "_in_a_row", "_is_closed", "_waiter")
 
-    _cell: Cell | None
+    _cell: StreamCell | None
     _waiter: Waiter | None
 
-    def __init__(self, cell: Cell, *, _made: bool = False) -> None:
+    def __init__(self, cell: StreamCell, *, _made: bool = False) -> None:
         if not _made:
             raise TypeError("can't call StreamReader(); use iter(stream)")
 
@@ -335,7 +336,7 @@ class StreamReader(ProcessBound, Generic[T_co]):
     def __next__(self) -> T_co:
         item = self._take(None, StopIteration, block=True)
         if item is _NOTHING:
-            waiter = self._waiter = ThreadWaiter()
+            waiter = self._waiter = WaitingThread()
             try:
                 while (
                     item := self._take(waiter, StopIteration, block=True)
@@ -360,7 +361,7 @@ class StreamReader(ProcessBound, Generic[T_co]):
         item = self._take(None, StopAsyncIteration, block=False)
         if item is _NOTHING:
             self._in_a_row = 0
-            waiter = self._waiter = TaskWaiter()
+            waiter = self._waiter = WaitingTask()
             try:
                 while (
                     item := self._take(waiter, StopAsyncIteration, block=False)
