@@ -13,7 +13,6 @@ state reads what is new and bisects the rest. The first survey of a state begins
 its end, where what fits begins.
 """
 
-from conversation_state.trimming._compact import acompact, compact
 from conversation_state.trimming._elements import (
     COMPACTED,
     INVALID,
@@ -26,8 +25,13 @@ from conversation_state.trimming._elements import (
 )
 from conversation_state.trimming._fit import fit, keep_first_and_last, keep_last
 from conversation_state.trimming._repair import repair
-from conversation_state.trimming._rolling import arolling_summary, rolling_summary
 from conversation_state.trimming._sequences import SharedPrefix
+from conversation_state.trimming._summaries import (
+    acompact,
+    arolling_summary,
+    compact,
+    rolling_summary,
+)
 from conversation_state.trimming._tool_results import (
     clear_tool_results,
     shorten_tool_results,

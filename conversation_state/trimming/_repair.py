@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import takewhile
 from typing import NamedTuple
 
 import attrs
@@ -34,12 +35,12 @@ from conversation_state.requests import (
 from conversation_state.trimming._elements import INVALID, MOVED, Edit
 from conversation_state.trimming._selection import Selection
 from conversation_state.trimming._validity import (
-    CALLS_KEEP,
     FORM,
-    RESULTS_FOLLOW,
+    NO_OPEN_CALLS,
     Flaw,
+    OpenCalls,
+    check_pairing,
     dropped_failure,
-    shorten_id,
 )
 from conversation_state.trimming._view import Step, TrimContext
 
@@ -323,28 +324,14 @@ def _find_reason(
         return Flaw(kind, (seq,), f"messages[{seq}] {what}", FORM, reason)
 
     call_id = message.tool_call_id
-    for place, caller in pairs:
-        if place >= seq:
+    before = NO_OPEN_CALLS
+    for place, caller in takewhile(lambda pair: pair[0] < seq, pairs):
+        if any(call.id == call_id for call in caller.tool_calls):
+            before = OpenCalls(place, frozenset([call_id]), frozenset())
             break
 
-        if any(call.id == call_id for call in caller.tool_calls):
-            reason = f"{INVALID}: call {shorten_id(call_id)} has a result already "
-            what = (
-                f"messages[{seq}] answers call {call_id!r} of messages[{place}] again"
-            )
-            return Flaw(
-                "repeated result",
-                (place, seq),
-                what,
-                CALLS_KEEP,
-                f"{reason}(entry {seq})",
-            )
-
-    reason = f"{INVALID}: result has no call {shorten_id(call_id)} before it "
-    what = f"messages[{seq}] answers call {call_id!r}, which no message before it makes"
-    return Flaw(
-        "orphaned result", (seq,), what, RESULTS_FOLLOW, f"{reason}(entry {seq})"
-    )
+    _, (flaw,) = check_pairing(before, seq, message)
+    return flaw
 
 
 def repair(*, at_end: bool = False) -> Step:

@@ -15,9 +15,9 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters
 from conversation_state.messages import Message
 from conversation_state.requests import EVERYWHERE, Rules
-from conversation_state.trimming._compact import close_coroutine
 from conversation_state.trimming._fit import Fit, fit, fit_from_end
 from conversation_state.trimming._repair import Repair, repair
+from conversation_state.trimming._summaries import close_coroutine
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 
 _set = object.__setattr__

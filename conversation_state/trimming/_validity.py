@@ -103,15 +103,15 @@ def _format_reason(what: str, seq: int) -> str:
     return f"{INVALID}: {what} (entry {seq})"
 
 
-def shorten_id(call_id: str) -> str:
+def _shorten_id(call_id: str) -> str:
     if not call_id:
         return "without id"
 
     return call_id if len(call_id) <= _MAX_ID else f"{call_id[: _MAX_ID - 1]}…"
 
 
-def no_result_reason(seq: int, ids: Iterable[str]) -> str:
-    named = list(map(shorten_id, ids))
+def _no_result_reason(seq: int, ids: Iterable[str]) -> str:
+    named = list(map(_shorten_id, ids))
     if len(named) == 1:
         return _format_reason(f"call {named[0]} has no result", seq)
 
@@ -145,7 +145,7 @@ def check_pairing(
             f"messages[{open_calls.seq}] calls {ids}, and messages[{seq}] follows "
             "before the result; put the result between them, or drop the call"
         )
-        reason = no_result_reason(open_calls.seq, open_calls.pending)
+        reason = _no_result_reason(open_calls.seq, open_calls.pending)
         flaws = (Flaw(DANGLING, (open_calls.seq, seq), what, CALLS_KEEP, reason),)
 
     if not isinstance(message, AssistantMessage) or not message.tool_calls:
@@ -175,7 +175,7 @@ def _check_result(
             f"messages[{seq}] answers call {shorten_repr(call_id)} of "
             f"messages[{caller}] again; drop one of the results"
         )
-        reason = f"call {shorten_id(call_id)} has a result already"
+        reason = f"call {_shorten_id(call_id)} has a result already"
         reason = _format_reason(reason, seq)
         flaw = Flaw("repeated result", (caller, seq), what, RESULTS_FOLLOW, reason)
         return open_calls, (flaw,)
@@ -184,7 +184,7 @@ def _check_result(
         f"messages[{seq}] answers call {shorten_repr(call_id)}, which the assistant's "
         "message before it did not make; drop it, or keep the call directly before it"
     )
-    reason = _format_reason(f"result has no call {shorten_id(call_id)} before it", seq)
+    reason = _format_reason(f"result has no call {_shorten_id(call_id)} before it", seq)
     return open_calls, (Flaw("orphaned result", (seq,), what, RESULTS_FOLLOW, reason),)
 
 
