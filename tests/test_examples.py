@@ -17,7 +17,7 @@ from conversation_state import (
     decode,
     open_store,
 )
-from tests.provider_server import serve
+from conversation_state.testing.provider import StrictProvider
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -111,12 +111,12 @@ with module.open_store(path) as store:
             pipeline.scripted(key, {"messages": [{"content": "One question a line."}]})
             for key in ("plan", "one", "two", "report")
         ]
-        with serve(*responses) as server:
-            monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        with StrictProvider(responses) as server:
+            monkeypatch.setenv("OPENAI_BASE_URL", server.url("openai_chat"))
             pipeline.main(str(tmp_path / "research.db"), "How do we get to Bern?")
 
-        assert ["/v1/chat/completions"] * 4 == [path for path, _ in server.requests]
-        assert [1, 3, 5, 7] == [len(body["messages"]) for _, body in server.requests]
+        assert ["/v1/chat/completions"] * 4 == [each.path for each in server.requests]
+        assert [1, 3, 5, 7] == [len(each.body["messages"]) for each in server.requests]
         assert "billed: 4 responses" in capsys.readouterr().out
 
     @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.provider_server import serve
+from conversation_state.testing.provider import StrictProvider
 from tests.test_examples import example
 
 # Far longer than anything here takes: a page that never comes is a failure.
@@ -337,7 +337,7 @@ class TestWebChat:
         usage = {"prompt_tokens": 9, "completion_tokens": 1}
 
         async def scenario(server):
-            client = httpx.AsyncClient(base_url=server.url, timeout=PATIENCE_S)
+            client = httpx.AsyncClient(base_url=server.base_url, timeout=PATIENCE_S)
             async with opened(web, client) as browser:
                 await browser.act("send", text="Where to?")
                 await browser.settled("Where to?", "To the sea.", " 10 tokens")
@@ -345,9 +345,8 @@ class TestWebChat:
                 await browser.settled("And then?", "overloaded", " 10 tokens")
 
         failed = {"error": {"message": "overloaded"}}
-        with serve(
-            [event("To the "), event("sea."), event(usage=usage)], [failed]
-        ) as server:
+        answer = [event("To the "), event("sea."), event(usage=usage)]
+        with StrictProvider([answer, [failed]]) as server:
             asyncio.run(scenario(server))
 
-        assert ["/chat/completions"] * 2 == [path for path, _ in server.requests]
+        assert ["/chat/completions"] * 2 == [each.path for each in server.requests]
