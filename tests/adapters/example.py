@@ -20,7 +20,7 @@ formats (see `conversation_state.adapters.engine.notes`):
 turn
     Keys of a turn with results, on the first of these.
 
-joined
+same_turn
     That a message stood in one turn with the one before.
 
 The streams of this format are in `tests.adapters.example_stream`.
@@ -258,7 +258,7 @@ class ExampleLoader(MessageLoader):
                 parts.append(block.as_unknown(SOURCE, index))
 
         if results:
-            node.notes["joined"] = True
+            node.notes["same_turn"] = True
         else:
             node.keep(_TURN_KEYS)
 
@@ -274,7 +274,7 @@ class ExampleLoader(MessageLoader):
         messages: list[Message] = []
         for at, block in enumerate(blocks):
             if at:
-                block.notes["joined"] = True
+                block.notes["same_turn"] = True
             elif rest:
                 block.notes["turn"] = rest
 
@@ -388,7 +388,7 @@ class ExampleWriter(PayloadWriter):
         The blocks of the turn that *blocks* are in: the last one, if they were joined
         to it and it is open, else a new one with what the note *keys* kept of it.
         """
-        if self._open is not None and role == "user" and notes.get("joined") is True:
+        if self._open is not None and role == "user" and notes.get("same_turn") is True:
             self._open += blocks
             return self._open
 

@@ -178,13 +178,18 @@ class TestText:
         assert keys == sorted(lost.what for lost in export.lost)
         assert str(export.payload).encode()
 
-    @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
-    def test_key_of_reasoning(self, key):
-        """Of the pieces of a thought the first one has a note on its key."""
-        chunks = load_chunks(event(**{key: piece}) for piece in "abc")
+    def test_key_of_reasoning(self):
+        """
+        Of the pieces of a thought the first one has a note on its key; a thought ends
+        with a text, and with another key.
+        """
+        keys = ["reasoning"] * 3 + ["content", "reasoning", "reasoning_content"]
+        chunks = load_chunks(event(**{key: "a"}) for key in keys)
         pieces = [part for chunk in chunks for part in chunk.parts]
 
-        assert [True, False, False] == [bool(part.metadata) for part in pieces]
+        assert [True, False, False, False, True, True] == [
+            bool(part.metadata) for part in pieces
+        ]
 
 
 class TestSent:
@@ -619,14 +624,17 @@ class TestResponse:
         } == notes(message)["response"]
         assert {"content_filter": {"hate": False}} == notes(message)["choice"]
 
-    def test_choices(self):
-        """Of several answers, the one asked for."""
-        events = [event(content=text) for text in "abcd"]
-        for at, each in enumerate(events):
-            each["choices"][0]["index"] = at % 2
+    @pytest.mark.parametrize(
+        ("order", "expected"),
+        [((0, 1, 0, 1), "bd"), ((0, 0, 1, 1), "cd"), ((1, 0, 0), "a")],
+    )
+    def test_choices(self, order, expected):
+        """Events of several answers, in whatever order: one of them is read."""
+        events = [event(content=piece) for piece in "abcd"][: len(order)]
+        for each, index in zip(events, order, strict=True):
+            each["choices"][0]["index"] = index
 
-        assert "ac" == concat(load_chunks(events)).text
-        assert "bd" == concat(load_chunks(events, choice=1)).text
+        assert expected == concat(load_chunks(events, choice=1)).text
 
     @pytest.mark.parametrize("choice", [-1, None, "0", True])
     def test_no_choice(self, choice):

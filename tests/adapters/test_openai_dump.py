@@ -390,7 +390,9 @@ class TestWrittenAsItWas:
         for forged in (
             {"conversation_state": 3},
             forge(3, form.name),
-            forge({"keys": 3, "item": 3, "block": 3, "under": "x"}, form.name),
+            forge(
+                {"keys": 3, "item": 3, "block": 3, "key": "x", "list": "x"}, form.name
+            ),
             forge({"more": 1, "plain": 1, "without": 3, "head": []}, form.name),
         ):
             assert dump({}).payload == dump(forged).payload

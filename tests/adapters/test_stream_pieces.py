@@ -7,6 +7,7 @@ import pytest
 
 from conversation_state.adapters.engine.streaming import (
     Repeats,
+    SurrogateBuffer,
     make_call_chunk,
     make_chunk,
     make_part_chunk,
@@ -68,6 +69,15 @@ class TestRepeats:
         assert not any(map(seen.has, [None, None, EVENT]))
         seen.forget()
         assert not seen.has(EVENT)
+
+
+class Text(str):
+    __slots__ = ()
+
+
+def test_subclass():
+    """A piece is an exact `str`, because chunks are made of it without checks."""
+    assert str is type(SurrogateBuffer().next(Text("b")))
 
 
 class TestChunks:

@@ -27,7 +27,7 @@ provider's own streams; text that is not an object's is sent as
 Beside those of all formats (see `adapters.engine.notes`) there are these
 notes on a message, part or call:
 
-around
+message
     Keys of a message other than its role and content.
 
 signed, redacted
@@ -38,7 +38,7 @@ signed, redacted
 is_error
     That a result had ``false``, which most leave out.
 
-apart, top
+new_message, system
     That a message did not go on with the one before, of the same role; that an
     unknown one was ``system`` itself.
 
@@ -93,7 +93,7 @@ __all__ = [
     "rules",
 ]
 
-FORMAT = Format("anthropic", kept=("around", "keys"))
+FORMAT = Format("anthropic", kept=("keys", "message"))
 
 
 def rules(*, host: str = "", model: str = "") -> Rules:

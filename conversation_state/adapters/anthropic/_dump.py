@@ -87,8 +87,8 @@ def make_piece(path: str, blocks: list[Block], notes: Mapping[str, Any]) -> Piec
     if notes is EMPTY_MAP:
         return Piece(path, blocks)
 
-    around: Any = thaw(map_of(notes, "around"))
-    return Piece(path, blocks, None, around, notes.get("apart") is True)
+    around: Any = thaw(map_of(notes, "message"))
+    return Piece(path, blocks, None, around, notes.get("new_message") is True)
 
 
 @attrs.define
@@ -458,7 +458,7 @@ class AnthropicWriter(PayloadWriter):
             return
 
         content = raw.get("content")
-        if notes.get("top") is True and isinstance(content, list):
+        if notes.get("system") is True and isinstance(content, list):
             self.turns.top.add(Piece(path, [(path, block) for block in content]))
         else:
             self.turns.raw(raw)

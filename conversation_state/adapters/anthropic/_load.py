@@ -288,7 +288,7 @@ class AnthropicLoader(MessageLoader):
 
         # Read like a message of its role, which it is a short form of.
         inside = ObjectReader(self, {"role": "system", "content": given}, "$")
-        top = with_notes(SOURCE, {"top": True})
+        top = with_notes(SOURCE, {"system": True})
         return [
             message.replace(metadata=top)
             if isinstance(message, UnknownMessage)
@@ -312,7 +312,7 @@ class AnthropicLoader(MessageLoader):
                 continue
 
             if role == before:
-                node.notes["apart"] = True
+                node.notes["new_message"] = True
 
             self._prefix = f"message_{at}"
             messages += self._load_messages(node, role)
@@ -324,7 +324,7 @@ class AnthropicLoader(MessageLoader):
         """What one message of the format is here: several, if tools answer."""
         around = self.rest(node.raw, _MESSAGE, node.path)
         if around:
-            node.notes["around"] = around
+            node.notes["message"] = around
 
         content = node.raw.get("content")
         path = f"{node.path}.content"

@@ -22,7 +22,7 @@ content
 role
     The role of an instruction, which has no effect.
 
-joined, apart
+same_content, new_content
     That a message was in the content of the one before it, or that it was not:
     by themselves, only results follow each other in one content, and calls an
     answer.
@@ -32,7 +32,7 @@ made_id
     results without ids are distinguished by their order alone, those of functions
     of one name are put in the order of the calls.
 
-under, object
+key, object
     What stood in a result's ``response``: a text under another key than
     Google's own ``output`` (or ``error``), or an object, of which our message
     has the JSON text.

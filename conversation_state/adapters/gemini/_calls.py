@@ -120,7 +120,7 @@ def read_returned(
             ).text(key)
             is_error = key == "error"
             if key not in {"error", _WRAPPERS[0]}:
-                notes["under"] = key
+                notes["key"] = key
         elif response:
             text = read_object_text(inside, "response")
             is_error = _has_error(response)
@@ -212,7 +212,7 @@ def _write_response(
         if value and not why and _has_error(value) is is_error:
             return value
 
-    under: Any = notes.get("under")
+    under: Any = notes.get("key")
     if is_error:
         under = "error"
     elif under not in _WRAPPERS:

@@ -159,7 +159,7 @@ class GeminiWriter(PayloadWriter):
         is_named = is_named and (call is None or call.is_named)
         about = {"id": message.tool_call_id if is_named else "", "name": name}
         raw = write_result(self, message, path, notes, about)
-        follows = self._last == "tool" and notes.get("apart") is not True
+        follows = self._last == "tool" and notes.get("new_content") is not True
         keys = map_of(notes, "content")
         self._add_user_parts([raw], notes, keys, "tool", follows=follows)
         if call is not None and not about["id"]:
@@ -175,7 +175,7 @@ class GeminiWriter(PayloadWriter):
         *,
         follows: bool = False,
     ) -> None:
-        joined = notes.get("joined") is True and self._last in {"tool", "user"}
+        joined = notes.get("same_content") is True and self._last in {"tool", "user"}
         if follows or joined:
             self._contents[-1]["parts"].extend(parts)
         else:
@@ -224,7 +224,7 @@ class GeminiWriter(PayloadWriter):
 
         parts = parts or [{"text": ""}]
         keys = map_of(notes, "keys")
-        apart = keys or notes.get("apart") is True
+        apart = keys or notes.get("new_content") is True
         # Loaded contents are sent as they were, even if Gemini refuses them, unless a
         # host is named.
         apart = apart and not (self.rules and self.rules.host)

@@ -481,7 +481,7 @@ class GeminiLoader(MessageLoader):
             found = self.content(raw, here, f"content_{at}")
             # `dump` would write one content for both.
             if messages and found and _would_join(messages[-1], found[0]):
-                notes = {**notes_of(found[0].metadata, SOURCE), "apart": True}
+                notes = {**notes_of(found[0].metadata, SOURCE), "new_content": True}
                 metadata = with_notes(SOURCE, notes, found[0].metadata)
                 found[0] = found[0].replace(metadata=metadata)
 
@@ -613,7 +613,7 @@ class GeminiLoader(MessageLoader):
     ) -> Message:
         if before:
             node = GeminiObject(self, {}, node.path)
-            node.notes["joined"] = True
+            node.notes["same_content"] = True
 
         content = simplify_content(parts)
         return UserMessage(content, metadata=self._make_metadata(node))
@@ -634,7 +634,7 @@ class GeminiLoader(MessageLoader):
         if before is None and node.keys:
             part.notes["content"] = node.keys
         elif before is not None and not isinstance(before, ToolMessage):
-            part.notes["joined"] = True
+            part.notes["same_content"] = True
 
         return ToolMessage(
             content,

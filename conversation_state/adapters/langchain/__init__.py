@@ -44,7 +44,7 @@ signed
     A mark that LangChain had the signature. The signer is the provider of the
     response, or depends on the block.
 
-text, empty, beside, name, role, made_id
+text, empty, blocks, name, role, made_id
     A mark that the content was a text, or an empty list; blocks of a system message
     other than text; an empty name; the id made up for a result without one.
 

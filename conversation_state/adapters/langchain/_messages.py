@@ -253,7 +253,7 @@ def _load_plain_content(
 
     # Our `SystemMessage` holds text only, so a note keeps the other blocks and their
     # positions.
-    notes["beside"] = [
+    notes["blocks"] = [
         [at, content[at]]
         for at, part in enumerate(parts)
         if isinstance(part, UnknownPart)
@@ -441,7 +441,7 @@ def _build_content(
 
     # Each position is one in the whole list. They are in ascending order, so a block
     # that is inserted later moves none of those before it.
-    for at, block in notes.get("beside", ()):
+    for at, block in notes.get("blocks", ()):
         blocks.insert(at, block)
 
     if notes.get("text") and all(

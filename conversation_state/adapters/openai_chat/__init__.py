@@ -19,7 +19,7 @@ without
 role
     ``developer`` or ``function``, for a system and a tool message.
 
-under
+key
     The key that a part, or a call, stood under, next to the content or the
     calls: ``reasoning_content`` (DeepSeek), ``reasoning`` (Groq), ``refusal``,
     ``audio``, ``function_call`` (the format before ``tool_calls``).

@@ -78,7 +78,7 @@ def _note_legacy_call(
     legacy: dict[str, str], message: AssistantMessage, raw: Mapping[str, Any]
 ) -> None:
     for call in message.tool_calls:
-        if map_of(notes_of(call.metadata, SOURCE), "under") and call.type != "custom":
+        if map_of(notes_of(call.metadata, SOURCE), "key") and call.type != "custom":
             legacy[call.id] = raw["function_call"]["name"]
             return
 
@@ -214,7 +214,7 @@ def _write_parts(
         # A refusal is written next to the content if it is alone, as is usual, or if it
         # was loaded from there. One that was loaded as the only block of a list has the
         # note "block", so it is a block again.
-        if map_of(about, "under") or (len(inside) == 1 and not about):
+        if map_of(about, "key") or (len(inside) == 1 and not about):
             writer.notes(*inside.pop())
             raw["refusal"] = last.text
 
@@ -237,7 +237,7 @@ def _put_beside(
 ) -> bool:
     """Put *part* into *raw*, next to the content, if it stood there."""
     notes = notes_of(part.metadata, SOURCE)
-    under = map_of(notes, "under")
+    under = map_of(notes, "key")
     if isinstance(part, ReasoningPart) and part.text:
         keys = [key for key in REASONING_KEYS if under.get(key) is True]
         if keys and (late or not raw.keys().isdisjoint(keys)):
@@ -271,7 +271,7 @@ def _put_call(
 ) -> None:
     notes = writer.notes(call, path)
     keys = map_of(notes, "keys")
-    legacy = bool(map_of(notes, "under"))
+    legacy = bool(map_of(notes, "key"))
     custom = call.type == "custom"
     without = list_of(notes, "without")
     key = "input" if custom else "arguments"

@@ -245,7 +245,7 @@ class ChatLoader(MessageLoader):
         if body is not None:
             name, arguments = _read_function(body, "arguments")
             made = body.notes["made_id"] = make_call_id(prefix, len(calls))
-            body.notes["under"] = {"function_call": True}
+            body.notes["key"] = {"function_call": True}
             call = ToolCall(made, name, arguments, metadata=body.metadata(SOURCE))
             self.pairing.open_calls([call], more=bool(calls))
             calls.append(call)
@@ -331,7 +331,7 @@ def _add_beside(node: ObjectReader, content: str | list[Part]) -> str | list[Par
             thoughts.setdefault(text, {})[key] = True
 
     before = [
-        ReasoningPart(text, metadata=with_notes(SOURCE, {"under": keys}))
+        ReasoningPart(text, metadata=with_notes(SOURCE, {"key": keys}))
         for text, keys in thoughts.items()
     ]
     after: list[Part] = []
@@ -341,7 +341,7 @@ def _add_beside(node: ObjectReader, content: str | list[Part]) -> str | list[Par
     if is_map(audio) and sound is not None and sound.data is not None:
         inside = node.child("audio")
         inside.keep(frozenset({"data"}))
-        inside.notes["under"] = {"audio": True}
+        inside.notes["key"] = {"audio": True}
         after.append(AudioPart(data=sound.data, metadata=inside.metadata(SOURCE)))
     elif "audio" in node.raw:
         node.keys["audio"] = node.reading.json(audio, f"{node.path}.audio")
@@ -350,7 +350,7 @@ def _add_beside(node: ObjectReader, content: str | list[Part]) -> str | list[Par
     if refusal:
         # A refusal that is alone needs no note, because `dump` writes it next to the
         # content.
-        under = {"under": {"refusal": True}} if content else {}
+        under = {"key": {"refusal": True}} if content else {}
         after.append(RefusalPart(refusal, metadata=with_notes(SOURCE, under)))
 
     if not (before or after):

@@ -282,7 +282,7 @@ class CallAssembler:
         given_name = _get_text(body, "name")
         if call is None or another_name(call, _CallPiece(None, "", given_name)):
             call = self._legacy = self._open_call(None, "")
-            notes = {"under": {_LEGACY: True}}
+            notes = {"key": {_LEGACY: True}}
 
         add_rest(call.keys, body, _FUNCTION)
         arguments = _get_piece(body, "arguments")
@@ -391,7 +391,7 @@ class AudioAssembler:
         if not decoded or not all(decoded):
             return None, {**keys, **without_empty({"data": encoded})}
 
-        notes = {"under": {"audio": True}, "keys": keys}
+        notes = {"key": {"audio": True}, "keys": keys}
         metadata = with_notes(SOURCE, without_empty(notes))
         return AudioPart(data=b"".join(decoded), metadata=metadata), {}
 
@@ -950,4 +950,4 @@ class ChatStream:
 
 
 def _note_keys(keys: dict[str, bool]) -> Any:
-    return with_notes(SOURCE, {"under": keys}) if keys else EMPTY_MAP
+    return with_notes(SOURCE, {"key": keys}) if keys else EMPTY_MAP

@@ -26,7 +26,7 @@ item, more
     ``status``, ``phase``. It is on the last part of the item; the parts before it
     have ``more``.
 
-plain, block, under
+plain, block, list
     How an item or block was written if `dump` would write it differently: as a text
     where others have a list; with another type; in another list of the thought.
 

@@ -69,7 +69,7 @@ def _group_pieces(both: _Pieces) -> list[tuple[str, _Pieces]]:
             kind, ends = "call", True
         elif isinstance(one, ReasoningPart) or (
             # A thought may hold blocks other than text, which are unknown parts.
-            isinstance(one, UnknownPart) and "under" in notes
+            isinstance(one, UnknownPart) and "list" in notes
         ):
             kind, ends = "reasoning", ends or not more
         elif isinstance(one, UnknownPart) and not (ends or more):
@@ -159,7 +159,7 @@ def _write_thoughts(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, An
             block = writer.unknown(part.raw, part.source, path, "type")
 
         if block is not None:
-            where = "content" if notes.get("under") == "content" else "summary"
+            where = "content" if notes.get("list") == "content" else "summary"
             raw.setdefault(where, []).append(block)
 
     if signature:

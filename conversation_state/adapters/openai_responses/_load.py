@@ -276,14 +276,14 @@ def read_item_block(
         return part
 
     if not _is_reasoning_text(block.raw):
-        block.notes["under"] = where
+        block.notes["list"] = where
         return block.as_unknown(SOURCE, index)
 
     kind, text = block.text("type"), block.text("text")
     # Without these notes `dump` writes a block of type "summary_text" in the summary,
     # and none for an empty text.
     if where == "content" or not text or kind != "summary_text":
-        block.notes["under"] = where
+        block.notes["list"] = where
         block.notes["block"] = kind
 
     block.keep(_THOUGHT)
