@@ -422,6 +422,36 @@ class Timeline(Generic[S]):
         since = self._log.iterate(number + 1 - self._base)
         return tuple([each for each in since if each.parent == number])
 
+    def first_change(self, other: Timeline[Any]) -> int:
+        """
+        The number of the first moment that is not the very same here and in *other*,
+        an earlier or later value of this timeline; one more than the newest if none
+        is. Cost: O(log n) while both share their past, O(n) after moments were
+        forgotten.
+
+        Raises:
+            TypeError:
+                If *other* is something else.
+        """
+        if not isinstance(other, Timeline):
+            raise TypeError(f"first_change takes a Timeline, got {shorten_repr(other)}")
+
+        number = max(self._first, other._first)
+        if self._base == other._base:
+            # In whole blocks, so a few moments are asked one by one.
+            number = max(number, self._base + self._log.shared_prefix(other._log))
+
+        ours, theirs = (
+            each._log.iterate(number - each._base) for each in (self, other)
+        )
+        for a, b in zip(ours, theirs, strict=False):
+            if a is not b:
+                break
+
+            number += 1
+
+        return number
+
     # Committing
 
     def commit(

@@ -2,20 +2,20 @@
 A conversation as user interfaces keep it: messages with alternatives, one of which
 is shown.
 
-What lives here: the tree of all messages that some states have, siblings, and the
-way to the message that is shown. What does not: a tree of *states* to undo and redo
-(`timeline`), and drawings of either.
+What lives here: the tree of all messages that some states have, siblings, the way to
+the message that is shown, and the ids that interfaces know messages by. What does not:
+a tree of *states* to undo and redo (`timeline`), and drawings of either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import attrs
 
 from conversation_state._drawing import draw_fragment, draw_outline
-from conversation_state._persistent import Log, final
+from conversation_state._persistent import Log, check_text, final
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
@@ -24,10 +24,67 @@ from conversation_state.pickling import Maker
 from conversation_state.timeline import Timeline
 from conversation_state.usage import Usage
 
-__all__ = ["MessageTree", "Node"]
+__all__ = ["MessageTree", "Node", "name", "ui_id_of"]
 
-# Stands for the parent of first messages: no identity is empty.
-_ROOT = ""
+M = TypeVar("M", bound=Message)
+
+# The number of what first messages stand behind, and what stands for no child.
+_ROOT, _NONE = 0, -1
+# Between an entry's identity and the number of its place, where it has several.
+_COPY = "~"
+
+
+def name(message: M, ui_id: str) -> M:
+    """
+    *message* with the id that interfaces know it by, as a note in its metadata.
+
+    An entry's identity is new with every piece of an answer that streams in; this id
+    stays: a client's own for what the user sent, and for an answer one that is made
+    when it begins. `MessageTree` takes two entries with one id behind one parent for
+    one message, the newer of which stands.
+
+    Raises:
+        ValueError:
+            If *ui_id* is no text, or empty.
+
+        TypeError:
+            If *message* is something else.
+
+    >>> from conversation_state import UserMessage
+    >>> named = name(UserMessage("Hi!"), "m1")
+    >>> tree = MessageTree.of(Aggregator.new([named]))
+    >>> tree.find("m1") == tree.head
+    True
+    """
+    if not isinstance(message, Message):
+        raise TypeError(f"name takes a Message, got {shorten_repr(message)}")
+
+    if not isinstance(ui_id, str) or not ui_id:
+        raise ValueError(f"ui_id is {shorten_repr(ui_id)}; expected a text")
+
+    notes = message.metadata.get(_NOTES)
+    kept = notes if isinstance(notes, Mapping) else {}
+    named = {**kept, "ui": {"id": check_text(ui_id, "ui_id")}}
+    return message.replace(metadata={**message.metadata, _NOTES: named})
+
+
+def ui_id_of(entry: Entry) -> str:
+    """The id that interfaces know an entry by: that of `name`, or else its own."""
+    if not isinstance(entry, Entry):
+        raise TypeError(f"ui_id_of takes an Entry, got {shorten_repr(entry)}")
+
+    return _read_name(entry.message) or entry.id
+
+
+# The key in metadata under which this library keeps notes.
+_NOTES = "conversation_state"
+
+
+def _read_name(message: Message) -> str:
+    notes = message.metadata.get(_NOTES) if message.metadata else None
+    ui = notes.get("ui") if isinstance(notes, Mapping) else None
+    named = ui.get("id") if isinstance(ui, Mapping) else None
+    return named if isinstance(named, str) else ""
 
 
 @final
@@ -36,31 +93,42 @@ class Node(NamedTuple):
     One message of a tree.
 
     Attributes:
-        id: The identity of its entry.
+        id: The identity of its entry. An entry that stands behind different ones in
+            different states has a node for each: from the second on, its identity,
+            ``~`` and a number.
 
-        parent: The identity of the entry it stands behind; None for a first message.
+        parent: The id of the node it stands behind; None for a first message.
 
         message: The message.
 
-        children: The identities of the entries that stand behind it, in the order
-            in which they came.
+        children: The ids of the nodes that stand behind it, in the order in which
+            they came.
+
+        entry: Its entry, with the identity alone.
     """
 
     id: str
     parent: str | None
     message: Message
     children: tuple[str, ...]
+    entry: Entry
 
 
-class _Position(NamedTuple):
-    """
-    Where an entry was first found: in which log, behind how many others, and, for
-    that of a message, in which state.
-    """
+class _Place(NamedTuple):
+    # A node: its id and entry, the number of its parent and those of its children, how
+    # many messages stand before it, and a state that has all of these.
+    id: str
+    entry: Entry
+    parent: int
+    children: tuple[int, ...]
+    position: int
+    state: Aggregator
 
+
+class _Recorded(NamedTuple):
+    # Where a ledger entry was first found: in which log, behind how many others.
     log: Log[Any]
     position: int
-    state: Any = None
 
 
 class _TreeLedger(NamedTuple):
@@ -70,7 +138,7 @@ class _TreeLedger(NamedTuple):
     """
 
     entries: Log[LedgerEntry]
-    places: PMap[str, _Position]
+    places: PMap[str, _Recorded]
 
     def with_ledger(
         self, ledger: Log[LedgerEntry], known: Log[LedgerEntry]
@@ -85,7 +153,7 @@ class _TreeLedger(NamedTuple):
         places: Any = self.places.evolver()  # whose `in` type checkers don't know
         for position, entry in enumerate(ledger.iterate(start), start):
             if entry.id not in places:
-                places[entry.id] = _Position(ledger, position)
+                places[entry.id] = _Recorded(ledger, position)
                 new.append(entry)
 
         if not new:
@@ -101,6 +169,15 @@ class _TreeLedger(NamedTuple):
         return _TreeLedger(entries.extend(new), places.persistent())
 
 
+class _Followed(NamedTuple):
+    # A timeline whose moments a tree has; how many states and which ledger the tree had
+    # before each moment, and the number of the node that the moment ends with.
+    timeline: Timeline[Aggregator]
+    moments: PMap[int, tuple[int, _TreeLedger, int]]
+    # How many moments end with a node.
+    ends: PMap[int, int]
+
+
 @final
 @attrs.frozen(init=False, eq=False, repr=False)
 class MessageTree:
@@ -108,26 +185,24 @@ class MessageTree:
     The messages of several states of a conversation as a tree: each message once, as
     a child of the message it follows; and the leaf that is shown.
 
-    An edited prompt and a regenerated answer are siblings of what they replace.
-    The tree stores nothing but the states: it follows from what they share, and from
-    where they diverge.
+    An edited prompt and a regenerated answer are siblings of what they replace. The
+    tree stores nothing but the states and which child was shown last: it follows from
+    what the states share, and from where they diverge.
+
+    An entry that stands behind different ones, after a join or where a message before
+    it was replaced, has a node behind each. An identity alone means the one that is
+    shown, or else the first; with ``~1``, ``~2`` and so on it means just that one.
 
     A value: every verb returns the next tree and leaves this one unchanged. Equal by
-    its messages, their positions, what is shown and the ledger; pickled and encoded
-    as its states.
+    its messages, their positions, what is shown and was shown last, and the ledger;
+    pickled and encoded as its states.
 
-    Made by `MessageTree.of`. Adding a state costs what is new in it, some ten
+    Made by `MessageTree.of`. Adding a state costs what is new in it, some twenty
     microseconds a message.
 
     Attributes:
         states: The states that the tree is made of, without those that brought
             nothing new.
-
-        joined: The entries that stand behind different ones in different states,
-            after a join, by identity: what else they stand behind than in this tree,
-            where each stands where it was first found; None for nothing.
-
-        head: The identity of the entry that is shown last; None if no message is.
 
         shown: The state that is shown, with its own ledger, not that of the whole
             tree: one that was added, or the way to the head.
@@ -144,14 +219,20 @@ class MessageTree:
     """
 
     states: Log[Aggregator]
-    # The identities of all entries, in the order in which they came.
-    _ids: Log[str]
-    _places: PMap[str, _Position]
-    _children: PMap[str, tuple[str, ...]]
-    joined: PMap[str, tuple[str | None, ...]]
+    # All nodes by number, a parent's less than its children's; the root is no message.
+    _places: PMap[int, _Place]
+    # By id; and of entries that have several nodes, all of these.
+    _numbers: PMap[str, int]
+    _copies: PMap[str, tuple[int, ...]]
+    # By the id that interfaces know a message by, where that is not its entry's.
+    _named: PMap[str, int]
+    # The child that was shown last, if it is not the newest.
+    _visited: PMap[int, int]
+    _next: int
     _ledger: _TreeLedger
-    head: str | None
+    _head: int
     shown: Aggregator
+    _followed: _Followed | None
 
     def __init__(self) -> None:
         raise TypeError("make trees with MessageTree.of(*states)")
@@ -181,10 +262,42 @@ class MessageTree:
                 "a tree is made of at least one state: Aggregator.new(), say"
             )
 
-        start = Aggregator.new()
-        ledger = _TreeLedger(Log(), pmap())
-        empty = _make_tree(Log(), Log(), pmap(), pmap(), pmap(), ledger, None, start)
-        return empty.add(*states)
+        if len(states) == 1 and isinstance(states[0], Timeline):
+            return _EMPTY.follow(states[0])
+
+        return _EMPTY.add(*states)
+
+    @classmethod
+    def rebuild(
+        cls,
+        states: Iterable[Aggregator],
+        *,
+        shown: Aggregator,
+        visited: Iterable[tuple[int, int]] = (),
+    ) -> MessageTree:
+        """
+        A tree from all its fields, for decoders.
+
+        Args:
+            states: The states it is made of, in order.
+
+            shown: The state that is shown.
+
+            visited: Of nodes whose child that was shown last is not the newest, their
+                place among `nodes`, and that of the child; others are left out.
+        """
+        tree = cls.of(*states, shown)
+        order = sorted(tree._places)[1:]
+        numbers = dict(enumerate(order, 1))
+        fits = {}
+        for rank, other in visited:
+            above, on = numbers.get(rank, _ROOT), numbers.get(other, _NONE)
+            if on in tree._places[above].children[:-1]:
+                fits[above] = on
+
+        # The way to the head is shown, whatever was written.
+        top = tree._evolve(_visited=pmap(fits), _head=_ROOT)
+        return top._show(tree._head, shown)
 
     def add(self, *states: Aggregator | Timeline[Aggregator]) -> MessageTree:
         """
@@ -198,19 +311,127 @@ class MessageTree:
             TypeError:
                 If something else than states and timelines is given.
         """
-        tree = self
+        growth = _Growth(self)
+        shown: Aggregator | None = None
+        number = _ROOT
         for given in states:
             if isinstance(given, Timeline):
                 for moment in given.moments:
-                    tree = tree._add_state(_check_state(moment.state))
+                    growth.add(_check_state(moment.state), is_shown=True)
 
-                tree = tree._add_state(given.present)
+                shown = given.present
             else:
-                tree = tree._add_state(_check_state(given))
+                shown = _check_state(given)
 
-        # On the way to the last one others were shown.
-        is_known = tree.states is self.states
-        return self._with_head(tree.head, tree.shown) if is_known else tree
+            number = growth.add(shown, is_shown=True)
+
+        tree = growth.finish()
+        return tree if shown is None else tree._show(number, shown)
+
+    def follow(self, timeline: Timeline[Aggregator]) -> MessageTree:
+        """
+        The tree of *timeline*, made of the tree of an earlier value of it: with what
+        was committed since, without what was amended away, and its present state
+        shown. Itself if nothing changed.
+
+        For interfaces that draw each value of a timeline: costs what changed in it,
+        however long the conversation is. A tree that is not of a timeline alone is
+        extended by the whole of it.
+
+        Raises:
+            TypeError:
+                If *timeline* is something else.
+
+        >>> asked = Aggregator.new().add_user_prompt("Where to?")
+        >>> chat = Timeline.begin(asked).commit(asked.add_assistant_message("To"))
+        >>> tree = MessageTree.of(chat)
+        >>> chat = chat.amend(1, asked.add_assistant_message("To the sea."))
+        >>> [node.message.text for node in tree.follow(chat).nodes]
+        ['Where to?', 'To the sea.']
+        """
+        if not isinstance(timeline, Timeline):
+            raise TypeError(
+                f"follow takes a Timeline of states, got {shorten_repr(timeline)}"
+            )
+
+        followed = self._followed
+        if followed is None:
+            return self._follow_all(timeline)
+
+        old = followed.timeline
+        if timeline is old:
+            return self
+
+        moments: Any = followed.moments.evolver()
+        ends: Any = followed.ends.evolver()
+        growth = _Growth(self)
+        first = timeline.first_change(old)
+        gone = [each.number for each in old.moments[_after(old, first) :]]
+        if gone:
+            start, growth.ledger, _ = moments[gone[0]]
+            growth.states = growth.states.take(start)
+            # The ledger of what was shown may not be in it.
+            growth.newest = _START
+
+        ended = [moments[number][2] for number in gone]
+        for number in gone:
+            moments.remove(number)
+
+        for moment in timeline.moments[_after(timeline, first) :]:
+            before = len(growth.states), growth.ledger
+            number = growth.add(_check_state(moment.state), is_shown=False)
+            moments[moment.number] = (*before, number)
+            count = ends[number] if number in ends else 0  # noqa: SIM401 - it has no `get`
+            ends[number] = count + 1
+
+        # What was amended is taken away after what took its place: that may be the same
+        # message.
+        for number in ended:
+            left = ends[number] - 1
+            if left:
+                ends[number] = left
+            else:
+                ends.remove(number)
+                growth.prune(number, ends)
+
+        tree = growth.finish()
+        present = timeline.moment
+        kept = _Followed(timeline, moments.persistent(), ends.persistent())
+        *_, number = kept.moments[present.number]
+        return tree._evolve(_followed=kept)._show(number, present.state)
+
+    def _follow_all(self, timeline: Timeline[Aggregator]) -> MessageTree:
+        growth, moments = _Growth(self), {}
+        ends: dict[int, int] = {}
+        for moment in timeline.moments:
+            before = len(growth.states), growth.ledger
+            number = growth.add(_check_state(moment.state), is_shown=True)
+            moments[moment.number] = (*before, number)
+            ends[number] = ends.get(number, 0) + 1
+
+        followed = _Followed(timeline, pmap(moments), pmap(ends))
+        present = timeline.moment
+        tree = growth.finish()._evolve(_followed=followed)
+        return tree._show(moments[present.number][2], present.state)
+
+    # What there is
+
+    @property
+    def head(self) -> str | None:
+        """The id of the node that is shown last; None if no message is."""
+        return self._places[self._head].id if self._head else None
+
+    @property
+    def joined(self) -> Mapping[str, tuple[str | None, ...]]:
+        """
+        The entries that stand behind different ones in different states, by identity:
+        the ids of what else they stand behind than where the first of their nodes
+        does; None for nothing. O(such entries).
+        """
+        return {
+            entry_id: tuple([self._id_of(self._places[each].parent) for each in rest])
+            for entry_id, (_, *rest) in self._copies.items()
+        }
 
     @property
     def present(self) -> Aggregator:
@@ -223,18 +444,21 @@ class MessageTree:
     @property
     def leaves(self) -> tuple[str, ...]:
         """
-        The identities of the entries that nothing stands behind, in the order in
-        which they came. O(n).
+        The ids of the nodes that nothing stands behind, in the order in which they
+        came. O(n).
         """
-        return tuple([each for each in self._ids if each not in self._children])
+        places = self._places
+        return tuple(
+            [places[each].id for each in self._order() if not places[each].children]
+        )
 
     @property
     def nodes(self) -> tuple[Node, ...]:
         """
         All messages, in the order in which they came: a parent before its children.
-        O(n).
+        O(n log n).
         """
-        return tuple([self.node(each) for each in self._ids])
+        return tuple([self._make_node(each) for each in self._order()])
 
     @property
     def total_usage(self) -> Usage:
@@ -249,51 +473,52 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        place = self._find_place(entry_id)
-        parent = _id_before(place.log, place.position)
-        message = place.log[place.position].message
-        return Node(entry_id, parent, message, self._children.get(entry_id, ()))
+        return self._make_node(self._find(entry_id))
+
+    def find(self, ui_id: str) -> str:
+        """
+        The id of the node of the message that interfaces know by *ui_id* (`name`), or
+        whose entry has that identity. O(1).
+
+        Raises:
+            LookupError:
+                If the tree has no such message.
+        """
+        named = self._named.get(ui_id) if isinstance(ui_id, str) else None
+        return self._places[self._find(ui_id) if named is None else named].id
 
     def siblings(self, entry_id: str) -> tuple[int, tuple[str, ...]]:
         """
         The position of an entry among those that stand behind the same one, from 0
-        on, and their identities in the order in which they came.
+        on, and their ids in the order in which they came.
 
         Raises:
             LookupError:
                 If the tree has no such entry.
         """
-        place = self._find_place(entry_id)
-        ids = self._children[_id_before(place.log, place.position) or _ROOT]
-        return ids.index(entry_id), ids
+        number = self._find(entry_id)
+        numbers = self._places[self._places[number].parent].children
+        ids = tuple([self._places[each].id for each in numbers])
+        return numbers.index(number), ids
 
     def switch(self, entry_id: str) -> MessageTree:
         """
-        This tree with the way through *entry_id* shown: down to the newest message
-        behind it, and the newest behind that. Itself if that way is shown.
-
-        O(messages below); after a join, for each of them O(n).
+        This tree with the way through *entry_id* shown: down to the message behind it
+        that was shown last, or else to the newest, and so on. Itself if that way is
+        shown. O(messages below).
 
         Raises:
             LookupError:
                 If the tree has no such entry.
         """
-        self._find_place(entry_id)  # also for None, which `path` takes
-        head: str | None = entry_id
-        below: str | None = entry_id
-        while below is not None:
-            head, children = below, reversed(self._children.get(below, ()))
-            # After a join, a message may be shown with another past than the one
-            # above it here: that way does not lead through the entry.
-            below = next((e for e in children if self._is_on_way(entry_id, e)), None)
+        number = self._find(entry_id)
+        while children := self._places[number].children:
+            number = self._visited.get(number, children[-1])
 
-        # After a join, the same head may be shown with a past without the entry.
-        if head == self.head and (
-            not self.joined or any(each.id == entry_id for each in self.shown.entries)
-        ):
+        if number == self._head:
             return self
 
-        return self._with_head(head, self._find_path(head))
+        return self._show(number, self._path_to(number))
 
     def path(self, entry_id: str | None) -> Aggregator:
         """
@@ -307,18 +532,48 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        return self._with_ledger(self._find_path(entry_id))
+        number = _ROOT if entry_id is None else self._find(entry_id)
+        return self._with_ledger(self._path_to(number))
 
     # Implementation
 
-    def _find_path(self, entry_id: str | None) -> Aggregator:
-        # There is a first state: it is kept even if it has no messages.
-        if entry_id is None:
+    def _find(self, entry_id: str) -> int:
+        # Asked first, because a list, which has no hash, could not be looked up.
+        number = self._numbers.get(entry_id) if isinstance(entry_id, str) else None
+        if number is None:
+            shown = shorten_repr(entry_id)
+            raise LookupError(
+                f"this tree has no entry {shown}; tree.nodes lists those it has"
+            )
+
+        for copy in self._copies.get(entry_id, ()):
+            place = self._places[copy]
+            if self.shown.entries.common_prefix(place.state.entries) > place.position:
+                return copy
+
+        return number
+
+    def _order(self) -> list[int]:
+        return sorted(self._places)[1:]
+
+    def _id_of(self, number: int) -> str | None:
+        return self._places[number].id if number else None
+
+    def _make_node(self, number: int) -> Node:
+        id, entry, parent, children, _, _ = self._places[number]
+        ids = tuple([self._places[each].id for each in children])
+        return Node(id, self._id_of(parent), entry.message, ids, entry)
+
+    def _path_to(self, number: int) -> Aggregator:
+        if number == self._head:
+            return self.shown
+
+        if not number:
+            # There is a first state: it is kept even if it has no messages.
             return self.states[0].rollback(0)
 
-        place = self._find_place(entry_id)
-        state: Aggregator = place.state
-        return state.rollback(place.position + 1)
+        place = self._places[number]
+        return place.state.rollback(place.position + 1)
 
     def _with_ledger(self, state: Aggregator) -> Aggregator:
         ledger = self._ledger.entries
@@ -337,64 +592,50 @@ class MessageTree:
         )
         return state.join(bill)
 
-    def _find_place(self, entry_id: str) -> _Position:
-        # Asked first, because a list, which has no hash, could not be looked up.
-        place = self._places.get(entry_id) if isinstance(entry_id, str) else None
-        if place is None:
-            shown = shorten_repr(entry_id)
-            raise LookupError(
-                f"this tree has no entry {shown}; tree.nodes lists those it has"
-            )
-
-        return place
-
-    def _is_on_way(self, entry_id: str, below: str) -> bool:
-        # O(log n), or O(n) after a join.
-        place, position = self._places[below], self._places[entry_id].position
-        # Without joins an entry has the same position wherever it stands.
-        if position <= place.position and place.log[position].id == entry_id:
-            return True
-
-        return any(each.id == entry_id for each in place.log.take(place.position))
-
-    def _with_head(self, head: str | None, shown: Aggregator) -> MessageTree:
-        if head == self.head and shown == self.shown:
+    def _show(self, number: int, shown: Aggregator) -> MessageTree:
+        # This tree with the way to a node shown, which *shown* is.
+        if number == self._head and shown == self.shown:
             return self
 
-        fields = self.states, self._ids, self._places, self._children, self.joined
-        return _make_tree(*fields, self._ledger, head, shown)
-
-    def _add_state(self, state: Aggregator) -> MessageTree:
-        entries = state.entries
-        head = entries[-1].id if len(entries) else None
-        start = _count_known(entries, self._places)
-        ids, children, joined = self._ids, self._children, self.joined
-        places: Any = self._places.evolver()  # whose `in` type checkers don't know
-        for position, entry in enumerate(entries.iterate(start), start):
-            parent = _id_before(entries, position)
-            if entry.id in places:
-                found = places[entry.id]
-                others = joined.get(entry.id, ())
-                first = _id_before(found.log, found.position)
-                if parent != first and parent not in others:
-                    joined = joined.set(entry.id, (*others, parent))
-
+        # All that is above what both ways have in common was shown before.
+        places, visited = self._places, self._visited
+        here, there = number, self._head
+        while here != there:
+            if places[here].position < places[there].position:
+                there = places[there].parent
                 continue
 
-            places[entry.id] = _Position(entries, position, state)
-            ids = ids.append(entry.id)
-            above = parent or _ROOT
-            children = children.set(above, (*children.get(above, ()), entry.id))
+            parent = places[here].parent
+            if here == places[parent].children[-1]:
+                visited = visited.discard(parent) if visited else visited
+            else:
+                visited = visited.set(parent, here)
 
-        ledger = self._ledger.with_ledger(state.ledger, self.shown.ledger)
-        is_known = ids is self._ids and joined is self.joined
-        if is_known and len(self.states) and ledger is self._ledger:
-            return self._with_head(head, state)  # the same in another order
+            if places[here].position == places[there].position:
+                there = places[there].parent
 
-        return _make_tree(
-            self.states.append(state),
-            *(ids, places.persistent(), children, joined, ledger, head, state),
+            here = parent
+
+        return self._evolve(_head=number, shown=shown, _visited=visited)
+
+    def _evolve(self, **changes: Any) -> MessageTree:
+        fields = {name: getattr(self, name) for name in _FIELDS}
+        return _make_tree(**{**fields, **changes})
+
+    def _structure(self) -> tuple[Any, ...]:
+        # What equal trees have in common; numbers are not, because some are not used.
+        order = [_ROOT, *self._order()]
+        ranks = {number: rank for rank, number in enumerate(order)}
+        return (
+            ranks[self._head],
+            [
+                (place.entry, ranks[place.parent])
+                for place in (self._places[each] for each in order[1:])
+            ],
+            {ranks[above]: ranks[on] for above, on in self._visited.items()},
         )
+
+    # A tree as a value
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -404,20 +645,17 @@ class MessageTree:
             return NotImplemented
 
         return (
-            self.head == other.head
+            len(self) == len(other)
             and self.shown == other.shown
-            and self._ids == other._ids
-            and self._children == other._children
-            and self.joined == other.joined
-            and self.nodes == other.nodes
             and self._ledger.entries == other._ledger.entries
+            and self._structure() == other._structure()
         )
 
     def __hash__(self) -> int:
-        return hash((self.head, len(self._ids)))
+        return hash((self.head, len(self)))
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._places) - 1
 
     def __bool__(self) -> bool:
         return True
@@ -426,7 +664,7 @@ class MessageTree:
         return iter(self.nodes)
 
     def __contains__(self, entry_id: object) -> bool:
-        return entry_id in self._places
+        return entry_id in self._numbers
 
     def __str__(self) -> str:
         return draw_outline(self)
@@ -435,20 +673,232 @@ class MessageTree:
         return draw_fragment(self)
 
     def __repr__(self) -> str:
-        messages = format_count(len(self._ids), "message")
+        messages = format_count(len(self), "message")
         leaves = format_count(len(self.leaves), "leaf", "leaves")
         return f"<MessageTree: {messages}, {leaves}>"
 
     def __copy__(self) -> MessageTree:
         return self
 
+    def list_visited(self) -> tuple[tuple[int, int], ...]:
+        """What `rebuild` takes as *visited*. O(n log n)."""
+        return tuple(sorted(self._structure()[2].items()))
+
     def __reduce__(self) -> tuple[Any, ...]:
         # What is shown may be none of the states: one that brought nothing new.
-        return _TREE, (tuple(self.states), self.head, self.shown)
+        return _TREE, (tuple(self.states), self.shown, self.list_visited())
 
 
-def _id_before(entries: Log[Entry], position: int) -> str | None:
-    return entries[position - 1].id if position else None
+_FIELDS = tuple([field.name for field in attrs.fields(MessageTree)])
+
+
+class _Growth:
+    # A tree while states are added to it.
+
+    def __init__(self, tree: MessageTree) -> None:
+        self.tree = tree
+        self.states = tree.states
+        self.ledger = tree._ledger
+        self.next = tree._next
+        # Whose `in` and `[]` type checkers don't know.
+        self.places: Any = tree._places.evolver()
+        self.numbers: Any = tree._numbers.evolver()
+        self.copies: Any = tree._copies.evolver()
+        self.named: Any = tree._named.evolver()
+        self.visited = tree._visited
+        self.head = tree._head
+        self.newest = tree.shown
+
+    def add(self, state: Aggregator, *, is_shown: bool) -> int:
+        """
+        Add the messages and the ledger of a state; the number of its last node. Where
+        it is not *is_shown*, the child that was shown before stays so.
+        """
+        entries = state.entries
+        count, number = self._find_known(entries)
+        is_new = not len(self.states)
+        is_replaced = False
+        for position, entry in enumerate(entries.iterate(count), count):
+            child = self._find_child(number, entry)
+            if child == _NONE:
+                child = self._add_place(number, entry, position, state)
+                is_new = True
+                self._note_child(number, is_shown=is_shown)
+            elif self.places[child].entry.id != entry.id:
+                self._rename(child, entry)
+                is_new = is_replaced = True
+
+            if is_replaced:
+                self.places[child] = self.places[child]._replace(state=state)
+
+            number = child
+
+        ledger = self.ledger.with_ledger(state.ledger, self.newest.ledger)
+        if is_new or ledger is not self.ledger:
+            self.states = self.states.append(state)
+            self.ledger = ledger
+
+        self.newest = state
+        return number
+
+    def _find_known(self, entries: Log[Entry]) -> tuple[int, int]:
+        # How many of the first *entries* are here behind the same ones, and the number
+        # of the last of these.
+        compared: Log[Any] | None = None
+        common = 0
+        for position in range(len(entries) - 1, -1, -1):
+            entry_id = entries[position].id
+            if entry_id not in self.numbers:
+                continue
+
+            several = entry_id in self.copies
+            for number in (
+                self.copies[entry_id] if several else (self.numbers[entry_id],)
+            ):
+                place = self.places[number]
+                if place.position != position:
+                    continue
+
+                # What has more in common with a log than *entries* has parts from
+                # them where that log does: a copy of which one entry differs is
+                # compared once.
+                log = place.state.entries
+                if compared is None or log.common_prefix(compared) <= common:
+                    common, compared = log.common_prefix(entries), log
+
+                if common > position:
+                    return position + 1, number
+
+        return 0, _ROOT
+
+    def _find_child(self, parent: int, entry: Entry) -> int:
+        named = _read_name(entry.message)
+        for child in self.places[parent].children:
+            other = self.places[child].entry
+            if other.id == entry.id or (named and named == _read_name(other.message)):
+                return child  # type: ignore[no-any-return]  # a number
+
+        return _NONE
+
+    def _add_place(
+        self, parent: int, entry: Entry, position: int, state: Aggregator
+    ) -> int:
+        number = self.next
+        self.next += 1
+        above = self.places[parent]
+        self.places[parent] = above._replace(children=(*above.children, number))
+        id = self._register(number, entry)
+        self.places[number] = _Place(id, entry, parent, (), position, state)
+        return number
+
+    def _note_child(self, parent: int, *, is_shown: bool) -> None:
+        if is_shown:
+            self.visited = (
+                self.visited.discard(parent) if self.visited else self.visited
+            )
+            return
+
+        children = self.places[parent].children
+        if parent not in self.visited and len(children) > 1:
+            # The child that was shown is not the newest any more.
+            self.visited = self.visited.set(parent, children[-2])
+
+    def _register(self, number: int, entry: Entry) -> str:
+        id = entry.id
+        if id in self.numbers:
+            known = self.copies[id] if id in self.copies else (self.numbers[id],)
+            self.copies[id] = (*known, number)
+            self.numbers[f"{id}{_COPY}1"] = known[0]
+            count = len(known) + 1
+            while f"{entry.id}{_COPY}{count}" in self.numbers:
+                count += 1
+
+            id = f"{entry.id}{_COPY}{count}"
+
+        self.numbers[id] = number
+        if named := _read_name(entry.message):
+            self.named[named] = number
+
+        return id
+
+    def _unregister(self, number: int) -> None:
+        place = self.places[number]
+        named = _read_name(place.entry.message)
+        if named in self.named and self.named[named] == number:
+            self.named.remove(named)
+
+        entry_id = place.entry.id
+        if entry_id in self.copies:
+            left = tuple([each for each in self.copies[entry_id] if each != number])
+            first = f"{entry_id}{_COPY}1"
+            if len(left) > 1:
+                self.copies[entry_id] = left
+                self.numbers[first] = left[0]
+            else:
+                self.copies.remove(entry_id)
+                self.numbers.remove(first)
+
+            # The identity alone means one that is left.
+            self.numbers[entry_id] = left[0]
+
+        if place.id in self.numbers and self.numbers[place.id] == number:
+            self.numbers.remove(place.id)
+
+    def _rename(self, number: int, entry: Entry) -> None:
+        # The newer entry of a message stands.
+        self._unregister(number)
+        id = self._register(number, entry)
+        self.places[number] = self.places[number]._replace(id=id, entry=entry)
+
+    def prune(self, number: int, ends: Any) -> None:
+        """Take away a node that no state ends with, and those above that led to it."""
+        while number and number not in ends:
+            place = self.places[number]
+            if place.children:
+                return
+
+            self._unregister(number)
+            self.places.remove(number)
+            parent = place.parent
+            above = self.places[parent]
+            left = tuple([each for each in above.children if each != number])
+            self.places[parent] = above._replace(children=left)
+            if self.visited.get(parent) in {number, *left[-1:]}:
+                self.visited = self.visited.discard(parent)
+
+            if self.head == number:
+                self.head = parent
+
+            number = parent
+
+    def finish(self) -> MessageTree:
+        tree = self.tree
+        if (
+            self.states is tree.states
+            and self.ledger is tree._ledger
+            and self.visited is tree._visited
+            and not self.places.is_dirty()
+        ):
+            return tree
+
+        return _make_tree(
+            states=self.states,
+            _places=self.places.persistent(),
+            _numbers=self.numbers.persistent(),
+            _copies=self.copies.persistent(),
+            _named=self.named.persistent(),
+            _visited=self.visited,
+            _next=self.next,
+            _ledger=self.ledger,
+            _head=self.head,
+            shown=tree.shown,
+            _followed=None,
+        )
+
+
+def _after(timeline: Timeline[Any], number: int) -> int:
+    # The place among its moments of the one with *number*.
+    return max(number - timeline.moments[0].number, 0)
 
 
 def _check_state(state: object) -> Aggregator:
@@ -459,19 +909,35 @@ def _check_state(state: object) -> Aggregator:
     raise TypeError(f"a tree is made of {expected}, got {shorten_repr(state)}")
 
 
-def _make_tree(*fields: Any) -> MessageTree:
+def _make_tree(**fields: Any) -> MessageTree:
     tree: Any = object.__new__(MessageTree)
-    tree.__attrs_init__(*fields)
+    tree.__attrs_init__(*[fields[name] for name in _FIELDS])
     return tree  # type: ignore[no-any-return]
 
 
 def _rebuild_tree(
-    states: Iterable[Aggregator], head: str | None, shown: Aggregator
+    states: Iterable[Aggregator],
+    shown: Aggregator,
+    visited: Iterable[tuple[int, int]],
 ) -> MessageTree:
-    return MessageTree.of(*states)._with_head(head, shown)
+    return MessageTree.rebuild(states, shown=shown, visited=visited)
 
 
 _TREE = Maker("tree.MessageTree", _rebuild_tree)
+_START = Aggregator.new()
+_EMPTY = _make_tree(
+    states=Log(),
+    _places=pmap({_ROOT: _Place("", Entry("", _START), _NONE, (), -1, _START)}),  # type: ignore[arg-type]  # no message
+    _numbers=pmap(),
+    _copies=pmap(),
+    _named=pmap(),
+    _visited=pmap(),
+    _next=_ROOT + 1,
+    _ledger=_TreeLedger(Log(), pmap()),
+    _head=_ROOT,
+    shown=_START,
+    _followed=None,
+)
 
 
 def _count_known(items: Log[Any], places: Mapping[str, Any], known: int = 0) -> int:

@@ -5,14 +5,24 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from conversation_state import Aggregator, Timeline, Usage, decode, encode
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    Timeline,
+    Usage,
+    UserMessage,
+    decode,
+    encode,
+)
+from conversation_state.adapters import anthropic, gemini, openai_chat, openai_responses
 from conversation_state.codec import from_data, to_data
 from conversation_state.errors import DecodeError
 from conversation_state.testing.laws import message_trees_add_up
 from conversation_state.testing.strategies import timelines
-from conversation_state.tree import MessageTree
+from conversation_state.tree import MessageTree, name, ui_id_of
 from tests.processes import count_calls
 from tests.states import rebuild_state
 
@@ -88,7 +98,7 @@ class TestMoving:
     """Another way is shown."""
 
     def test_switch(self):
-        """Down to the newest message behind the one that is asked for."""
+        """Down to the message behind it that was shown last, or else the newest."""
         booked = SEA.add_user_prompt("Book it.").add_assistant_message("Booked.")
         tree = MessageTree.of(booked, HILLS)
         other = tree.switch(last(SEA))
@@ -96,7 +106,8 @@ class TestMoving:
         assert last(booked) == other.head
         assert texts(booked) == texts(other.present)
         assert last(HILLS) == tree.head
-        assert other.switch(last(ASKED)).head == last(HILLS)
+        assert other.switch(last(ASKED)) is other
+        assert tree.switch(last(ASKED)) is tree
         assert other.switch(last(booked)) is other
 
     def test_switch_after_a_join(self):
@@ -116,7 +127,7 @@ class TestMoving:
         same_head = MessageTree.of(sea, hills)
 
         assert texts(sea) == texts(same_head.switch(last(SEA)).present)
-        assert texts(HILLS) == texts(same_head.switch(last(HILLS)).present)
+        assert texts(hills) == texts(same_head.switch(last(HILLS)).present)
 
     def test_joined_again(self):
         """A joined state that is there already changes nothing, in which order ever."""
@@ -141,6 +152,232 @@ class TestMoving:
         """The state before the first message is on every way, so None is refused."""
         with pytest.raises(LookupError, match="this tree has no entry None"):
             MessageTree.of(SEA).switch(None)  # type: ignore[arg-type]
+
+
+class TestVisited:
+    """A switch remembers which child was shown last."""
+
+    def test_flips(self):
+        """Away and back again is where one was, also after a copy."""
+        on_sea = SEA.add_user_prompt("When?")
+        again = SEA.add_user_prompt("How?")
+        tree = MessageTree.of(on_sea, again, HILLS).switch(last(on_sea))
+        away = tree.switch(last(HILLS))
+
+        assert last(on_sea) == away.switch(last(SEA)).head
+        for copy in (pickle.loads(pickle.dumps(away)), decode(encode(away))):
+            assert away == copy
+            assert last(on_sea) == copy.switch(last(SEA)).head
+
+        assert MessageTree.of(on_sea, again, HILLS) != away
+
+    def test_stays(self):
+        """What comes while another is shown is not shown by a switch."""
+        chat = Timeline.begin(ASKED).commit(SEA)
+        tree = MessageTree.of(chat)
+        chat = chat.commit(HILLS, on=0, stay=True)
+
+        assert last(SEA) == tree.follow(chat).switch(last(ASKED)).head
+
+    def test_damaged(self):
+        """Pairs that don't fit a tree change nothing; an odd number is a problem."""
+        data = to_data(MessageTree.of(SEA, HILLS).switch(last(SEA)))
+
+        assert [1, 2] == data["visited"]
+        assert from_data({**data, "visited": [9, 7, 1, 9]}) == MessageTree.of(
+            SEA, HILLS
+        ).switch(last(SEA))
+        with pytest.raises(DecodeError, match=r"visited: an odd number"):
+            from_data({**data, "visited": [1]})
+
+
+class TestNames:
+    """The ids that interfaces know messages by."""
+
+    def test_one_message(self):
+        """Pieces of one answer are one message, the newest of which stands."""
+        sea, hills = (
+            ASKED.add(name(AssistantMessage(text), "a1")) for text in ("To", "To the")
+        )
+        tree = MessageTree.of(sea, hills)
+
+        assert ["Where to?", "To the"] == [node.message.text for node in tree]
+        assert (0, (last(hills),)) == tree.siblings(tree.find("a1"))
+        assert last(sea) not in tree
+        assert texts(hills) == texts(tree.path(tree.find("a1")))
+        assert 2 == len(decode(encode(tree)))
+
+    def test_what_follows(self):
+        """What stands behind a piece stands behind the whole."""
+        piece = ASKED.add(name(AssistantMessage("To"), "a1")).add_user_prompt("?")
+        whole = piece.replace_message(
+            piece.entries[1].id, name(AssistantMessage("To the sea."), "a1")
+        )
+        tree = MessageTree.of(piece, whole)
+
+        assert ["Where to?", "To the sea.", "?"] == [each.message.text for each in tree]
+        assert texts(whole) == texts(tree.path(last(whole)))
+
+    def test_find(self):
+        """A name, or else the entry's identity; in O(1)."""
+        state = ASKED.add(name(AssistantMessage("Uphill."), "a1"))
+        tree = MessageTree.of(state)
+
+        assert "a1" == ui_id_of(state.entries[1])
+        assert last(state) == tree.find("a1") == tree.find(last(state))
+        assert last(ASKED) == ui_id_of(ASKED.entries[0]) == tree.find(last(ASKED))
+        for unknown in ("a2", "", None, [1]):
+            with pytest.raises(LookupError, match="this tree has no entry"):
+                tree.find(unknown)  # type: ignore[arg-type]
+
+    def test_kept(self):
+        """A name keeps other metadata, and goes nowhere but to interfaces."""
+        message = UserMessage("Hi!", metadata={"lang": "en"})
+        named = name(name(message, "old"), "new")
+
+        assert "en" == named.metadata["lang"]
+        assert "new" == ui_id_of(Aggregator.new([named]).entries[0])
+        for adapter in (openai_chat, openai_responses, anthropic, gemini):
+            assert adapter.dump([message]) == adapter.dump([named])
+
+    @pytest.mark.parametrize("wrong", ["", 5, None])
+    def test_refused(self, wrong):
+        """An id is a text."""
+        with pytest.raises(ValueError, match=r"ui_id is .*; expected a text"):
+            name(UserMessage("Hi!"), wrong)
+
+    @pytest.mark.parametrize(
+        "metadata", [{"conversation_state": 5}, {"conversation_state": {"ui": "x"}}]
+    )
+    def test_foreign(self, metadata):
+        """What others keep under our key is no name."""
+        state = Aggregator.new([UserMessage("Hi!", metadata=metadata)])
+
+        assert last(state) == ui_id_of(state.entries[0])
+        assert "a" == ui_id_of(Aggregator.new([name(state[0], "a")]).entries[0])
+
+
+class TestCopies:
+    """An entry that stands behind different ones has a node behind each."""
+
+    def test_replaced(self):
+        """Where a message was replaced, what follows stands in both branches."""
+        state = SEA.add_user_prompt("When?")
+        other = state.replace_message(last(SEA), AssistantMessage("Uphill."))
+        tree = MessageTree.of(state, other)
+        when = last(state)
+
+        assert 5 == len(tree)
+        assert {when: (other.entries[1].id,)} == dict(tree.joined)
+        assert f"{when}~2" == tree.head
+        assert texts(other) == texts(tree.path(when))
+        switched = tree.switch(last(SEA))
+        assert when == switched.head
+        assert texts(state) == texts(switched.path(when))
+        assert texts(other) == texts(switched.path(f"{when}~2"))
+        assert [when, f"{when}~2"] == [
+            node.id for node in tree.nodes if node.entry.id == when
+        ]
+        message_trees_add_up(tree)
+
+    def test_left_out(self):
+        """Where one was left out, what follows is its sibling."""
+        state = SEA.add_user_prompt("When?")
+        tree = MessageTree.of(state, state.without([last(SEA)]))
+
+        assert f"{last(state)}~2" == tree.head
+        assert (1, (last(SEA), tree.head)) == tree.siblings(tree.head)
+
+
+class TestFollow:
+    """A tree that follows the values of a timeline."""
+
+    def test_amended(self):
+        """What was amended away is gone, and leaves no sibling."""
+        chat = Timeline.begin(ASKED).commit(SEA)
+        tree = MessageTree.of(chat)
+        for text in ("To the", "To the hills."):
+            chat = chat.amend(1, ASKED.add_assistant_message(text))
+            tree = tree.follow(chat)
+
+        assert ["Where to?", "To the hills."] == [node.message.text for node in tree]
+        assert last(SEA) not in tree
+        assert texts(chat.present) == texts(tree.present)
+        assert 2 == len(decode(encode(tree)))
+        assert MessageTree.of(chat).leaves == tree.leaves
+
+    def test_named(self):
+        """A named answer keeps its place among its siblings while it streams."""
+        chat = Timeline.begin(ASKED).commit(ASKED.add(name(AssistantMessage("T"), "a")))
+        chat = chat.commit(HILLS, on=0)
+        tree = MessageTree.of(chat)
+        chat = chat.amend(1, ASKED.add(name(AssistantMessage("To"), "a")))
+        tree = tree.follow(chat)
+
+        assert (0, (tree.find("a"), last(HILLS))) == tree.siblings(tree.find("a"))
+
+    def test_moves(self):
+        """Undo and redo show another way, and change nothing else."""
+        chat = Timeline.begin(ASKED).commit(SEA)
+        tree = MessageTree.of(chat)
+        undone = tree.follow(chat.undo())
+
+        assert last(ASKED) == undone.head
+        assert 2 == len(undone)
+        assert undone.follow(chat) == tree
+        assert tree.follow(chat) is tree
+
+    def test_refused(self):
+        """What is no timeline of states is refused."""
+        with pytest.raises(TypeError, match="follow takes a Timeline"):
+            MessageTree.of(SEA).follow(SEA)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="made of Aggregators"):
+            MessageTree.of(SEA).follow(Timeline.begin(5))  # type: ignore[arg-type]
+
+    @settings(max_examples=25)
+    @given(timelines(), st.data())
+    def test_any(self, timeline, data):
+        """
+        After any further steps it has what a tree of the whole timeline has, and
+        shows what that shows.
+        """
+        tree = MessageTree.of(timeline)
+        for _ in range(data.draw(st.integers(1, 6))):
+            timeline = data.draw(one_step(timeline))
+            tree = tree.follow(timeline)
+            whole = MessageTree.of(timeline)
+
+            assert list(timeline.present) == list(tree.present)
+            assert list_ways(whole) <= list_ways(tree)
+            if timeline.limit is None:
+                assert list_ways(whole) == list_ways(tree)
+                assert whole.total_usage == tree.total_usage
+
+        message_trees_add_up(tree)
+
+
+def list_ways(tree):
+    """The identities of the entries from the first to each leaf."""
+    ways: dict[str | None, tuple[str, ...]] = {None: ()}
+    for node in tree.nodes:
+        ways[node.id] = (*ways[node.parent], node.entry.id)
+
+    return {ways[leaf] for leaf in tree.leaves}
+
+
+def one_step(timeline):
+    """*timeline*, moved, amended or extended."""
+    present = timeline.present
+    answer = st.sampled_from(["a", "b"]).map(present.add_assistant_message)
+    moments = st.sampled_from(timeline.moments)
+    return st.one_of(
+        answer.map(timeline.commit),
+        st.tuples(moments, answer).map(lambda given: timeline.amend(*given)),
+        moments.map(timeline.goto),
+        st.tuples(answer, moments).map(
+            lambda given: timeline.commit(given[0], on=given[1], stay=True)
+        ),
+    )
 
 
 class TestBill:

@@ -972,6 +972,8 @@ class Aggregator:
                 "without takes a list of identities; for one: state.without([id])"
             )
 
+        check_iterable(entry_ids, "entry_ids", "a list of identities")
+
         places = {self._position_after(each) - 1 for each in entry_ids}
         if not places:
             return self

@@ -14,7 +14,9 @@ The whole format, version 1:
     kind "checkpoint": label, state (what an aggregator has)
     kind "timeline": see below
     kind "message_tree": what a timeline has, of the states the tree is made of;
-        the present one is shown
+        the present one is shown; visited, pairs of messages, counted from 1 in the
+        order in which they come: one, and the one behind it that was shown last, if
+        that is not the newest
     kinds "document", "message", "messages", "part", "template", "tool_call",
         "tool_info", "usage": one field of that name
     any other kind, of `Codec.register`: value

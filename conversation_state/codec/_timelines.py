@@ -254,6 +254,13 @@ def read_timeline(
 def read_message_tree(
     reader: CodecReader, raw: Any, path: JsonPath
 ) -> MessageTree | None:
+    flips: list[int] = []
+    if isinstance(raw, dict) and "visited" in raw:
+        raw = {**raw}
+        flips = _COUNTS(reader, raw.pop("visited"), (path, "visited")) or []
+        if len(flips) % 2:
+            reader.problems.add((path, "visited"), "an odd number; expected pairs")
+
     timeline = read_timeline(reader, raw, path)
     if timeline is None or reader.problems.count:
         return None
@@ -263,7 +270,12 @@ def read_message_tree(
             where = ((path, "moments"), number)
             reader.problems.add(where, "its state is no state of a conversation")
 
-    return None if reader.problems.count else MessageTree.of(timeline)
+    if reader.problems.count:
+        return None
+
+    states = [moment.state for moment in timeline.moments]
+    visited = zip(flips[::2], flips[1::2], strict=True)
+    return MessageTree.rebuild(states, shown=timeline.present, visited=visited)
 
 
 def _check_moments(
@@ -353,6 +365,7 @@ def _read_note(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     return freeze_map(raw, "it") if reader.problems.count == before else None
 
 
+_COUNTS = array_reader(CodecReader.count)
 _MOMENT = strict_shape(
     dict,
     "state",
@@ -368,7 +381,7 @@ _TIMELINE = strict_shape(
     limit=CodecReader.count,
     first=CodecReader.count,
     present=CodecReader.count,
-    redo=array_reader(CodecReader.count),
+    redo=_COUNTS,
     moments=array_reader(object_reader(_MOMENT)),
     states=_read_states,
 )
@@ -580,7 +593,9 @@ def write_message_tree(tree: MessageTree, write_with_kind: WriteWithKind) -> Obj
     if tree.shown != timeline.present:
         timeline = timeline.commit(tree.shown)
 
-    return write_timeline(timeline, write_with_kind)
+    data = write_timeline(timeline, write_with_kind)
+    visited = [rank for pair in tree.list_visited() for rank in pair]
+    return {**data, "visited": visited} if visited else data
 
 
 def _write_moments(timeline: Timeline[Any], states: _StateWriter) -> list[Object]:

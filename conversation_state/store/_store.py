@@ -249,7 +249,8 @@ class Store:
         """
         All messages that a name ever had, those of abandoned branches too, with the
         head's last one shown: siblings for ``‹ 2/3 ›``, and `MessageTree.path`, to
-        go on from any of them.
+        go on from any of them. Of a timeline, those of its moments: what was amended
+        away is no sibling of what took its place.
 
         Reads one state for each branch of the history, and what they have in
         common once.
@@ -260,6 +261,9 @@ class Store:
         """
         check_name(name)
         with self._cache.read() as transaction:
+            if transaction.get_name(name).is_timeline:
+                return MessageTree.of(load_timeline(transaction, name))
+
             return _load.load_message_tree(transaction, name)
 
     amessage_tree = async_twin(message_tree)

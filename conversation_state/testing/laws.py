@@ -435,23 +435,27 @@ def message_trees_add_up(tree: MessageTree) -> None:
     for node in tree.nodes:
         assert node.parent in seen, "a parent came later"
         seen.add(node.id)
-        position, ids = tree.siblings(node.id)
+        is_first_of_several = node.id == node.entry.id and node.id in tree.joined
+        exact = f"{node.id}~1" if is_first_of_several else node.id
+        position, ids = tree.siblings(exact)
         assert ids[position] == node.id, "another position"
         assert len({*ids}) == len(ids), "a sibling twice"
         if node.parent is not None:
             assert nodes[node.parent].children == ids, "other siblings"
 
-        path = tree.path(node.id)
-        assert path.entries[-1].id == node.id, "a path leads elsewhere"
+        path = tree.path(exact)
+        assert path.entries[-1].id == node.entry.id, "a path leads elsewhere"
         assert path[-1] == node.message, "another message"
         # Where two states recorded different usages under one key, each keeps its own.
         keys = {entry.id for entry in path.ledger}
         assert {entry.id for entry in recorded} == keys, "another bill"
         assert {*recorded}.issuperset(path.ledger), "usage that no state recorded"
-        switched = tree.switch(node.id)
+        switched = tree.switch(exact)
         shown = [entry.id for entry in switched.present.entries]
-        assert node.id in shown, "it is not shown"
-        assert switched.head == shown[-1], "the head is not last"
+        assert node.entry.id in shown, "it is not shown"
+        head = switched.head
+        assert head is not None, "no head"
+        assert switched.node(head).entry.id == shown[-1], "the head is not last"
 
     assert len(nodes) == len(tree) == len(tree.nodes), "a message twice"
     leaves = [each for each in nodes if not nodes[each].children]
