@@ -261,6 +261,7 @@ class Store:
         """
         check_name(name)
         with self._cache.read() as transaction:
+            transaction.catch_up()
             if transaction.get_name(name).is_timeline:
                 return MessageTree.of(load_timeline(transaction, name))
 

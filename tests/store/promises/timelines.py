@@ -125,6 +125,24 @@ class TimelinePromises(StoreCase):
         tree = store.message_tree("chat")
         assert MessageTree.of(timeline).leaves == tree.leaves
 
+    def test_amended_leaves_no_sibling(self, store):
+        """
+        An answer that was saved while it arrived, and when it was complete, is one
+        message of the tree; its revisions stay.
+        """
+        timeline = grow_timeline(1)
+        asked = timeline.present.add_user_prompt("And?")
+        timeline = timeline.commit(asked.add_assistant_message("Per"))
+        head = store.save_timeline("chat", timeline)
+        number = timeline.moment.number
+        timeline = timeline.amend(number, asked.add_assistant_message("Perhaps."))
+        store.save_timeline("chat", timeline, expecting=head)
+        tree = store.message_tree("chat")
+
+        assert MessageTree.of(timeline) == tree
+        assert (0, (tree.head,)) == tree.siblings(tree.head)
+        assert 1 == len(tree.leaves)
+
     def test_stale_timeline(self, store):
         """
         A timeline that lacks or replaces a moment which is saved is refused, and
