@@ -516,29 +516,32 @@ _MEDIA_KEYS: Final = {
 }
 
 _new_text_part: Final = make_draft(TextPart)
-_new_refusal_part: Final = make_draft(RefusalPart)
 _new_reasoning_part: Final = make_draft(ReasoningPart)
 _new_unknown_part: Final = make_draft(UnknownPart)
 
 
-def _read_text_part(
-    raw: Object, new: Callable[[], Any] = _new_text_part, cls: type = TextPart
-) -> Any:
-    """A part that is a text and no more, of class *cls*."""
+def _read_text_part(raw: Object) -> TextPart:
     left = len(raw) - 2
     text = raw["text"]
     if text.__class__ is not str:
         raise UnusualValueError
 
-    part = new()
+    part = _new_text_part()
     if left:
         part.index, part.metadata, part.unknown = _read_notes(raw, left, _TEXT_KEYS)
     else:
         part.index, part.metadata, part.unknown = None, EMPTY_MAP, EMPTY_MAP
 
     part.text = text
-    part.__class__ = cls
+    part.__class__ = TextPart
     return part
+
+
+def _read_refusal_part(raw: Object) -> RefusalPart:
+    part = _read_text_part(raw)
+    return RefusalPart(
+        part.text, metadata=part.metadata, index=part.index, unknown=part.unknown
+    )
 
 
 def _read_reasoning_part(raw: Object) -> ReasoningPart:
@@ -625,7 +628,7 @@ _ASSISTANT_PARTS: dict[str, Any] = {
     **{cls.kind: partial(_read_media_part, cls) for cls in _MEDIA_KEYS},
     "text": _read_text_part,
     "reasoning": _read_reasoning_part,
-    "refusal": partial(_read_text_part, new=_new_refusal_part, cls=RefusalPart),
+    "refusal": _read_refusal_part,
     "unknown": _read_unknown_part,
     "*": _read_new_part,
 }
@@ -651,8 +654,8 @@ def _read_parts(raw: list[Object], readers: Mapping[str, Any]) -> tuple[Part, ..
     return tuple(parts)
 
 
-def _write_text_part(part: TextPart | RefusalPart, kind: str = "text") -> Object:
-    raw: Object = {"type": kind, "text": part.text}
+def _write_text_part(part: TextPart | RefusalPart) -> Object:
+    raw: Object = {"type": "text", "text": part.text}
     if (index := part.index) is not None:
         raw["index"] = index
 
@@ -663,6 +666,10 @@ def _write_text_part(part: TextPart | RefusalPart, kind: str = "text") -> Object
         raw.update(part.unknown)
 
     return raw
+
+
+def _write_refusal_part(part: RefusalPart) -> Object:
+    return _write_text_part(part) | {"type": "refusal"}
 
 
 def _write_reasoning_part(part: ReasoningPart) -> Object:
@@ -737,7 +744,7 @@ PART_WRITERS: dict[type, Any] = {
     **dict.fromkeys(_MEDIA_KEYS, _write_media_part),
     TextPart: _write_text_part,
     ReasoningPart: _write_reasoning_part,
-    RefusalPart: partial(_write_text_part, kind="refusal"),
+    RefusalPart: _write_refusal_part,
     UnknownPart: _write_unknown_part,
 }
 
@@ -872,19 +879,23 @@ def _read_user_message(raw: Object, interned: Interned) -> UserMessage:
     return _read_prompt(raw, interned, _new_user_message, UserMessage, _USER_PARTS)
 
 
-def _write_prompt(message: SystemMessage | UserMessage, role: str = "user") -> Object:
+def _write_user_message(message: SystemMessage | UserMessage) -> Object:
     content = message.content
     raw: Object
     if content.__class__ is str:
-        raw = {"role": role, "content": content}
+        raw = {"role": "user", "content": content}
     else:
         parts = [PART_WRITERS[part.__class__](part) for part in content]
-        raw = {"role": role, "parts": parts}
+        raw = {"role": "user", "parts": parts}
 
     if message._common is not PLAIN:
         _write_common(raw, message._common)
 
     return raw
+
+
+def _write_system_message(message: SystemMessage) -> Object:
+    return _write_user_message(message) | {"role": "system"}
 
 
 def _read_assistant_message(raw: Object, interned: Interned) -> AssistantMessage:
@@ -1050,8 +1061,8 @@ MESSAGE_READERS: dict[str, Any] = {
     "unknown": _read_unknown_message,
 }
 MESSAGE_WRITERS: dict[type, Any] = {
-    SystemMessage: partial(_write_prompt, role="system"),
-    UserMessage: _write_prompt,
+    SystemMessage: _write_system_message,
+    UserMessage: _write_user_message,
     AssistantMessage: _write_assistant_message,
     ToolMessage: _write_tool_message,
     UnknownMessage: _write_unknown_message,

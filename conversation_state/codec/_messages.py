@@ -351,9 +351,10 @@ def write_message(message: Message) -> Object:
         TypeError:
             If it is of no class of this library.
     """
-    write = MESSAGE_WRITERS.get(message.__class__)
-    if write is None:
-        raise TypeError(f"can't encode {describe_value(message)}")
+    try:
+        write = MESSAGE_WRITERS[message.__class__]
+    except KeyError:
+        raise TypeError(f"can't encode {describe_value(message)}") from None
 
     return write(message)  # type: ignore[no-any-return]
 
