@@ -84,8 +84,8 @@ class TestTrips:
             state = state.add(UserMessage(f"{i}")).add_user_prompt("and?")
             before = wire.trips
             over.save("chat", state, label="kept" if i == 2 else "")
-            # A label is looked for first.
-            assert before + (2 if i == 2 else 1) == wire.trips
+            # A label is looked for first, and the row of its move is numbered.
+            assert before + (4 if i == 2 else 1) == wire.trips
 
     def test_others(self, over, wire, server, schema):
         """
@@ -234,9 +234,7 @@ class TestInterrupted:
             assert held.closed
 
     def test_by_signals(self, pg_url):
-        """
-        After Ctrl-C at any moment the next verb works, and nothing is printed.
-        """
+        """After Ctrl-C at any moment the next verb works, and nothing is printed."""
         done = subprocess.run(
             [sys.executable, "-c", _INTERRUPTED, f"{pg_url}&timeout_s=5"],
             capture_output=True,

@@ -9,10 +9,9 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import RLock
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakSet
 
-from conversation_state.errors import StoreError
 from conversation_state.store.backend import Key, Row
 from conversation_state.store.schema import TABLES, Name, Revision, key_range
 
@@ -64,11 +63,6 @@ _NO_REVISION = (None,) * len(TABLES["revisions"].column_names)
 _NO_ORIGIN = (None,) * len(TABLES["origins"].column_names)
 
 
-class _Abandonable(Protocol):
-    # Undoes what a block did, which does nothing any more.
-    def abandon(self) -> None: ...
-
-
 class Turn:
     """
     One block at a time, whichever thread it is of.
@@ -77,35 +71,41 @@ class Turn:
     is in a signal handler in the middle of it: the first is abandoned.
 
     Attributes:
-        lock: Reentrant, because it knows its owner: an interrupt may come as soon as
-            it is acquired, before anything else can note that.
-
-        block: The block whose turn it is.
+        block: The block whose turn it is; None if it is nobody's. Its method `abandon`
+            undoes what it did.
     """
 
-    def __init__(self, url: str, timeout_s: float, problem: str) -> None:
-        self._url, self._timeout_s, self._problem = url, timeout_s, problem
-        self.lock: Any = RLock()
-        self.block: _Abandonable | None = None
+    # Its lock is reentrant, because such a lock knows its owner: an interrupt may come
+    # as soon as it is acquired, before anything else can note that.
 
-    def begin(self, block: _Abandonable) -> None:
-        """
-        Wait for the turn of *block*. Whatever it raises, `end` has to be called.
+    def __init__(self) -> None:
+        self._lock: Any = RLock()
+        self.block: Any = None
 
-        Raises:
-            StoreError:
-                If it did not come for so long.
-        """
-        lock = self.lock
-        # By position: half the time.
-        if not lock._is_owned() and not lock.acquire(True, self._timeout_s):  # noqa: FBT003
-            raise StoreError(self._url, self._problem)
+    @property
+    def is_own(self) -> bool:
+        """Whether this thread has it already."""
+        owned: bool = self._lock._is_owned()
+        return owned
 
-        unfinished, self.block = self.block, block
-        if unfinished is not None:
-            unfinished.abandon()
+    def begin(self, block: Any, timeout_s: float) -> bool:
+        """Wait for the turn of *block*; False if it did not come for so long."""
+        lock = self._lock
+        try:
+            # By position: half the time.
+            if not lock._is_owned() and not lock.acquire(True, timeout_s):  # noqa: FBT003
+                return False
 
-    def end(self, block: _Abandonable) -> None:
+            unfinished, self.block = self.block, block
+            if unfinished is not None:
+                unfinished.abandon()
+        except BaseException:
+            self.end(block)
+            raise
+
+        return True
+
+    def end(self, block: Any) -> None:
         """
         The other end of `begin`; nothing if it is not the turn of *block*. Call it
         twice, the second time in the `finally` of the first, since an interrupt may
@@ -117,7 +117,7 @@ class Turn:
             return
 
         with suppress(RuntimeError):  # this thread does not hold it
-            self.lock.release()
+            self._lock.release()
 
 
 # A child of `os.fork` has the memory of its parent and none of its other threads: locks

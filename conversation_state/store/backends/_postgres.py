@@ -33,6 +33,7 @@ from conversation_state.errors import StoreError
 from conversation_state.store.backend import DamageError, Key, Row
 from conversation_state.store.backends._blocks import (
     BLOCK_ABANDONED,
+    Turn,
     renew_all,
     renew_in_children,
 )
@@ -195,24 +196,10 @@ class LimitedConnection(psycopg.Connection[Any]):
 _NO_ANSWER = "the server did not answer for longer than timeout_s"
 
 
-class _Slot:
-    """
-    Room for one connection.
+class _Slot(Turn):
+    """Room for one connection, which is None while a block uses it."""
 
-    Attributes:
-        lock: Held by the thread whose block has the slot. Reentrant, because it knows
-            its owner: an interrupt may come as soon as it is acquired, before anything
-            else can note that.
-
-        block: The block that has it; None if none does.
-
-        connection: One that no block uses; None if there is none.
-    """
-
-    def __init__(self) -> None:
-        self.lock: Any = threading.RLock()
-        self.block: PostgresBlock | None = None
-        self.connection: LimitedConnection | None = None
+    connection: LimitedConnection | None = None
 
 
 class PostgresBlock(SqlBlock):
@@ -238,18 +225,25 @@ class PostgresBlock(SqlBlock):
         self.is_writing = begin == _WRITE
         self._is_begun = not begin
         self._queue: list[tuple[str, Sequence[Any]]] = []
-        # Noted before it is acquired, for an interrupt between the two.
-        self.slot = _Slot()
+        self._is_abandoned = False
         # A `LimitedConnection`; None before there is one, and after the end.
         self.connection: Any = None
         # What the program handles already is not what interrupts this block.
         self._handled = sys.exc_info()[1]
 
     def commit(self) -> None:
-        self._check_slot()
+        self._check_usable()
         if self._begin and self._is_begun:
             self._queue.append(("COMMIT", ()))
             self._send_queue(is_committing=self.is_writing)
+
+    def abandon(self) -> None:
+        """Roll back, where another block of the same thread began."""
+        self._is_abandoned = True
+        # Not while psycopg waits for an answer: a new connection may get the file
+        # descriptor that it waits for. The end of this block closes it.
+        if self.connection and self.connection.state != TransactionStatus.ACTIVE:
+            self.connection.abandon()
 
     def roll_back(self) -> None:
         server = self.connection.pgconn
@@ -296,16 +290,15 @@ class PostgresBlock(SqlBlock):
 
     def _send_queue(self, *, is_committing: bool = False) -> list[Any]:
         # In one round trip.
-        self._check_slot()
+        self._check_usable()
         queue, self._queue = self._queue, []
         try:
             return self._execute_queue(queue)
         except psycopg.Error as error:
             raise self.explain_error(error, is_committing=is_committing) from error
 
-    def _check_slot(self) -> None:
-        # A thread has another block since, or this is a child of `os.fork`.
-        if self.slot.block is not self:
+    def _check_usable(self) -> None:
+        if self._is_abandoned:
             raise StoreError(self._backend.url, BLOCK_ABANDONED)
 
     def explain_error(
@@ -468,7 +461,8 @@ class PostgresBackend:
         """Leave the parent's connections to it, in a child of `os.fork`."""
         self._closing.detach()
         for slot in self._slots:
-            slot.block = None
+            if slot.block is not None:
+                slot.block.abandon()
 
         self._open_pool()
 
@@ -487,11 +481,16 @@ class PostgresBackend:
             raise StoreError(self.url, "this store was closed; open it again")
 
         block = PostgresBlock(self, begin)
+        slot = self._begin_turn(block)
         # What was interrupted, or fails at its end, is closed.
         is_reusable = False
         try:
-            self._take_slot(block)
-            block.connection = self._take_connection(block)
+            connection, slot.connection = slot.connection, None
+            if connection is not None and not connection.is_alive:
+                connection.abandon()
+                connection = None
+
+            block.connection = connection or self._open_connection()
             yield block
             block.commit()
             is_reusable = block.connection.state == TransactionStatus.IDLE
@@ -505,13 +504,18 @@ class PostgresBackend:
 
             raise
         finally:
-            # Twice, since an interrupt may come as a function begins.
             try:
-                self._release(block, is_reusable=is_reusable)
+                if is_reusable and slot.block is block and not self._is_closed:
+                    slot.connection = block.connection
+                elif block.connection is not None:
+                    block.connection.abandon()
             finally:
-                self._release(block, is_reusable=is_reusable)
+                try:
+                    slot.end(block)
+                finally:
+                    slot.end(block)
 
-    def _take_slot(self, block: PostgresBlock) -> None:
+    def _begin_turn(self, block: PostgresBlock) -> _Slot:
         """
         Wait for a slot.
 
@@ -520,39 +524,22 @@ class PostgresBackend:
         it. That block is abandoned if both write, because its transaction has locks, or
         if no other slot is free.
         """
-        own = [slot for slot in self._slots if slot.lock._is_owned()]
+        own = [slot for slot in self._slots if slot.is_own]
         others = [slot for slot in self._slots if slot not in own]
-        for slot in own:
-            if slot.block is None or (slot.block.is_writing and block.is_writing):
-                block.slot = slot
-                break
-        else:
-            self._wait_for_slot(block, others, own[0] if own else None)
-
-        slot = block.slot
-        unfinished, slot.block = slot.block, block
-        # Not while psycopg waits for an answer: a new connection may get the file
-        # descriptor that it waits for. The end of that block closes it.
-        connection = unfinished and unfinished.connection
-        if connection and connection.state != TransactionStatus.ACTIVE:
-            connection.abandon()
-
-    def _wait_for_slot(
-        self, block: PostgresBlock, others: list[_Slot], last_resort: _Slot | None
-    ) -> None:
+        left = [
+            slot
+            for slot in own
+            if slot.block is None or (block.is_writing and slot.block.is_writing)
+        ]
         until = time.monotonic() + self._address.timeout_s
         while True:
-            for block.slot in others:
-                if block.slot.lock.acquire(blocking=False):
-                    return
+            for slot in (*left, *others, *own):
+                if slot.begin(block, 0):
+                    return slot
 
-            if last_resort is not None:
-                block.slot = last_resort
-                return
-
-            block.slot = random.choice(others)  # noqa: S311 - no secret
-            if block.slot.lock.acquire(timeout=_WAIT_S):
-                return
+            slot = random.choice(others)  # noqa: S311 - no secret
+            if slot.begin(block, _WAIT_S):
+                return slot
 
             if time.monotonic() > until:
                 raise StoreError(
@@ -561,17 +548,6 @@ class PostgresBackend:
                     "longer than timeout_s; raise pool_size in the URL, or use fewer "
                     "threads",
                 )
-
-    def _take_connection(self, block: PostgresBlock) -> LimitedConnection:
-        """One that was alive a moment ago."""
-        connection, block.slot.connection = block.slot.connection, None
-        if connection is not None:
-            if connection.is_alive:
-                return connection
-
-            connection.abandon()
-
-        return self._open_connection()
 
     def _open_connection(self) -> LimitedConnection:
         try:
@@ -592,27 +568,6 @@ class PostgresBackend:
             raise explain_unreachable(self.url, error) from error
 
         return connection
-
-    def _release(self, block: PostgresBlock, *, is_reusable: bool) -> None:
-        """
-        Give back the slot, and the connection, of a block; nothing if it has none.
-        """
-        slot = block.slot
-        is_its_own = slot.block is block
-        connection, block.connection = block.connection, None
-        if connection is not None:
-            if is_its_own and is_reusable and not self._is_closed:
-                slot.connection = connection
-            else:
-                connection.abandon()
-
-        if is_its_own:
-            slot.block = None
-        elif slot.block is not None:
-            return
-
-        with suppress(RuntimeError):  # this thread does not hold it
-            slot.lock.release()
 
     def close(self) -> None:
         # What blocks use is closed when they end.
@@ -680,9 +635,7 @@ class PostgresBackend:
             raise StoreError(self.url, f"{problem} ({warnings[0]})")
 
     def backup(self, path: Path) -> None:  # noqa: ARG002 - it has none
-        """
-        Refuse: backups of a server are its tools' work.
-        """
+        """Refuse: backups of a server are its tools' work."""
         raise StoreError(
             self.url,
             f"a backup of a server is made by pg_dump --schema={self._address.schema} "
@@ -842,9 +795,7 @@ def _may_use_schema(connection: psycopg.Connection[Any], address: Address) -> bo
 def _read_versions(
     connection: psycopg.Connection[Any], address: Address
 ) -> list[Any] | None:
-    """
-    What is in the table of the version; None if it is not there.
-    """
+    """What is in the table of the version; None if it is not there."""
     execute: Callable[..., Any] = connection.execute
     # By its whole name: a pooler may have dropped the setting of the session.
     table = f"{address.schema}.{_VERSION_TABLE}"

@@ -528,7 +528,7 @@ class SqliteBackend:
         self._process = os.getpid()
         self._idle: deque[_Connection] = deque()
         # Of blocks that write.
-        self._turn = Turn(self.url, self._timeout_s, _BUSY_THREAD)
+        self._turn = Turn()
         # Closes what is open, when the store is gone or the program ends.
         self._closing = finalize(self, _close_all, self._idle, self._process)
 
@@ -633,13 +633,13 @@ class SqliteBackend:
                 If another try with another connection may succeed.
         """
         block, turn, is_writing = SqliteBlock(self.url), self._turn, begin == _WRITE
+        if is_writing and not turn.begin(block, self._timeout_s):
+            raise StoreError(self.url, _BUSY_THREAD)
+
         connection = None
         # What was interrupted, or can't be rolled back, is closed.
         is_reusable = False
         try:
-            if is_writing:
-                turn.begin(block)
-
             block.connection = connection = self._acquire()
             if is_writing and not self._is_log_begun:
                 self._begin_first_log(connection)

@@ -176,16 +176,13 @@ class MemoryBackend:
         self.tables = {name: _TableRows(name) for name in TABLES}
         self._number = 0
         self._is_closed = False
-        self._renew_turn()
+        self._turn = Turn()
         renew_in_children(self)
-
-    def _renew_turn(self) -> None:
-        self._turn = Turn(self.url, _TIMEOUT_S, _BUSY)
 
     def renew(self) -> None:
         """Discard unfinished changes of other threads in a child of `os.fork`."""
         unfinished = self._turn.block
-        self._renew_turn()
+        self._turn = Turn()
         if unfinished is not None:
             unfinished.abandon()
 
@@ -208,8 +205,10 @@ class MemoryBackend:
             raise StoreError(self.url, "this store was closed; open another one")
 
         block, turn = MemoryBlock(self), self._turn
+        if not turn.begin(block, _TIMEOUT_S):
+            raise StoreError(self.url, _BUSY)
+
         try:
-            turn.begin(block)
             block.is_open = True
             yield block
             block.check_open()
