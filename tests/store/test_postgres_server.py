@@ -84,7 +84,7 @@ class TestTrips:
             state = state.add(UserMessage(f"{i}")).add_user_prompt("and?")
             before = wire.trips
             over.save("chat", state, label="kept" if i == 2 else "")
-            # A label is looked for first, and the row of its move is numbered.
+            # A label, and where it was moved before, are looked for first.
             assert before + (4 if i == 2 else 1) == wire.trips
 
     def test_others(self, over, wire, server, schema):

@@ -138,6 +138,7 @@ class TestFile:
             (f"{tmp_path}/c d?.db", "c d?.db"),
             (Path("folder") / "é#.db", "folder/é#.db"),
             (tmp_path / "chats", "chats"),
+            *[(name, name) for name in ("10:30.db", "a:b", "C:x.db", ":x", "a?b#%20")],
         ):
             with open_store(given) as store:
                 store.save("chat", CHAT)
@@ -197,6 +198,9 @@ class TestErrors:
             ("", "invalid URL of a store"),
             ("postgres", "invalid URL of a store"),
             ("memory", "invalid URL of a store"),
+            ("sqlite", "invalid URL of a store"),
+            (":memory:", "invalid URL of a store"),
+            ("file:x.db", "invalid URL of a store"),
             ("mysql://secret@host/db", "invalid URL of a store"),
             ("memory:x", "memory: alone"),
             ("sqlite://chats.db", "three slashes"),
