@@ -48,7 +48,9 @@ from conversation_state.store.backends._sql import (
     STEPS,
     Dialect,
     SqlBlock,
+    first,
     numbers_problem,
+    second,
 )
 from conversation_state.store.schema import SCHEMA_VERSION, TABLES
 
@@ -110,6 +112,9 @@ class LimitedConnection(psycopg.Connection[Any]):
 
     timeout_s = 30.0
     _is_interrupted = False
+    # Instead of psycopg's, which only warns: it is Python code, and an interrupt that
+    # came in it would be printed and lost.
+    __del__ = staticmethod(bool)
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -380,8 +385,8 @@ class PostgresBlock(SqlBlock):
     ) -> None:
         if if_exists or if_absent:
             self._begin_transaction(is_exclusive=False)
-            others = tuple([t for t, _ in if_exists]), tuple([t for t, _ in if_absent])
-            keys = [key for _, key in (*if_exists, *if_absent)]
+            others = tuple(map(first, if_exists)), tuple(map(first, if_absent))
+            keys = [*map(second, if_exists), *map(second, if_absent)]
             sql = POSTGRES.add_if(table, *others)
             self._queue.append((sql, [*keys, *rows[0]]))
             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
+from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -20,6 +21,9 @@ from conversation_state.errors import StoreError
 from conversation_state.store.backend import Key, Row
 from conversation_state.store.backends._blocks import SequentialBlock
 from conversation_state.store.schema import SHIFT, TABLES, Column
+
+# Of a pair: of a table and a key that a row depends on.
+first, second = itemgetter(0), itemgetter(1)
 
 # How many rows give numbers, the last number given, and the largest there are.
 NUMBERS = (

@@ -45,9 +45,11 @@ from conversation_state.store.backends._sql import (
     Dialect,
     Options,
     SqlBlock,
+    first,
     is_seconds,
     numbers_problem,
     parse_options,
+    second,
 )
 from conversation_state.store.backends._sqlite_log import (
     VERSION_MASK,
@@ -66,13 +68,15 @@ SQLITE = Dialect(
 # "cvst": marks a database as one of ours, also for `file`.
 APPLICATION_ID = 0x63767374
 
-_CONNECTIONS_KEPT = 8
+# How many idle connections are kept.
+_KEPT = 8
 
 # How many bytes the write-ahead log gets before it is copied into the file.
 # Consecutive saves rewrite mostly the same pages, so a longer one is copied, and
 # synced, less often. Where each save is synced, that gains nothing, and a log that is
 # soon written from its start again is: to sync a file that grows takes longer.
-_LOG_SIZES = {"normal": 4000 * 4120, "full": 250 * 4120}
+_PAGE = 4120
+_LOG_SIZES = {"normal": 4000 * _PAGE, "full": 250 * _PAGE}
 
 
 class SqliteOptions(NamedTuple):
@@ -254,6 +258,8 @@ if hasattr(os, "register_at_fork"):
 
 # Blocks
 
+# IMMEDIATE, since SQLite would refuse at once, without waiting, to let a transaction
+# write that began by reading, if others wrote meanwhile.
 _READ, _WRITE = "BEGIN", "BEGIN IMMEDIATE"
 
 
@@ -262,7 +268,7 @@ class SqliteBlock(SqlBlock):
     What a thread does in one transaction.
 
     Attributes:
-        connection: None before the block has one, and when it was abandoned.
+        connection: SQLite's; None before the block has one, and when it was abandoned.
     """
 
     dialect = SQLITE
@@ -270,7 +276,7 @@ class SqliteBlock(SqlBlock):
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self.connection: _Connection | None = None
+        self.connection: Any = None
 
     def abandon(self) -> None:
         """Roll back, where another block of the same thread began."""
@@ -278,25 +284,14 @@ class SqliteBlock(SqlBlock):
         if connection is not None:
             _close(connection)
 
-    def check(self) -> _Connection:
-        """
-        The connection.
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        connection = self.connection
+        if connection is None or _inherited:
+            why = _FORKED if _inherited else BLOCK_ABANDONED
+            raise StoreError(self._url, why)
 
-        Raises:
-            StoreError:
-                If it was lost: the block was abandoned, or the process forked.
-        """
-        if _inherited:
-            raise StoreError(self._url, _FORKED)
-
-        if self.connection is None:
-            raise StoreError(self._url, BLOCK_ABANDONED)
-
-        return self.connection
-
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
         try:
-            return self.check().execute(sql, parameters)
+            return connection.execute(sql, parameters)
         except UnicodeDecodeError as error:
             # In SQLite's own message, which cites the schema.
             raise DamageError(self._url, _DAMAGED) from error
@@ -310,13 +305,16 @@ class SqliteBlock(SqlBlock):
         if_absent: Sequence[tuple[str, Key]] = (),
     ) -> None:
         if if_exists or if_absent:
-            others = tuple([t for t, _ in if_exists]), tuple([t for t, _ in if_absent])
-            keys = [key for _, key in (*if_exists, *if_absent)]
+            others = tuple(map(first, if_exists)), tuple(map(first, if_absent))
+            keys = [*map(second, if_exists), *map(second, if_absent)]
             if self.run(SQLITE.check(*others), keys).fetchone() != (1,):
                 raise ConflictError(table)
 
         try:
-            self.check().executemany(SQLITE.add(table), rows)
+            sql = SQLITE.add(table)
+            self.run(sql, rows[0])
+            if len(rows) > 1:
+                self.connection.executemany(sql, rows[1:])
         except sqlite3.IntegrityError as error:
             raise ConflictError(table) from error
 
@@ -346,7 +344,7 @@ class SqliteBackend:
         self._file = str(self._path)
         self._options = options
         self._is_closed = False
-        self._is_log_begun = False
+        self._writes = self._next_look = 0
         self._open_pool()
         _backends.add(self)
         renew_in_children(self)
@@ -363,7 +361,7 @@ class SqliteBackend:
 
         try:
             with self._open_block("") as block:
-                self._prepare_schema(block.check())
+                self._prepare_schema(block.connection)
         except BaseException as error:
             self.close()
             cause = error.__cause__
@@ -560,7 +558,7 @@ class SqliteBackend:
 
     def _open_connection(self) -> _Connection:
         # Where all others were closed meanwhile, there is no log any more.
-        self._is_log_begun = False
+        self._writes = self._next_look = 0
         mode = "rwc" if self._may_write else "ro"
         if self._medium is not None:
             mode += "&immutable=1"
@@ -578,7 +576,7 @@ class SqliteBackend:
         try:
             synchronous = self._options.synchronous
             connection.execute(f"PRAGMA synchronous = {synchronous}")
-            # See `_begin_log`.
+            # See `_check_log`.
             connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
             # What is removed is overwritten: costs nothing where all is added.
             connection.execute("PRAGMA secure_delete = ON").fetchall()
@@ -621,7 +619,7 @@ class SqliteBackend:
     # A generator, because it is closed when it is dropped: an interrupt may come as a
     # method begins, before the first line of an `__exit__`.
     @contextmanager
-    def _open_block(self, begin: str) -> Iterator[SqliteBlock]:
+    def _open_block(self, begin: str) -> Iterator[SqliteBlock]:  # noqa: PLR0912 - all of a transaction is in sight
         """
         A block whose transaction begins with *begin*, "" where there must be none.
 
@@ -641,21 +639,15 @@ class SqliteBackend:
         is_reusable = False
         try:
             block.connection = connection = self._acquire()
-            if is_writing and not self._is_log_begun:
-                self._begin_first_log(connection)
+            if is_writing:
+                self._check_log(connection)
 
-            # IMMEDIATE, since SQLite would refuse at once, without waiting, to let a
-            # transaction write that began by reading, if others wrote meanwhile.
             if begin:
                 connection.execute(begin)
 
             yield block
-            block.check()
             if begin:
-                connection.execute("COMMIT")
-
-            if is_writing:
-                self._begin_long_log(connection)
+                block.run("COMMIT")
 
             is_reusable = True
         except sqlite3.Error as error:
@@ -668,8 +660,13 @@ class SqliteBackend:
             raise
         finally:
             try:
-                if connection is not None and not _inherited:
-                    self._release(connection, is_reusable=is_reusable)
+                if connection is None or _inherited:
+                    pass
+                elif is_reusable and not self._is_closed and len(self._idle) < _KEPT:
+                    connection.was_used = True
+                    self._idle.append(connection)
+                else:
+                    _close(connection)
             finally:
                 if is_writing:
                     try:
@@ -688,14 +685,6 @@ class SqliteBackend:
             return True
 
         return False
-
-    def _release(self, connection: _Connection, *, is_reusable: bool) -> None:
-        """The other end of `_acquire`."""
-        if is_reusable and not self._is_closed and len(self._idle) < _CONNECTIONS_KEPT:
-            connection.was_used = True
-            self._idle.append(connection)
-        else:
-            _close(connection)
 
     def _explain_error(
         self, error: sqlite3.Error, connection: _Connection | None
@@ -716,7 +705,7 @@ class SqliteBackend:
             StoreError:
                 If others are in the way for longer than *timeout_s*.
         """
-        self._is_log_begun = False
+        self._next_look = 0
         until = time.monotonic() + self._timeout_s
         with self._open_block("") as block:
             sql = "PRAGMA wal_checkpoint(TRUNCATE)"
@@ -759,7 +748,7 @@ class SqliteBackend:
                 closing(sqlite3.connect(part, isolation_level=None)) as copy,
             ):
                 # All at once: in steps it would begin again with each save of others.
-                block.check().backup(copy)
+                block.connection.backup(copy)
                 # Another generation: no log of the file's is ever applied to its copy.
                 (mark,) = copy.execute("PRAGMA user_version").fetchone()
                 copy.execute(f"PRAGMA user_version = {make_mark(mark & VERSION_MASK)}")
@@ -802,22 +791,47 @@ class SqliteBackend:
 
     # The log
 
-    def _begin_log(self, connection: sqlite3.Connection) -> None:
+    def _check_log(self, connection: sqlite3.Connection) -> None:
+        """
+        Before a write: begin a log where there is none, or it has become long.
+
+        SQLite doesn't cut its file off. So what comes after a long one is not looked at
+        until so much was written again, as far as can be known here.
+        """
+        self._writes += 1
+        if self._writes < self._next_look:
+            return
+
+        most, size = _LOG_SIZES[self._options.synchronous], self._log_size()
+        if 0 < size <= most:
+            # A look takes 3 % of a save.
+            self._next_look = self._writes + (8 if size < most // 2 else 1)
+            return
+
+        pages = self._begin_log(connection)
+        is_long = size > most and pages
+        self._next_look = self._writes * most // (pages * _PAGE) if is_long else 1
+        self._writes = 0
+
+    def _begin_log(self, connection: sqlite3.Connection) -> int:
         """
         Let the file and its log have a new generation in common, by which opening
         them knows whether they belong together; copy the log into the file first.
 
-        SQLite would begin a log without one by itself. It is copied as far as readers
-        allow; the next look tries again.
+        How many pages it had. SQLite would begin a log without a generation by itself.
+        It is copied as far as readers allow; the next look tries again.
         """
+        pages = 0
         with suppress(sqlite3.Error):  # what was saved is saved
             self._write_mark(connection, is_new=True)
             sql = "PRAGMA wal_checkpoint(PASSIVE)"
-            ((is_busy, pages, copied),) = connection.execute(sql).fetchall()
-            if not is_busy and pages == copied:
+            ((is_busy, there, copied),) = connection.execute(sql).fetchall()
+            if not is_busy and there == copied:
                 # The first page of the log that the next save begins.
                 self._write_mark(connection, is_new=False)
-                self._is_log_begun = True
+                pages = there
+
+        return pages
 
     @staticmethod
     def _write_mark(connection: sqlite3.Connection, *, is_new: bool) -> None:
@@ -831,18 +845,6 @@ class SqliteBackend:
         except BaseException:
             connection.rollback()
             raise
-
-    def _begin_first_log(self, connection: sqlite3.Connection) -> None:
-        """Before the first save of a connection: the same, if there is no log yet."""
-        if self._log_size() == 0:
-            self._begin_log(connection)
-        else:
-            self._is_log_begun = True
-
-    def _begin_long_log(self, connection: sqlite3.Connection) -> None:
-        """After a save: the same, where the log has become long."""
-        if self._log_size() > _LOG_SIZES[self._options.synchronous]:
-            self._begin_log(connection)
 
     def _log_size(self) -> int:
         try:
