@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from conversation_state._persistent.maps import PMap, pmap
+from conversation_state._persistent.maps import pmap
 from conversation_state._wording import describe_type
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
@@ -23,7 +23,7 @@ from conversation_state.store._log import ENTRIES, LEDGER, DamagedRow, reading_r
 from conversation_state.store._save import check_kind, has_erased_content, save_within
 from conversation_state.store._transaction import (
     CachedBackend,
-    RememberedTimeline,
+    StoredTimeline,
     Transaction,
 )
 from conversation_state.store._values import (
@@ -48,23 +48,13 @@ from conversation_state.store.schema import (
 from conversation_state.timeline import Moment, Timeline
 
 States: TypeAlias = "Timeline[Aggregator]"
-# The row of each moment and the digest of its state, by number.
-MomentRows: TypeAlias = "PMap[int, tuple[MomentRow, bytes]]"
 
 # What fits into a row.
 _MAX_MOMENTS = (1 << 63) - 1
 
 
-class _Stored(NamedTuple):
-    """
-    What is there under a name: the rows of a timeline and of its moments, and the
-    timeline that these are, if it is remembered.
-    """
-
-    # Of a name that was not saved yet.
-    row: TimelineRow = TimelineRow(0, 0, 0, 0, 0, 0, saves=0)
-    moments: MomentRows = pmap()
-    timeline: States | None = None
+# Of a name that was not saved yet.
+_NOTHING = StoredTimeline(TimelineRow(0, 0, 0, 0, 0, 0, saves=0), pmap(), None)
 
 
 def save_timeline(
@@ -85,10 +75,10 @@ def _save_within(
 ) -> Head:
     transaction.catch_up()
     name, newest, head = transaction.find_head(text, expecting)
-    stored = _Stored()
+    stored = _NOTHING
     if name is not None and newest is not None:
         check_kind(transaction, name, is_timeline=True)
-        stored = _find_stored(transaction, name, newest)
+        stored, _ = _read_stored(transaction, name, newest)
 
     changed = _list_changed(timeline, stored)
     if expecting is None and not _holds_all(timeline, stored, changed):
@@ -133,7 +123,7 @@ def _has_erased_moment(
 
 
 def _find_revision(
-    number: int | None, stored: _Stored, revisions: Mapping[int, int]
+    number: int | None, stored: StoredTimeline, revisions: Mapping[int, int]
 ) -> int:
     """The number of the revision that a moment is; -1 for none."""
     if number is None or (number not in revisions and number not in stored.moments):
@@ -146,7 +136,7 @@ def _save_states(  # noqa: PLR0917 - what was found, and what to write
     transaction: Transaction,
     text: str,
     timeline: States,
-    stored: _Stored,
+    stored: StoredTimeline,
     changed: Mapping[int, bytes],
     head: Head | None,
 ) -> tuple[Head, dict[int, int]]:
@@ -187,10 +177,10 @@ def _write_rows(  # noqa: PLR0917 - what was found, and what to write
     transaction: Transaction,
     head: Head,
     timeline: States,
-    stored: _Stored,
+    stored: StoredTimeline,
     changed: Mapping[int, bytes],
     revisions: Mapping[int, int],
-) -> RememberedTimeline:
+) -> StoredTimeline:
     """Write the rows of the moments that changed, and where the timeline is."""
     tables, old, moments = transaction.tables, stored.row, stored.moments
     low = transaction.get_name(head.name).number << SHIFT
@@ -226,7 +216,7 @@ def _write_rows(  # noqa: PLR0917 - what was found, and what to write
         new = sealed(new._replace(saves=old.saves + 1))
         _put_row(tables, "timelines", old if old.saves else None, new)
 
-    return RememberedTimeline(new, timeline, moments)
+    return StoredTimeline(new, moments, timeline)
 
 
 def _put_row(tables: Writing, table: str, old: Any, row: Any) -> None:
@@ -237,7 +227,7 @@ def _put_row(tables: Writing, table: str, old: Any, row: Any) -> None:
         tables.set(table, columns.pop(row._fields[0]), **columns)
 
 
-def _list_moved(timeline: States, stored: _Stored) -> set[int]:
+def _list_moved(timeline: States, stored: StoredTimeline) -> set[int]:
     """The moments that there are, and from which redo goes elsewhere than it did."""
     redo = timeline._redo_targets
     if stored.timeline is not None and stored.timeline._redo_targets is redo:
@@ -264,17 +254,43 @@ def _make_row(
     return sealed(row)
 
 
-def _find_stored(transaction: Transaction, name: Name, newest: Revision) -> _Stored:
-    row, known = _recall_timeline(transaction, name, newest)
-    if known is not None:
-        return _Stored(row, known.moments, known.timeline)
+def _read_stored(
+    transaction: Transaction, name: Name, newest: Revision
+) -> tuple[StoredTimeline, dict[int, Revision]]:
+    """
+    What is there of a timeline, as it is remembered if that is still the same; else as
+    it is read, with the revisions of the name by number.
+    """
+    values = transaction.tables.get("timelines", name.number)
+    row = None if values is None else TimelineRow._make(values)
+    if row is None or not is_sealed(row) or row.revision != newest.number:
+        what = f"the row of the timeline of {name.name!r} is missing or damaged"
+        raise DamagedRow(what)
+
+    remembered = transaction.recall(name.name)
+    known = None if remembered is None else remembered.timeline
+    if known is not None and known.row == row:
+        return known, {}
 
     revisions = {each.number: each for each in transaction.iterate_revisions(name)}
-    moments = _read_moments(transaction, name, row, revisions)
-    return _Stored(row, _with_digests(moments, revisions))
+    low, high = key_range(name.number)
+    rows = transaction.iterate_rows("moments", low=low, high=high)
+    moments = list(map(MomentRow._make, rows))
+    expected = list(range(low + row.oldest, low + row.oldest + row.length))
+    if (
+        [each.moment for each in moments] != expected
+        or not all(map(is_sealed, moments))
+        or not revisions.keys() >= {each.revision for each in moments}
+        or not 0 <= row.present - row.oldest < row.length
+    ):
+        what = f"a moment of the timeline of {name.name!r} is missing or damaged"
+        raise DamagedRow(what)
+
+    digests = {m.number: (m, revisions[m.revision].digest) for m in moments}
+    return StoredTimeline(row, pmap(digests), None), revisions
 
 
-def _list_changed(timeline: States, stored: _Stored) -> dict[int, bytes]:
+def _list_changed(timeline: States, stored: StoredTimeline) -> dict[int, bytes]:
     """The moments to write, by number, each with the digest of its state."""
     changed: dict[int, bytes] = {}
     known = stored.timeline
@@ -303,12 +319,6 @@ def _list_changed(timeline: States, stored: _Stored) -> dict[int, bytes]:
     return changed
 
 
-def _with_digests(
-    moments: list[MomentRow], revisions: Mapping[int, Revision]
-) -> MomentRows:
-    return pmap({m.number: (m, revisions[m.revision].digest) for m in moments})
-
-
 def _compute_digest(state: object) -> bytes:
     if not isinstance(state, Aggregator):
         raise TypeError(
@@ -320,7 +330,9 @@ def _compute_digest(state: object) -> bytes:
     return state_digest(entries, ledger, Origin.of(state).digest())
 
 
-def _holds_all(timeline: States, stored: _Stored, changed: Mapping[int, bytes]) -> bool:
+def _holds_all(
+    timeline: States, stored: StoredTimeline, changed: Mapping[int, bytes]
+) -> bool:
     """
     Whether a timeline has every moment that is saved, but for those that it has
     forgotten.
@@ -341,12 +353,12 @@ def load_timeline(transaction: Transaction, text: str) -> States:
     if not name.is_timeline:
         return _load_history(transaction, name)
 
-    row, known = _recall_timeline(transaction, name, newest)
-    if known is not None:
-        return known.timeline
+    stored, revisions = _read_stored(transaction, name, newest)
+    if stored.timeline is not None:
+        return stored.timeline
 
-    revisions = {each.number: each for each in transaction.iterate_revisions(name)}
-    moments = _read_moments(transaction, name, row, revisions)
+    row = stored.row
+    moments = [moment for _, (moment, _) in sorted(stored.moments.items())]
     # Backwards, because a state's log is the beginning of the logs of later moments,
     # which are read by then.
     states = read_states(
@@ -372,10 +384,10 @@ def load_timeline(transaction: Transaction, text: str) -> States:
             limit=row.max_moments or None,
         )
 
-    known = RememberedTimeline(row, timeline, _with_digests(moments, revisions))
     # After an undo the head is another revision than its moment's.
     head = read_state(transaction, name, newest, [states[row.present]])
-    transaction.learned[text] = head._replace(timeline=known)
+    stored = stored._replace(timeline=timeline)
+    transaction.learned[text] = head._replace(timeline=stored)
     return timeline
 
 
@@ -396,40 +408,3 @@ def _load_history(transaction: Transaction, name: Name) -> States:
         moments[each.number] = timeline.moment.number
 
     return timeline
-
-
-def _recall_timeline(
-    transaction: Transaction, name: Name, newest: Revision
-) -> tuple[TimelineRow, RememberedTimeline | None]:
-    """The row of a timeline, and what is remembered of it if it is still the same."""
-    values = transaction.tables.get("timelines", name.number)
-    row = None if values is None else TimelineRow._make(values)
-    if row is None or not is_sealed(row) or row.revision != newest.number:
-        what = f"the row of the timeline of {name.name!r} is missing or damaged"
-        raise DamagedRow(what)
-
-    remembered = transaction.recall(name.name)
-    known = None if remembered is None else remembered.timeline
-    return row, known if known is not None and known.row == row else None
-
-
-def _read_moments(
-    transaction: Transaction,
-    name: Name,
-    row: TimelineRow,
-    revisions: Mapping[int, Revision],
-) -> list[MomentRow]:
-    low, high = key_range(name.number)
-    rows = transaction.iterate_rows("moments", low=low, high=high)
-    moments = list(map(MomentRow._make, rows))
-    expected = list(range(low + row.oldest, low + row.oldest + row.length))
-    if (
-        [each.moment for each in moments] != expected
-        or not all(map(is_sealed, moments))
-        or not revisions.keys() >= {each.revision for each in moments}
-        or not 0 <= row.present - row.oldest < row.length
-    ):
-        what = f"a moment of the timeline of {name.name!r} is missing or damaged"
-        raise DamagedRow(what)
-
-    return moments

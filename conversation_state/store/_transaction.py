@@ -56,15 +56,15 @@ ATTEMPTS, _MOST_NAMES = 100, 1000
 PAGE = 1000
 
 
-class RememberedTimeline(NamedTuple):
+class StoredTimeline(NamedTuple):
     """
-    The timeline of a name as this store saw it last, its row, and the row and digest of
-    each moment, by number.
+    What is there of a timeline: its row, the row of each moment with the digest of its
+    state, by number, and the timeline that these are, if that is known.
     """
 
     row: TimelineRow
-    timeline: Timeline[Aggregator]
     moments: PMap[int, tuple[MomentRow, bytes]]
+    timeline: Timeline[Aggregator] | None
 
 
 class RememberedHead(NamedTuple):
@@ -81,7 +81,7 @@ class RememberedHead(NamedTuple):
     segments: tuple[Segments, Segments]
     ends: tuple[LogEnd, LogEnd]
     origin: bytes
-    timeline: RememberedTimeline | None = None
+    timeline: StoredTimeline | None = None
 
     def segments_of(self, table: LogTable) -> Segments:
         return self.segments[table is not ENTRIES]
