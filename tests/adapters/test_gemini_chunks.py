@@ -516,7 +516,8 @@ class TestResponse:
     def test_another_choice(self, content):
         """A candidate that was not asked for is not read, whatever it is."""
         other = {"candidates": [{"index": 1, "content": content}]}
-        merged = collected(event({"text": "a"}), other, event({"text": "b"}))
+        again = {"candidates": [{"index": 1, "content": {"parts": [{"text": "c"}]}}]}
+        merged = collected(event({"text": "a"}), other, again, event({"text": "b"}))
 
         assert "ab" == merged.text
 

@@ -48,6 +48,7 @@ RECORDED = recorded.streams("openai_responses")
 given_before = partial(stream_contract.given_before, openai_responses)
 
 BEGUN = message()
+PLACELESS = {"type": "response.output_text.delta", "content_index": 0}
 
 
 REFUSED = {"type": "refusal", "refusal": "no"}
@@ -105,6 +106,19 @@ class TestWhole:
     def test_what_only_the_end_has(self, events):
         """Where no pieces came, or not all, the end's text counts."""
         assert "Hello" == collected(*events).text
+
+    def test_ids_alone(self):
+        """Where pieces have no place, their id says of which item they are."""
+        pieces = [
+            {**PLACELESS, "delta": word, "item_id": name}
+            for word, name in (("a", "x"), ("b", "y"), ("c", "y"), ("d", "x"))
+        ]
+        begun = [added(message(id="x")), added(message(id="y"), 1)]
+        chunks = list(load_chunks([*begun, *pieces]))[:4]
+
+        assert [("a", 0), ("b", 1), ("c", 1), ("d", 0)] == [
+            (chunk.text, chunk.content[0].index) for chunk in chunks
+        ]
 
     def test_as_it_comes(self):
         """
