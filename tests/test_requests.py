@@ -182,6 +182,21 @@ class TestPrepare:
         ]
         assert () == prepare(prepared.messages, PERPLEXITY).changes
 
+    def test_an_answer_comes_last(self):
+        """An answer at the end is followed by a made message where a host wants it."""
+        messages = [ASK, AssistantMessage("a")]
+
+        assert ["q", "a"] == summarise(prepare(messages, MISTRAL))
+        assert ["q", "a", MADE_PROMPT] == summarise(prepare(messages, PERPLEXITY))
+
+    def test_each_message_has_its_path(self):
+        """Long lists, too, with nothing wrong and with something."""
+        messages = [ASK] * 3_000
+        paths = [f"messages[{at}]" for at in range(3_000)]
+
+        assert paths == prepare(messages, EVERYWHERE).paths
+        assert paths == prepare([*messages, UserMessage("")], EVERYWHERE).paths
+
     @every_rules
     def test_late_results_move_up(self, rules):
         """A result that came late stands behind its call, with what was said after."""

@@ -312,6 +312,34 @@ class TestClearToolResults:
 class TestRepair:
     """`repair` leaves no result and no call alone."""
 
+    def test_turns_alternate(self):
+        """By the rules of a host that wants it, made messages stand between."""
+        rules = requests.rules("openai_chat", host="perplexity")
+        user, answer = UserMessage("q"), AssistantMessage("a")
+        history = [user, user, SystemMessage("By the way."), user, answer, answer, user]
+        view = trim(history, None, rules=rules)
+        late = [element.seq for element in view.elements if element.role == "system"]
+
+        assert [*"q-q.-qa-aq"] == [
+            "-" if requests.is_made(one) else one.text[-1] for one in view
+        ]
+        assert [2] == late
+        assert () == view.problems()
+        assert view is repair()(view)
+
+    @pytest.mark.parametrize("limit", range(3, 9))
+    def test_thinking_stays_with_what_it_led_to(self, limit):
+        """No view begins with what thinking led to, without the thinking."""
+        thinking, answer = (
+            AssistantMessage([ReasoningPart("hm")]),
+            AssistantMessage("a"),
+        )
+        history = [UserMessage("q"), thinking, answer, UserMessage("r")]
+        budget = TokenBudget(context_window=limit)
+        view = list(trim(history, budget, counter=lambda _: 2))
+
+        assert (thinking in view) == (answer in view)
+
     @given(anything, st.booleans(), st.sets(st.integers(0, 8)))
     def test_closes_every_call_and_drops_every_orphan(self, history, at_end, removed):
         """
