@@ -48,6 +48,7 @@ from conversation_state.parts import (
     AudioPart,
     FilePart,
     ImagePart,
+    Part,
     ReasoningPart,
     RefusalPart,
     TextPart,
@@ -304,24 +305,22 @@ FIELDS: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
+HOLDERS: dict[type, Any] = {
+    Part: lambda part: AssistantMessage([part]),
+    ToolCall: lambda call: AssistantMessage(tool_calls=[call]),
+    ResponseMeta: lambda response: AssistantMessage(response=response),
+    LogProb: lambda one: AssistantMessage(response=ResponseMeta(logprobs=(one,))),
+    PromptTokensDetails: lambda counts: Usage(prompt_tokens_details=counts),
+    CompletionTokensDetails: lambda counts: Usage(completion_tokens_details=counts),
+    Parameter: lambda parameter: ToolInfo("t", parameters={"p": parameter}),
+    Placeholder: Template,
+}
+
+
 def hold(value):
-    """*value*, or a value that holds it and that the codec has a kind for."""
-    if isinstance(value, LogProb):
-        value = ResponseMeta(logprobs=(value,))
-
-    if isinstance(value, ResponseMeta):
-        return AssistantMessage(response=value)
-
-    if isinstance(value, PromptTokensDetails):
-        return Usage(prompt_tokens_details=value)
-
-    if isinstance(value, CompletionTokensDetails):
-        return Usage(completion_tokens_details=value)
-
-    if isinstance(value, Parameter):
-        return ToolInfo("t", parameters={"p": value})
-
-    return Template(value) if isinstance(value, Placeholder) else value
+    """*value*, or a value that holds it: what the fast pass is for."""
+    kinds = [HOLDERS[kind] for kind in HOLDERS if isinstance(value, kind)]
+    return kinds[0](value) if kinds else value
 
 
 class TestFields:
