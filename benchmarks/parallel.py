@@ -21,12 +21,7 @@ from benchmarks.measure import Row, seconds, seconds_each
 from conversation_state import Aggregator, UserMessage, encode
 from conversation_state.cells import Cell
 from conversation_state.parallel import fan_out, save_progress
-from conversation_state.parallel._branches import (
-    Assignment,
-    Past,
-    StepBranch,
-    run_assignment,
-)
+from conversation_state.parallel._branches import Branch, Past, run_branch
 
 MESSAGE = UserMessage("When is the next train?")
 BRANCHES = 1_000
@@ -37,9 +32,15 @@ def _make_state(n: int) -> Aggregator:
     return Aggregator.new(messages=prompts)
 
 
-def assign(number: int, past: Past) -> Assignment:
+def _make_branch(number: int, past: Past) -> Branch:
     """What an executor is given of a step."""
-    return Assignment(StepBranch(number, say_ten, past, None))
+    return Branch(number, say_ten, past)
+
+
+def _run(branch: Branch) -> Any:
+    outcome = run_branch(branch)
+    assert outcome is not None
+    return outcome
 
 
 def say_ten(state: Aggregator) -> Aggregator:
@@ -58,9 +59,7 @@ def _measure_joins() -> Iterator[Row]:
     for n in (100, 10_000):
         state = _make_state(n)
         past = Past(state)
-        turns = [
-            run_assignment(assign(number, past)).turn for number in range(BRANCHES)
-        ]
+        turns = [_run(_make_branch(number, past)).turn for number in range(BRANCHES)]
         shipped = pickle.loads(pickle.dumps(turns))
         assert n + 10 * BRANCHES == len(state.join(*shipped))
         for name, some in (("of threads", turns), ("unpickled", shipped)):
@@ -72,15 +71,15 @@ def _measure_bytes() -> Iterator[Row]:
     for n in (100, 10_000):
         state = _make_state(n)
         past = Past(state)
-        out = [pickle.dumps(assign(number, past)) for number in range(2)]
-        back = run_assignment(pickle.loads(out[0]))
+        out = [pickle.dumps(_make_branch(number, past)) for number in range(2)]
+        back = _run(pickle.loads(out[0]))
         turn = back.turn
         peer = len(encode(state))
         yield Row("bytes out to a step", n, len(out[0]), "encode", peer, "bytes")
         peer = len(encode(turn))
         size = len(pickle.dumps(back))
         yield Row("bytes back with ten messages", n, size, "encode", peer, "bytes")
-        took = seconds(partial(pickle.dumps, assign(3, past))) * 1e6
+        took = seconds(partial(pickle.dumps, _make_branch(3, past))) * 1e6
         each = seconds(partial(pickle.dumps, state)) * 1e6
         yield Row("pickle the next branch", n, took, "the state", each, "µs")
 

@@ -4,10 +4,13 @@ branch's messages are lost, and nothing hangs.
 """
 
 import asyncio
+import contextlib
 import contextvars
 import gc
-import math
+import logging
 import pickle
+import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +19,6 @@ import weakref
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from pickle import PicklingError
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -29,8 +31,6 @@ from conversation_state import (
     Turn,
     Usage,
     UserMessage,
-    _waiting,
-    encode,
     parallel,
     trim,
 )
@@ -43,8 +43,6 @@ from conversation_state.errors import (
 )
 from conversation_state.parallel import (
     FanOut,
-    _fan_out,
-    _runs,
     collect_progress,
     save_progress,
 )
@@ -59,6 +57,7 @@ from tests.branches import (
     leave,
     refused,
 )
+from tests.signals import interrupt_by_signals
 from tests.threads import finish, until
 
 # Much here is handed over wrongly; what is right is for typing_tests to add_text.
@@ -91,22 +90,30 @@ def time_is_up(monkeypatch):
     """An event: once it is set, and not before, all time for fan-outs is up."""
     up = threading.Event()
 
-    class Waiter(_waiting.ThreadWaiter):
-        def wait(self, timeout_s=-1):
-            if timeout_s < 0:
-                super().wait()
-            else:
-                while not up.is_set() and not self._lock.acquire(timeout=0.01):
-                    pass
+    class Queue(queue.SimpleQueue[Any]):
+        def get(self, *, timeout):  # type: ignore[override]  # as it is called
+            while timeout >= threading.TIMEOUT_MAX or not up.is_set():
+                with contextlib.suppress(queue.Empty):
+                    return super().get(timeout=0.01)
 
-    def monotonic():
-        return math.inf if up.is_set() else 0.0
+            raise queue.Empty
 
-    clock = SimpleNamespace(monotonic=monotonic)
-    monkeypatch.setattr(_runs, "ThreadWaiter", Waiter)
-    monkeypatch.setattr(_runs, "time", clock)
-    monkeypatch.setattr(_fan_out, "time", clock)
+    monkeypatch.setattr("conversation_state.parallel._fan_out.SimpleQueue", Queue)
     return up
+
+
+@pytest.fixture
+def is_waiting(monkeypatch):
+    """An event: whether the caller of a fan-out waits."""
+    waits = threading.Event()
+
+    class Queue(queue.SimpleQueue[Any]):
+        def get(self, *, timeout):  # type: ignore[override]  # as it is called
+            waits.set()
+            return super().get(timeout=timeout)
+
+    monkeypatch.setattr("conversation_state.parallel._fan_out.SimpleQueue", Queue)
+    return waits
 
 
 class TestFanOut:
@@ -399,35 +406,44 @@ class TestFailures:
 
         assert [] == waits_then
 
-    def test_an_interrupt_from_outside(self, executor, monkeypatch):
+    def test_an_interrupt_from_outside(self, executor, is_waiting):
         """
-        Interrupted while it waits, it reports the saved progress, and starts nothing.
+        Interrupted while it waits, it reports the saved progress, and starts nothing;
+        what a step that runs on then adds is reported when it ends.
         """
-        go, inside = threading.Event(), threading.Event()
+        go, began, main_thread = threading.Event(), [], threading.get_ident()
         turns: list[Turn] = []
 
         def waits(state):
-            save_progress(add_text("so far", state))
-            inside.set()
+            began.append(1)
+            state = save_progress(add_text("so far", state))
+            if len(began) == 1:
+                # Not before: a pool may stay locked if its submit is interrupted.
+                assert is_waiting.wait(60)
+                signal.pthread_kill(main_thread, signal.SIGINT)
             assert go.wait(60)
-            return add_text("later", add_text("so far", state))
+            return add_text("later", state)
 
-        class Waiter(_waiting.ThreadWaiter):
-            def wait(self, timeout_s=-1):
-                if interrupts:
-                    assert inside.wait(60)
-                    raise interrupts.pop()
-                super().wait(timeout_s)
-
-        interrupts = [KeyboardInterrupt]
-        monkeypatch.setattr(_runs, "ThreadWaiter", Waiter)
+        steps = [waits] * (100 if executor else 1)
         with pytest.raises(KeyboardInterrupt):
-            fan_out(CHAT, [waits], executor=executor, on_turn=turns.append)
+            fan_out(CHAT, steps, executor=executor, on_turn=turns.append)
 
-        assert [["so far"]] == [texts(turn) for turn in turns]
+        assert ["so far"] in [*map(texts, turns)]
         go.set()
-        until(lambda: len(turns) == 2)
-        assert ["so far", "later"] == texts(turns[1])[-2:]
+        until(lambda: len(turns) == len(steps) + len(began))
+        assert len(began) < 100
+        assert ["so far", "later"] == texts(turns[-1])
+
+    @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+    def test_an_interrupt_in_a_group(self, interrupt):
+        """One that a group of a step's own holds is raised alone, out of the group."""
+
+        def step(_):
+            inner = BaseExceptionGroup("inner", [interrupt("stop")])
+            raise BaseExceptionGroup("outer", [ValueError(), inner])
+
+        with pytest.raises(interrupt, match="stop"):
+            fan_out(CHAT, [step])
 
 
 class TestKeep:
@@ -471,15 +487,6 @@ class TestKeep:
         assert ["Go!", "first try", "second try"] == texts(done.state)
         assert 30 == tokens(done.state)
 
-    def test_messages_are_those_returned(self):
-        """A step that returns a state decides itself which messages it added."""
-
-        def step(state):
-            save_progress(add_text("first try", state))
-            return add_text("second try", state)
-
-        assert ["Go!", "second try"] == texts(fan_out(CHAT, [step]).state)
-
     def test_saved_progress_counts(self, executor):
         """
         Usage that a step recorded counts, also if the step returns another state, or
@@ -493,6 +500,7 @@ class TestKeep:
 
         done = fan_out(CHAT, [step, step], executor=executor, on_turn=turns.append)
 
+        assert ["Go!"] == texts(done.state)
         assert 10 + 2 * 800 == tokens(done.state)
         assert [Usage(800)] * 2 == [turn.usage for turn in turns]
 
@@ -530,6 +538,23 @@ class TestKeep:
             return state
 
         assert 10 + 500 == tokens(fan_out(CHAT, [step]).state)
+
+    def test_progress_of_a_rolled_back_state(self):
+        """
+        What was saved from a state that was rolled back, and then from a longer one, is
+        joined once; nothing of the past is taken for new.
+        """
+        long = CHAT.extend([UserMessage(str(n)) for n in range(3)])
+
+        def step(state):
+            save_progress(add_text("early", state.rollback(2)))
+            save_progress(add_text("late", state))
+            raise Refused
+
+        done = fan_out(long, [step], on_error="keep")
+
+        assert ["Go!", "0", "1", "2", "early", "late"] == texts(done.state)
+        assert 30 == tokens(done.state)
 
     def test_another_conversation(self):
         """A state of another conversation is not this branch's."""
@@ -763,18 +788,6 @@ class TestNested:
         assert ["Go!", "-1", "0", "1", "half of it", "3"] == texts(done.state)
         assert 60 == tokens(done.state)
 
-    def test_an_inner_one_that_has_ended_is_let_go(self):
-        """A step remembers what its fan-outs brought, not the fan-outs."""
-
-        def outer(state):
-            state = fan_out(state, [partial(add_text, "a")]).state
-            with pytest.raises(FanOutError):
-                fan_out(state, [refused])
-            assert [] == parallel._branches.running_notes().inner  # type: ignore[union-attr]
-            return state
-
-        assert ["Go!", "a"] == texts(fan_out(CHAT, [outer]).state)
-
     def test_what_inner_branches_have_so_far(self, time_is_up):
         """
         When time is up for the outer step, what runs deep inside of it counts
@@ -855,28 +868,12 @@ class TestOnTurn:
         assert ["Go!", "half of it", "b"] == texts(caught.value.state)
         assert (rest is None) == (on_error == "keep")
 
-    def test_a_step_that_only_adds_usage(self, executor):
-        """Its turn has no messages, and its usage all the same."""
-        turns: list[Turn] = []
-        fan_out(
-            CHAT,
-            [lambda state: state.add_usage(USAGE)],
-            executor=executor,
-            on_turn=turns.append,
-        )
-
-        assert [(True, 0, USAGE)] == [(bool(t), len(t), t.usage) for t in turns]
-
-    def test_what_it_raises_late(self, time_is_up, monkeypatch):
-        """
-        What it raises after the fan-out has returned goes where errors of
-        threads go.
-        """
-        go, seen = threading.Event(), threading.Event()
-        raised: list[Any] = []
+    def test_what_it_raises_late(self, time_is_up, caplog):
+        """What it raises after the fan-out has returned is logged."""
+        go, began = threading.Event(), threading.Event()
 
         def slow(state):
-            time_is_up.set()
+            began.set()
             assert go.wait(60)
             return add_text("late", state)
 
@@ -884,16 +881,14 @@ class TestOnTurn:
             if texts(turn) == ["late"]:
                 raise Refused
 
-        def hook(facts):
-            raised.append(facts.exc_type)
-            seen.set()
+        time_is_up.set()
+        with caplog.at_level(logging.ERROR, "conversation_state.parallel"):
+            steps = [slow, lambda _: began.wait(60)]
+            fan_out(CHAT, steps, timeout_s=1, on_error="keep", on_turn=broken)
+            go.set()
+            until(lambda: caplog.records)
 
-        monkeypatch.setattr(threading, "excepthook", hook)
-        fan_out(CHAT, [slow], timeout_s=1, on_error="keep", on_turn=broken)
-        go.set()
-
-        assert seen.wait(60)
-        assert [Refused] == raised
+        assert Refused is caplog.records[0].exc_info[0]
 
     def test_what_it_raises_in_an_interrupt(self):
         """In an interrupt it is noted there."""
@@ -992,33 +987,32 @@ class TestArguments:
         [
             ((None, []), {}, TypeError, "takes an Aggregator"),
             ((CHAT, save_progress), {}, TypeError, "steps: expected a list"),
-            ((CHAT, [save_progress, "b"]), {}, TypeError, "step 1 is 'b'"),
+            ((CHAT, [pytest.fail, "b"]), {}, TypeError, "step 1 is 'b'"),
             (
-                (CHAT, [save_progress]),
+                (CHAT, [pytest.fail]),
                 {"on_error": "ignore"},
                 ValueError,
                 "'raise' or 'keep'",
             ),
-            ((CHAT, [save_progress]), {"executor": 4}, TypeError, "executor is 4"),
-            ((CHAT, [save_progress]), {"on_turn": 4}, TypeError, "on_turn is 4"),
+            ((CHAT, [pytest.fail]), {"executor": 4}, TypeError, "executor is 4"),
+            ((CHAT, [pytest.fail]), {"on_turn": 4}, TypeError, "on_turn is 4"),
             (
-                (CHAT, [save_progress]),
+                (CHAT, [pytest.fail]),
                 {"timeout_s": "3"},
                 TypeError,
                 "expected seconds",
             ),
-            ((CHAT, [save_progress]), {"timeout_s": -1}, ValueError, "timeout_s is -1"),
+            ((CHAT, [pytest.fail]), {"timeout_s": -1}, ValueError, "timeout_s is -1"),
             (
-                (CHAT, [save_progress]),
+                (CHAT, [pytest.fail]),
                 {"timeout_s": float("nan")},
                 ValueError,
                 "timeout_s",
             ),
         ],
     )
-    def test_refused(self, arguments, options, kind, problem, monkeypatch):
+    def test_refused(self, arguments, options, kind, problem):
         """An argument of another type is an error, and no step is run."""
-        monkeypatch.setattr(parallel._branches.StepBranch, "run", pytest.fail)
         with pytest.raises(kind, match=problem):
             fan_out(*arguments, **options)
 
@@ -1049,12 +1043,39 @@ class TestMemory:
 
 
 class Travels(Executor):
-    """Runs what it is given here, and pickles as if that was far away."""
+    """
+    Runs what it is given here, once it has been given so many calls, and pickles as
+    if that was far away.
+    """
+
+    def __init__(self, calls=1):
+        self.calls = calls
+        self.submitted: list[Any] = []
+        self.sent: list[bytes] = []
+        self.returned: list[bytes] = []
 
     def submit(self, function, /, *arguments, **_):
         future: Future[Any] = Future()
-        function, arguments = pickle.loads(pickle.dumps((function, arguments)))
-        future.set_result(pickle.loads(pickle.dumps(function(*arguments))))
+        assert future.set_running_or_notify_cancel()
+        self.sent.append(pickle.dumps((function, arguments)))
+        self.submitted.append(future)
+        if len(self.submitted) == self.calls:
+            self.run()
+        return future
+
+    def run(self):
+        for future, sent in zip(self.submitted, self.sent, strict=True):
+            function, arguments = pickle.loads(sent)
+            self.returned.append(pickle.dumps(function(*arguments)))
+            future.set_result(pickle.loads(self.returned[-1]))
+
+
+class Here(Executor):
+    """Runs what it is given at once, in the calling thread."""
+
+    def submit(self, function, /, *arguments, **_):
+        future: Future[Any] = Future()
+        future.set_result(function(*arguments))
         return future
 
 
@@ -1085,7 +1106,7 @@ class TestExecutors:
             done = fan_out(CHAT, [stops, stops], executor=pool, on_error="keep")
 
         assert ["Go!", "a"] == texts(done.state)
-        assert "was cancelled by its executor" in str(done.failures[0].error)
+        assert "its executor cancelled it" in str(done.failures[0].error)
 
     def test_that_gives_something_else(self):
         """An executor whose results are not those of its steps is an error."""
@@ -1098,7 +1119,7 @@ class TestExecutors:
 
         done = fan_out(CHAT, [partial(add_text, "a")], executor=Odd(), on_error="keep")
 
-        assert "was given up by its executor" in str(done.failures[0].error)
+        assert "was lost with RuntimeError(" in str(done.failures[0].error)
 
     @pytest.mark.parametrize("error", [Unsayable(), PicklingError(Unsayable())])
     def test_errors_without_text(self, error):
@@ -1128,7 +1149,7 @@ class TestExecutors:
         """
         turns: list[Turn] = []
         with pytest.raises(SystemExit):
-            fan_out(CHAT, [leave] * 3, executor=Travels(), on_turn=turns.append)
+            fan_out(CHAT, [leave] * 3, executor=Travels(3), on_turn=turns.append)
 
         assert [["half of it"]] * 3 == [*map(texts, turns)]
 
@@ -1137,42 +1158,27 @@ class TestExecutors:
         What comes back from a process when time is up is joined without a look
         at the past, too.
         """
-        asked: list[Any] = []
         turns: list[Turn] = []
-
-        class Late(Executor):
-            def submit(self, function, /, *arguments, **_):
-                future: Future[Any] = Future()
-                assert future.set_running_or_notify_cancel()
-                asked.append((future, function, *arguments))
-                return future
-
+        executor = Travels(calls=2)
         fan_out(
             CHAT,
             [partial(add_text, "late")],
-            executor=Late(),
+            executor=executor,
             timeout_s=0,
             on_error="keep",
             on_turn=turns.append,
         )
-        ((future, function, branch),) = asked
-        future.set_result(Travels().submit(function, branch).result())
+        executor.run()
 
         assert [[], ["late"]] == [*map(texts, turns)]
         assert CHAT.entries is turns[1].base_log()
 
-
-class TestSize:
-    """What travels."""
-
     def test_the_past_is_pickled_once(self, monkeypatch):
         """
-        However often branches are pickled, the shared past is pickled once;
-        what comes back is the turn, whatever there was before.
+        The state is pickled once for all steps; what comes back is the turn, whatever
+        there was before.
         """
-        long = CHAT.extend([UserMessage("x" * 200)] * 2_000)
-        past = parallel._branches.Past(long)
-        branches = [parallel._branches.StepBranch(n, _add_ten, past) for n in range(5)]
+        long = CHAT.extend([UserMessage(f"{n:0200}") for n in range(2_000)])
         dumps, pickled = pickle.dumps, []
 
         def noted(value, *rest):
@@ -1180,18 +1186,13 @@ class TestSize:
             return dumps(value, *rest)
 
         monkeypatch.setattr(pickle, "dumps", noted)
-        out = [dumps(branch) for branch in branches]
-        assignment = parallel._branches.Assignment(pickle.loads(out[0]))
-        back = dumps(parallel._branches.run_assignment(assignment))
+        executor = Travels(5)
+        done = fan_out(long, [partial(add_text, "a")] * 5, executor=executor)
 
-        assert [long] == pickled
-        assert len(back) < len(encode(long)) / 50
-        arrived = pickle.loads(back)
-        assert 10 == len(arrived.turn)
-
-
-def _add_ten(state):
-    return state.extend([UserMessage("x" * 200)] * 10)
+        assert 1 == sum(value is long for value in pickled)
+        assert all(len(sent) > 100_000 for sent in executor.sent)
+        assert all(len(returned) < 3_000 for returned in executor.returned)
+        assert 2_006 == len(done.state)
 
 
 class TestThreads:
@@ -1237,28 +1238,31 @@ class TestThreads:
     def test_fewer_than_wanted(self, monkeypatch, had):
         """
         Where one thread can be started, it does what was meant for many; where none
-        can, all steps have failed, with the reason.
+        can, that is an error, and no step is run.
         """
-        go, start, asked = threading.Event(), _waiting.in_worker, iter(range(had))
+        go, start, asked = threading.Event(), threading.Thread.start, iter(range(had))
+        began: list[Any] = []
 
-        def few(job):
+        def few(thread):
             if next(asked, None) is None:
                 go.set()
                 raise RuntimeError("can't start new thread")
 
-            start(job)
+            start(thread)
 
         def waits(state):
+            began.append(1)
             assert go.wait(60)
             return add_text("a", state)
 
-        monkeypatch.setattr(parallel._runs, "in_worker", few)
-        done = fan_out(CHAT, [waits] * 40, on_error="keep", timeout_s=60)
+        monkeypatch.setattr(threading.Thread, "start", few)
+        if had:
+            assert 41 == len(fan_out(CHAT, [waits] * 40).state)
+        else:
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                fan_out(CHAT, [waits] * 40)
 
-        assert 1 + 40 * had == len(done.state)
-        assert 40 - 40 * had == len(done.failures)
-        for failure in done.failures:
-            assert "can't start new thread" in str(failure.error)
+        assert 40 * had == len(began)
 
 
 class TestLaws:
@@ -1288,6 +1292,43 @@ class TestLaws:
             laws.histories_are_linear(0, changes, 3)
 
         laws.histories_are_linear(0, [(0, 1), (1, 3)], 3)
+
+
+class TestSignals:
+    """Real signals, at random moments."""
+
+    @pytest.mark.parametrize("is_nested", [False, True])
+    def test_usage_is_reported(self, is_nested):
+        """
+        The turn of every step that ran reaches *on_turn*, if need be from a thread that
+        ran on.
+        """
+
+        def step(text, steps_run, state):
+            steps_run.append(text)
+            return add_text(text, state)
+
+        def fan(subject, state):
+            steps_run, turns = subject
+            steps = [partial(step, f"{len(turns)} {name}", steps_run) for name in "abc"]
+            return fan_out(state, steps, on_turn=turns.append).state
+
+        def run(subject):
+            while True:
+                if is_nested:
+                    fan_out(CHAT, [partial(fan, subject)], executor=Here())
+                else:
+                    fan(subject, CHAT)
+
+        def check(subject, completed):
+            steps_run, turns = subject
+            until(
+                lambda: {*steps_run} == {text for turn in turns for text in texts(turn)}
+            )
+
+        assert 100 == interrupt_by_signals(
+            run, check, prepare=lambda: ([], []), within_s=0.003
+        )
 
 
 class TestTakenOver:

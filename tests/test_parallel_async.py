@@ -4,7 +4,7 @@ cancelled.
 """
 
 import asyncio
-import sys
+import signal
 import threading
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
@@ -17,8 +17,8 @@ import anyio.to_thread
 import pytest
 import trio
 
-from conversation_state import Aggregator, Turn, _waiting, parallel
-from conversation_state.errors import BranchError, FanOutError, MissingExtraError
+from conversation_state import Aggregator, Turn, parallel
+from conversation_state.errors import BranchError, FanOutError
 from conversation_state.parallel import save_progress
 from tests.branches import USAGE, Refused, add_text, refused
 
@@ -126,18 +126,6 @@ class TestTasks:
             done = await afan_out(CHAT, [step] * 1_000)
 
         assert 1_001 == len(done.state)
-
-    async def test_on_turn_is_in_no_branch(self):
-        """What is called with turns is the caller's, and keeps nothing for steps."""
-        inside: list[Any] = []
-
-        def on_turn(_):
-            inside.append(parallel._branches.running_notes())
-
-        await afan_out(CHAT, [partial(async_add_text, "a")] * 2, on_turn=on_turn)
-        fan_out(CHAT, [partial(add_text, "a")], on_turn=on_turn)
-
-        assert [None] * 3 == inside
 
     async def test_failures(self):
         """A failed branch loses nothing of the others; what it had kept counts."""
@@ -469,13 +457,82 @@ class TestExecutor:
         assert ["Go!", "a0", "a1", "a2", "b0", "b1", "b2"] == texts(done.state)
 
 
-async def test_needs_anyio(monkeypatch):
-    """Without anyio, the twin names the extra; `fan_out` works."""
-    monkeypatch.setitem(sys.modules, "anyio", None)
-    _waiting.require_anyio.cache_clear()
-    try:
-        assert 2 == len(fan_out(CHAT, [partial(add_text, "a")]).state)
-        with pytest.raises(MissingExtraError, match=r"afan_out needs.*\[anyio\]"):
-            await afan_out(CHAT, [hangs])
-    finally:
-        _waiting.require_anyio.cache_clear()
+class TestSignals:
+    """Interrupts of a loop."""
+
+    def test_trio(self):
+        """
+        An interrupt that trio delivers to the task that waits for the branches leaves
+        it as an interrupt, and the saved progress is reported.
+        """
+        turns: list[Turn] = []
+
+        # As if the signal came while trio itself is at work.
+        @trio.lowlevel.enable_ki_protection
+        def interrupt():
+            signal.raise_signal(signal.SIGINT)
+
+        async def main():
+            steps = [partial(hangs, then=interrupt)] * 2
+            await afan_out(CHAT, steps, on_turn=turns.append)
+
+        with pytest.raises(KeyboardInterrupt):
+            trio.run(main)
+
+        assert ["so far"] in [*map(texts, turns)]
+
+    async def test_in_a_group(self):
+        """An interrupt that a task group of a step's own wraps is raised alone."""
+        turns: list[Turn] = []
+
+        async def step(state):
+            save_progress(add_text("so far", state))
+            await anyio.lowlevel.checkpoint()
+            raise BaseExceptionGroup("of a task group", [SystemExit(3), ValueError()])
+
+        with pytest.raises(SystemExit) as caught:
+            await afan_out(CHAT, [step], on_turn=turns.append)
+
+        assert caught.value.code == 3
+        assert [["so far"]] == [*map(texts, turns)]
+
+    @pytest.mark.parametrize("in_pool", [False, True])
+    def test_cancelled_at_random_moments(self, anyio_backend, in_pool):
+        """
+        Cancelled at any moment, the progress of each step that ran is reported, and
+        nothing is left that runs on.
+        """
+        turns: list[Turn] = []
+        began: list[str] = []
+
+        async def astep(text, state):
+            began.append(text)
+            state = save_progress(add_text(text, state))
+            for _ in range(3):
+                await anyio.lowlevel.checkpoint()
+            return state
+
+        def step(text, state):
+            began.append(text)
+            return save_progress(add_text(text, state))
+
+        async def main(name, checkpoints):
+            async with anyio.create_task_group() as group:
+                steps = [
+                    partial(step if in_pool else astep, f"{name} {n}") for n in range(4)
+                ]
+                options = {
+                    "on_turn": turns.append,
+                    "executor": pool if in_pool else None,
+                }
+                group.start_soon(partial(afan_out, CHAT, steps, **options))
+                for _ in range(checkpoints):
+                    await anyio.lowlevel.checkpoint()
+                group.cancel_scope.cancel()
+
+        with ThreadPoolExecutor(2) as pool:
+            for number in range(60):
+                anyio.run(main, number, number % 15, backend=anyio_backend)
+
+        assert len(began) > 40
+        assert {*began} == {text for turn in turns for text in texts(turn)}

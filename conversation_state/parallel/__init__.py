@@ -3,19 +3,17 @@ Branches of one state that run at the same time and are joined.
 
 `fan_out` forks a state once per step, runs the steps in threads, processes or
 on a cluster, and joins what they added, in the order of the steps; `afan_out`
-does so with tasks. What lives here: starting branches, waiting for them, what
-they had saved when they failed. What does not: joining itself (`aggregator`),
-and the value that a program's threads share (`cells`).
+does so with tasks. Joining itself is `aggregator`'s, and the value that a
+program's threads share is `cells`'.
 
 How it works: whatever runs a step, here or in another process, knows the fork
-it began with (`_branches`), so only what is new comes back, with the error if
-there was one, and joined in the end (`_outcomes`). The caller waits and settles one
-branch after the other (`_runs`).
+it began with (`_branches`), so only what is new comes back, as the result of a
+future, with the error if there was one, and is joined in the end (`_outcomes`).
+The caller waits for the futures and settles one after the other (`_fan_out`).
 """
 
 from conversation_state.parallel._branches import collect_progress, save_progress
-from conversation_state.parallel._fan_out import afan_out, fan_out
-from conversation_state.parallel._runs import Failure, FanOut
+from conversation_state.parallel._fan_out import Failure, FanOut, afan_out, fan_out
 
 __all__ = [
     "Failure",

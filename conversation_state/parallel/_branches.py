@@ -1,21 +1,16 @@
 """
-Branches: one step and the fork it runs on, here or in another process.
+Branches: a step and the fork it runs on, here or in another process.
 
-What lives here is what runs where the step runs. What does not: starting
-branches and waiting for them (`_runs`, `_fan_out`).
-
-Nothing here takes a lock: what several threads change are lists that only grow,
-so an interrupt leaves nothing held.
+Nothing here takes a lock: what several threads change are lists that only grow.
 """
 
 from __future__ import annotations
 
+import math
 import pickle
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from inspect import isawaitable, iscoroutine
 from typing import Any
@@ -35,12 +30,6 @@ from conversation_state.parallel._outcomes import (
     make_turn,
 )
 
-# The result of a call under its key, once there is one: a defaultdict calls and
-# stores in one instruction, so that no interrupt comes between the two.
-CallResult = defaultdict[str, Any]
-KEY = "result"
-NO_RESULT: CallResult = CallResult()
-
 
 @attrs.define(eq=False)
 class BranchNotes:
@@ -57,37 +46,29 @@ class BranchNotes:
 
     fork: Aggregator
     inner: list[Callable[[], Aggregator]] = attrs.Factory(list)
-    returned: CallResult = NO_RESULT
-    _kept: list[Aggregator] = attrs.Factory(list)
+    returned: Any = None
+    _saved: list[Aggregator] = attrs.Factory(list)
 
     def add(self, state: Aggregator) -> None:
         if self._is_ours(state):
-            self._kept.append(state)
+            self._saved.append(state)
 
-    def list_kept(self) -> list[Aggregator]:
-        # The states that were kept, and what fan-outs that still run have.
-        # *inner* is read first: a fan-out that ends is added to the kept states before
+    def list_saved(self) -> list[Aggregator]:
+        # The states that were saved, and what fan-outs that still run have.
+        # *inner* is read first: a fan-out that ends is added to the saved states before
         # it is removed from *inner*.
-        inner = [so_far() for so_far in list(self.inner)] if self.inner else ()
-        return [*self._kept, *filter(self._is_ours, inner)]
+        inner = [so_far() for so_far in list(self.inner)]
+        return [*self._saved, *filter(self._is_ours, inner)]
 
     def collect(self) -> tuple[Turn, list[tuple[LedgerEntry, LedgerEntry]]]:
         # What was noted, without the past, and what of it conflicts. The messages are
-        # those the step returned, or else those it kept. The ledger is what it returned
-        # and, behind that, what it kept.
-        kept = self.list_kept()
-        returned = [*filter(self._is_ours, self.returned.values())]
-        states, fork = [*returned, *kept], self.fork
-        origin = fork._origin
-        if len(states) == 1 and states[0]._origin is origin:
-            # In nearly all cases there is one state that grew from the fork, and so
-            # begins with it.
-            entries = states[0].entries[origin.init_len :]
-            ledger = states[0].ledger[origin.init_ledger_len :]
-            return make_turn(fork, entries, ledger), []
-
+        # those the step returned, or else those it saved. The ledger is what it
+        # returned and, behind that, what it saved.
+        saved, fork = self.list_saved(), self.fork
+        returned = [*filter(self._is_ours, [self.returned])]
+        states = [*returned, *saved]
         entries, _ = collect_new(
-            fork.entries, [each.entries for each in returned or kept]
+            fork.entries, [each.entries for each in returned or saved]
         )
         ledger, repeated = collect_new(fork.ledger, [each.ledger for each in states])
         conflicts = [pair for pair in repeated if is_conflict(*pair)]
@@ -165,7 +146,7 @@ def collect_progress(state: Aggregator) -> Iterator[Callable[[], list[Aggregator
     notes = BranchNotes(state)
     token = _running.set(notes)
     try:
-        yield notes.list_kept
+        yield notes.list_saved
     finally:
         _running.reset(token)
 
@@ -196,7 +177,7 @@ def _load_past(pickled: bytes, key: str) -> Past:
 
 
 @attrs.define(eq=False)
-class StepBranch:
+class Branch:
     """
     A step, and the fork it runs on.
 
@@ -205,40 +186,35 @@ class StepBranch:
     Attributes:
         number: The step's place among the steps.
 
+        report: Called with its outcome where it ends in this process.
+
         notes: What it has noted so far; None if it has not begun, or not here.
 
-        future: What an executor returned; None if it returned nothing yet, or if
-            an interrupt may have left it locked.
+        ended: Its outcome, once it has ended.
 
-        submitted: The call that returned it, while an interrupt could lose it.
-
-        is_watched: Whether the future is known to report its result.
-
-        is_taken_over: Whether the waiting thread runs it instead of the executor.
-
-        ended: How it ended, set by what ran it; None until then.
-
-        outcome: What the fan-out takes for its end, set by the waiting thread.
-
-        is_settled: Whether *on_turn* was called with that.
+        outcome: What the fan-out takes for its end, perhaps earlier.
     """
 
     number: int
     step: Callable[[Aggregator], Any]
     _past: Past
-    _context: Context | None = None
+    report: Callable[[Branch, Outcome], None] | None = None
     notes: BranchNotes | None = None
-    future: Future[Any] | None = None
-    submitted: CallResult = NO_RESULT
-    is_watched: bool = False
-    is_taken_over: bool = False
     ended: Outcome | None = None
     outcome: Outcome | None = None
-    is_settled: bool = False
+    _context: Context = attrs.Factory(copy_context)
+    # Emptied by what runs it, or ends it before it began: a list's `pop` is atomic.
+    _unclaimed: list[None] = attrs.Factory(lambda: [None])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A context can't be pickled.
-        return StepBranch, (self.number, self.step, self._past)
+        return Branch, (self.number, self.step, self._past)
+
+    def __dask_tokenize__(self) -> str:
+        # Dask takes calls with equal arguments for one; two fan-outs are two.
+        return f"{self._past.key} {self.number}"
+
+    def __str__(self) -> str:
+        return f"step {self.number} ({self.name})"
 
     @property
     def name(self) -> str:
@@ -248,50 +224,56 @@ class StepBranch:
 
         return str(getattr(step, "__qualname__", type(step).__qualname__))
 
-    @property
-    def key(self) -> str:
-        return f"{self._past.key} {self.number}"
+    def claim(self) -> bool:
+        # Whether the caller runs this branch, or ends it; nothing else does then.
+        try:
+            self._unclaimed.pop()
+        except IndexError:
+            return False
 
-    def __str__(self) -> str:
-        return f"step {self.number} ({self.name})"
+        return True
 
     def run(self) -> Outcome:
-        if self._context is None:
-            return self._run_step()
-
         return self._context.run(self._run_step)
-
-    async def arun(
-        self, find_cancellation: Callable[[BaseException], BaseException | None]
-    ) -> Outcome:
-        # Await the step here. Raises a cancellation from outside, which
-        # *find_cancellation* finds in an error.
-        notes = self._begin_notes()
-        token = _running.set(notes)
-        try:
-            returned = self._check_awaitable(self.step(notes.fork))
-            notes.returned = CallResult(None, {KEY: await returned})
-            self._check_returned(notes.returned[KEY])
-            return self.conclude(None)
-        except BaseException as error:
-            outside = find_cancellation(error)
-            if outside is error:
-                raise
-            if outside is not None:
-                raise outside from error
-
-            return self.conclude(_shorten_traceback(error))
-        finally:
-            _running.reset(token)
 
     def _run_step(self) -> Outcome:
         notes = self._begin_notes()
         token = _running.set(notes)
         try:
-            notes.returned = CallResult(partial(self.step, notes.fork))
-            self._check_returned(notes.returned[KEY])
+            notes.returned = self.step(notes.fork)
+            self._check_returned(notes.returned)
             return self.conclude(None)
         except BaseException as error:  # noqa: BLE001 - the branch's outcome
+            return self.conclude(_shorten_traceback(error))
+        finally:
+            _running.reset(token)
+
+    async def arun(self, scope: Any) -> Outcome:
+        # Await the step here. Raises a cancellation from outside, to which *scope*
+        # belongs, and not that of something the step waited for.
+        from anyio import get_cancelled_exc_class  # noqa: PLC0415 - slow to import
+
+        notes = self._begin_notes()
+        token = _running.set(notes)
+        try:
+            notes.returned = await self._check_awaitable(self.step(notes.fork))
+            self._check_returned(notes.returned)
+            return self.conclude(None)
+        except BaseException as error:
+            cancelled = get_cancelled_exc_class()
+            if _is_cancelled(scope):
+                if isinstance(error, cancelled):
+                    raise
+                if isinstance(error, BaseExceptionGroup):  # trio's nurseries
+                    outside = error.subgroup(cancelled)
+                    if outside and not error.subgroup((KeyboardInterrupt, SystemExit)):
+                        raise outside from error
+
+            if isinstance(error, cancelled):
+                failure = self.make_error("was cancelled by something it waited for")
+                failure.__cause__ = error
+                return self.conclude(failure)
+
             return self.conclude(_shorten_traceback(error))
         finally:
             _running.reset(token)
@@ -357,6 +339,13 @@ class StepBranch:
         return BranchError(self.number, self.name, problem)
 
 
+def _is_cancelled(scope: Any) -> bool:
+    from anyio import current_effective_deadline  # noqa: PLC0415 - slow to import
+
+    # The deadline in a scope that was cancelled is -inf.
+    return scope.cancel_called or current_effective_deadline() == -math.inf
+
+
 def _shorten_traceback(error: BaseException) -> BaseException:
     # Our own frame is removed from the traceback: it would keep the branch alive, and
     # shows nothing of the step.
@@ -364,25 +353,14 @@ def _shorten_traceback(error: BaseException) -> BaseException:
     return error.with_traceback(trace.tb_next if trace else None)
 
 
-@attrs.define(eq=False)
-class Assignment:
-    """
-    A branch on its way to where it runs.
+def run_branch(branch: Branch) -> Outcome | None:
+    # What executors are given. None if something else ran the branch or ended it.
+    report = branch.report
+    if not branch.claim():
+        return None
 
-    In this process it is run by *execute*, which reports its end there; in
-    another one there is only the branch.
-    """
+    outcome = branch.run()
+    if report is not None:
+        report(branch, outcome)
 
-    branch: StepBranch
-    execute: Callable[[StepBranch], Outcome] = StepBranch.run
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Assignment, (self.branch,)
-
-    def __dask_tokenize__(self) -> str:
-        # Dask takes calls with equal arguments for one; two fan-outs are two.
-        return self.branch.key
-
-
-def run_assignment(assignment: Assignment) -> Outcome:
-    return assignment.execute(assignment.branch)
+    return outcome

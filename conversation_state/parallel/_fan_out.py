@@ -1,21 +1,84 @@
-"""Fanning out: what callers call."""
+"""Fanning out: what callers call, and the branches of one call while they run."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import TIMEOUT_MAX, Thread
+from types import TracebackType
 from typing import Any, Literal, overload
 
-from conversation_state._persistent import check_iterable
-from conversation_state._waiting import in_worker, require_anyio
+import attrs
+
+from conversation_state._persistent import check_iterable, final
+from conversation_state._waiting import TaskEvent
 from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.aggregator import Aggregator, Turn
-from conversation_state.parallel._branches import StepBranch, running_notes
-from conversation_state.parallel._outcomes import find_interrupt
-from conversation_state.parallel._runs import FanOut, FanOutRun
+from conversation_state.errors import FanOutError, InvalidUsageError
+from conversation_state.parallel._branches import (
+    Branch,
+    Past,
+    run_branch,
+    running_notes,
+)
+from conversation_state.parallel._outcomes import (
+    Outcome,
+    add_note,
+    describe_loss,
+    find_interrupt,
+    join_turns,
+    make_turn,
+    raise_interrupt,
+)
+
+# How many threads a fan-out has of its own.
+_MAX_THREADS = 32
+
+
+@final
+@attrs.frozen
+class Failure:
+    """
+    A step that failed.
+
+    Attributes:
+        step: Its number, from 0 on.
+
+        error: What it raised; a `TimeoutError` if time was up, a `BranchError`
+            if it returned no state of its branch or was lost on the way, an
+            `InvalidUsageError` if its ledger can't be joined: a key that was
+            recorded with another usage before, or too large a total.
+
+        turn: What it had saved until then (`save_progress`), or all it added if
+            it returned a state; joined like any other.
+    """
+
+    step: int
+    error: Exception
+    turn: Turn
+
+
+@final
+@attrs.frozen
+class FanOut:
+    """
+    The result of a fan-out.
+
+    Attributes:
+        state: The state with what its branches added, in the order of the
+            steps; its id and fork point are those of before.
+
+        failures: The steps that failed, in order; empty if none did.
+    """
+
+    state: Aggregator
+    failures: tuple[Failure, ...] = ()
 
 
 def fan_out(
@@ -88,7 +151,7 @@ def fan_out(
     >>> [message.text for message in done.state]
     ['Well?', 'Yes.', 'Yes.']
     """
-    run = _prepare_run(
+    run = _Run(
         state,
         steps,
         executor=executor,
@@ -96,21 +159,14 @@ def fan_out(
         on_turn=on_turn,
         timeout_s=timeout_s,
     )
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    try:
-        run.start(executor)
-        # All threads of the executor may be running steps that wait in the same way, so
-        # this thread runs branches itself.
-        if running_notes() and isinstance(executor, ThreadPoolExecutor):
-            run.take_over(deadline)
+    with run:
+        run.submit_all()
+        if run.may_wait_for_itself:
+            run.take_over()
 
-        run.wait(deadline)
-        run.give_up(lambda branch: _make_timeout(branch, timeout_s))
-    except BaseException as error:
-        run.abandon(error)
-        raise
+        run.wait()
 
-    return run.result(on_error)
+    return run.result()
 
 
 @overload
@@ -157,8 +213,9 @@ async def afan_out(
             cell.value, steps, on_turn=lambda turn: cell.swap(lambda s: s.join(turn))
         )
     """
-    anyio = require_anyio("afan_out")
-    run = _prepare_run(
+    import anyio  # noqa: PLC0415 - slow to import
+
+    run = _Run(
         state,
         steps,
         executor=executor,
@@ -166,71 +223,358 @@ async def afan_out(
         on_turn=on_turn,
         timeout_s=timeout_s,
     )
-    try:
-        with anyio.move_on_after(timeout_s):
-            if executor is None:
-                await _in_tasks(anyio, run)
+    with run, anyio.move_on_after(timeout_s), _unwrap_interrupts():
+        if executor is not None:
+            run.submit_all()
+            if run.may_wait_for_itself:
+                await anyio.to_thread.run_sync(run.take_over, abandon_on_cancel=True)
+
+            # If all branches have ended, nothing below would notice a cancellation.
+            await anyio.lowlevel.checkpoint()
+
+            await run.await_reports()
+        else:
+            await run.await_tasks()
+
+    return run.result()
+
+
+class _Run:
+    """
+    The branches of one fan-out while they run; a context manager.
+
+    A branch ends wherever it runs, and is settled by the thread or task that
+    called: *on_turn* is called with its turn, and an interrupt is raised. At the
+    end of the block, the branches that have not ended are settled as they are.
+    """
+
+    def __init__(
+        self,
+        state: Aggregator,
+        steps: Iterable[Callable[[Aggregator], Any]],
+        *,
+        executor: Any,
+        on_error: str,
+        on_turn: Any,
+        timeout_s: Any,
+    ) -> None:
+        if not isinstance(state, Aggregator):
+            raise TypeError(f"fan_out takes an Aggregator, got {describe_type(state)}")
+
+        check_iterable(steps, "steps", "a list of functions")
+        functions = tuple(steps)
+        for number, step in enumerate(functions):
+            if not callable(step):
+                raise TypeError(
+                    f"step {number} is {shorten_repr(step)}; expected a function from "
+                    "a state to a state"
+                )
+
+        if executor is not None and not callable(getattr(executor, "submit", None)):
+            raise TypeError(
+                f"executor is {shorten_repr(executor)}; expected one like those of "
+                "concurrent.futures, with submit (of a Dask client: get_executor())"
+            )
+
+        if on_error not in ("raise", "keep"):
+            raise ValueError(
+                f"on_error is {shorten_repr(on_error)}; expected 'raise' or 'keep'"
+            )
+
+        if on_turn is not None and not callable(on_turn):
+            raise TypeError(
+                f"on_turn is {shorten_repr(on_turn)}; expected a function of a turn"
+            )
+
+        if timeout_s is not None:
+            problem = (
+                f"timeout_s is {shorten_repr(timeout_s)}; expected seconds, from 0 on"
+            )
+            if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
+                raise TypeError(problem)
+
+            if not timeout_s >= 0:  # NaN is not
+                raise ValueError(problem)
+
+        past = Past(state)
+        self._branches = [
+            Branch(number, step, past, self._report)
+            for number, step in enumerate(functions)
+        ]
+        self._unsettled = dict.fromkeys(self._branches)
+        self._state = state
+        self._executor = executor
+        self._on_error = on_error
+        self._on_turn = on_turn
+        self._timeout_s = timeout_s
+        now = time.monotonic()
+        self._deadline = math.inf if timeout_s is None else now + timeout_s
+        # A fork to which nothing is added, for the empty turns of branches without a
+        # result.
+        self._base = state.fork()
+        # What *on_turn* raised.
+        self._errors: list[BaseException] = []
+        # What the executor returned.
+        self._submitted: list[Future[Any]] = []
+        # Branches that have ended; in C, so that an interrupt leaves it as it is.
+        self._reports = SimpleQueue[Branch]()
+        # Set at the next report, where a task waits.
+        self._reported: TaskEvent | None = None
+        self._is_over = False
+        # The step this fan-out is in, which has what its branches have so far.
+        self._outer = running_notes()
+        # All threads of the executor may be running steps that wait in the same way.
+        self.may_wait_for_itself = self._outer is not None and isinstance(
+            executor, ThreadPoolExecutor
+        )
+
+    def __enter__(self) -> None:
+        if self._outer is not None:
+            self._outer.inner.append(self._join_so_far)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._abandon(error)
+        elif self._unsettled:
+            try:
+                self._give_up()
+            except BaseException as interrupt:
+                self._abandon(interrupt)
+                raise
+
+    def submit_all(self) -> None:
+        if self._executor is None:
+            _run_in_threads(self._branches)
+            return
+
+        for branch in self._branches:
+            try:
+                submitted = self._executor.submit(run_branch, branch)
+            except Exception as error:  # noqa: BLE001 - the executor's: a failure
+                self._lose(branch, error)
             else:
-                run.start(executor)
-                if running_notes() and isinstance(executor, ThreadPoolExecutor):
-                    in_worker(run.take_over)
+                self._submitted.append(submitted)
+                submitted.add_done_callback(partial(self._receive, branch))
 
-                # If all branches have ended, the next line does not wait and would not
-                # notice a cancellation.
-                await anyio.lowlevel.checkpoint()
-                await run.await_()
+            # An executor that runs the call at once may have brought an interrupt.
+            if branch.ended is not None and find_interrupt(branch.ended.error):
+                return
 
-        run.give_up(lambda branch: _make_timeout(branch, timeout_s))
-    except BaseException as error:
-        run.abandon(error)
-        raise
+    def take_over(self) -> None:
+        # Run here the branches that the executor has not begun.
+        for branch in self._branches:
+            if time.monotonic() > self._deadline:
+                return
 
-    return run.result(on_error)
+            outcome = run_branch(branch)
+            if outcome is not None and find_interrupt(outcome.error):
+                return
 
+    def wait(self) -> None:
+        while self._unsettled:
+            left_s = min(max(self._deadline - time.monotonic(), 0), TIMEOUT_MAX)
+            try:
+                self._settle_ended(self._reports.get(timeout=left_s))
+            except Empty:
+                return
 
-async def _in_tasks(anyio: Any, run: FanOutRun) -> None:
-    stop: list[BaseException] = []
-    cancelled: type[BaseException] = anyio.get_cancelled_exc_class()
+    async def await_reports(self) -> None:
+        while self._unsettled:
+            # Made first, so that it is set by all that is reported from here on.
+            self._reported = TaskEvent()
+            while not self._reports.empty():
+                self._settle_ended(self._reports.get())
 
-    def find_outside(error: BaseException) -> BaseException | None:
-        # A task may also be cancelled by something that it waits for; that is a failure
-        # of the step like any other. The deadline of a cancelled scope is -inf.
-        if (
-            group.cancel_scope.cancel_called
-            or anyio.current_effective_deadline() == -math.inf
-        ):
-            if isinstance(error, BaseExceptionGroup):  # trio's nurseries
-                is_interrupt = error.subgroup((KeyboardInterrupt, SystemExit))
-                return None if is_interrupt else error.subgroup(cancelled)
-            if isinstance(error, cancelled):
-                return error
+            if self._unsettled:
+                await self._reported.wait()
 
-        return None
+    async def await_tasks(self) -> None:
+        import anyio  # noqa: PLC0415 - slow to import
 
-    async def task(branch: StepBranch) -> None:
-        outcome = await branch.arun(find_outside)
-        error = outcome.error
-        if isinstance(error, cancelled):
-            problem = "was cancelled by something it waited for, not from outside"
-            failure = branch.make_error(problem)
-            failure.__cause__ = error
-            outcome = outcome._replace(error=failure)
+        interrupts: list[BaseException] = []
 
-        branch.ended = outcome
-        try:
-            run.settle(branch, branch.ended)
-        except BaseException as interrupt:  # noqa: BLE001 - raised after the group
-            stop.append(interrupt)
-            group.cancel_scope.cancel()
+        async def task(branch: Branch) -> None:
+            branch.ended = await branch.arun(group.cancel_scope)
+            try:
+                self._settle_ended(branch)
+            except BaseException as interrupt:  # noqa: BLE001 - raised after the group
+                interrupts.append(interrupt)
+                group.cancel_scope.cancel()
 
-    with _unwrap_interrupts():
         async with anyio.create_task_group() as group:
-            for branch in run.branches:
+            for branch in self._unsettled:
                 group.start_soon(task, branch)
 
-    # An exception that leaves a task would be raised in a group.
-    if stop:
-        raise stop[0]
+        # An exception that leaves a task would be raised in a group.
+        if interrupts:
+            raise interrupts[0]
+
+    def _give_up(self) -> None:
+        # Time is up.
+        self._cancel_all()
+        for branch in [*self._unsettled]:
+            problem = f"{branch} took longer than {self._timeout_s} s"
+            self._settle_unfinished(branch, TimeoutError(problem))
+
+    def _abandon(self, error: BaseException) -> None:
+        # The call ends with *error*.
+        self._cancel_all()
+        for branch in [*self._unsettled]:
+            try:
+                self._settle_unfinished(branch, CancelledError())
+            except BaseException as interrupt:  # noqa: BLE001 - on_turn's: added as a note
+                if branch in self._unsettled:
+                    self._errors.append(interrupt)
+
+        self._release(self._join_so_far())
+        for each in self._errors:
+            add_note(error, f"on_turn raised {shorten_repr(each)}")
+
+    def result(self) -> FanOut:
+        state, conflicts = self._join_all()
+        self._release(state)
+        failures = []
+        for branch in self._branches:
+            error = branch.outcome.error if branch.outcome else None
+            conflict = conflicts.get(branch)
+            if error is None:
+                error = conflict
+            elif conflict is not None:
+                add_note(error, str(conflict))
+
+            if branch.outcome and isinstance(error, Exception):
+                failures.append(Failure(branch.number, error, branch.outcome.turn))
+
+        errors: list[Any] = [*self._errors]
+        if self._on_error == "raise":
+            errors = [*(failure.error for failure in failures), *errors]
+
+        if errors:
+            raise FanOutError(state, failures, errors)
+
+        return FanOut(state, tuple(failures))
+
+    def _cancel_all(self) -> None:
+        # What has not begun never does.
+        self._is_over = True
+        for branch in self._unsettled:
+            branch.claim()
+
+        for submitted in self._submitted:
+            submitted.cancel()
+
+    def _settle_ended(self, branch: Branch) -> None:
+        if branch.ended is not None and branch in self._unsettled:
+            self._settle(branch, branch.ended)
+
+    def _settle_unfinished(self, branch: Branch, error: Exception) -> None:
+        self._settle(branch, branch.outcome or branch.ended or branch.conclude(error))
+
+    def _settle(self, branch: Branch, outcome: Outcome) -> None:
+        # Take *outcome* as the end of a branch, and call *on_turn*. Raises an error
+        # that is not an `Exception`, without waiting for other branches.
+        branch.outcome = outcome
+        if self._on_turn is not None:
+            try:
+                self._on_turn(outcome.turn)
+            except Exception as error:  # noqa: BLE001 - on_turn's: raised at the end
+                self._errors.append(error)
+
+        # Last, so that a branch whose settling is interrupted is settled again.
+        del self._unsettled[branch]
+        raise_interrupt(outcome.error)
+
+    def _receive(self, branch: Branch, submitted: Future[Any]) -> None:
+        # Take the result of an executor, unless the branch has run in this process.
+        error = CancelledError() if submitted.cancelled() else submitted.exception()
+        if error is not None:
+            self._lose(branch, error)
+            return
+
+        sent = submitted.result()
+        if not isinstance(sent, Outcome):
+            problem = f"it gave {shorten_repr(sent)} instead of what was called"
+            self._lose(branch, RuntimeError(problem))
+        elif branch.ended is None:
+            # It came from another process, without its past.
+            turn = attrs.evolve(sent.turn, state=self._base)
+            self._report(branch, sent._replace(turn=turn))
+
+    def _lose(self, branch: Branch, error: BaseException) -> None:
+        # The end of a branch that nothing runs here, and whose result never comes.
+        if not branch.claim():
+            return
+
+        if isinstance(error, Exception):
+            lost = branch.make_error(describe_loss(error))
+            lost.__cause__ = error
+            error = lost
+
+        self._report(branch, Outcome(make_turn(self._base), error))
+
+    def _report(self, branch: Branch, outcome: Outcome) -> None:
+        # Called where a branch ends, in any thread.
+        branch.ended = outcome
+        self._reports.put(branch)
+        if self._reported is not None:
+            self._reported.set()
+
+        # Last: if this is not over by now, the caller finds that the branch has ended.
+        if self._is_over and self._on_turn is not None:
+            try:
+                self._on_turn(outcome.turn)
+            except Exception:  # there is no one to raise it to
+                import logging  # noqa: PLC0415 - slow to import
+
+                logging.getLogger("conversation_state.parallel").exception(
+                    "on_turn raised for %s, which ended after its fan-out", branch
+                )
+
+    def _join_all(self) -> tuple[Aggregator, dict[Branch, InvalidUsageError]]:
+        turns = {branch: self._get_turn(branch) for branch in self._branches}
+        return join_turns(self._state, turns)
+
+    def _join_so_far(self) -> Aggregator:
+        return self._join_all()[0]
+
+    def _get_turn(self, branch: Branch) -> Turn:
+        return (branch.outcome or branch.ended or branch.conclude(None)).turn
+
+    def _release(self, state: Aggregator) -> None:
+        # These refer to this run, which would then refer to itself.
+        self._submitted.clear()
+        for branch in self._branches:
+            branch.report = None
+
+        if self._outer is not None:
+            self._outer.add(state)
+            self._outer.inner.remove(self._join_so_far)
+
+
+def _run_in_threads(branches: list[Branch]) -> None:
+    # Each thread runs one branch after another, so that as many as can be had do all.
+    # They are daemons, as those of a pool are not: a step that never ends does not keep
+    # the program from ending.
+    waiting = deque(branches)
+
+    def run_branches() -> None:
+        with suppress(IndexError):
+            while True:
+                run_branch(waiting.popleft())
+
+    for number in range(min(_MAX_THREADS, len(branches))):
+        try:
+            Thread(target=run_branches, name="conversation_state", daemon=True).start()
+        except RuntimeError:  # no more threads can be started
+            if not number:
+                raise
+
+            return
 
 
 @contextmanager
@@ -245,55 +589,3 @@ def _unwrap_interrupts() -> Iterator[None]:
             raise
 
         raise interrupt from None
-
-
-def _make_timeout(branch: StepBranch, timeout_s: float | None) -> TimeoutError:
-    return TimeoutError(f"{branch} took longer than {timeout_s} s")
-
-
-def _prepare_run(
-    state: Aggregator,
-    steps: Iterable[Callable[[Aggregator], Any]],
-    *,
-    executor: Any,
-    on_error: str,
-    on_turn: Any,
-    timeout_s: Any,
-) -> FanOutRun:
-    if not isinstance(state, Aggregator):
-        raise TypeError(f"fan_out takes an Aggregator, got {describe_type(state)}")
-
-    check_iterable(steps, "steps", "a list of functions")
-    functions = tuple(steps)
-    for number, step in enumerate(functions):
-        if not callable(step):
-            raise TypeError(
-                f"step {number} is {shorten_repr(step)}; expected a function from a "
-                "state to a state"
-            )
-
-    if executor is not None and not callable(getattr(executor, "submit", None)):
-        raise TypeError(
-            f"executor is {shorten_repr(executor)}; expected one like those of "
-            "concurrent.futures, with submit (of a Dask client: get_executor())"
-        )
-
-    if on_error not in ("raise", "keep"):
-        raise ValueError(
-            f"on_error is {shorten_repr(on_error)}; expected 'raise' or 'keep'"
-        )
-
-    if on_turn is not None and not callable(on_turn):
-        raise TypeError(
-            f"on_turn is {shorten_repr(on_turn)}; expected a function of a turn"
-        )
-
-    if timeout_s is not None:
-        problem = f"timeout_s is {shorten_repr(timeout_s)}; expected seconds, from 0 on"
-        if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
-            raise TypeError(problem)
-
-        if not timeout_s >= 0:  # NaN is not
-            raise ValueError(problem)
-
-    return FanOutRun(state, functions, on_turn)

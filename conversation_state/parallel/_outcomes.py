@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import suppress
 from itertools import islice
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import attrs
 
 from conversation_state._persistent import Log
-from conversation_state._wording import describe_type, shorten_repr, with_article
+from conversation_state._wording import shorten_repr, with_article
 from conversation_state.aggregator import Aggregator, LedgerEntry, Turn
 from conversation_state.errors import BranchError, InvalidUsageError
 
@@ -106,36 +106,24 @@ def raise_interrupt(error: BaseException | None) -> None:
         raise found from error
 
 
-def describe_loss(step: Callable[..., Any], error: Exception) -> str:
-    if isinstance(error, CancelledError):
-        return "was cancelled by its executor; nothing of it is known"
-
-    if isinstance(error, BrokenExecutor):
-        return (
-            "was lost because a worker of its executor died; what it had kept there "
-            "is gone. Run it again, in a new executor"
-        )
-
-    if isinstance(error, pickle.PicklingError | AttributeError | TypeError):
-        try:
-            pickle.dumps(step)
-        except Exception as reason:  # noqa: BLE001 - any of __reduce__: reported
-            return (
-                f"can't be sent to another process ({_describe_error(reason)}). Give "
-                "a function of a module's top level, or functools.partial of one, or "
-                "run it in threads"
-            )
-
-    return f"was given up by its executor ({_describe_error(error)})"
+# What is known of a branch whose result never came, by the error its future has.
+_LOSSES = (
+    (CancelledError, "its executor cancelled it; nothing of it is known"),
+    (
+        BrokenExecutor,
+        "a worker of its executor died, with what was saved there; run it again",
+    ),
+    (
+        (pickle.PicklingError, AttributeError, TypeError),
+        "to another process, send a function of a module's top level, or a partial",
+    ),
+)
 
 
-def _describe_error(error: Exception) -> str:
-    # An error that is raised here would never be reported, and the caller would wait
-    # forever.
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - any of __str__: the class is enough
-        return f"{describe_type(error)} that can't be shown"
+def describe_loss(error: Exception) -> str:
+    # The `repr` of an error, unlike its `str`, never fails.
+    reasons = [f": {reason}" for kind, reason in _LOSSES if isinstance(error, kind)]
+    return f"was lost with {shorten_repr(error)}{''.join(reasons)}"
 
 
 def make_turn(
