@@ -16,8 +16,12 @@ from conversation_state.adapters.engine.export import (
     write_tools,
 )
 from conversation_state.adapters.engine.notes import map_of, notes_of
-from conversation_state.adapters.gemini._calls import write_call, write_result
-from conversation_state.adapters.gemini._parts import SOURCE, write_part
+from conversation_state.adapters.gemini._parts import (
+    SOURCE,
+    write_call,
+    write_part,
+    write_result,
+)
 from conversation_state.messages import (
     AssistantMessage,
     Message,

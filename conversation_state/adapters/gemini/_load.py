@@ -34,13 +34,14 @@ from conversation_state.adapters.engine.wire import (
     make_call_id,
     make_call_prefix,
 )
-from conversation_state.adapters.gemini._calls import read_call, read_returned
 from conversation_state.adapters.gemini._parts import (
     SOURCE,
     GeminiObject,
     in_camel_case,
     kind_of,
+    read_call,
     read_part,
+    read_returned,
     simplify_content,
 )
 from conversation_state.messages import (

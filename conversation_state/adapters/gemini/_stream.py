@@ -37,7 +37,6 @@ from conversation_state.adapters.engine.streaming import (
 )
 from conversation_state.adapters.engine.usage import RunningCounts, as_kept
 from conversation_state.adapters.engine.wire import make_call_prefix
-from conversation_state.adapters.gemini._calls import StreamedCalls
 from conversation_state.adapters.gemini._load import (
     LOGPROBS,
     RESPONSE,
@@ -49,6 +48,7 @@ from conversation_state.adapters.gemini._load import (
 from conversation_state.adapters.gemini._parts import (
     SOURCE,
     GeminiObject,
+    StreamedCalls,
     kind_of,
     read_part,
     simplify_content,

@@ -14,7 +14,7 @@ from conversation_state.hosts._host import (
     check_trimmer,
     run_in_thread,
 )
-from conversation_state.hosts.langchain._views import load_for_view, shown_messages
+from conversation_state.hosts.langchain import load_for_view, shown_messages
 from conversation_state.messages import Message
 from conversation_state.trimming import TrimContext, Trimmer
 

@@ -1,5 +1,6 @@
 """
-Checkpoints as records: their format, and reading them.
+Checkpoints as records: their format, reading them, and putting one: its new values are
+written in one transaction, and never over a checkpoint that the run did not see.
 
 A checkpoint has the location of each channel's value: the checkpoint itself if
 the value is short, the messages that its record holds, or else a record under the
