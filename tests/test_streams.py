@@ -887,9 +887,11 @@ class TestClose:
             with pytest.raises(StreamClosedError, match="it was closed"):
                 read()
 
-    def test_wakes_who_is_reading(self):
+    @pytest.mark.parametrize("is_held", [True, False])
+    def test_wakes_who_is_reading(self, is_held):
         """A reader that waits gets an error when its stream is closed."""
         sender, stream = pipe(1)
+        other = stream.convert(str) if is_held else None
 
         def close():
             until(lambda: sender._pipe.readers)
@@ -898,7 +900,8 @@ class TestClose:
         got, _ = in_threads(lambda: list(stream), close)
 
         assert isinstance(got, StreamClosedError)
-        assert sender.send(1) is False
+        assert sender.send(1) is is_held
+        assert is_held is (other is not None)
 
     def test_closes_the_source_with_the_last_reader(self):
         """A generator is closed with its last reader, not before."""

@@ -458,6 +458,24 @@ class TestPipe:
         assert accepted is False
         assert await sender.afail(Boom()) is False
 
+    @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+    async def test_no_sender_overtakes_one_that_waits(self):
+        """Room that a reader just made belongs to the one that waits for it."""
+        sender, stream = pipe(1)
+        await sender.asend("first")
+        second = asyncio.create_task(sender.asend("second"))
+        await until(lambda: sender._pipe.senders)
+        reader = aiter(stream)
+        with pytest.raises(StopIteration):  # it is there: nothing is awaited
+            anext(reader).send(None)
+        third = sender.asend("third")
+        third.send(None)  # it waits
+        third.close()
+
+        assert await second
+        sender.close()
+        assert ["second"] == await listed(reader)
+
     async def test_a_cancelled_sender_is_no_end(self):
         """A reader of a cancelled sender learns that something is missing."""
         sender, stream = pipe(0)
