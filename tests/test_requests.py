@@ -287,6 +287,12 @@ class TestPrepare:
         assert ["c1", "c1-2", "c1", "c1-2", None] == ids
         assert () == judge("openai_responses", sent.payload)
 
+        output = {"type": "function_call_output", "call_id": "c1", "output": "x"}
+        loaded = openai_responses.load({"input": [call, call, output]})
+        sent = openai_responses.dump([*loaded, UserMessage("b")])
+
+        assert () == judge("openai_responses", sent.payload)
+
     def test_a_new_id_is_nobody_elses(self):
         """An id that is made is not one that another call has, before or after."""
         turns = [calling("a"), calling("a"), calling("a-2"), ASK]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from conversation_state import Aggregator, requests
 from conversation_state.counting import TokenBudget, by_characters
-from conversation_state.errors import InvalidTranscriptError
+from conversation_state.errors import BudgetExceededError, InvalidTranscriptError
 from conversation_state.messages import (
     AssistantMessage,
     SystemMessage,
@@ -326,6 +326,28 @@ class TestRepair:
         assert [2] == late
         assert () == view.problems()
         assert view is repair()(view)
+
+    @pytest.mark.parametrize("limit", range(8, 40))
+    def test_turns_alternate_behind_the_task(self, limit):
+        """The task brings no neighbour of its own side, nor what was made for it."""
+        rules = requests.rules("openai_chat", host="perplexity")
+        user, blank, late = (
+            UserMessage("hello"),
+            UserMessage("  "),
+            SystemMessage("Way."),
+        )
+        calling = AssistantMessage("a", tool_calls=[ToolCall("c", "f", "{}")])
+        for history in (
+            [user, user, user, late, blank, user, late, user],
+            [user, blank, calling, AssistantMessage("hello"), user],
+        ):
+            try:
+                view = trim(history, TokenBudget(context_window=limit), rules=rules)
+            except BudgetExceededError:
+                continue
+
+            assert () == view.problems()
+            views_add_up(view)
 
     @pytest.mark.parametrize("limit", range(3, 9))
     def test_thinking_stays_with_what_it_led_to(self, limit):
