@@ -4,7 +4,7 @@ bytes into a table with the same settings.
 
 A save of one new message costs the same at 10 and at 100,000 messages, and 3.5 to
 4.5 times the bare insert in CPU time if nothing waits for the disk: 1.7 times for the
-second row, its page and the condition in one statement, the rest in Python.
+second row, its page and the condition, the rest in Python.
 One row for an entry and its revision would take 3 % less of a save, and 3 % more
 with the index that it needs to find the newest revision of a name.
 800 messages of 500 characters, saved after each of them with every state

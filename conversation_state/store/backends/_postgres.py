@@ -114,7 +114,7 @@ class LimitedConnection(psycopg.Connection[Any]):
     _is_interrupted = False
     # Instead of psycopg's, which only warns: it is Python code, and an interrupt that
     # came in it would be printed and lost.
-    __del__ = staticmethod(bool)
+    __del__ = staticmethod(bool)  # type: ignore[assignment]  # it returns something
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
