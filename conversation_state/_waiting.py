@@ -69,7 +69,7 @@ def running_loop() -> Any:
     if trio is not None:
         try:  # `in_trio_run` would be quicker, and is new in trio 0.29
             return trio.lowlevel.current_trio_token()
-        except RuntimeError:
+        except (AttributeError, RuntimeError):  # perhaps it is just being imported
             pass
 
     asyncio = sys.modules.get("asyncio")

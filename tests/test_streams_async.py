@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import sys
 import threading
+import types
 import weakref
 from typing import Any
 
@@ -168,6 +169,13 @@ class TestRead:
 
         assert [1] == one == two
         assert threading.get_ident() not in seen
+
+    @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+    async def test_while_another_thread_imports_trio(self, monkeypatch):
+        """A module that is there and has no content yet makes no difference."""
+        monkeypatch.setitem(sys.modules, "trio", types.ModuleType("trio"))
+
+        assert [1, 2] == await listed(Stream.of(iter([1, 2])))
 
     async def test_reads_collections_on_the_spot(self):
         """What is in memory needs no thread."""
