@@ -11,6 +11,7 @@ What lives here: rows and their seals. What does not: values as they are kept in
 
 from __future__ import annotations
 
+from time import time_ns
 from typing import Any, Literal, NamedTuple, TypeVar, get_type_hints
 from uuid import UUID
 
@@ -31,7 +32,6 @@ from conversation_state.store._values import (
     NO_FIELDS,
     Head,
     RevisionFields,
-    now,
     split_labels,
     time_of,
     unpack_notes,
@@ -206,7 +206,7 @@ class Revision(NamedTuple):
             ledger_branch=ledger.branch,
             ledger_length=ledger.length,
             origin=origin,
-            saved_at=now(),
+            saved_at=time_ns() // 1_000_000,
             digest=state_digest(entries.digest, ledger.digest, origin_digest),
             labels=fields.label.encode(),
             notes=fields.notes,
