@@ -1,38 +1,18 @@
 """
-Waiting in threads and in tasks, and being woken from either.
-
-Used by streams, cells and branches, which wait for threads and tasks at once, and
-by stores, whose methods have async twins that wait for a worker thread.
-
-A waiter enters queues, is woken, and leaves them. Queues are deques, whose
-single operations are atomic: finalizers use them as well, at moments when this
-thread may be anywhere.
-
-An interrupt may come between any two instructions. So nothing here has to be
-released, and a waiter is woken before it is removed from a queue: every step is
-idempotent, and an interrupted step is repeated by the next caller.
+Waiting in tasks, under asyncio and trio: an event that any thread sets, and calls
+that run in worker threads, as those of a store's async twins do.
 """
 
 from __future__ import annotations
 
-import contextvars
-import os
 import sys
-from _thread import allocate_lock
-from abc import abstractmethod
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import cache, partial, wraps
 from inspect import cleandoc
-from threading import Thread, current_thread, main_thread
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from conversation_state.errors import MissingExtraError
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
 
 C = TypeVar("C", bound=type)
 P = ParamSpec("P")
@@ -95,92 +75,6 @@ def call_soon(loop: Any, function: Callable[[], object]) -> bool:
     return True
 
 
-def spawn(loop: Any, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    # Run *function* as a task of *loop*, which runs here. It belongs to no nursery.
-    # Both kinds of loop cancel such a task when they end; it must raise nothing else.
-    if hasattr(loop, "create_task"):
-        # asyncio refers to its tasks weakly: *function* has to enter a cancel scope
-        # of anyio that its caller holds, since that refers to the task.
-        loop.create_task(function())
-    else:
-        # Without a context, trio gives system tasks one that lacks the caller's
-        # context variables.
-        spawn_in_trio = sys.modules["trio"].lowlevel.spawn_system_task
-        spawn_in_trio(function, context=contextvars.copy_context())
-
-
-class Waiter:
-    """A waiting thread or task, and the queues it is in."""
-
-    __slots__ = ("queues",)
-
-    # Whether a thread waits here, and so can't run an event loop meanwhile.
-    blocks: bool
-
-    def __init__(self) -> None:
-        self.queues: list[deque[Waiter]] = []
-
-    def enter(self, queue: deque[Waiter]) -> None:
-        self.queues.append(queue)
-        queue.append(self)
-
-    def leave(self) -> None:
-        # Waiters are compared by identity, in C: no other code runs while `remove`
-        # looks for one, which would be an error if that changed the queue.
-        for queue in self.queues:
-            try:  # noqa: SIM105 - quicker than suppress
-                queue.remove(self)
-            except ValueError:
-                pass
-
-    @abstractmethod
-    def wake(self) -> None:
-        """End the wait; may be called from anywhere, and more than once."""
-
-
-class ThreadWaiter(Waiter):
-    __slots__ = ("_lock",)
-
-    blocks = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        # Not an Event: a finalizer that sets one in a thread which is about to set it
-        # would wait for the lock inside it, and so for itself.
-        self._lock = allocate_lock()
-        self._lock.acquire()
-
-    def wait(self, timeout_s: float = -1) -> None:
-        # Return once woken, or after *timeout_s* seconds if that is not negative.
-        self._lock.acquire(timeout=timeout_s)
-
-    def wake(self) -> None:
-        try:  # noqa: SIM105 - quicker than suppress
-            self._lock.release()
-        except RuntimeError:  # woken before
-            pass
-
-
-class TaskWaiter(Waiter):
-    __slots__ = ("_event", "_loop")
-
-    blocks = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._event = require_anyio().Event()
-        self._loop = running_loop()
-
-    async def wait(self) -> None:
-        await self._event.wait()
-
-    def wake(self) -> None:
-        if running_loop() is self._loop:
-            self._event.set()
-        else:
-            call_soon(self._loop, self._event.set)
-
-
 class TaskEvent:
     """An event that tasks of the event loop it is made in await, set by any thread."""
 
@@ -197,215 +91,73 @@ class TaskEvent:
         call_soon(self._loop, self._event.set)
 
 
-def wake_all(queue: deque[Waiter]) -> None:
-    for waiter in queue.copy():
-        waiter.wake()
-        try:  # noqa: SIM105 - quicker than suppress
-            queue.remove(waiter)
-        except ValueError:  # it left
-            pass
-
-
-# Workers: threads that pull from sources that block, while a reader waits for
-# more than one source or must not block, and threads that run branches.
-
-_IDLE_S = 10
-
-# Worker threads without a task, which end after a while.
-_idle: deque[_Worker] = deque()
-if hasattr(os, "register_at_fork"):  # threads don't come along; not on Windows
-    os.register_at_fork(after_in_child=_idle.clear)
-
-
-class _Worker:
-    """A thread that runs one job after another, and ends after some idle time."""
-
-    __slots__ = ("_job", "_lock")
-
-    def __init__(self, job: Callable[[], object]) -> None:
-        # Empty, a job, or `_ended_worker`: with `setdefault` exactly one wins.
-        self._job: dict[int, Callable[[], object]] = {0: job}
-        self._lock = allocate_lock()
-        self._lock.acquire()
-        # A daemon, because a job that blocks must not keep the program running.
-        Thread(target=self._run_jobs, name="conversation_state", daemon=True).start()
-
-    def take(self, job: Callable[[], object]) -> bool:
-        # Whether it will run *job*; False if it has ended.
-        if self._job.setdefault(0, job) is not job:
-            return False
-
-        try:  # noqa: SIM105 - quicker than suppress
-            self._lock.release()
-        except RuntimeError:  # it found the last job without being woken
-            pass
-
-        return True
-
-    def _run_jobs(self) -> None:
-        while True:
-            self._job[0]()
-            # Before it is idle: `take` would find the last job, and give up on it.
-            self._job.clear()
-            _idle.append(self)
-            while 0 not in self._job:
-                if not self._lock.acquire(timeout=_IDLE_S) and self._try_end():
-                    return
-
-    def _try_end(self) -> bool:
-        if self._job.setdefault(0, _ended_worker) is not _ended_worker:
-            return False
-
-        with suppress(ValueError):  # the thread that took it out was interrupted
-            _idle.remove(self)
-
-        return True
-
-
-def _ended_worker() -> None:
-    pass
-
-
-def in_worker(job: Callable[[], object]) -> None:
-    """
-    Run *job*, which never raises, in a thread, in this context.
-
-    An interrupt may leave it undone, or done though it was raised.
-    """
-    context = contextvars.copy_context()
-
-    def work() -> None:
-        context.run(job)
-
-    while True:
-        try:
-            # The one that was used last, so that those that are not needed end.
-            worker = _idle.pop()
-        except IndexError:
-            _Worker(work)
-            return
-
-        if worker.take(work):
-            return
-
-
-def call_shielded(function: Callable[[], object]) -> None:
-    """
-    Call *function* in a thread that no signal interrupts.
-
-    Futures and executors of the standard library may stay locked for good if an
-    interrupt comes while they enter a lock.
-    """
-    if current_thread() is not main_thread():
-        function()
-        return
-
-    waiter = ThreadWaiter()
-    errors: list[BaseException] = []
-
-    def call() -> None:
-        try:
-            function()
-        except BaseException as error:  # noqa: BLE001 - raised in the main thread, below
-            errors.append(error)
-        finally:
-            waiter.wake()
-
-    try:
-        in_worker(call)
-    except RuntimeError:  # no more threads can be started
-        function()
-        return
-
-    waiter.wait()
-    for error in errors:
-        raise error
-
-
-# Async twins: methods for event loops that run the synchronous one in a thread
-
-
 async def run_in_anyio_thread(
     function: Callable[[], T], *, is_shielded: bool = False
 ) -> T:
     """
-    What *function* returns in a worker thread of anyio. Once begun it ends, and is
-    waited for, also where the task is cancelled; shielded, it also begins, however
-    many threads are busy.
-    """
-    from concurrent.futures import Future  # noqa: PLC0415 - imports logging
+    What *function* returns in a worker thread of anyio.
 
+    Where the task is cancelled, a call that has not begun never begins; one that has
+    begun ends first, and what it raised is the cause of the cancellation. Shielded,
+    it also begins. So a store's lock is held by no call that nothing waits for.
+    """
     anyio = require_anyio("a store in async code")
-    limiter = _get_shielded_limiter() if is_shielded else None
+    cancelled_class = anyio.get_cancelled_exc_class()
     cancelled: BaseException | None = None
+    errors: list[BaseException] = []
+    ended = TaskEvent()
+
+    def call(unbegun: list[Callable[[], T]]) -> T:
+        begun = unbegun.pop()  # atomic: either this or the task takes it out
+        try:
+            return begun()
+        except BaseException as error:
+            errors.append(error)
+            raise
+        finally:
+            ended.set()
+
+    # A limit of its own: what is shielded begins however many threads are busy.
+    limiter = anyio.CapacityLimiter(1) if is_shielded else None
     with anyio.CancelScope(shield=is_shielded):
         while True:
-            future: Future[T] = Future()
+            unbegun = [function]
             try:
-                run = partial(_run_unless_cancelled, [(future, function)])
-                await anyio.to_thread.run_sync(run, limiter=limiter)
+                result: T = await anyio.to_thread.run_sync(
+                    partial(call, unbegun), limiter=limiter
+                )
                 break
-            except anyio.get_cancelled_exc_class() as error:
-                # Scopes don't stop asyncio's own `cancel`, wherever this waits.
+            except cancelled_class as error:
+                # Scopes wait for the thread; asyncio's own `cancel` does not.
                 cancelled = error
-                if not future.cancel():  # it has begun
-                    await _wait_until_done(future)
+                try:
+                    unbegun.pop()
+                except IndexError:
+                    await _wait_shielded(ended)
                     break
 
                 if not is_shielded:
                     raise
+            except BaseException:
+                if cancelled is None:
+                    raise
 
-    try:
-        if cancelled is not None:
-            raise cancelled from future.exception()
+                break  # the task stays cancelled
 
-        return future.result()
-    finally:
-        # Tracebacks hold this frame, which would hold their errors.
-        del cancelled, future
+    if cancelled is not None:
+        raise cancelled from (errors[0] if errors else None)
 
-
-def _run_unless_cancelled(call: list[tuple[Future[T], Callable[[], T]]]) -> None:
-    # Taken out of *call*, since frames of the event loop's thread hold that.
-    future, function = call.pop()
-    if not future.set_running_or_notify_cancel():
-        return
-
-    try:
-        result = function()
-    except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-    finally:
-        del future  # its error's traceback holds this frame
+    return result
 
 
-async def _wait_until_done(future: Future[Any]) -> None:
+async def _wait_shielded(event: TaskEvent) -> None:
+    # Until *event* is set, however often the task is cancelled.
     anyio = require_anyio()
-    waiter = TaskWaiter()
-    future.add_done_callback(lambda _: waiter.wake())
     with anyio.CancelScope(shield=True):
-        while not future.done():
-            with suppress(anyio.get_cancelled_exc_class()):  # not the first one
-                await waiter.wait()
-
-
-@cache
-def _make_limiter_variable() -> Any:
-    return require_anyio().lowlevel.RunVar("conversation_state_shielded_limiter")
-
-
-def _get_shielded_limiter() -> Any:
-    # How many threads this event loop gives to what is shielded, as many as anyio gives
-    # to all else. None of those can keep it waiting.
-    variable = _make_limiter_variable()
-    limiter = variable.get(None)
-    if limiter is None:
-        limiter = require_anyio().CapacityLimiter(40)
-        variable.set(limiter)
-
-    return limiter
+        while True:
+            with suppress(anyio.get_cancelled_exc_class()):
+                await event.wait()
+                return
 
 
 def async_twin(
