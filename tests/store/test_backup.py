@@ -113,15 +113,19 @@ class TestForeignLogs:
             store.save("keep", CHAT)
             store.backup(tmp_path / "backup.db")
 
-        second, third = tmp_path / "second.db", tmp_path / "third.db"
-        program = f"{ADDED}\nstore.backup({str(second)!r})\n"
-        copy = f"import shutil; shutil.copy(sys.argv[1], {str(third)!r})"
-        program += f"{copy}\n{LONG}\n{LONG.replace('big', 'more')}\n{DELETED}"
-        run_killed(path, program)
-        for each in (tmp_path / "backup.db", second, third):
-            shutil.copy(each, path)
+        made, copied = tmp_path / "made.db", tmp_path / "copied.db"
+        copy = f"import shutil; shutil.copy(sys.argv[1], {str(copied)!r})"
+        for other, code in (
+            (made, f"{ADDED}\nstore.backup({str(made)!r})\n{DELETED}"),
+            (copied, f"{copy}\n{LONG}\n{LONG.replace('big', 'more')}"),
+        ):
+            run_killed(path, code)
+            for each in (tmp_path / "backup.db", other):
+                shutil.copy(each, path)
 
-            check_refused(path)
+                check_refused(path)
+
+            path.with_name("chats.db-wal").unlink()
 
     @pytest.mark.parametrize("code", [DELETED, "store.names()", LONG])
     def test_own_log(self, path, code, tmp_path):
