@@ -222,9 +222,12 @@ def _find_hook(kind: Any, failed: str, *, is_closed: bool = False) -> _Hook:
         return _get_converter(is_closed=is_closed).get_structure_hook(kind)
     except StructureHandlerNotFoundError as error:
         inner = "" if error.type_ is kind else f", nor {_name(error.type_)} in it"
-        raise TypeError(f"{failed}{inner}: {error}") from None
+        raise TypeError(f"{failed}{inner}: {_text_of(error)}") from None
     except Exception as error:  # whatever looking at annotations raises
-        raise TypeError(f"{failed}: {_text_of(error)}") from error
+        # Of what annotations raise; a repr of a caller's may raise anything.
+        is_clear = isinstance(error, (TypeError, NameError, AttributeError))
+        why = f": {_text_of(error)}" if is_clear else ""
+        raise TypeError(f"{failed}{why}") from error
 
 
 @cache
