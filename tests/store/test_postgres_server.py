@@ -217,6 +217,38 @@ class TestWireIsCut:
 
 
 class TestInterrupted:
+    def test_in_each_wait(self, pg_url, monkeypatch):
+        """
+        Ctrl-C while psycopg waits for the server is raised as that, never as an error
+        of the server, and the next verb works.
+        """
+        wait, left = psycopg.waiting.wait, 0
+
+        def stop(*given, **options):
+            nonlocal left
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+
+            return wait(*given, **options)
+
+        monkeypatch.setattr(psycopg.waiting, "wait", stop)
+        with open_store(f"{pg_url}&timeout_s=5") as store:
+            store.save("chat", CHAT)
+            for at in range(1, 100):
+                state = store.load("chat").add_user_prompt(f"{at}")
+                left = at
+                try:
+                    store.save("chat", state, label="kept")
+                    break
+                except KeyboardInterrupt:
+                    continue
+                finally:
+                    left = 0
+
+            assert 3 < at < 99
+            assert () == store.verify()
+
     def test_in_psycopg(self, pg_url):
         """
         A connection whose own lock an interrupt left held, as it can from Python
