@@ -169,7 +169,7 @@ docs: .venv/docs/.docs architecture ## the documentation as a site, build/docs/h
 		-d build/docs/doctrees docs build/docs/html $(ARGS)
 	@echo "$$PWD/build/docs/html/index.html"
 
-architecture: .venv/lint/.lint ## make the generated parts of docs/architecture.md, and docs/files.md
+architecture: .venv/lint/.lint ## make the generated parts of docs/architecture.md
 	@.venv/lint/bin/python docs/draw_architecture.py
 
 docs-test: .venv/$(version)/.test ## the examples in README, docs and docstrings

@@ -10,6 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+# The module that draws, which the front door names.
 _home = ""
 
 

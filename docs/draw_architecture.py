@@ -1,30 +1,25 @@
 """
-Makes the generated parts of `architecture.md`, its picture, and the lists of
-`files.md`, from the code.
+Makes the generated parts of `architecture.md`, and its picture, from the code.
 
     python docs/draw_architecture.py            # write them (make architecture)
     python docs/draw_architecture.py --check    # fail if they are not current
 
 The layers come from `[tool.importlinter]` in pyproject.toml, which import-linter
 holds the code to; the arrows from the import statements; what a module is for
-from its docstring; the process-wide variables from the syntax trees; the files
-that a message passes from running the code blocks of the page.
+from its docstring; the process-wide variables from the syntax trees.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import gc
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 __all__ = ["main"]
 
@@ -32,7 +27,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "conversation_state"
 PAGE = ROOT / "docs" / "architecture.md"
 PICTURE = ROOT / "docs" / "architecture.svg"
-LISTS = ROOT / "docs" / "files.md"
 # Pages whose text names files.
 WITH_PATHS = (PAGE, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md")
 
@@ -272,21 +266,6 @@ def describe_layers(modules: Sequence[Module], layers: Layers) -> str:
     return "\n".join(lines)
 
 
-def describe_files(modules: Sequence[Module]) -> str:
-    """A list of the files of each package, and what each is for."""
-    lines = []
-    package = ""
-    for module in modules:
-        folder = module.path.parent.relative_to(ROOT).as_posix()
-        if folder != package:
-            package = folder
-            lines += [f"\n**{folder}**\n"]
-
-        lines.append(f"- `{module.path.name}`: {module.purpose}")
-
-    return "\n".join(lines).strip()
-
-
 # The process-wide variables.
 
 CACHES = {"cache", "lru_cache"}
@@ -449,63 +428,6 @@ def describe_variables(modules: Sequence[Module]) -> str:
     return "\n".join([*lines, "", "At a fork:", "", *hooks])
 
 
-# The way of a message: the code blocks of the page, run.
-
-STEP = re.compile(
-    r"```python\n(?P<code>.*?)```\n\n<!-- files -->\n(?P<files>.*?)<!-- /files -->",
-    re.DOTALL,
-)
-
-
-def run(code: str, names: dict[str, Any]) -> None:
-    """Run one code block of the page."""
-    exec(compile(code, PAGE.name, "exec"), names)  # noqa: S102 - our own page
-
-
-def trace(action: Callable[[], object]) -> list[str]:
-    """The files of the package whose functions *action* runs, in order."""
-    folder = f"{ROOT / PACKAGE}/"
-    found: dict[str, None] = {}
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_name != "<module>":
-            path = code.co_filename
-            if path.startswith(folder):
-                found[path.removeprefix(folder)] = None
-
-    # What the collector would call in between depends on what was made before.
-    gc.collect()
-    gc.disable()
-    sys.setprofile(note)
-    try:
-        action()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-
-    return list(found)
-
-
-def describe_steps(page: str) -> Iterator[str]:
-    """
-    For each code block of *page* that files follow: those files.
-
-    All blocks run once before, so that nothing is imported while they are
-    traced and each file is one that does something.
-    """
-    sys.path.insert(0, str(ROOT))
-    blocks = [match["code"] for match in STEP.finditer(page)]
-    names: dict[str, Any] = {}
-    for code in blocks:
-        run(code, names)
-
-    names = {}
-    for code in blocks:
-        files = trace(partial(run, code, names))
-        yield ", ".join(f"`{file}`" for file in files)
-
-
 # The page.
 
 
@@ -524,18 +446,6 @@ def replace_part(page: str, name: str, content: str) -> str:
 def make_page(page: str, modules: Sequence[Module], layers: Layers) -> str:
     """*page* with its generated parts as the code has them now."""
     page = replace_part(page, "layers", describe_layers(modules, layers))
-    steps = describe_steps(page)
-
-    def fill(match: re.Match[str]) -> str:
-        start = match.start("files") - match.start()
-        return f"{match[0][:start]}\nRuns {next(steps)}.\n\n<!-- /files -->"
-
-    return STEP.sub(fill, page)
-
-
-def make_lists(page: str, modules: Sequence[Module]) -> str:
-    """*page*, of files and variables, as the code has them now."""
-    page = replace_part(page, "modules", describe_files(modules))
     return replace_part(page, "variables", describe_variables(modules))
 
 
@@ -567,7 +477,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made = {
         PICTURE: draw(layers, read_edges(modules)),
         PAGE: make_page(PAGE.read_text(encoding="utf-8"), modules, layers),
-        LISTS: make_lists(LISTS.read_text(encoding="utf-8"), modules),
     }
     for path, text in made.items():
         old = path.read_text(encoding="utf-8") if path.exists() else ""
