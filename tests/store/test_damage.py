@@ -15,7 +15,7 @@ from conversation_state import Aggregator, AssistantMessage, ToolCall, UserMessa
 from conversation_state.errors import StoreError
 from conversation_state.parts import ImagePart
 from conversation_state.store import Damage, Store, _transaction, open_store
-from conversation_state.store.backend import TABLES
+from conversation_state.store.backend import TABLES, DamageError
 from conversation_state.store.backends._sqlite import SqliteBlock
 from conversation_state.store.backends.memory import MemoryBackend, _drop_row
 from conversation_state.store.records import reading, write
@@ -620,6 +620,10 @@ class TestFile:
             assert start == path.read_bytes()
 
 
+# Where a row of entries has its content, behind its key.
+BODY = [column.name for column in TABLES["entries"].columns].index("body") + 1
+
+
 class TestLoad:
     @pytest.mark.parametrize(
         ("column", "change"),
@@ -651,6 +655,43 @@ class TestLoad:
         if column != "digest":
             window = Store(backend).load("chat", last=1)
             assert ["last"] == [message.text for message in window.messages]
+
+    @pytest.mark.parametrize(
+        ("damage", "named"),
+        [
+            (
+                lambda rows, entry: rows.set(
+                    "entries", entry[0], body=entry[BODY].replace(b"last", b"LAST")
+                ),
+                r"the entry '\w+-\w+' of entries is not what was saved",
+            ),
+            (
+                lambda rows, entry: rows.remove("entries", entry[0], entry[0] + 1),
+                "the entries from 2 on are missing",
+            ),
+            (
+                lambda rows, _: rows.remove("branches", None, None),
+                "branch 2 is missing or leads nowhere",
+            ),
+            (
+                lambda rows, _: rows.remove("blobs", None, None),
+                "the large content [0-9a-f]+ is missing",
+            ),
+        ],
+        ids=["an entry", "a gap", "a branch", "large content"],
+    )
+    def test_names_the_damage(self, damage, named):
+        """A load says which row is damaged or missing."""
+        backend = MemoryBackend()
+        store = Store(backend)
+        image = ImagePart(data=b"x" * 100_000, media_type="image/png")
+        store.save("chat", CHAT.add_user_prompt([image]).add_user_prompt("last"))
+        with backend.writing() as rows:
+            *_, newest = rows.scan("entries", None, None)
+            damage(rows, newest)
+
+        with pytest.raises(DamageError, match=named):
+            Store(backend).load("chat")
 
     @pytest.mark.parametrize(
         ("table", "what"), [("timelines", "the row"), ("moments", "a moment")]

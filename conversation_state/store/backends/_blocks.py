@@ -63,7 +63,7 @@ _NO_REVISION = (None,) * len(TABLES["revisions"].column_names)
 _NO_ORIGIN = (None,) * len(TABLES["origins"].column_names)
 
 
-class Turn:
+class BlockTurn:
     """
     One block at a time, whichever thread it is of.
 

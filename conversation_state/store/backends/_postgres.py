@@ -33,7 +33,7 @@ from conversation_state.errors import StoreError
 from conversation_state.store.backend import DamageError, Key, Row
 from conversation_state.store.backends._blocks import (
     BLOCK_ABANDONED,
-    Turn,
+    BlockTurn,
     renew_all,
     renew_in_children,
 )
@@ -201,7 +201,7 @@ class LimitedConnection(psycopg.Connection[Any]):
 _NO_ANSWER = "the server did not answer for longer than timeout_s"
 
 
-class _Slot(Turn):
+class _Slot(BlockTurn):
     """Room for one connection, which is None while a block uses it."""
 
     connection: LimitedConnection | None = None

@@ -35,7 +35,7 @@ from conversation_state.errors import StoreError
 from conversation_state.store.backend import ConflictError, DamageError, Key, Row
 from conversation_state.store.backends._blocks import (
     BLOCK_ABANDONED,
-    Turn,
+    BlockTurn,
     renew_all,
     renew_in_children,
 )
@@ -526,7 +526,7 @@ class SqliteBackend:
         self._process = os.getpid()
         self._idle: deque[_Connection] = deque()
         # Of blocks that write.
-        self._turn = Turn()
+        self._turn = BlockTurn()
         # Closes what is open, when the store is gone or the program ends.
         self._closing = finalize(self, _close_all, self._idle, self._process)
 

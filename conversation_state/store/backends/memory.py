@@ -15,8 +15,8 @@ from conversation_state.errors import StoreError
 from conversation_state.store.backend import ConflictError, Key, Row
 from conversation_state.store.backends._blocks import (
     BLOCK_ABANDONED,
+    BlockTurn,
     SequentialBlock,
-    Turn,
     renew_in_children,
 )
 from conversation_state.store.schema import TABLES
@@ -176,13 +176,13 @@ class MemoryBackend:
         self.tables = {name: _TableRows(name) for name in TABLES}
         self._number = 0
         self._is_closed = False
-        self._turn = Turn()
+        self._turn = BlockTurn()
         renew_in_children(self)
 
     def renew(self) -> None:
         """Discard unfinished changes of other threads in a child of `os.fork`."""
         unfinished = self._turn.block
-        self._turn = Turn()
+        self._turn = BlockTurn()
         if unfinished is not None:
             unfinished.abandon()
 
