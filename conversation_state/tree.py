@@ -829,17 +829,17 @@ class _Growth:
 
         entry_id = place.entry.id
         if entry_id in self.copies:
-            left = tuple([each for each in self.copies[entry_id] if each != number])
+            # There were two or more; the identity alone means one that is left.
+            oldest, *rest = [each for each in self.copies[entry_id] if each != number]
             first = f"{entry_id}{_COPY}1"
-            if len(left) > 1:
-                self.copies[entry_id] = left
-                self.numbers[first] = left[0]
+            if rest:
+                self.copies[entry_id] = (oldest, *rest)
+                self.numbers[first] = oldest
             else:
                 self.copies.remove(entry_id)
                 self.numbers.remove(first)
 
-            # The identity alone means one that is left.
-            self.numbers[entry_id] = left[0]
+            self.numbers[entry_id] = oldest
 
         if place.id in self.numbers and self.numbers[place.id] == number:
             self.numbers.remove(place.id)

@@ -95,7 +95,7 @@ class Placeholder:
                 repr(self),
             )
 
-        messages = tuple(given)
+        messages: tuple[Any, ...] = tuple(given)  # pyright: ignore[reportArgumentType]  # sized
         for at, message in enumerate(messages):
             if not isinstance(message, Message):
                 raise TemplateError(

@@ -4,6 +4,8 @@ Rules of a request that only its wire has: items, blocks and markers.
 What all wires share is in ``tests/test_requests.py``.
 """
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -252,7 +254,7 @@ class TestNamedHosts:
 
     def test_neighbouring_turns_of_a_model(self):
         """Calls behind an answer go home so; for a host both are one turn."""
-        contents = [
+        contents: list[Any] = [
             {"role": "user", "parts": [{"text": "q"}]},
             {"role": "model", "parts": [{"text": "a"}]},
             {

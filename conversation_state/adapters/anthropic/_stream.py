@@ -558,7 +558,7 @@ class AnthropicStream:
             self._keep_rest(node, "content_block_delta")
 
         at, raw = event.get("index"), event.get("delta")
-        block = self._open_blocks.get(at) if at.__class__ is int else None
+        block = self._open_blocks.get(at) if type(at) is int else None
         chunks: list[AssistantMessage] = []
         if block is None or not is_map(raw):
             node = ObjectReader(self._reader, event, path)

@@ -325,7 +325,7 @@ class GeminiStream:
             return None
 
         given = simplify_content(parts)
-        if given.__class__ is str and not (calls or response):
+        if isinstance(given, str) and not (calls or response):
             return make_chunk(given)
 
         return AssistantMessage(given, tool_calls=calls, response=response)

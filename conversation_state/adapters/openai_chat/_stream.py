@@ -733,10 +733,12 @@ class ChatStream:
         path: str,
         response: ResponseMeta | None,
     ) -> AssistantMessage | None:
-        raw = choice.get("delta")
-        if raw.__class__ is not dict:
-            raw = self._check_delta(choice, f"{path}.choices[{at}]")
-
+        delta_of_choice = choice.get("delta")
+        raw: Mapping[str, Any] = (
+            delta_of_choice
+            if type(delta_of_choice) is dict
+            else self._check_delta(choice, f"{path}.choices[{at}]")
+        )
         content: Any = raw.get("content")
         calls: list[ToolCall] = []
         # Nearly all deltas are a text, perhaps with a role.
