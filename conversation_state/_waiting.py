@@ -12,8 +12,6 @@ from functools import cache, partial, wraps
 from inspect import cleandoc
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from conversation_state.errors import MissingExtraError
-
 C = TypeVar("C", bound=type)
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -21,23 +19,11 @@ T = TypeVar("T")
 
 
 @cache
-def require_anyio(wanted: str = "streams in async code") -> Any:
-    """
-    The package anyio.
-
-    Args:
-        wanted: What needs it.
-
-    Raises:
-        MissingExtraError:
-            If it is not installed.
-    """
-    try:
-        import anyio  # noqa: PLC0415 - an extra
-        import anyio.lowlevel  # noqa: PLC0415 - the same
-        import anyio.to_thread  # noqa: PLC0415 - the same
-    except ImportError as error:
-        raise MissingExtraError(wanted, "anyio") from error
+def load_anyio() -> Any:
+    """The package anyio, imported when something waits: it takes a while."""
+    import anyio  # noqa: PLC0415
+    import anyio.lowlevel  # noqa: PLC0415
+    import anyio.to_thread  # noqa: PLC0415
 
     return anyio
 
@@ -81,7 +67,7 @@ class TaskEvent:
     __slots__ = ("_event", "_loop")
 
     def __init__(self) -> None:
-        self._event = require_anyio().Event()
+        self._event = load_anyio().Event()
         self._loop = running_loop()
 
     async def wait(self) -> None:
@@ -101,7 +87,7 @@ async def run_in_anyio_thread(
     begun ends first, and what it raised is the cause of the cancellation. Shielded,
     it also begins. So a store's lock is held by no call that nothing waits for.
     """
-    anyio = require_anyio("a store in async code")
+    anyio = load_anyio()
     cancelled_class = anyio.get_cancelled_exc_class()
     cancelled: BaseException | None = None
     errors: list[BaseException] = []
@@ -147,12 +133,13 @@ async def run_in_anyio_thread(
     if cancelled is not None:
         raise cancelled from (errors[0] if errors else None)
 
-    return result
+    # Without a cancellation it was left with a result.
+    return result  # pyright: ignore[reportPossiblyUnboundVariable, reportReturnType]
 
 
 async def _wait_shielded(event: TaskEvent) -> None:
     # Until *event* is set, however often the task is cancelled.
-    anyio = require_anyio()
+    anyio = load_anyio()
     with anyio.CancelScope(shield=True):
         while True:
             with suppress(anyio.get_cancelled_exc_class()):

@@ -14,8 +14,8 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from conversation_state import _waiting, streams
-from conversation_state.errors import MissingExtraError, StreamClosedError
+from conversation_state import streams
+from conversation_state.errors import StreamClosedError
 from conversation_state.messages import AssistantMessage
 from conversation_state.streams import SKIP, Failed, Ok, SourceEnd
 from tests.threads import Boom, Thing
@@ -879,24 +879,6 @@ class TestCollect:
 
         assert await sender.asend(1) is False
         assert "fails" == caught.traceback[-1].name
-
-
-async def test_needs_anyio(monkeypatch):
-    """Without anyio, async use names the extra; the rest works."""
-    sender, stream = pipe(1)
-    monkeypatch.setitem(sys.modules, "anyio", None)
-    _waiting.require_anyio.cache_clear()
-    try:
-        sender.send(1)
-        sender.close()
-        assert [1] == list(stream)
-        with pytest.raises(MissingExtraError, match=r"conversation-state\[anyio\]"):
-            aiter(stream)
-        for use in (sender.asend(1), sender.aclose(), stream.aclose()):
-            with pytest.raises(MissingExtraError):
-                await use
-    finally:
-        _waiting.require_anyio.cache_clear()
 
 
 class TestLoops:

@@ -9,9 +9,7 @@ history, a session) with a store of ours behind it.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar
@@ -20,7 +18,7 @@ import attrs
 
 from conversation_state._lazy import open_later
 from conversation_state._persistent import Log
-from conversation_state._waiting import require_anyio
+from conversation_state._waiting import load_anyio
 from conversation_state._wording import describe_type, describe_value
 from conversation_state.aggregator import Aggregator, Entry, ledger_union
 from conversation_state.errors import MissingExtraError
@@ -49,14 +47,9 @@ async def run_in_thread(
     future = asyncio.get_running_loop().run_in_executor(None, call)
     cancelled: BaseException | None = None
     # Without the shield a cancelled scope of anyio would cancel this task again in each
-    # round of the event loop, until the call ends. anyio is optional: if it was not
-    # imported, no scope is open.
-    shield: Any = nullcontext()
-    if sys.modules.get("anyio") is not None:
-        shield = require_anyio().CancelScope(shield=True)
-
+    # round of the event loop, until the call ends.
     try:
-        with shield:
+        with load_anyio().CancelScope(shield=True):
             while not future.done():
                 try:
                     await asyncio.wait([future])

@@ -23,7 +23,7 @@ from threading import RLock
 from types import TracebackType
 from typing import Any, NoReturn, TypeAlias
 
-from conversation_state._waiting import call_soon, require_anyio, running_loop
+from conversation_state._waiting import call_soon, load_anyio, running_loop
 from conversation_state.errors import StreamClosedError
 
 # So many elements in a row may be left out before other tasks may run.
@@ -82,13 +82,13 @@ class WaitingTask:
     __slots__ = ("_event", "_loop", "queues")
 
     def __init__(self) -> None:
-        self._event = require_anyio().Event()
+        self._event = load_anyio().Event()
         self._loop = running_loop()
         self.queues: list[Queue] = []
 
     async def wait(self) -> None:
         await self._event.wait()
-        self._event = require_anyio().Event()
+        self._event = load_anyio().Event()
 
     def wake(self) -> bool:
         """Whether its event loop still runs."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from threading import RLock
 from typing import Any, Generic, Self, TypeVar
 
-from conversation_state._waiting import call_soon, require_anyio, running_loop
+from conversation_state._waiting import call_soon, load_anyio, running_loop
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
@@ -211,7 +211,7 @@ class Sender(ProcessBound, Generic[T_contra]):
 
     async def asend(self, item: T_contra) -> bool:
         """Like `send`, for tasks. One that is cancelled has not sent its *item*."""
-        anyio = require_anyio()
+        anyio = load_anyio()
         self._in_a_row += 1
         if self._in_a_row > _MAX_IN_A_ROW:
             self._in_a_row = 0
@@ -259,7 +259,6 @@ class Sender(ProcessBound, Generic[T_contra]):
 
     async def aclose(self) -> None:
         """Like `close`, which never waits."""
-        require_anyio()
         self._close()
 
     def __enter__(self) -> Self:
@@ -278,7 +277,6 @@ class Sender(ProcessBound, Generic[T_contra]):
             self._close(make_closed_fault(f"the stream broke off: {why}"))
 
     async def __aenter__(self) -> Self:
-        require_anyio()
         return self
 
     async def __aexit__(
@@ -351,7 +349,7 @@ class Pump(Pipe):
         if waiter is None:
             return
 
-        anyio, here = require_anyio(), running_loop()
+        anyio, here = load_anyio(), running_loop()
         if here is self._loop and self._task_id == anyio.get_current_task().id:
             raise StreamClosedError(CIRCLE)
 
@@ -385,7 +383,7 @@ class Pump(Pipe):
         if self._task_id is not None:  # a second one, after an interrupt
             return
 
-        self._task_id = require_anyio().get_current_task().id
+        self._task_id = load_anyio().get_current_task().id
         last: tuple[Fault, ...] = ()
         try:
             with self._scope:

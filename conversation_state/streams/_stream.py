@@ -16,7 +16,7 @@ from collections.abc import (
 from typing import Any, Generic, Self, TypeVar, overload
 from weakref import ref
 
-from conversation_state._waiting import require_anyio
+from conversation_state._waiting import load_anyio
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
@@ -181,7 +181,6 @@ class Stream(ProcessBound, Generic[T_co]):
 
     async def aclose(self) -> None:
         """Like `close`, and wait until async sources without readers are closed."""
-        require_anyio()
         pumps = _list_pumps(self._cell)
         self.close()
         for pump in pumps:
@@ -213,7 +212,6 @@ class Stream(ProcessBound, Generic[T_co]):
 
     async def aabort(self) -> None:
         """Like `abort`, and wait until the async sources of this loop are closed."""
-        require_anyio()
         pumps = _list_pumps(self._cell)
         self.abort()
         for pump in pumps:
@@ -228,7 +226,6 @@ class Stream(ProcessBound, Generic[T_co]):
         return reader
 
     def __aiter__(self) -> StreamReader[T_co]:
-        require_anyio()
         return iter(self)
 
     def __enter__(self) -> Self:
@@ -238,7 +235,6 @@ class Stream(ProcessBound, Generic[T_co]):
         self.close()
 
     async def __aenter__(self) -> Self:
-        require_anyio()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -349,13 +345,12 @@ class StreamReader(ProcessBound, Generic[T_co]):
         return item  # type: ignore[no-any-return]
 
     def __aiter__(self) -> Self:
-        require_anyio()
         return self
 
     async def __anext__(self) -> T_co:
         if self._in_a_row >= _MAX_IN_A_ROW:
             self._in_a_row = 0
-            await require_anyio().lowlevel.checkpoint()
+            await load_anyio().lowlevel.checkpoint()
 
         self._in_a_row += 1
         item = self._take(None, StopAsyncIteration, block=False)

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import contextvars
 import gc
-import sys
 import threading
 import weakref
 from typing import Any
@@ -223,13 +222,8 @@ class TestCancelled:
         assert error is own
         assert error.__cause__ is None
 
-    @pytest.mark.parametrize("has_anyio", [True, False])
-    def test_once(self, monkeypatch, has_anyio):
+    def test_once(self):
         """A call that was cancelled is made once, and what it did stays done."""
-        if not has_anyio:
-            monkeypatch.setitem(sys.modules, "anyio", None)
-            monkeypatch.setattr(_host, "require_anyio", pytest.fail)
-
         begun, go, calls = threading.Event(), threading.Event(), []
 
         def call():

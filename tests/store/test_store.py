@@ -3,7 +3,6 @@
 import inspect
 import json
 import pickle
-import sys
 import threading
 from datetime import timedelta
 from functools import partial
@@ -15,10 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversation_state import Aggregator, AssistantMessage, _waiting
+from conversation_state import Aggregator, AssistantMessage
 from conversation_state.adapters import openai_chat
 from conversation_state.errors import (
-    MissingExtraError,
     NotSavedError,
     StaleHeadError,
     StoreError,
@@ -300,15 +298,6 @@ class TestAsync:
 
         assert 10 == calls
         assert ["twice"] * 10 == [m.text for m in store.load("chat")[1:]]
-
-    async def test_without_anyio(self, store, monkeypatch):
-        """Without the extra, the async twins name it."""
-        monkeypatch.setitem(sys.modules, "anyio", None)
-        _waiting.require_anyio.cache_clear()
-        with pytest.raises(MissingExtraError, match=r"conversation-state\[anyio\]"):
-            await store.anames()
-
-        _waiting.require_anyio.cache_clear()
 
 
 class TestErrors:
