@@ -177,7 +177,7 @@ def _load_past(pickled: bytes, key: str) -> Past:
 
 
 @attrs.define(eq=False)
-class Branch:
+class ForkedStep:
     """
     A step, and the fork it runs on.
 
@@ -198,7 +198,7 @@ class Branch:
     number: int
     step: Callable[[Aggregator], Any]
     _past: Past
-    report: Callable[[Branch, Outcome], None] | None = None
+    report: Callable[[ForkedStep, Outcome], None] | None = None
     notes: BranchNotes | None = None
     ended: Outcome | None = None
     outcome: Outcome | None = None
@@ -207,7 +207,7 @@ class Branch:
     _unclaimed: list[None] = attrs.Factory(lambda: [None])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Branch, (self.number, self.step, self._past)
+        return ForkedStep, (self.number, self.step, self._past)
 
     def __dask_tokenize__(self) -> str:
         # Dask takes calls with equal arguments for one; two fan-outs are two.
@@ -353,7 +353,7 @@ def _shorten_traceback(error: BaseException) -> BaseException:
     return error.with_traceback(trace.tb_next if trace else None)
 
 
-def run_branch(branch: Branch) -> Outcome | None:
+def run_branch(branch: ForkedStep) -> Outcome | None:
     # What executors are given. None if something else ran the branch or ended it.
     report = branch.report
     if not branch.claim():

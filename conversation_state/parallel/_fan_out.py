@@ -22,7 +22,7 @@ from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.aggregator import Aggregator, Turn
 from conversation_state.errors import FanOutError, InvalidUsageError
 from conversation_state.parallel._branches import (
-    Branch,
+    ForkedStep,
     Past,
     run_branch,
     running_notes,
@@ -151,7 +151,7 @@ def fan_out(
     >>> [message.text for message in done.state]
     ['Well?', 'Yes.', 'Yes.']
     """
-    run = _Run(
+    run = _RunningFanOut(
         state,
         steps,
         executor=executor,
@@ -215,7 +215,7 @@ async def afan_out(
     """
     import anyio  # noqa: PLC0415 - slow to import
 
-    run = _Run(
+    run = _RunningFanOut(
         state,
         steps,
         executor=executor,
@@ -239,7 +239,7 @@ async def afan_out(
     return run.result()
 
 
-class _Run:
+class _RunningFanOut:
     """
     The branches of one fan-out while they run; a context manager.
 
@@ -298,7 +298,7 @@ class _Run:
 
         past = Past(state)
         self._branches = [
-            Branch(number, step, past, self._report)
+            ForkedStep(number, step, past, self._report)
             for number, step in enumerate(functions)
         ]
         self._unsettled = dict.fromkeys(self._branches)
@@ -317,7 +317,7 @@ class _Run:
         # What the executor returned.
         self._submitted: list[Future[Any]] = []
         # Branches that have ended; in C, so that an interrupt leaves it as it is.
-        self._reports = SimpleQueue[Branch]()
+        self._reports = SimpleQueue[ForkedStep]()
         # Set at the next report, where a task waits.
         self._reported: TaskEvent | None = None
         self._is_over = False
@@ -398,7 +398,7 @@ class _Run:
 
         interrupts: list[BaseException] = []
 
-        async def task(branch: Branch) -> None:
+        async def task(branch: ForkedStep) -> None:
             branch.ended = await branch.arun(group.cancel_scope)
             try:
                 self._settle_ended(branch)
@@ -468,14 +468,14 @@ class _Run:
         for submitted in self._submitted:
             submitted.cancel()
 
-    def _settle_ended(self, branch: Branch) -> None:
+    def _settle_ended(self, branch: ForkedStep) -> None:
         if branch.ended is not None and branch in self._unsettled:
             self._settle(branch, branch.ended)
 
-    def _settle_unfinished(self, branch: Branch, error: Exception) -> None:
+    def _settle_unfinished(self, branch: ForkedStep, error: Exception) -> None:
         self._settle(branch, branch.outcome or branch.ended or branch.conclude(error))
 
-    def _settle(self, branch: Branch, outcome: Outcome) -> None:
+    def _settle(self, branch: ForkedStep, outcome: Outcome) -> None:
         # Take *outcome* as the end of a branch, and call *on_turn*. Raises an error
         # that is not an `Exception`, without waiting for other branches.
         branch.outcome = outcome
@@ -489,7 +489,7 @@ class _Run:
         del self._unsettled[branch]
         raise_interrupt(outcome.error)
 
-    def _receive(self, branch: Branch, submitted: Future[Any]) -> None:
+    def _receive(self, branch: ForkedStep, submitted: Future[Any]) -> None:
         # Take the result of an executor, unless the branch has run in this process.
         error = CancelledError() if submitted.cancelled() else submitted.exception()
         if error is not None:
@@ -505,7 +505,7 @@ class _Run:
             turn = attrs.evolve(sent.turn, state=self._base)
             self._report(branch, sent._replace(turn=turn))
 
-    def _lose(self, branch: Branch, error: BaseException) -> None:
+    def _lose(self, branch: ForkedStep, error: BaseException) -> None:
         # The end of a branch that nothing runs here, and whose result never comes.
         if not branch.claim():
             return
@@ -517,7 +517,7 @@ class _Run:
 
         self._report(branch, Outcome(make_turn(self._base), error))
 
-    def _report(self, branch: Branch, outcome: Outcome) -> None:
+    def _report(self, branch: ForkedStep, outcome: Outcome) -> None:
         # Called where a branch ends, in any thread.
         branch.ended = outcome
         self._reports.put(branch)
@@ -535,14 +535,14 @@ class _Run:
                     "on_turn raised for %s, which ended after its fan-out", branch
                 )
 
-    def _join_all(self) -> tuple[Aggregator, dict[Branch, InvalidUsageError]]:
+    def _join_all(self) -> tuple[Aggregator, dict[ForkedStep, InvalidUsageError]]:
         turns = {branch: self._get_turn(branch) for branch in self._branches}
         return join_turns(self._state, turns)
 
     def _join_so_far(self) -> Aggregator:
         return self._join_all()[0]
 
-    def _get_turn(self, branch: Branch) -> Turn:
+    def _get_turn(self, branch: ForkedStep) -> Turn:
         return (branch.outcome or branch.ended or branch.conclude(None)).turn
 
     def _release(self, state: Aggregator) -> None:
@@ -556,7 +556,7 @@ class _Run:
             self._outer.inner.remove(self._join_so_far)
 
 
-def _run_in_threads(branches: list[Branch]) -> None:
+def _run_in_threads(branches: list[ForkedStep]) -> None:
     # Each thread runs one branch after another, so that as many as can be had do all.
     # They are daemons, as those of a pool are not: a step that never ends does not keep
     # the program from ending.
