@@ -36,9 +36,9 @@ from tests.adapters.anthropic import (
     stop,
     text,
 )
-from tests.adapters.golden import without_notes
 from tests.adapters.helpers import table
 from tests.adapters.stream_contract import StreamContract
+from tests.formats.cases import without_notes
 from tests.processes import count_calls
 
 RECORDED = recorded.streams("anthropic")

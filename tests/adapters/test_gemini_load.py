@@ -36,9 +36,9 @@ from tests.adapters.gemini import (
     several,
     user,
 )
-from tests.adapters.golden import without_notes
 from tests.adapters.helpers import table
 from tests.adapters.pieces import as_is
+from tests.formats.cases import without_notes
 
 dump = as_is(gemini).dump
 

@@ -20,7 +20,6 @@ from conversation_state.usage import Usage
 from tests import recorded
 from tests.adapters import stream_contract
 from tests.adapters.contract import bare
-from tests.adapters.golden import without_notes
 from tests.adapters.helpers import table
 from tests.adapters.openai_responses import (
     added,
@@ -41,6 +40,7 @@ from tests.adapters.openai_responses import (
 )
 from tests.adapters.pieces import as_is
 from tests.adapters.stream_contract import StreamContract, events_of, split_text
+from tests.formats.cases import without_notes
 
 dump = as_is(openai_responses).dump
 
