@@ -21,7 +21,7 @@ from benchmarks.measure import Row, seconds, seconds_each
 from conversation_state import Aggregator, UserMessage, encode
 from conversation_state.cells import Cell
 from conversation_state.parallel import fan_out, save_progress
-from conversation_state.parallel._branches import Branch, Past, run_branch
+from conversation_state.parallel._branches import ForkedStep, Past, run_branch
 
 MESSAGE = UserMessage("When is the next train?")
 BRANCHES = 1_000
@@ -32,12 +32,12 @@ def _make_state(n: int) -> Aggregator:
     return Aggregator.new(messages=prompts)
 
 
-def _make_branch(number: int, past: Past) -> Branch:
+def _make_branch(number: int, past: Past) -> ForkedStep:
     """What an executor is given of a step."""
-    return Branch(number, say_ten, past)
+    return ForkedStep(number, say_ten, past)
 
 
-def _run(branch: Branch) -> Any:
+def _run(branch: ForkedStep) -> Any:
     outcome = run_branch(branch)
     assert outcome is not None
     return outcome

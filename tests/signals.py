@@ -8,8 +8,6 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TypeVar
 
-from tests.counts import COUNTS
-
 __all__ = ["call_in_handler", "interrupt_by_signals"]
 
 T = TypeVar("T")
@@ -43,7 +41,6 @@ def interrupt_by_signals(
             pass
 
         interrupted += not completed
-        COUNTS["signals"] += not completed
         _run_in_thread(lambda: check(subject, completed))  # noqa: B023 - run at once
 
     return interrupted

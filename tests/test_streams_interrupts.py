@@ -17,7 +17,7 @@ from conversation_state import streams
 from conversation_state.errors import StreamClosedError
 from conversation_state.messages import AssistantMessage
 from conversation_state.streams import Ok
-from tests.interrupts import interrupt_by_signals
+from tests.signals import interrupt_by_signals
 from tests.threads import finish, start, until
 
 Stream: Any = streams.Stream

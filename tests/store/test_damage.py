@@ -21,7 +21,6 @@ from conversation_state.store.backends.memory import MemoryBackend, _drop_row
 from conversation_state.store.records import reading, write
 from conversation_state.timeline import Timeline
 from conversation_state.usage import Usage
-from tests.counts import COUNTS
 from tests.profiles import is_thorough
 
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
@@ -154,7 +153,6 @@ class TestEveryByte:
                     with backend.writing() as rows:
                         rows.set(table, key, **{column.name: other})
 
-                    COUNTS["damage"] += 1
                     fresh = Store(backend)
                     found = {damage.where for damage in fresh.verify()}
                     assert found & REPORTED.get(table, {table}), (
@@ -534,7 +532,6 @@ class TestFile:
             if not any(data[at - 8 : at + 8]):
                 continue  # where nothing is kept
 
-            COUNTS["damage"] += 1
             path.write_bytes(
                 data[:at]
                 + bytes([data[at] ^ 1 << chosen.randrange(8)])

@@ -12,7 +12,7 @@ import pytest
 from conversation_state import Aggregator
 from conversation_state.errors import StoreError
 from conversation_state.store import Store, open_store
-from tests.interrupts import interrupt_by_signals
+from tests.signals import interrupt_by_signals
 from tests.store.promises.case import RecordingBackend
 
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
