@@ -235,7 +235,6 @@ class Source:
     """
 
     __slots__ = (
-        "_calls",
         "is_over",
         "items",
         "lock",
@@ -247,7 +246,6 @@ class Source:
     needs_thread = False
 
     def __init__(self, *upstream: StreamCell) -> None:
-        self._calls: Any = None
         self.is_over = False
         self.items: deque[Any] = deque()
         self.lock = RLock()
@@ -331,20 +329,6 @@ class Source:
         cell.source = None
         del items[0]
 
-    def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
-        # What *function* returns, or a fault. For the one that has the turn.
-        if self._calls is None or self._calls.gi_frame is None:  # interrupted
-            self._calls = _call_repeatedly()
-            next(self._calls)
-
-        results: list[Any] = []
-        self._calls.send((results, function, argument))
-        result = results.pop()
-        if type(result) is Fault and not isinstance(result.error, Exception):
-            raise result.error
-
-        return result
-
     def _wait_for_turn(
         self, turn: tuple[int, int], waiter: Waiter | None, *, block: bool
     ) -> None:
@@ -375,6 +359,25 @@ class Source:
             owner = wanted[0]
 
 
+def call(function: Callable[[Any], Any], argument: Any) -> Any:
+    """What *function* returns; a fault, if it raised an `Exception`."""
+    try:
+        calls = _idle_calls.pop()
+    except IndexError:
+        calls = _call_repeatedly()
+        next(calls)
+
+    results: list[Any] = []
+    calls.send((results, function, argument))
+    # Not after an interrupt of its own, which ends it.
+    _idle_calls.append(calls)
+    result = results.pop()
+    if type(result) is Fault and not isinstance(result.error, Exception):
+        raise result.error
+
+    return result
+
+
 def _call_repeatedly() -> Generator[None, tuple[list[Any], Any, Any], None]:
     # A frame that raised keeps the frames of its callers, and so a reader's variables.
     # A suspended generator has no caller: an error that is kept keeps no stream.
@@ -386,6 +389,11 @@ def _call_repeatedly() -> Generator[None, tuple[list[Any], Any, Any], None]:
             results.append(Fault(error))
 
         del results, function, argument
+
+
+# As many as calls have run at once. They are never closed, because the frame of one
+# that is closed keeps the frames of whoever closes it.
+_idle_calls: list[Generator[None, tuple[list[Any], Any, Any], None]] = []
 
 
 def start_at(source: Source) -> StreamCell:

@@ -24,6 +24,7 @@ from conversation_state.streams._cells import (
     Made,
     Source,
     StreamCell,
+    call,
     log_failed_close,
     make_closed_fault,
     wake_all,
@@ -96,7 +97,7 @@ class IteratorSource(Source):
         try:
             # One call, since an interrupt comes before the iterator is asked or after
             # its item is kept.
-            failed = self.call(items.extend, islice(self._iterator, 1))
+            failed = call(items.extend, islice(self._iterator, 1))
         except BaseException as error:
             self._interrupt = type(error).__name__
             raise
@@ -194,10 +195,10 @@ class Converted(Source):
     def make_item(self, item: Any) -> Any:
         function, on_error = self._functions
         if type(item) not in MARKS:
-            item = self.call(function, item)
+            item = call(function, item)
 
         if type(item) is Fault and on_error is not None:
-            item = self.call(on_error, item.error)
+            item = call(on_error, item.error)
 
         return item
 
