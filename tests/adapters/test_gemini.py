@@ -2,17 +2,30 @@
 
 import base64
 import json
+import re
 from typing import ClassVar
 
 import attrs
+import pytest
 
-from conversation_state.adapters import gemini
+from conversation_state.adapters import Lost, gemini
 from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.gemini import dump, load
 from conversation_state.messages import AssistantMessage, ToolMessage
 from conversation_state.parts import FilePart, MediaPart, TextPart
+from conversation_state.tools import ToolCall
 from tests.adapters.contract import FormatContract, as_json, bare
-from tests.adapters.gemini import REQUESTS, RESPONSES, several, usage_of
+from tests.adapters.gemini import (
+    REQUESTS,
+    RESPONSES,
+    call,
+    model,
+    response,
+    result,
+    several,
+    usage_of,
+    user,
+)
 from tests.adapters.kept import lines
 from tests.adapters.pieces import as_is
 from tests.recorded import is_large
@@ -136,3 +149,54 @@ class TestRecorded:
             pairs += len(asked)
 
         assert (19 if is_large(recordings) else 1) == pairs
+
+
+def test_many_calls():
+    """Thousands of calls at once find their results."""
+    count = 5_000
+    document = [
+        model(*[call(f"f{at % 2}") for at in range(count)]),
+        user(*[result(f"f{at % 2}", str(at)) for at in range(count)]),
+    ]
+
+    message, *results = several(document)
+
+    assert [each.id for each in message.tool_calls] == [
+        each.tool_call_id for each in results
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "args"),
+    [
+        ('{"a": NaN}', None),
+        (f'{{"a": {"9" * 5000}}}', None),
+        ("[" * 100_000, None),
+        ('{"a": "\\ud800"}', {"a": "\ufffd"}),
+    ],
+)
+def test_arguments(arguments, args):
+    """Arguments that are not an object are not sent."""
+    message = AssistantMessage(tool_calls=[ToolCall("c", "f", arguments)])
+
+    export = as_is(gemini).dump([message])
+
+    (raw,) = export.payload["contents"][0]["parts"]
+    assert args == raw["functionCall"].get("args")
+    assert (Lost("messages[0].tool_calls[0]", "arguments"),) == export.lost
+    assert json.dumps(export.payload, ensure_ascii=False).encode()
+
+
+def test_ids_of_calls():
+    """
+    Ids that are made up begin with the response's, and are unique if it has none.
+    """
+    payload = response(call(), call())
+
+    assert ["r1_call_0", "r1_call_1"] == [
+        each.id for each in several(payload)[0].tool_calls
+    ]
+    del payload["responseId"]
+    ids = [several(payload)[0].tool_calls[0].id for _ in range(2)]
+    assert 2 == len({*ids})
+    assert all(re.fullmatch("[a-zA-Z0-9_-]{1,40}", each) for each in ids)

@@ -1,9 +1,6 @@
 """Streams of Gemini's responses: chunks that concatenate to the message."""
 
-import base64
 import copy
-import json
-from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -14,28 +11,19 @@ from conversation_state._persistent import thaw
 from conversation_state.adapters import gemini
 from conversation_state.adapters.gemini import dump, load_chunks
 from conversation_state.chunks import concat
-from conversation_state.errors import DecodeError
-from conversation_state.messages import LogProb
 from conversation_state.parts import (
-    AudioPart,
-    ReasoningPart,
-    TextPart,
     UnknownPart,
 )
 from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
 from tests import recorded
-from tests.adapters import stream_contract
 from tests.adapters.contract import as_json, bare
 from tests.adapters.gemini import PNG_TEXT, call, model, notes, several, usage_of
-from tests.adapters.helpers import table
 from tests.adapters.stream_contract import StreamContract, events_of, split_text
 
 RECORDED = recorded.streams("gemini")
-given_before = partial(stream_contract.given_before, gemini)
 
 
-RAW = "audio/L16;rate=24000"
 CODE = {"executableCode": {"language": "PYTHON", "code": "1"}}
 
 
@@ -76,239 +64,9 @@ def picture(encoded):
     return {"inlineData": {"mimeType": "image/png", "data": encoded}}
 
 
-def sound(data, media_type=RAW):
-    """A part with sound."""
-    encoded = base64.b64encode(data).decode()
-    return {"inlineData": {"mimeType": media_type, "data": encoded}}
-
-
-def sent(message):
-    """The contents that *message* is sent in."""
-    return dump([message]).payload["contents"]
-
-
 def collected(*events) -> Any:
     """The message that *events* make."""
     return concat(load_chunks(events))
-
-
-class TestParts:
-    """Pieces of one thing are joined, and nothing else is."""
-
-    @table(
-        "events, content",
-        {
-            "thoughts and texts have their place": (
-                [
-                    [thought("a")],
-                    [thought("b")],
-                    [text("c"), text("d")],
-                    [thought("e")],
-                    [text("f")],
-                ],
-                (
-                    ReasoningPart("ab", index=0),
-                    TextPart("cd", index=1),
-                    ReasoningPart("e", index=2),
-                    TextPart("f", index=3),
-                ),
-            ),
-            "an empty text adds nothing, and does not come between others": (
-                [
-                    [thought("a")],
-                    [text("")],
-                    [thought("b", thoughtSignature=None)],
-                    [text("", thought=False)],
-                ],
-                (ReasoningPart("ab", index=0),),
-            ),
-            "pieces of raw sound are one sound": (
-                [
-                    [sound(b"ab\xff")],
-                    [sound(b"\xfe\xff")],
-                    [sound(b"c", "audio/pcm")],
-                    [text("a")],
-                    [sound(b"d", "audio/pcm")],
-                ],
-                (
-                    AudioPart(data=b"ab\xff\xfe\xff", media_type=RAW, index=0),
-                    AudioPart(data=b"c", media_type="audio/pcm", index=1),
-                    TextPart("a", index=2),
-                    AudioPart(data=b"d", media_type="audio/pcm", index=3),
-                ),
-            ),
-            "files of sound, which have a head, are several": (
-                [[sound(b"a", "audio/wav")], [sound(b"b", "audio/wav")]],
-                (
-                    AudioPart(data=b"a", media_type="audio/wav", index=0),
-                    AudioPart(data=b"b", media_type="audio/wav", index=1),
-                ),
-            ),
-            "a half of a character that waits stays in its part": (
-                [[thought("a\ud83d")], [text("b")]],
-                (ReasoningPart("a\ufffd", index=0), TextPart("b", index=1)),
-            ),
-        },
-    )
-    def test_content(self, events, content):
-        """The content of the message, of the parts of each event."""
-        assert content == collected(*[event(*parts) for parts in events]).content
-
-    def test_signatures_are_not_joined(self):
-        """A part with a signature is joined with no other, before or behind."""
-        parts = [text("a"), text("", thoughtSignature="c2ln1"), text("b"), text("c")]
-        parts += [text(each, thoughtSignature="c2ln2") for each in "de"]
-
-        message = collected(*[event(part) for part in parts])
-
-        assert ["a", "", "bc", "d", "e"] == [part.text for part in message.parts]
-        joined = [*parts[:2], text("bc"), *parts[4:]]
-        assert [model(*joined)] == sent(message)
-
-    def test_sound_with_more(self):
-        """Raw sound that is signed is not joined."""
-        part = {**sound(b"a"), "thoughtSignature": "c2ln"}
-
-        assert 2 == len(collected(event(part), event(part)).parts)
-
-    @pytest.mark.parametrize(
-        ("pieces", "whole", "harmed"),
-        [
-            (["a\ud83d", "\ude00b"], "a😀b", False),
-            (["a\ud83d", "b"], "a\ufffdb", True),
-            (["a\ud83d"], "a\ufffd", True),
-        ],
-    )
-    @pytest.mark.parametrize("kind", [text, thought])
-    def test_surrogates(self, kind, pieces, whole, harmed):
-        """A character that is cut in two is joined; a half alone is mended."""
-        message = collected(*[event(kind(piece)) for piece in pieces])
-
-        assert whole == message.text + message.reasoning
-        assert harmed == ("mended" in notes(message))
-        assert harmed == bool(dump([message]).lost)
-
-    def test_half_in_a_whole_part(self):
-        """A half in a part that is not joined is reported, too."""
-        message = collected(event(text("\ud83d", thoughtSignature="c2ln")))
-
-        where = "candidates[0].content.parts[0].text"
-        assert (where,) == notes(message)["mended"]
-
-
-class TestCalls:
-    """Calls come whole."""
-
-    def test_results_find_them(self):
-        """A whole response has the same ids."""
-        events = [event(call()), event(call())]
-        whole = event(call(), call())
-        for one in (*events, whole):
-            one["responseId"] = "r1"
-
-        assert [each.id for each in collected(*events).tool_calls] == [
-            each.id for each in several(whole)[0].tool_calls
-        ]
-
-
-class TestPartialCalls:
-    """Vertex AI can send a call's arguments by their paths; they are put together."""
-
-    def pieces(self, *args, going=True, **body):
-        """A part with pieces of a call."""
-        if going:
-            body["willContinue"] = True
-
-        if args:
-            body["partialArgs"] = list(args)
-
-        return event({"functionCall": body})
-
-    def test_whole(self):
-        """All pieces are one call, in the order of their first mention."""
-        message = collected(
-            event(text("x")),
-            event(
-                {
-                    "functionCall": {"name": "f", "willContinue": True},
-                    "thoughtSignature": "c2ln",
-                }
-            ),
-            self.pieces(
-                {"jsonPath": "$.a.b", "stringValue": "New ", "willContinue": True}
-            ),
-            self.pieces(
-                {"jsonPath": "$.a.b", "stringValue": "Delhi"},
-                {"jsonPath": "$.n", "numberValue": 2.5},
-                {"jsonPath": "$.list[7]", "numberValue": 0},
-                {"jsonPath": "$.list[0]['c d']", "boolValue": False},
-                {"jsonPath": '$.list[1]["e"]', "nullValue": "NULL_VALUE"},
-            ),
-            self.pieces(going=False),
-            event(call("g")),
-        )
-
-        args = '{"a":{"b":"New Delhi"},"n":2.5,"list":[{"c d":false},{"e":null},0]}'
-        assert [("f", args), ("g", "{}")] == [
-            (each.name, each.arguments) for each in message.tool_calls
-        ]
-        assert [1, 2] == [each.index for each in message.tool_calls]
-        assert [text("x"), call("f", args=json.loads(args)), call("g")] == sent(
-            message
-        )[0]["parts"]
-
-    def test_another_begins(self):
-        """A call that begins ends the one before it."""
-        message = collected(
-            self.pieces(name="f"),
-            self.pieces({"jsonPath": "$.a", "stringValue": "b"}, name="g"),
-            self.pieces(going=False),
-        )
-
-        assert [("f", "{}"), ("g", '{"a":"b"}')] == [
-            (each.name, each.arguments) for each in message.tool_calls
-        ]
-
-    def test_values_that_change(self):
-        """Of different values at one path the last one stands."""
-        args = [
-            {"jsonPath": "$.a", "stringValue": "b"},
-            {"jsonPath": "$.a", "numberValue": 1},
-            {"jsonPath": "$.b", "numberValue": 1},
-            {"jsonPath": "$.b", "stringValue": "c"},
-            {"jsonPath": "$.c", "numberValue": 1},
-            {"jsonPath": "$.c.d", "numberValue": 2},
-            {"jsonPath": "$.e"},
-        ]
-
-        message = collected(self.pieces(*args, name="f", going=False))
-
-        (found,) = message.tool_calls
-        assert '{"a":1,"b":"c","c":{"d":2}}' == found.arguments
-
-    @pytest.mark.parametrize(
-        ("args", "path"),
-        [
-            ([{"stringValue": "a"}], "[0].jsonPath"),
-            ([{"jsonPath": "a"}], "[0].jsonPath"),
-            ([{"jsonPath": "$[0]"}], "[0].jsonPath"),
-            ([{"jsonPath": "$.a..b"}], "[0].jsonPath"),
-            ([{"jsonPath": "$" + ".a" * 81}], "[0].jsonPath"),
-            ([{"jsonPath": "$.a", "numberValue": [3]}], "[0].numberValue"),
-            ([{"jsonPath": "$.a", "numberValue": 2**64}], "[0].numberValue"),
-            ({}, ""),
-        ],
-    )
-    def test_refuses(self, args, path):
-        """An invalid piece is reported, with its path."""
-        made = event(
-            {"functionCall": {"name": "f", "willContinue": True, "partialArgs": args}}
-        )
-
-        _, error = given_before([made], DecodeError)
-
-        where = "$[0].candidates[0].content.parts[0].functionCall.partialArgs"
-        assert [f"{where}{path}"] == [problem.path for problem in error.problems]
 
 
 class TestResponse:
@@ -328,26 +86,6 @@ class TestResponse:
 
         usages = [chunk.response.usage for chunk in chunks if chunk.response]
         assert [Usage(5, 9, extra={"prompt_text_tokens": 5})] == usages
-
-    def test_other_details(self):
-        """What is not a count is read when it changes."""
-        events = [event(text("a"), written=at) for at in range(4)]
-        for at, each in enumerate(events):
-            each["usageMetadata"]["serviceTier"] = f"tier {at}"
-
-        message = collected(*events)
-
-        assert {"serviceTier": "tier 3"} == notes(message)["response"]["usage"]
-
-    def test_counts_that_come_later(self):
-        """New counts are read, and those that are not repeated stand."""
-        events = [event(text("a"), written=at) for at in range(4)]
-        events[2]["usageMetadata"]["thoughtsTokenCount"] = 1
-        events[3]["usageMetadata"] = {"promptTokenCount": 8, "thoughtsTokenCount": 3}
-
-        assert (
-            Usage(8, 5).total_tokens == collected(*events).response.usage.total_tokens
-        )
 
     @pytest.mark.parametrize("step", [0, 1])
     def test_usage_of_a_changing_object(self, step):
@@ -371,213 +109,11 @@ class TestResponse:
         assert 4 == usage.completion_tokens
         assert {"prompt_text_tokens": 4 + 4 * step} == usage.extra
 
-    @pytest.mark.parametrize("count", [-1, True])
-    def test_no_count(self, count):
-        """An invalid count makes the usage unknown, and is noted."""
-        events = [event(text("a"), written=1) for _ in range(3)]
-        events[2]["usageMetadata"]["candidatesTokenCount"] = count
-
-        message: Any = collected(*events)
-
-        noted = notes(message)["response"]["usage"]
-        assert "aaa" == message.text
-        assert message.response.usage is None
-        assert count is noted["candidatesTokenCount"]
-
-    def test_too_much_together(self):
-        """Counts that are too large together are no usage, and are noted."""
-        events = [event(text("a"), written=1), event(text("a"), written=2**63 - 6)]
-        del events[1]["usageMetadata"]["totalTokenCount"]
-
-        events[1]["usageMetadata"]["promptTokenCount"] = 2**62
-        message: Any = collected(*events)
-
-        assert message.response.usage is None
-        assert 2**62 == notes(message)["response"]["usage"]["promptTokenCount"]
-
-    def test_other_answers(self):
-        """
-        Calls of other answers have other ids, as in a whole response, and only the
-        first answer has the usage.
-        """
-        made = event(text("a"), written=3)
-        made["candidates"].append({"content": model(call()), "index": 1})
-
-        message = concat(load_chunks([made], choice=1))
-
-        assert several(made)[1].tool_calls[0].id == message.tool_calls[0].id
-        assert message.response is not None
-        assert message.response.usage is None
-
-    def test_notes(self):
-        """What else it holds is kept: maps are merged, of all else the last stands."""
-        ratings = [{"category": "a", "probability": "LOW"}]
-        message = collected(
-            event(text("a"), groundingMetadata={}, safetyRatings=ratings * 2),
-            event(
-                text("b"),
-                groundingMetadata={"webSearchQueries": ["q"], "groundingChunks": [1]},
-                safetyRatings=ratings,
-            ),
-            event(
-                text("c"),
-                groundingMetadata={"groundingChunks": [2]},
-                finishMessage="done",
-                citationMetadata=None,
-                reason="STOP",
-            ),
-        )
-
-        assert {
-            "candidate": {
-                "groundingMetadata": {
-                    "webSearchQueries": ["q"],
-                    "groundingChunks": [2],
-                },
-                "safetyRatings": ratings,
-                "finishMessage": "done",
-            }
-        } == thaw(notes(message))
-        assert "r1" == message.response.id
-
-    @pytest.mark.parametrize("key", ["citationMetadata", "urlContextMetadata"])
-    def test_what_was_cited(self, key):
-        """
-        Each citation is listed once, whether each event has all of them or the new
-        ones.
-        """
-        message = collected(
-            event(text("a"), **{key: {"sources": [{"uri": "a"}], "n": 1}}),
-            event(text("b"), **{key: {"sources": [{"uri": "a"}, {"uri": "b"}]}}),
-            event(text("c"), **{key: {"n": 2, "sources": [{"uri": "c"}], "more": []}}),
-            event(text("d"), **{key: None}),
-        )
-
-        assert {
-            "sources": [{"uri": "a"}, {"uri": "b"}, {"uri": "c"}],
-            "n": 2,
-            "more": [],
-        } == thaw(notes(message)["candidate"][key])
-
-    def test_keys_of_contents(self):
-        """The other keys of a content are written back."""
-        made = event(text("a"))
-        made["candidates"][0]["content"]["mood"] = "good"
-
-        message = collected(made, made)
-
-        assert [model(text("aa"), mood="good")] == sent(message)
-
-    def test_logprobs(self):
-        """How likely tokens were, is reported with their piece."""
-        events = [
-            event(
-                text(each),
-                logprobsResult={
-                    "chosenCandidates": [{"token": each, "logProbability": -1.0}]
-                },
-            )
-            for each in "ab"
-        ]
-
-        message = collected(*events)
-
-        assert (LogProb("a", -1.0), LogProb("b", -1.0)) == message.response.logprobs
-        assert 2 == len(notes(message)["candidate"]["logprobsResult"])
-
-    def test_snake_case(self):
-        """The other spelling is taken."""
-        events = [
-            {
-                "candidates": [{"content": model(text(each)), "finish_reason": "STOP"}],
-                "model_version": "gemini-3",
-                "response_id": "r1",
-                "usage_metadata": {"prompt_token_count": at},
-            }
-            for at, each in enumerate("abc")
-        ]
-        arg = {"json_path": "$.a", "string_value": "b"}
-        body = {"name": "f", "will_continue": True, "partial_args": [arg]}
-        calls = [event({"function_call": each}) for each in (body, {})]
-
-        message = collected(*events, *calls)
-
-        assert [("r1_call_0", '{"a":"b"}')] == [
-            (each.id, each.arguments) for each in message.tool_calls
-        ]
-        assert "abc" == message.text
-        assert ("STOP", Usage(2), "gemini-3") == (
-            message.response.finish_reason,
-            message.response.usage,
-            message.response.model,
-        )
-
-    @pytest.mark.parametrize("content", [1.5])
-    def test_another_choice(self, content):
-        """A candidate that was not asked for is not read, whatever it is."""
-        other = {"candidates": [{"index": 1, "content": content}]}
-        again = {"candidates": [{"index": 1, "content": {"parts": [{"text": "c"}]}}]}
-        merged = collected(event({"text": "a"}), other, again, event({"text": "b"}))
-
-        assert "ab" == merged.text
-
     @pytest.mark.parametrize("choice", [-1, True])
     def test_no_choice(self, choice):
         """What is not a number of an answer is refused at once."""
         with pytest.raises(ValueError, match="choice"):
             load_chunks([], choice=choice)
-
-
-class TestEnds:
-    """How a stream ends is the reason to finish."""
-
-    @pytest.mark.parametrize(
-        ("events", "reason"),
-        [
-            ([event(text("a"))], "interrupted"),
-            ([event(text("a"), reason="STOP")], "STOP"),
-            ([{"promptFeedback": {"blockReason": "SAFETY"}}], "SAFETY"),
-        ],
-    )
-    def test_reason(self, events, reason):
-        """Google's word, or ours where it broke off."""
-        message = collected(*events)
-
-        assert reason == message.response.finish_reason
-        assert "mended" not in notes(message)
-
-
-class TestRefuses:
-    """An invalid event is reported, with its path."""
-
-    @pytest.mark.parametrize(
-        ("wrong", "path"),
-        [
-            ({"candidates": [{"content": 3}]}, "$[1].candidates[0].content"),
-            (
-                {"candidates": [{"content": {"parts": [3]}}]},
-                "$[1].candidates[0].content.parts[0]",
-            ),
-            (
-                event({"functionCall": 3}),
-                "$[1].candidates[0].content.parts[0].functionCall",
-            ),
-            ({"modelVersion": 3}, "$[1].modelVersion"),
-        ],
-    )
-    def test_what_is_no_event(self, wrong, path):
-        """Each problem has its path; what came before was given."""
-        given, error = given_before([event(text("a")), wrong], DecodeError)
-
-        assert [path] == [problem.path for problem in error.problems]
-        assert "a" == concat(given).text
-        assert "interrupted" == given[-1].response.finish_reason
-
-    def test_the_rest_of_the_event(self):
-        """What could be read of it is given."""
-        given, _ = given_before([event(text("a"), text(3), text("b"))], DecodeError)
-
-        assert "ab" == concat(given).text
 
 
 RAW_PARTS = st.one_of(

@@ -205,21 +205,20 @@ def _load_stream(under: Format, case: dict[str, Any]) -> dict[str, Any]:
 def fill(name: str, case: dict[str, Any]) -> dict[str, Any]:
     """*case* of the format *name*, with what comes of what it is given."""
     under = FORMATS[name]()
+    given = ["name", "noted", "choice", "events", "usage_of", "payload"]
     if "events" in case:
-        kept_keys = ("name", "noted", "choice", "events")
         found = _load_stream(under, case)
     elif "usage_of" in case:
-        kept_keys = ("name", "usage_of")
         found = _load_usage(under, case["usage_of"])
     elif "payload" in case:
-        kept_keys = ("name", "noted", "payload")
         found = _load(name, under, case)
     else:
-        kept_keys = ("name", "messages")
+        given.append("messages")
         found = _dump(under, from_data({**_HEAD, "messages": case["messages"]}))
 
-    given = {key: case[key] for key in kept_keys if key in case}
-    return json.loads(without_unique_ids(json.dumps({**given, **found})))
+    whole = {**{key: case[key] for key in given if key in case}, **found}
+    filled: dict[str, Any] = json.loads(without_unique_ids(json.dumps(whole)))
+    return filled
 
 
 def read(path: Path) -> list[dict[str, Any]]:
