@@ -15,9 +15,7 @@ from tests.recorded import LARGE
 
 FOLDER = Path(__file__).parent
 CASES = [
-    (path.name.split(".")[0], case)
-    for path in sorted(FOLDER.glob("*.jsonl"))
-    for case in read(path)
+    (path.stem, case) for path in sorted(FOLDER.glob("*.jsonl")) for case in read(path)
 ]
 
 
@@ -26,8 +24,8 @@ def named(*keys):
     return pytest.mark.parametrize(
         ("name", "case"),
         [
-            pytest.param(name, case, id=f"{name}: {case['name']}")
-            for name, case in CASES
+            pytest.param(file.split(".")[0], case, id=f"{file}: {case['name']}")
+            for file, case in CASES
             if any(key in case for key in keys)
         ],
     )
