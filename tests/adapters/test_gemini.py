@@ -8,7 +8,7 @@ from typing import ClassVar
 import attrs
 import pytest
 
-from conversation_state.adapters import Lost, gemini
+from conversation_state.adapters import gemini
 from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.gemini import dump, load
 from conversation_state.messages import AssistantMessage, ToolMessage
@@ -183,7 +183,9 @@ def test_arguments(arguments, args):
 
     (raw,) = export.payload["contents"][0]["parts"]
     assert args == raw["functionCall"].get("args")
-    assert (Lost("messages[0].tool_calls[0]", "arguments"),) == export.lost
+    assert [("messages[0].tool_calls[0]", "arguments")] == [
+        (lost.path, lost.what) for lost in export.lost
+    ]
     assert json.dumps(export.payload, ensure_ascii=False).encode()
 
 

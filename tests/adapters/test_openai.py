@@ -6,43 +6,30 @@ traffic, and what both lose and refuse.
 import base64
 import json
 from contextlib import suppress
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import attrs
 import pytest
 
-from conversation_state.adapters import openai_chat, openai_responses
+from conversation_state.adapters import Lost, openai_chat, openai_responses
 from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
-    ResponseMeta,
-    SystemMessage,
-    ToolMessage,
-    UnknownMessage,
     UserMessage,
 )
 from conversation_state.parts import (
     AudioPart,
     ImagePart,
     ReasoningPart,
-    RefusalPart,
-    TextPart,
-    UnknownPart,
-    VideoPart,
 )
-from conversation_state.tools import ToolCall
-from conversation_state.usage import Usage
 from tests.adapters import openai_chat as chat
 from tests.adapters import openai_responses as responses
 from tests.adapters.contract import FormatContract, as_json, bare, refusal
-from tests.adapters.helpers import table
 from tests.adapters.kept import lines
 from tests.adapters.openai_formats import FORMATS, OpenAIFormat
 from tests.adapters.pieces import as_is
 from tests.recorded import is_large
-
-TOO_LARGE = "is an integer beyond 64 bits, which can't be kept as JSON"
 
 
 @pytest.fixture(params=FORMATS)
@@ -220,116 +207,6 @@ class TestRecorded:
         )
 
 
-class TestDump:
-    """What neither format can represent is listed."""
-
-    @table(
-        "message, path, what",
-        {
-            "that a tool failed": (
-                ToolMessage("no", tool_call_id="c1", is_error=True),
-                *("", "is_error"),
-            ),
-            "a video": (
-                UserMessage([TextPart("see"), VideoPart(url="https://a.b/c")]),
-                *(".parts[1]", "video"),
-            ),
-            "sound by URL": (
-                UserMessage([AudioPart(url="https://a.b/c")]),
-                *(".parts[0]", "audio"),
-            ),
-            "the media type of a URL": (
-                UserMessage([ImagePart(url="https://a.b/c", media_type="image/png")]),
-                *(".parts[0]", "media_type"),
-            ),
-            "another provider's part": (
-                UserMessage([UnknownPart({"type": "search"}, source="anthropic")]),
-                *(".parts[0]", "search"),
-            ),
-            "a part of no provider": (
-                AssistantMessage([UnknownPart({"type": "hologram"})]),
-                *(".parts[0]", "hologram"),
-            ),
-            "another provider's message": (
-                UnknownMessage({"role": "a", "type": "a"}, source="gemini"),
-                *("", "a"),
-            ),
-            "an unknown field": (UserMessage("hi", unknown={"mood": 1}), "", "mood"),
-            "an unknown field of a part": (
-                UserMessage([TextPart("hi", unknown={"mood": 1})]),
-                *(".parts[0]", "mood"),
-            ),
-            "an unknown field of a call": (
-                AssistantMessage(tool_calls=[ToolCall("c", "f", unknown={"mood": 1})]),
-                *(".tool_calls[0]", "mood"),
-            ),
-            "keys of another provider, but for nulls and what is the caller's": (
-                UserMessage(
-                    "hi",
-                    metadata={
-                        "conversation_state": {
-                            "anthropic": {
-                                "keys": {"cache_control": 1, "b": None, "c": {"d": ""}}
-                            },
-                            "gemini": "not a note",
-                        },
-                        "mine": {"keys": {"c": 1}},
-                    },
-                ),
-                *("", "cache_control"),
-            ),
-        },
-    )
-    def test_lost(self, openai, message, path, what):
-        """Each loss has its path and its name; the rest of the message is sent."""
-        export = as_is(openai.adapter).dump([message])
-
-        assert [(f"messages[0]{path}", what)] == [
-            (one.path, one.what) for one in export.lost
-        ]
-        assert all(one.why for one in export.lost)
-        assert as_json(export.payload)
-
-    @pytest.mark.parametrize(
-        "message",
-        [
-            SystemMessage([]),
-            ToolMessage([], tool_call_id="c1"),
-            UserMessage([]),
-        ],
-    )
-    def test_no_parts(self, openai, message):
-        """
-        A list of nothing is refused by the provider; it is sent only if it was
-        loaded so.
-        """
-        (sent,) = as_is(openai.adapter).dump([message]).payload[openai.key]
-        key = "output" if "output" in sent else "content"
-        listed = {**sent, key: []}
-        again = as_is(openai.adapter).dump(openai.adapter.load([listed]))
-
-        assert "" == sent[key]
-        assert [listed] == again.payload[openai.key]
-
-    def test_ours_is_not_lost(self, openai):
-        """What is never sent to a model is neither sent nor listed."""
-        plain = AssistantMessage(
-            [TextPart("hi"), RefusalPart("no")], tool_calls=[ToolCall("c1", "f", "{}")]
-        )
-        ours = AssistantMessage(
-            [
-                TextPart("hi", index=2, metadata={"a": 1}),
-                RefusalPart("no", index=3, metadata={"a": 1}),
-            ],
-            tool_calls=[ToolCall("c1", "f", "{}", index=4, metadata={"b": 2})],
-            response=ResponseMeta("stop", Usage(1, 2)),
-            metadata={"c": 3},
-        )
-
-        assert () == as_is(openai.adapter).dump([ours]).lost
-        assert as_is(openai.adapter).dump([plain]) == as_is(openai.adapter).dump([ours])
-
-
 class TestLoad:
     """What both formats have is read in the same way."""
 
@@ -369,64 +246,32 @@ class TestLoad:
 
         assert refusal(openai.adapter.load, whole) is not None
 
-    def test_problems_of_content(self, openai):
-        """One mistake does not hide the next, and each has what was expected."""
-        kind = openai.block
-        content = [
-            {"type": kind, "text": None},
-            "hi",
-            {"text": "hi"},
-            {"type": kind},
-            {"type": kind, "text": "hi", "extra": 2**64},
-            {"type": "hologram", "of": {"you": -(2**64)}},
-        ]
 
-        found = refusal(openai.adapter.load, [3, {"role": "user", "content": content}])
+def test_export_is_a_value():
+    """Equal by content; losses read as sentences."""
+    lost = Lost("messages[0]", "is_error", "has no place")
+    dump = as_is(openai_chat).dump
 
-        assert found is not None
-        assert [
-            "$[0]: is 3; expected an object",
-            "$[1].content[0].text: is null; expected a text",
-            "$[1].content[1]: is 'hi'; expected an object",
-            "$[1].content[2].type: is missing; expected a text",
-            "$[1].content[3].text: is missing; expected a text",
-            f"$[1].content[4].extra: {TOO_LARGE}",
-            f"$[1].content[5].of.you: {TOO_LARGE}",
-        ] == [str(problem) for problem in found.problems]
+    assert "messages[0]: is_error: has no place" == str(lost)
+    assert dump([UserMessage("hi")]) == dump([UserMessage("hi")])
+    assert dump([UserMessage("hi")]) != dump([UserMessage("ho")])
 
-    @table(
-        "logprobs, path",
-        {
-            "no list": (3, ""),
-            "no object": ([3], "[0]"),
-            "no token": ([{"logprob": 0}], "[0].token"),
-            "no number": ([{"token": "a"}], "[0].logprob"),
-            "a boolean": ([{"token": "a", "logprob": True}], "[0].logprob"),
-            "an integer of 400 digits": (
-                [{"token": "a", "logprob": 10**400}],
-                "[0].logprob",
-            ),
-            "an integer beyond 64 bits": (
-                [{"token": "a", "logprob": 2**64}],
-                "[0].logprob",
-            ),
-            "bytes beyond 255": (
-                [{"token": "a", "logprob": 0, "bytes": [256]}],
-                "[0].bytes",
-            ),
-            "others that are no list": (
-                [{"token": "a", "logprob": 0, "top_logprobs": 3}],
-                "[0].top_logprobs",
-            ),
-            "another that is no object": (
-                [{"token": "a", "logprob": 0, "top_logprobs": [3]}],
-                "[0].top_logprobs[0]",
-            ),
-        },
-    )
-    def test_logprobs_refused(self, openai, logprobs, path):
-        """What is not a list of tokens and how likely they were is refused."""
-        found = refusal(openai.adapter.load, openai.respond(logprobs))
 
-        assert isinstance(found, DecodeError)
-        assert [f"{openai.logprobs}{path}"] == [one.path for one in found.problems]
+def test_calls_without_ids():
+    """Ids that are made up for two responses differ."""
+    wholes: list[Any] = [
+        *[
+            responses.response(responses.call(call_id=""), id=name)
+            for name in ("x", "y")
+        ],
+        *[
+            {"id": name, "choices": [{"message": chat.answer(tool_calls=[raw])}]}
+            for name, raw in (("x", chat.call(id="")), ("y", chat.call(id="")))
+        ],
+    ]
+    loaded: Any = [
+        (openai_responses if "output" in whole else openai_chat).load(whole)[0]
+        for whole in wholes
+    ]
+
+    assert ["x_call_0", "y_call_0"] * 2 == [each.tool_calls[0].id for each in loaded]

@@ -11,18 +11,14 @@ from conversation_state.adapters import openai_chat
 from conversation_state.adapters.openai_chat import load_chunks
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
-from conversation_state.messages import LogProb
 from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
 from tests import recorded
 from tests.adapters import stream_contract
 from tests.adapters.contract import bare
 from tests.adapters.helpers import table
-from tests.adapters.openai_chat import notes, several
-from tests.adapters.pieces import as_is
+from tests.adapters.openai_chat import several
 from tests.adapters.stream_contract import StreamContract, events_of, split_text
-
-dump = as_is(openai_chat).dump
 
 RECORDED = recorded.streams("openai_chat")
 given_before = partial(stream_contract.given_before, openai_chat)
@@ -54,129 +50,16 @@ def calling(*pieces):
     return [event(tool_calls=[piece]) for piece in pieces]
 
 
-def text(words):
-    """A block of text."""
-    return {"type": "text", "text": words}
-
-
 def collected(*events) -> Any:
     """The message that *events* make."""
     return concat(load_chunks(events))
 
 
-def sent(*events):
-    """The message of *events*, as it is sent back."""
-    (message,) = dump([collected(*events)]).payload["messages"]
-    return message
-
-
-THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
 USED = {"prompt_tokens": 1, "completion_tokens": 2}
-
-
-ASKED = {"index": 0, "type": "search", "arguments": "{}", "output": None}
-FOUND = {**ASKED, "output": "3.14", "search_results": {"results": []}}
-COMPUTED = {"index": 1, "type": "python", "arguments": "{}", "output": "4"}
-DETAIL = {"type": "reasoning.text", "index": 0, "format": "anthropic"}
-SUMMARY = {"type": "reasoning.summary", "index": 0, "id": None}
-SIGNED = {"extra_content": {"google": {"thought_signature": "x"}}}
-HIDDEN = {"type": "redacted_thinking", "data": "c2ln"}
-
-
-def hidden(index, **fields):
-    """An encrypted detail of a thought."""
-    return {"type": "reasoning.encrypted", "index": index, **fields}
-
-
-def thinking(*pieces):
-    """Blocks of thoughts: texts, each with its signature."""
-    return [
-        {"type": "thinking", "thinking": text, "signature": signature}
-        for text, signature in pieces
-    ]
 
 
 class TestText:
     """Pieces of a text are one text, and so are those of a thought or a refusal."""
-
-    @table(
-        "deltas, parts",
-        {
-            "text beyond ASCII may be cut between characters and within": (
-                [
-                    {"content": x}
-                    for x in ("größe", "漢", "😀", "\ud83d", "\ude00", "é")
-                ],
-                [("text", "größe漢😀😀é")],
-            ),
-            "half of a character that is left is mended": (
-                [{"content": piece} for piece in ("a\ud83d", "b", "\ud83d")],
-                [("text", "a\ufffdb\ufffd")],
-            ),
-            "a thought after a text is another one, also if they come together": (
-                [
-                    {"reasoning": "a"},
-                    {"reasoning": "b"},
-                    {"reasoning": "c", "content": "d"},
-                    {"reasoning": "e"},
-                    {"reasoning": "f"},
-                ],
-                [("reasoning", "abc"), ("text", "d"), ("reasoning", "ef")],
-            ),
-            "what stands under both keys of thoughts is one thought": (
-                [{"reasoning": x, "reasoning_content": x} for x in "ab"],
-                [("reasoning", "ab")],
-            ),
-            "Mistral's blocks, several in an event, or none, or a plain text": (
-                [{"content": x} for x in ([THINKING], [THINKING, text("a")], [], "b")],
-                [("reasoning", "hmhm"), ("text", "ab")],
-            ),
-            "two texts in every event, of which one is the same again": (
-                [{"content": x, "refusal": "no"} for x in "ab"],
-                [("text", "a"), ("refusal", "no"), ("text", "b"), ("refusal", "no")],
-            ),
-        },
-    )
-    def test_pieces(self, deltas, parts):
-        """The kinds and texts of the parts of the message."""
-        message = collected(*[event(**delta) for delta in deltas])
-
-        assert parts == [(part.kind, part.text) for part in message.parts]
-
-    @table(
-        "events, keys",
-        {
-            "in a text": ([event(content="a\ud83d"), event(content="b")], ["content"]),
-            "in a text that both halves came for": (
-                [event(content="a\ud83d"), event(content="\ude00b")],
-                [],
-            ),
-            "in arguments": (
-                calling(call(0, "\ud83d", id="a", name="f")),
-                ["tool_calls"],
-            ),
-            "in a block, and in all of a call": (
-                [
-                    event(content=[text("a\ud800")]),
-                    *calling(
-                        call(0, "{\ud83d", id="a\ud800", name="f\ud800"),
-                        call(0, "\ude00"),
-                        call(0, "\ud800}"),
-                    ),
-                ],
-                ["content", "tool_calls"],
-            ),
-        },
-    )
-    def test_mended(self, events, keys):
-        """
-        Half of a surrogate pair is mended, and the key that it was under is listed when
-        the message is sent.
-        """
-        export = dump([collected(*events)])
-
-        assert keys == sorted(lost.what for lost in export.lost)
-        assert str(export.payload).encode()
 
     def test_key_of_reasoning(self):
         """
@@ -192,211 +75,7 @@ class TestText:
         ]
 
 
-class TestSent:
-    """What is sent back of the message that deltas make."""
-
-    @table(
-        "deltas, message",
-        {
-            **{
-                f"thoughts go back under {key}": (
-                    [
-                        {key: "h"},
-                        {key: "m", "channel": "analysis"},
-                        {"content": "a", key: None},
-                    ],
-                    {key: "hm", "content": "a"},
-                )
-                for key in ("reasoning", "reasoning_content")
-            },
-            "custom tools have an input that is not JSON": (
-                [
-                    {
-                        "tool_calls": [
-                            {
-                                "index": 0,
-                                "id": "a",
-                                "type": "custom",
-                                "custom": {"name": "f", "input": "x"},
-                            }
-                        ]
-                    },
-                    {"tool_calls": [{"index": 0, "custom": {"input": "y"}}]},
-                ],
-                {
-                    "content": None,
-                    "tool_calls": [
-                        {
-                            "id": "a",
-                            "type": "custom",
-                            "custom": {"name": "f", "input": "xy"},
-                        }
-                    ],
-                },
-            ),
-            "what a provider adds to a call or its function is kept with it, once": (
-                [
-                    {
-                        "tool_calls": [
-                            {
-                                "index": 0,
-                                "id": "a",
-                                **SIGNED,
-                                "function": {"name": "f", "strict": True},
-                            }
-                        ]
-                    },
-                    {"tool_calls": [call(0, "{}", **SIGNED)]},
-                ],
-                {
-                    "content": None,
-                    "tool_calls": [
-                        {
-                            "id": "a",
-                            "type": "function",
-                            **SIGNED,
-                            "function": {
-                                "name": "f",
-                                "arguments": "{}",
-                                "strict": True,
-                            },
-                        }
-                    ],
-                },
-            ),
-            "an id that comes late is not, because results have the made-up one": (
-                [
-                    {"tool_calls": [call(0, "", name="f")]},
-                    {"tool_calls": [call(0, "{}", id="a")]},
-                ],
-                {
-                    "content": None,
-                    "tool_calls": [
-                        {
-                            "id": "chatcmpl-1_call_0",
-                            "type": "function",
-                            "function": {"name": "f", "arguments": "{}"},
-                        }
-                    ],
-                },
-            ),
-            "an id that was made up is": (
-                [{"tool_calls": [call(0, "{}", name="f")]}],
-                {
-                    "content": None,
-                    "tool_calls": [
-                        {
-                            "id": "chatcmpl-1_call_0",
-                            "type": "function",
-                            "function": {"name": "f", "arguments": "{}"},
-                        }
-                    ],
-                },
-            ),
-            "the format before tool_calls": (
-                [
-                    {"function_call": {"name": "f", "arguments": "", "x": 1}},
-                    {"function_call": {"arguments": "{}"}},
-                ],
-                {
-                    "content": None,
-                    "function_call": {"name": "f", "arguments": "{}", "x": 1},
-                },
-            ),
-            "what is repeated with every piece is kept once, and lists are joined": (
-                [
-                    {"content": x, "annotations": [{"a": 1}], "served": {"by": "x"}}
-                    for x in "ab"
-                ],
-                {
-                    "content": "ab",
-                    "annotations": [{"a": 1}, {"a": 1}],
-                    "served": {"by": "x"},
-                },
-            ),
-            "a tool that Groq ran is one tool, though two events have it": (
-                [
-                    {"executed_tools": [ASKED, {"type": "a"}, 3]},
-                    {"executed_tools": [FOUND], "content": "x"},
-                    {"executed_tools": [COMPUTED, {"type": "a"}]},
-                    {"executed_tools": {"type": "b"}},
-                    {"executed_tools": None},
-                ],
-                {
-                    "content": "x",
-                    "executed_tools": [
-                        *(FOUND, {"type": "a"}, 3, COMPUTED),
-                        *({"type": "a"}, {"type": "b"}),
-                    ],
-                },
-            ),
-            "OpenRouter's details of a thought are joined, with their signature": (
-                [
-                    {"reasoning_details": [{**DETAIL, **piece}]}
-                    for piece in (
-                        {"text": "H"},
-                        {"text": "m."},
-                        {"signature": "c2ln", "id": None},
-                        {"signature": None},
-                    )
-                ],
-                {
-                    "reasoning_details": [
-                        {**DETAIL, "text": "Hm.", "signature": "c2ln", "id": None}
-                    ]
-                },
-            ),
-            **{
-                f"details of another type or id are several, {which}": (
-                    [
-                        {"reasoning_details": [{**SUMMARY, "summary": "H"}]},
-                        {"reasoning_details": [{**SUMMARY, "summary": "m."}]},
-                        {"reasoning_details": [hidden(index, id="rs_1", data="a")]},
-                        {"reasoning_details": [hidden(index, id="rs_2", data="b")]},
-                    ],
-                    {
-                        "reasoning_details": [
-                            {**SUMMARY, "summary": "Hm."},
-                            hidden(index, id="rs_1", data="a"),
-                            hidden(index, id="rs_2", data="b"),
-                        ]
-                    },
-                )
-                for index, which in enumerate(["of one index", "of two indexes"])
-            },
-            **{
-                f"LiteLLM's thoughts end with a signature, {how}": (
-                    [
-                        *[
-                            {"thinking_blocks": [block]}
-                            for block in thinking(
-                                *(("H", ""), ("m.", ""), (again, "s")),
-                                *(("Aha!", ""), (None, "t")),
-                            )
-                        ],
-                        *[{"thinking_blocks": [HIDDEN]}] * 2,
-                    ],
-                    {
-                        "thinking_blocks": [
-                            *thinking(("Hm.", "s"), ("Aha!", "t")),
-                            *(HIDDEN, HIDDEN),
-                        ]
-                    },
-                )
-                for again, how in (("", "alone"), ("Hm.", "with the text again"))
-            },
-        },
-    )
-    def test_message(self, deltas, message):
-        """The message, without its role."""
-        written = sent(*[event(**delta) for delta in deltas])
-
-        assert {"role": "assistant", "content": "", **message} == written
-
-
 # An id that is made up, where the call has the index.
-MADE = "chatcmpl-1_call_{}"
-NESTED = ["{", '"a": {', '"b": 1', "}", "}"]
 
 
 def piece(at, call_id, name, arguments):
@@ -414,140 +93,12 @@ def piece(at, call_id, name, arguments):
 class TestCalls:
     """Pieces of a call are one call, which goes by its id, its index and its name."""
 
-    @table(
-        "pieces, calls",
-        {
-            "arguments are joined byte for byte, in the order calls were opened": (
-                [
-                    (0, "a", "search", ""),
-                    (0, None, None, '{"q":'),
-                    (1, "b", "clock", '{ "x" '),
-                    (0, None, None, ' "\\u00e9"}'),
-                    (1, None, None, ": 1 }"),
-                ],
-                [
-                    (0, "a", "search", '{"q": "\\u00e9"}'),
-                    (1, "b", "clock", '{ "x" : 1 }'),
-                ],
-            ),
-            "a character that is cut in two is joined, in each call by itself": (
-                [
-                    (0, "a", "f", "\ud83d"),
-                    (1, "b", "f", "\ud83d"),
-                    (0, None, None, "\ude00"),
-                ],
-                [(0, "a", "f", "😀"), (1, "b", "f", "\ufffd")],
-            ),
-            "another id is another call, whatever its index": (
-                [(0, "a", "f", "{}"), (0, "b", "f", "[]"), (0, None, None, None)],
-                [(0, "a", "f", "{}"), (1, "b", "f", "[]")],
-            ),
-            "a piece without an index and an id goes on with the last call": (
-                [
-                    (None, "a", "f", "1"),
-                    (None, None, None, "2"),
-                    (None, "b", "g", "3"),
-                    (None, "b", None, "4"),
-                ],
-                [(0, "a", "f", "12"), (1, "b", "g", "34")],
-            ),
-            "without indexes, ids tell which call a piece is of, also in turn": (
-                [(None, "a", "f", "1"), (None, "b", "f", "2"), (None, "a", None, "3")],
-                [(0, "a", "f", "13"), (1, "b", "f", "2")],
-            ),
-            "indexes may start anywhere": (
-                [(7, "a", None, "1"), (3, "b", None, "2"), (7, None, None, "3")],
-                [(3, "b", "", "2"), (7, "a", "", "13")],
-            ),
-            "a name that comes with every piece is one name": (
-                [(0, "a", "f", "{"), (0, "a", "f", "}"), (0, "a", None, " ")],
-                [(0, "a", "f", "{} ")],
-            ),
-            "another name is another call, whatever its id": (
-                [(0, "a", "f", "1"), (0, "a", "g", "2")],
-                [(0, "a", "f", "1"), (1, "a", "g", "2")],
-            ),
-            "whole calls without ids are several": (
-                [(0, None, "f", '{"q":1}'), (0, None, "f", "{}"), (0, None, "g", "{}")],
-                [(0, MADE, "f", '{"q":1}'), (1, MADE, "f", "{}"), (2, MADE, "g", "{}")],
-            ),
-            "pieces without ids belong together while they are no whole calls": (
-                [(0, None, "f", ""), (0, None, "f", '{"q"'), (0, None, None, ": 1}")],
-                [(0, MADE, "f", '{"q": 1}')],
-            ),
-            "what makes such a call whole may come in pieces": (
-                [
-                    (0, None, "f", ""),
-                    *[(0, None, None, piece) for piece in NESTED],
-                    (0, None, "f", "{}"),
-                ],
-                [(0, MADE, "f", "".join(NESTED)), (1, MADE, "f", "{}")],
-            ),
-            "an id that comes after the first piece opens no call": (
-                [(0, None, "f", ""), (0, "a", None, "{"), (0, "a", None, "}")],
-                [(0, MADE, "f", "{}")],
-            ),
-        },
-    )
-    def test_pieces(self, pieces, calls):
-        """Index, id, name and arguments of pieces, and of the calls they are."""
-        events = calling(*[piece(*each) for each in pieces])
-
-        assert [
-            (at, MADE.format(at) if call_id is MADE else call_id, name, arguments)
-            for at, call_id, name, arguments in calls
-        ] == [
-            (each.index, each.id, each.name, each.arguments)
-            for each in collected(*events).tool_calls
-        ]
-
     def test_deep_arguments(self):
         """However deep arguments are, they are joined."""
         pieces = [call(0, "[" * 100_000, name="f"), call(0, "]", name="f")]
         calls = collected(*calling(*pieces)).tool_calls
 
         assert [100_001] == [len(each.arguments) for each in calls]
-
-    def test_legacy_calls(self):
-        """Another name is another call, too, before `tool_calls`."""
-        calls = [{"name": "f", "arguments": "{}"}, {"name": "g", "arguments": "2"}]
-        merged = collected(*[event(function_call=each) for each in calls])
-
-        assert [("f", "{}"), ("g", "2")] == [
-            (each.name, each.arguments) for each in merged.tool_calls
-        ]
-
-
-class TestAudio:
-    @table(
-        "pieces, data",
-        {
-            "cut, without padding": (["eH", "g"], b"xx"),
-            "with a new line": (["eH\ng="], b"xx"),
-            "pieces that were encoded each by itself": (["eHg=", "eA=="], b"xxx"),
-            "broken off within a byte": (["eHg=", "e"], b"xx"),
-            "not base64": (["eHg=", "??"], None),
-            "none": ([], None),
-        },
-    )
-    def test_data(self, pieces, data):
-        """
-        Base64 is read as encoders and networks leave it; what can't be is kept as it
-        is, and so is a transcript without data.
-        """
-        deltas = [{"transcript": "Hel"}, {"transcript": "lo", "id": "audio_1"}]
-        deltas += [{"data": piece, "id": "audio_1"} for piece in pieces]
-        message = collected(*[event(audio=delta) for delta in deltas])
-        (written,) = dump([message]).payload["messages"]
-        kept = {"id": "audio_1", "transcript": "Hello"}
-
-        assert ([] if data is None else [data]) == [part.data for part in message.parts]
-        if data is None:
-            encoded = {"data": "".join(pieces)} if pieces else {}
-            assert {**kept, **encoded} == written["audio"]
-        else:
-            assert kept == notes(message.parts[0])["keys"]
-            assert {"id": "audio_1"} == written["audio"]
 
 
 class TestResponse:
@@ -582,60 +133,6 @@ class TestResponse:
         assert [usage] == usages
         assert other.response.usage is None
 
-    @pytest.mark.parametrize("key", ["content", "refusal"])
-    def test_logprobs(self, key):
-        """
-        How likely tokens were is appended, also equal ones; of a refusal it is noted.
-        """
-        token = {"token": "a", "logprob": -1.0, "bytes": None, "top_logprobs": []}
-        events = [event(**{key: "a"}) for _ in range(3)]
-        for each in events:
-            each["choices"][0]["logprobs"] = {"content": None, key: [token]}
-
-        message = collected(*events)
-
-        if key == "content":
-            assert (LogProb("a", -1.0),) * 3 == message.response.logprobs
-        else:
-            assert 3 == len(notes(message)["choice"]["logprobs"]["refusal"])
-
-    def test_notes(self):
-        """What has no field is noted, without padding and nulls; maps are merged."""
-        fields: list[Any] = [
-            {
-                "system_fingerprint": "fp",
-                "obfuscation": "xx",
-                "timings": {"a": 1, "b": 2},
-            },
-            {
-                "system_fingerprint": None,
-                "obfuscation": "x",
-                "timings": {"a": 3, "c": 4},
-            },
-        ]
-        events = [{**event(content="a"), **each} for each in fields]
-        events[1]["choices"][0]["content_filter"] = {"hate": False}
-        message = collected(*events)
-
-        assert ("chatcmpl-1", "gpt-4o") == (message.response.id, message.response.model)
-        assert {
-            "system_fingerprint": "fp",
-            "timings": {"a": 3, "b": 2, "c": 4},
-        } == notes(message)["response"]
-        assert {"content_filter": {"hate": False}} == notes(message)["choice"]
-
-    @pytest.mark.parametrize(
-        ("order", "expected"),
-        [((0, 1, 0, 1), "bd"), ((0, 0, 1, 1), "cd"), ((1, 0, 0), "a")],
-    )
-    def test_choices(self, order, expected):
-        """Events of several answers, in whatever order: one of them is read."""
-        events = [event(content=piece) for piece in "abcd"][: len(order)]
-        for each, index in zip(events, order, strict=True):
-            each["choices"][0]["index"] = index
-
-        assert expected == concat(load_chunks(events, choice=1)).text
-
     @pytest.mark.parametrize("choice", [-1, None, "0", True])
     def test_no_choice(self, choice):
         """
@@ -643,53 +140,6 @@ class TestResponse:
         """
         with pytest.raises(ValueError, match="index of a response"):
             load_chunks([], choice=choice)
-
-
-class TestEnds:
-    @pytest.mark.parametrize(
-        ("events", "reason"),
-        [
-            ([], "interrupted"),
-            ([event(content="a")], "interrupted"),
-            ([event(content="a"), "[DONE]"], ""),
-            ([event(content="a"), event(reason="stop")], "stop"),
-            ([event(content="a"), event(reason="stop"), "[DONE]"], "stop"),
-        ],
-    )
-    def test_reason(self, events, reason):
-        """A stream without its end was interrupted."""
-        assert reason == collected(*events).response.finish_reason
-
-    @table(
-        "last, reason, text",
-        {
-            "with a message": ({"error": {"message": "no room"}}, "no room", "ab"),
-            "with a code": ({"error": {"code": 5}}, "no reason given", "ab"),
-            "with a piece, which comes before it": (
-                {**event(content="c"), "error": {"message": "no room"}},
-                *("no room", "abc"),
-            ),
-            "without the key": (
-                {"object": "error", "message": "no room", "code": 500},
-                *("no room", "ab"),
-            ),
-            "in a choice": (
-                {"choices": [{"delta": {}, "error": {"message": "no room"}}]},
-                *("no room", "ab"),
-            ),
-        },
-    )
-    def test_provider_fails(self, last, reason, text):
-        """
-        Some servers report it in places of their own; all that came before is given.
-        """
-        events = [event(content="a"), event(content="b"), last]
-        chunks, error = given_before(events, ProviderStreamError)
-
-        assert reason == error.reason
-        assert last == error.event
-        assert text == concat(chunks).text
-        assert "interrupted" == concat(chunks).response.finish_reason
 
 
 WRONG_DELTAS: list[tuple[str, Any]] = [
@@ -738,17 +188,6 @@ class TestRefuses:
         chunks, error = given_before([event(content="a"), wrong], DecodeError)
 
         assert f"$[1]{path}" == error.problems[0].path
-        assert "a" == concat(chunks).text
-
-    def test_all_of_an_event(self):
-        """
-        All problems with an event are reported at once, and what can be read of it is
-        given before.
-        """
-        _, both = given_before([event(role="user", content=5)], DecodeError)
-        chunks, _ = given_before([event(content="a", role="model")], DecodeError)
-
-        assert 2 == len(both.problems)
         assert "a" == concat(chunks).text
 
 

@@ -7,20 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversation_state._persistent import thaw
 from conversation_state.adapters import openai_responses
 from conversation_state.adapters.openai_responses import load_chunks
 from conversation_state.chunks import concat
-from conversation_state.errors import DecodeError, ProviderStreamError
-from conversation_state.messages import AssistantMessage, LogProb
-from conversation_state.parts import ReasoningPart, TextPart, UnknownPart
+from conversation_state.errors import DecodeError
+from conversation_state.messages import AssistantMessage
+from conversation_state.parts import ReasoningPart
 from conversation_state.testing.strategies import texts
-from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 from tests import recorded
 from tests.adapters import stream_contract
 from tests.adapters.contract import bare
-from tests.adapters.helpers import table
 from tests.adapters.openai_responses import (
     added,
     answer,
@@ -31,16 +28,13 @@ from tests.adapters.openai_responses import (
     end,
     event,
     message,
-    notes,
     piece,
     response,
     several,
-    text,
     thought,
 )
 from tests.adapters.pieces import as_is
 from tests.adapters.stream_contract import StreamContract, events_of, split_text
-from tests.formats.cases import without_notes
 
 dump = as_is(openai_responses).dump
 
@@ -51,24 +45,9 @@ BEGUN = message()
 PLACELESS = {"type": "response.output_text.delta", "content_index": 0}
 
 
-REFUSED = {"type": "refusal", "refusal": "no"}
-CITED = {"type": "url_citation", "url": "https://a.b"}
-HIDDEN = {"type": "hidden", "x": 1}
-SEARCH = {"type": "web_search_call", "id": "ws_1"}
-OTHER = thought(id="rs_2")
-SUMMARY = {"type": "summary_text", "text": "Hm."}
-CONTENT = {"type": "reasoning_text", "text": "Hm."}
-
-
 def thinking_piece(words, at=0, number=0, **fields):
     """A piece of a thought's summary."""
     return piece(words, "reasoning_summary_text", at, number, **fields)
-
-
-def shown(merged):
-    """The parts of *merged* without notes, and its calls."""
-    bare_message = without_notes(merged)
-    return [*bare_message.parts, *bare_message.tool_calls]
 
 
 def list_texts(*events):
@@ -78,34 +57,6 @@ def list_texts(*events):
 
 class TestWhole:
     """A stream is its response, and is sent back as one."""
-
-    def test_a_thought_in_which_not_all_is_text(self):
-        """The signature is with the text; what is not text stays in its place."""
-        whole = thought(summary=[SUMMARY, HIDDEN], encrypted_content="s")
-        events = [added(thought()), thinking_piece("Hm."), done(whole), done(call(), 1)]
-
-        assert shown(answer(whole, call())) == shown(collected(*events))
-        assert [whole, call()] == dump([collected(*events)]).payload["input"]
-
-    @pytest.mark.parametrize(
-        "events",
-        [
-            [event("output_text.done", text="Hello", output_index=0)],
-            [event("content_part.done", part=text("Hello"), output_index=0)],
-            [event("content_part.added", part=text("Hello"), output_index=0)],
-            [
-                event("content_part.added", part=text("Hel"), output_index=0),
-                piece("lo"),
-            ],
-            [added(message("Hello"))],
-            [end(message("Hello"))],
-            [added(BEGUN), piece("Hell"), end(message("Hello"))],
-            [piece("Hel"), done(message(content="Hello"))],
-        ],
-    )
-    def test_what_only_the_end_has(self, events):
-        """Where no pieces came, or not all, the end's text counts."""
-        assert "Hello" == collected(*events).text
 
     def test_ids_alone(self):
         """Where pieces have no place, their id says of which item they are."""
@@ -138,301 +89,6 @@ class TestWhole:
             for chunk in load_chunks(called)
             for each in chunk.tool_calls
         ]
-
-
-class TestContent:
-    """Pieces of an item are one part, or one call, in the places of the response."""
-
-    @table(
-        "events, expected",
-        {
-            "pieces without a place are of what came last": (
-                [{"type": "response.output_text.delta", "delta": one} for one in "ab"],
-                [TextPart("ab", index=0)],
-            ),
-            "a character may be cut in two": (
-                [piece("a\ud83d"), piece("\ude00b"), piece("")],
-                [TextPart("a\U0001f600b", index=0)],
-            ),
-            "a thought that breaks off is signed as it began": (
-                [added(thought(encrypted_content="begin")), thinking_piece("Hm")],
-                [ReasoningPart("Hm", "begin", index=0)],
-            ),
-            "two calls at once": (
-                [
-                    added(call("f", arguments="")),
-                    added(call("g", call_id="c2", arguments=""), 1),
-                    asked("1", 0),
-                    asked("2", 1),
-                    asked("3", 0),
-                    asked("4", 1),
-                    done(call("g", call_id="c2", arguments="24"), 1),
-                    done(call("f", arguments="13")),
-                ],
-                [
-                    ToolCall("c1", "f", "13", index=0),
-                    ToolCall("c2", "g", "24", index=1),
-                ],
-            ),
-            "pieces of a call wait until its end has its id": (
-                [asked("{"), asked("}"), done(call(id="fc_1"))],
-                [ToolCall("c1", "f", "{}", index=0)],
-            ),
-            "or until the end of the response": (
-                [asked("{}"), end(call(id="fc_1"))],
-                [ToolCall("c1", "f", "{}", index=0)],
-            ),
-            "a call that never gets an id is numbered": (
-                [event("in_progress", response=response()), asked("{}")],
-                [ToolCall("resp_1_call_0", "", "{}", index=0)],
-            ),
-            "where ids differ from event to event, places decide": (
-                [
-                    added(message(id="x")),
-                    {**piece("a"), "item_id": "y"},
-                    {**piece("b"), "item_id": "z"},
-                    done(message("ab", id="w")),
-                    end(message("ab", id="v")),
-                ],
-                [TextPart("ab", index=0)],
-            ),
-            "where places are the same, ids decide": (
-                [
-                    added(thought()),
-                    thinking_piece("a", item_id="rs_1"),
-                    done(thought("a")),
-                    added(BEGUN),
-                    piece("b", item_id="msg_1"),
-                    done(message("b")),
-                    end(thought("a"), message("b")),
-                ],
-                [ReasoningPart("a", index=0), TextPart("b", index=1)],
-            ),
-            "an item that is announced twice is given once": (
-                [
-                    *(added(BEGUN), piece("a")),
-                    *(added(BEGUN), piece("a"), done(message("a"))),
-                    *(done(message("a")), end(message("a"))),
-                ],
-                [TextPart("aa", index=0)],
-            ),
-            "after an item that is done, another one may have its place": (
-                [done(call()), done(call("g", call_id="c2"))],
-                [
-                    ToolCall("c1", "f", "{}", index=0),
-                    ToolCall("c2", "g", "{}", index=1),
-                ],
-            ),
-            "pieces with the id of an item that is done are of another one": (
-                [
-                    *(added(BEGUN), piece("a"), done(message("a"))),
-                    *[piece(one, item_id="msg_1", new=one) for one in "bcd"],
-                ],
-                [TextPart("a", index=0), TextPart("bcd", index=1)],
-            ),
-            "the response may have an item more than came": (
-                [
-                    done(message("x", id="b"), 1),
-                    end(
-                        message("x", id="b"),
-                        {
-                            "type": "message",
-                            "role": "assistant",
-                            "content": [text("y")],
-                        },
-                    ),
-                ],
-                [TextPart("x", index=0), TextPart("y", index=1)],
-            ),
-            "an item without an end does not divide a text": (
-                [added(SEARCH), added(BEGUN, 1), piece("a", at=1)],
-                [
-                    TextPart("a", index=1),
-                    UnknownPart(SEARCH, source="openai_responses", index=0),
-                ],
-            ),
-            "a part behind other items is one with the part before it": (
-                [
-                    *(added(BEGUN), piece("a"), added(call(), 1), piece("b", number=1)),
-                    *(done(call(), 1), done(message("a", "b"))),
-                ],
-                [
-                    TextPart("ab", index=0),
-                    ToolCall("c1", "f", "{}", index=1),
-                ],
-            ),
-        },
-    )
-    def test_events(self, events, expected):
-        """The parts of the message, and its calls."""
-        assert expected == shown(collected(*events))
-
-    @table(
-        "events, items",
-        {
-            "an item that is done late stands where it stood": (
-                [
-                    added({"type": "mcp_list_tools", "id": "mcpl_0"}, 0),
-                    added({"type": "mcp_list_tools", "id": "mcpl_1"}, 1),
-                    done({"type": "mcp_list_tools", "id": "mcpl_1", "tools": []}, 1),
-                    *(added(BEGUN, 2), piece("a", at=2), done(message("a"), 2)),
-                    end(
-                        {"type": "mcp_list_tools", "id": "mcpl_0", "tools": [{}]},
-                        {"type": "mcp_list_tools", "id": "mcpl_1", "tools": []},
-                        message("a"),
-                    ),
-                ],
-                [
-                    {"type": "mcp_list_tools", "id": "mcpl_0", "tools": [{}]},
-                    {"type": "mcp_list_tools", "id": "mcpl_1", "tools": []},
-                    message("a"),
-                ],
-            ),
-            "an item that is done while a message is open does not divide it": (
-                [
-                    *(added(SEARCH, 0), added(BEGUN, 1), piece("a", at=1)),
-                    *(done(SEARCH, 0), piece("b", at=1), done(message("ab"), 1)),
-                ],
-                [SEARCH, message("ab")],
-            ),
-            "messages whose pieces come in turn": (
-                [
-                    *(added(message(id="msg_1"), 0), added(message(id="msg_2"), 1)),
-                    *(piece("a", at=0), piece("c", at=1), piece("b", at=0)),
-                    *(piece("d", at=1), done(message("ab", id="msg_1"), 0)),
-                    done(message("cd", id="msg_2"), 1),
-                ],
-                [message("ab", id="msg_1"), message("cd", id="msg_2")],
-            ),
-            "a text that a thought gets late is one with the text before it": (
-                [
-                    *(added(thought()), thinking_piece("Hm."), added(OTHER, 1)),
-                    *(thinking_piece("Ah!", 1), done(thought("Hm.", "So?"), 0)),
-                    *(done(thought("Ah!", id="rs_2"), 1), done(call(), 2)),
-                ],
-                [thought("Hm.So?"), thought("Ah!", id="rs_2"), call()],
-            ),
-            "a stream that goes on after a pause has no beginning": (
-                [
-                    thinking_piece("a", 3, item_id="rs_1"),
-                    piece("b", at=4, item_id="msg_1"),
-                    piece("c", at=4, item_id="msg_1"),
-                ],
-                [
-                    thought("a"),
-                    {
-                        "type": "message",
-                        "id": "msg_1",
-                        "role": "assistant",
-                        "content": [{"type": "output_text", "text": "bc"}],
-                    },
-                ],
-            ),
-        },
-    )
-    def test_goes_back(self, events, items):
-        """The items that are sent back."""
-        assert items == dump([collected(*events)]).payload["input"]
-
-    @table(
-        "events, part, noted",
-        {
-            "a text": (
-                [added(BEGUN), piece("Hello"), done(message("Bye"))],
-                TextPart("Hello", index=0),
-                text("Bye"),
-            ),
-            "a thought, which keeps its signature": (
-                [
-                    *(added(thought()), thinking_piece("Hm")),
-                    done(thought("Aha!", encrypted_content="s")),
-                ],
-                ReasoningPart("Hm", "s", index=0),
-                {"type": "summary_text", "text": "Aha!"},
-            ),
-            "arguments": (
-                [added(call()), asked("{}"), done(call(arguments="[]"))],
-                ToolCall("c1", "f", "{}", index=0),
-                "[]",
-            ),
-        },
-    )
-    def test_another_end(self, events, part, noted):
-        """What was given can't be taken back; what the end has instead is noted."""
-        merged = collected(*events)
-        found = [*merged.parts, *merged.tool_calls]
-
-        assert [part] == shown(merged)
-        assert noted == thaw(notes(found[0])["done"])
-
-    @table(
-        "events, paths",
-        {
-            "in a text": (
-                [piece("a\ud83d"), piece("b"), piece("\ud83d")],
-                ["output[0]"],
-            ),
-            "in a text that its end repeats": (
-                [
-                    *(piece("a\ud83d"), piece("b"), piece("\ud83d")),
-                    done(message("a\ud83db\ud83d")),
-                ],
-                ["output[0]"],
-            ),
-            "in arguments": (
-                [added(call(arguments="")), asked('"\ud83d'), asked('"')],
-                ["output[0]"],
-            ),
-            "in an item without an end": (
-                [added({"type": "program", "code": "\ud800"})],
-                ["output[0]"],
-            ),
-            "in other keys of ends": (
-                [
-                    *(done(message("a"), 0), done(thought("\ud800"), 1)),
-                    done(call(name="\ud800"), 2),
-                    done({"type": "program", "code": "\ud800"}, 3),
-                ],
-                ["output[1]", "output[2]", "output[3]"],
-            ),
-        },
-    )
-    def test_mended(self, events, paths):
-        """Half of a surrogate pair is mended, and its item is noted once."""
-        merged = collected(*events)
-
-        assert paths == sorted(notes(merged)["mended"])
-        assert "\ufffd" in repr(merged)
-
-    def test_annotations(self):
-        """Come with the end; of what has none, as they came."""
-        pieces = [
-            added(BEGUN),
-            piece("a"),
-            event(
-                "output_text.annotation.added",
-                annotation=CITED,
-                annotation_index=0,
-                output_index=0,
-                content_index=0,
-            ),
-        ]
-        whole = message(text("a", annotations=[CITED]))
-
-        for events in ([*pieces, done(whole)], pieces):
-            (part,) = collected(*events).parts
-            assert (CITED,) == notes(part)["keys"]["annotations"]
-
-    def test_announced_without_content(self):
-        """A message may be announced without content, and then the stream ends."""
-        empty = {"type": "message", "role": "assistant", "id": "msg_1"}
-        merged = collected(added(empty))
-        chunks, error = given_before([added(empty), done(empty)], DecodeError)
-
-        assert () == merged.parts
-        assert "interrupted" == merged.response.finish_reason
-        assert ["$[1].item.content"] == [each.path for each in error.problems]
-        assert "interrupted" == concat(chunks).response.finish_reason
 
 
 class TestLateThoughts:
@@ -470,76 +126,6 @@ class TestLateThoughts:
         assert whole == dump([merged]).payload["input"]
         assert bare(answer(*whole)) == bare(merged.replace(content=in_places(merged)))
 
-    @pytest.mark.parametrize("regrouped", [False, True])
-    @table(
-        "first, late, whole",
-        {
-            "the rest of a second text comes with the end": (
-                [thinking_piece("Hm."), thinking_piece("Ah", number=1)],
-                [],
-                thought("Hm.", "Aha!", encrypted_content="c2ln"),
-            ),
-            "a further text comes with the end": (
-                [thinking_piece("Hm.")],
-                [],
-                thought("Hm.", "Aha!", encrypted_content="c2ln"),
-            ),
-            "a summary goes on": (
-                [thinking_piece("H")],
-                [thinking_piece("m")],
-                thought("Hm.", encrypted_content="c2ln"),
-            ),
-            "a content goes on, and is content": (
-                [piece("H", "reasoning_text")],
-                [piece(each, "reasoning_text") for each in ("m", ".")],
-                thought(content=[CONTENT]),
-            ),
-        },
-    )
-    def test_goes_on_late(self, first, late, whole, regrouped):
-        """Nothing is lost of the thought, nor of what stands behind it."""
-        events = [
-            *(added(thought()), *first, added(BEGUN, 1), piece("Ye", at=1), *late),
-            *(piece("s.", at=1), done(message("Yes."), 1), done(whole)),
-        ]
-        merged: Any = concat(load_chunks(events), regroup_by_index=regrouped)
-        (hm, yes) = dump([merged]).payload["input"]
-
-        for where in ("summary", "content"):
-            assert "".join(each["text"] for each in whole.get(where, ())) == "".join(
-                each["text"] for each in hm.get(where, ())
-            )
-        assert {each["type"] for each in hm.get("content", ())} <= {"reasoning_text"}
-        assert whole.get("encrypted_content") == hm.get("encrypted_content")
-        assert message("Yes.") == yes
-        assert "Yes." == merged.text
-
-
-class TestBrokenOff:
-    def test_own_tools(self):
-        """
-        An item of a provider's own tool without an end has what the events about it
-        had as a note: pieces of texts one by one, of other values the last one.
-        """
-        kind = "response.code_interpreter_call_code"
-        at = {"output_index": 0}
-        announced = {"type": "code_interpreter_call", "id": "ci_1"}
-        events = [
-            added(announced),
-            *[{"type": f"{kind}.delta", "delta": one, **at} for one in "1+"],
-            *[
-                {"type": f"{kind}.log\ud800", "x": [one], "y": one, **at}
-                for one in "ab"
-            ],
-        ]
-        (part,) = collected(*events).parts
-
-        assert announced == part.raw
-        assert {
-            f"{kind}.delta": {"delta": ["1", "+"]},
-            f"{kind}.log\ufffd": {"x": ["a", "b"], "y": "b"},
-        } == thaw(notes(part)["events"])
-
 
 class TestResponse:
     def test_usage_once(self):
@@ -560,142 +146,6 @@ class TestResponse:
             for chunk in chunks
             if chunk.response and chunk.response.usage
         ]
-
-    def test_logprobs(self):
-        """Come with the pieces, and are rounded in the end; or with the end alone."""
-        pieces = [piece(x, logprobs=[{"token": x, "logprob": -0.1}]) for x in "ab"]
-        rounded = [{"token": x, "logprob": 0.0} for x in "ab"]
-        end = done(message(text("ab", logprobs=rounded)))
-        blocks = [text("a", logprobs=rounded[:1]), text("b", logprobs=rounded[1:])]
-
-        for events, chance in (
-            ([*pieces, end], -0.1),
-            (pieces, -0.1),
-            ([piece("a"), piece("b"), end], 0.0),
-            ([end], 0.0),
-            ([done(message(*blocks))], 0.0),
-        ):
-            likely = (LogProb("a", chance), LogProb("b", chance))
-            assert likely == collected(*events).response.logprobs
-
-    def test_notes(self):
-        """The response's fields are noted, as they are at the end."""
-        merged = collected(
-            event("created", response=response(status="in_progress", created_at=1)),
-            end(created_at=1, service_tier="default", tools=[{"type": "x"}]),
-        )
-
-        assert "resp_1" == merged.response.id
-        assert {"created_at": 1, "service_tier": "default"} == dict(
-            notes(merged)["response"]
-        )
-
-    def test_unknown_events(self):
-        """
-        What our model can't represent is kept by the type of the event, but for
-        numbers, padding, and events without content.
-        """
-        merged = collected(
-            {"type": "keepalive", "sequence_number": 1},
-            event("hologram", of={"you": 1}, obfuscation="xx"),
-            event("hologram", by="me"),
-            event("audio.delta", delta="iVBO"),
-            event("audio.delta", delta="Rw0K"),
-            event("compaction.compacting", item_id="cmp_1", output_index=0),
-            piece("a", mood="good"),
-        )
-
-        assert {
-            "response.hologram": {"of": {"you": 1}, "by": "me"},
-            "response.audio.delta": {"delta": ("iVBO", "Rw0K")},
-            "response.output_text.delta": {"mood": "good"},
-        } == notes(merged)["events"]
-        assert "a" == merged.text
-
-    def test_unknown_blocks(self):
-        """A block of an unknown type is kept in its place."""
-        odd = {"type": "output_audio", "data": "iVBO"}
-        whole = message("a", odd, "b")
-        events = [
-            added(BEGUN),
-            piece("a"),
-            event("content_part.done", part=text("a"), output_index=0),
-            event("content_part.added", part=odd, content_index=1, output_index=0),
-            piece("b", number=2),
-        ]
-
-        assert answer(whole).parts == collected(*events, done(whole)).parts
-        assert ["text", "unknown", "text"] == [
-            part.kind for part in collected(*events).parts
-        ]
-
-
-class TestEnds:
-    @pytest.mark.parametrize(
-        ("events", "reason"),
-        [
-            ([], "interrupted"),
-            ([piece("a")], "interrupted"),
-            ([event("created", response=response(status="queued"))], "interrupted"),
-            ([piece("a"), end()], "completed"),
-            ([piece("a"), end(), "[DONE]"], "completed"),
-            ([piece("a"), "[DONE]"], ""),
-            ([event("completed", response={"output": []})], "completed"),
-            ([event("done", response=response())], "completed"),
-            ([end(kind="cancelled")], "cancelled"),
-            (
-                [
-                    end(
-                        kind="incomplete",
-                        incomplete_details={"reason": "max_output_tokens"},
-                    )
-                ],
-                "max_output_tokens",
-            ),
-        ],
-    )
-    def test_reason(self, events, reason):
-        """A stream without its end was interrupted."""
-        assert reason == collected(*events).response.finish_reason
-
-    def test_announced_arguments(self):
-        """Arguments that came with the call are kept if the stream breaks off."""
-        (found,) = collected(added(call(arguments='{"a":1}'))).tool_calls
-
-        assert '{"a":1}' == found.arguments
-
-    def test_empty_response(self):
-        """An empty response is not sent back."""
-        assert [] == dump([collected()]).payload["input"]
-        assert answer() == collected(end())
-
-    @pytest.mark.parametrize(
-        ("failure", "reason"),
-        [
-            ({"type": "error", "message": "overloaded", "code": None}, "overloaded"),
-            ({"type": "error", "error": {"message": "overloaded"}}, "overloaded"),
-            ({"error": {"message": "overloaded"}}, "overloaded"),
-            ({"error": "overloaded"}, "overloaded"),
-            ({"type": "error", "code": 5}, "no reason given"),
-            ({"type": "error", "error": {"message": "\ud800"}}, "\ufffd"),
-            (end(kind="failed", error={"message": "overloaded"}), "overloaded"),
-            (end(kind="failed"), "no reason given"),
-            ({"type": "response.failed"}, "no reason given"),
-        ],
-    )
-    def test_provider_fails(self, failure, reason):
-        """With the provider's message, after everything before it."""
-        chunks, error = given_before(
-            [piece("a"), piece("b"), failure], ProviderStreamError
-        )
-
-        failed = failure.get("type") == "response.failed" and "response" in failure
-        assert reason in str(error)
-        assert failure == error.event
-        assert "ab" == concat(chunks).text
-        assert ("failed" if failed else "interrupted") == (
-            concat(chunks).response.finish_reason
-        )
 
 
 class TestRefuses:
@@ -736,29 +186,6 @@ class TestRefuses:
 
         assert path == error.problems[0].path
         assert "a" == concat(chunks).text[:1]
-
-    def test_all_of_an_event(self):
-        """All problems with an event are reported at once."""
-        wrong = call(name=5, arguments=None)
-        _, error = given_before([done(wrong)], DecodeError)
-
-        assert 2 == len(error.problems)
-
-    def test_what_was_valid_before(self):
-        """Invalid probabilities are left out."""
-        unlikely, _ = given_before([piece("a", logprobs=[{}])], DecodeError)
-
-        assert None is concat(unlikely).response.logprobs
-
-    def test_all_of_the_output(self):
-        """And all that is wrong with the output of the end."""
-        _, error = given_before([end(5, {"type": 5}, call(name=5))], DecodeError)
-
-        assert [
-            "$[0].response.output[0]",
-            "$[0].response.output[1].type",
-            "$[0].response.output[2].name",
-        ] == [problem.path for problem in error.problems]
 
 
 # A response, whole and cut into events
