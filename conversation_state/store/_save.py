@@ -17,7 +17,7 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError, StoreError
 from conversation_state.messages import find_erasure, make_tombstone
 from conversation_state.store._labels import add_label, point_label, set_columns
-from conversation_state.store._load import read_segments
+from conversation_state.store._load import load_message_tree, read_segments
 from conversation_state.store._log import (
     ENTRIES,
     LARGE,
@@ -62,6 +62,7 @@ from conversation_state.store.schema import (
     sealed,
     state_digest,
 )
+from conversation_state.tree import MessageTree
 
 _NOTHING: Mapping[bytes, str] = {}
 
@@ -226,6 +227,49 @@ def _save_next(
         origin=known.origin,
     )
     return head
+
+
+def save_tree(
+    transaction: Transaction, text: str, tree: MessageTree, expecting: Head | int | None
+) -> Head:
+    transaction.catch_up()
+    name, _, head = transaction.find_head(text, expecting)
+    states = [*tree.states, tree.present]
+    if name is not None and head is not None:
+        check_kind(transaction, name, is_timeline=False)
+        saved = load_message_tree(transaction, text)
+        shown = saved.shown
+        if expecting is None and not _has_state(tree, shown):
+            advice = (
+                "The tree lacks messages of it: load it with message_tree() and add() "
+                "your states; or pass the head as expecting= to replace it"
+            )
+            raise StaleHeadError(transaction.url, text, None, head, advice)
+
+        # What brings nothing new is there already; the head is the last in any case.
+        new = []
+        for state in tree.states:
+            grown = saved.add(state)
+            if len(grown) > len(saved):
+                new.append(state)
+
+            saved = grown
+
+        states = [*new, tree.present]
+
+    for state in states:
+        head = save_within(transaction, text, state, 0 if head is None else head)
+
+    assert head is not None  # noqa: S101 - there is a state at least
+    return head
+
+
+def _has_state(tree: MessageTree, state: Aggregator) -> bool:
+    grown = tree.add(state)
+    # Its ledger may have what the tree's lacks.
+    return len(grown) == len(tree) and len(grown.present.ledger) == len(
+        tree.present.ledger
+    )
 
 
 # Any other state

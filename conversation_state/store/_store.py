@@ -34,7 +34,12 @@ from conversation_state.store._revisions import (
     go_back,
     label_revision,
 )
-from conversation_state.store._save import prepare_digests, save_all, save_within
+from conversation_state.store._save import (
+    prepare_digests,
+    save_all,
+    save_tree,
+    save_within,
+)
 from conversation_state.store._steps import PipelineStep
 from conversation_state.store._timelines import load_timeline, save_timeline
 from conversation_state.store._transaction import (
@@ -608,6 +613,43 @@ class Store:
         return save_timeline(self._cache, name, timeline, expecting)
 
     asave_timeline = async_twin(save_timeline)
+
+    def save_tree(
+        self, name: str, tree: MessageTree, *, expecting: Head | int | None = None
+    ) -> Head:
+        """
+        Save all messages of a tree as the history of a name, and the way to its head,
+        with the ledger of the whole tree, as the head.
+
+        `message_tree` returns the same messages with the same head. Writes a revision
+        for each branch that is new, in one transaction: all of them or none. A tree
+        that grew is saved again; what it has not stays in the history.
+
+        Args:
+            name: 1 to 500 characters.
+
+            tree: The tree.
+
+            expecting: The head that is to be replaced, or the number of its revision;
+                0 if the name is to be new. None takes any head that the tree has.
+
+        Raises:
+            StaleHeadError:
+                If the head is another. Nothing was written.
+
+            StoreError:
+                If the name is a timeline, which `save_timeline` writes, or the store
+                can't be written. Nothing was.
+        """
+        check_not_mirrored(self._cache.url, name)
+        check_name(name)
+        if not isinstance(tree, MessageTree):
+            raise TypeError(f"tree: expected a MessageTree, got {describe_type(tree)}")
+
+        check_expecting(name, expecting)
+        return self._cache.write(save_tree, name, tree, expecting)
+
+    asave_tree = async_twin(save_tree)
 
     def update(
         self,

@@ -1,0 +1,915 @@
+"""
+The records of each format: from one to messages, and back.
+
+What lives here: what a record says. What does not: where it stands in its file, and
+which records belong together (`_load`, `_dump`).
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, TypeAlias
+
+from conversation_state._persistent import thaw
+from conversation_state.adapters import openai_responses
+from conversation_state.adapters.engine.export import Lost, in_order
+from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.engine.wire import (
+    data_url,
+    decode_base64,
+    parse_arguments,
+    parse_data_url,
+)
+from conversation_state.errors import ConversationStateError, DecodeError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.tools import ToolCall
+
+# The name of the format: of its notes, and the source of unknown messages. That of
+# unknown parts is the program's name.
+SOURCE = "message_trees"
+
+Body: TypeAlias = Mapping[str, Any]
+Piece: TypeAlias = Part | ToolCall | ToolMessage
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Seconds since 1970 beyond the year 5000 are milliseconds, or less.
+_MAX_SECONDS = 10**11
+
+
+class UnreadableError(Exception):
+    """A record is no message; the reason, for people."""
+
+
+class RecordForm(NamedTuple):
+    """
+    One format of records.
+
+    Attributes:
+        read: The messages of a record's body, at least one; `UnreadableError`.
+
+        write: The body of messages that make one record, and what it can't have.
+
+        complete: The keys that a program expects in a body besides.
+
+        owned: The keys that `read` reads.
+
+        holds: The roles it has records for.
+
+        has_name: Whether each record has the id of its conversation.
+    """
+
+    read: Callable[[Body], list[Message]]
+    write: Callable[[Sequence[Message], list[Lost], str], dict[str, Any]]
+    complete: Callable[[Sequence[Message]], dict[str, Any]]
+    owned: frozenset[str]
+    holds: frozenset[str] = frozenset({"system", "user", "assistant", "tool"})
+    has_name: bool = False
+
+
+# Times
+
+
+def read_time(value: object) -> datetime | None:
+    """An aware time of ISO 8601 or of seconds since 1970; None if it is neither."""
+    try:
+        if isinstance(value, str):
+            time = datetime.fromisoformat(value)
+            return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            while abs(value) >= _MAX_SECONDS:
+                value /= 1000
+
+            return _EPOCH + timedelta(seconds=value)
+    except (ValueError, OverflowError):
+        pass
+
+    return None
+
+
+def write_iso(time: datetime) -> str:
+    """*time* as JavaScript writes it, with microseconds where it has them."""
+    spec = "microseconds" if time.microsecond % 1000 else "milliseconds"
+    return time.astimezone(UTC).isoformat(timespec=spec).replace("+00:00", "Z")
+
+
+def write_seconds(time: datetime) -> float:
+    """Seconds since 1970; an integer where that is exact."""
+    seconds = (time - _EPOCH) / timedelta(seconds=1)
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+# What formats have in common
+
+
+def _text_of(parts: Sequence[Part]) -> str | list[Part]:
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        return parts[0].text
+
+    return [*parts]
+
+
+def _get_text(raw: Body, key: str) -> str:
+    value = raw.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _unknown(raw: object, source: str) -> UnknownPart:
+    return UnknownPart(raw if is_map(raw) else {"value": raw}, source=source)
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _media(
+    kind: type[MediaPart], source: str, media_type: str = "", name: str = ""
+) -> Part:
+    """A medium of a URL, a data URL or base64."""
+    more: dict[str, Any] = {"name": name} if kind is FilePart else {}
+    if found := parse_data_url(source):
+        return kind(data=found[0], media_type=found[1], **more)
+
+    # What is neither a URL nor a path is base64.
+    is_link = ":" in source[:10] or source.startswith("/")
+    if not is_link and (data := decode_base64(source)):
+        return kind(data=data, media_type=media_type, **more)
+
+    return kind(url=source, media_type=media_type, **more)
+
+
+def _url_of(part: MediaPart) -> str:
+    return part.url or data_url(part.data or b"", part.media_type)
+
+
+def _fields(time: datetime | None, model: object = None) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if time is not None:
+        fields["timestamp"] = time
+
+    if isinstance(model, str) and model:
+        fields["response"] = ResponseMeta(model=model)
+
+    return fields
+
+
+def _answer(pieces: list[Piece], **fields: Any) -> list[Message]:
+    """
+    The messages of an answer. Content behind a result is the next response; a call
+    behind one is made by the same.
+    """
+    messages: list[Message] = []
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    results: list[Message] = []
+
+    def flush() -> None:
+        messages.append(AssistantMessage(_text_of(parts), tool_calls=calls, **fields))
+        messages.extend(results)
+        for each in (parts, calls, results):
+            each.clear()
+
+    for piece in pieces:
+        if isinstance(piece, ToolMessage):
+            results.append(piece)
+        elif isinstance(piece, ToolCall):
+            calls.append(piece)
+        else:
+            if results:
+                flush()
+
+            parts.append(piece)
+
+    if parts or calls or results or not messages:
+        flush()
+
+    return messages
+
+
+def _pieces(
+    messages: Sequence[Message], lost: list[Lost], path: str
+) -> Iterator[tuple[str, Part | ToolCall, ToolMessage | None]]:
+    """
+    The parts and calls of one record's *messages*, each call with its result, and
+    their paths.
+    """
+    results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
+    had_result = False
+    for at, message in enumerate(messages):
+        where = f"{path}[{at}]" if len(messages) > 1 else path
+        if not isinstance(message, ToolMessage):
+            if had_result and message.tool_calls and not message.parts:
+                why = "calls of two responses in a row are read as those of one"
+                lost.append(Lost(where, "response", why))
+
+            had_result = False
+            for place, piece in in_order(message.parts, message.tool_calls, where):
+                result = None
+                if isinstance(piece, ToolCall):
+                    result = results.pop(piece.id, None)
+
+                yield place, piece, result
+
+            continue
+
+        had_result = True
+        if results.get(message.tool_call_id) is message:
+            # Its call is not in the record: it comes later, or stands elsewhere.
+            later = [c.id for m in messages[at:] for c in m.tool_calls]
+            if message.tool_call_id not in later:
+                del results[message.tool_call_id]
+                why = "a result stands with its call, which is not in front of it"
+                lost.append(Lost(where, "tool_call_id", why))
+                yield where, ToolCall(message.tool_call_id, message.tool_name), message
+
+
+def _arguments(text: str) -> Any:
+    try:
+        return parse_arguments(text)
+    except ValueError:
+        return None
+
+
+def _call(id: str, name: str, given: object, text: object = None) -> ToolCall:
+    arguments = (
+        text if isinstance(text, str) else _as_text({} if given is None else given)
+    )
+    return ToolCall(id, name, arguments)
+
+
+_REFUSAL = "a refusal is a text there"
+_NO_PART = "this format has no such part"
+
+
+def _write_text(part: Part, lost: list[Lost], place: str) -> str | None:
+    if isinstance(part, RefusalPart):
+        lost.append(Lost(place, "refusal", _REFUSAL))
+
+    return part.text if isinstance(part, (TextPart, RefusalPart)) else None
+
+
+def _write_unknown(
+    part: Part, source: str, lost: list[Lost], place: str
+) -> dict[str, Any] | None:
+    if isinstance(part, UnknownPart) and part.source == source:
+        raw: dict[str, Any] = thaw(part.raw)
+        return raw
+
+    lost.append(Lost(place, part.kind, _NO_PART))
+    return None
+
+
+def _model_of(messages: Sequence[Message]) -> str:
+    for message in messages:
+        if isinstance(message, AssistantMessage) and message.response:
+            return message.response.model
+
+    return ""
+
+
+def _join_texts(messages: Sequence[Message]) -> str:
+    texts = []
+    for message in messages:
+        if not isinstance(message, ToolMessage):
+            parts = [_write_text(part, [], "") for part in message.parts]
+            texts.append("".join([each for each in parts if each]))
+
+    return "\n\n".join([text for text in texts if text])
+
+
+# assistant-ui: ThreadMessage, and UIMessage in its rows
+
+
+def _read_thread(raw: Body) -> list[Message]:
+    role, content = raw.get("role"), raw.get("content")
+    if "parts" in raw and "content" not in raw:
+        content = raw["parts"]
+
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+
+    if not is_list(content):
+        raise UnreadableError("has no content")
+
+    fields = _fields(read_time(raw.get("createdAt")))
+    pieces = [piece for part in content for piece in _read_thread_part(part)]
+    if role == "assistant":
+        return _answer(pieces, **fields)
+
+    kinds = TextPart if role == "system" else (TextPart, MediaPart, UnknownPart)
+    kind = {"system": SystemMessage, "user": UserMessage}.get(str(role))
+    if kind is None or not all(isinstance(piece, kinds) for piece in pieces):
+        raise UnreadableError(
+            "has an unknown role, or content that its role can't have"
+        )
+
+    if is_list(files := raw.get("attachments")):
+        inner = [f["content"] for f in files if is_map(f) and is_list(f.get("content"))]
+        pieces += [
+            p for each in inner for part in each for p in _read_thread_part(part)
+        ]
+
+    parts = [piece for piece in pieces if isinstance(piece, kinds)]
+    return [kind(_text_of(parts), **fields)]
+
+
+def _read_thread_part(raw: Any) -> list[Piece]:
+    if not is_map(raw):
+        return [_unknown(raw, "assistant_ui")]
+
+    kind = _get_text(raw, "type")
+    if kind == "step-start":
+        return []
+
+    if call_id := _get_text(raw, "toolCallId"):
+        return _read_thread_call(raw, call_id, kind)
+
+    if kind in {"text", "reasoning"} and isinstance(raw.get("text"), str):
+        return [(TextPart if kind == "text" else ReasoningPart)(raw["text"])]
+
+    return [_read_thread_media(raw, kind) or _unknown(raw, "assistant_ui")]
+
+
+def _read_thread_media(raw: Body, kind: str) -> Part | None:
+    if kind == "image" and (image := _get_text(raw, "image")):
+        return _media(ImagePart, image)
+
+    if kind == "file":
+        media_type = _get_text(raw, "mimeType") or _get_text(raw, "mediaType")
+        source = _get_text(raw, "data") or _get_text(raw, "url")
+        is_image = "url" in raw and media_type.startswith("image/")
+        made = ImagePart if is_image else FilePart
+        name = _get_text(raw, "filename")
+        return _media(made, source, media_type, name) if source else None
+
+    audio = raw.get("audio") if kind == "audio" else None
+    data = decode_base64(_get_text(audio, "data")) if is_map(audio) else b""
+    if not data or not is_map(audio):
+        return None
+
+    return AudioPart(data=data, media_type=f"audio/{_get_text(audio, 'format')}")
+
+
+def _read_thread_call(raw: Body, call_id: str, kind: str) -> list[Piece]:
+    tool = _get_text(raw, "toolName") or kind.removeprefix("tool-")
+    given = raw.get("args", raw.get("input"))
+    pieces: list[Piece] = [_call(call_id, tool, given, raw.get("argsText"))]
+    for key in ("result", "output", "errorText"):
+        if key in raw:
+            is_error = key == "errorText" or raw.get("isError") is True
+            pieces.append(
+                ToolMessage(
+                    _as_text(raw[key]),
+                    tool_call_id=call_id,
+                    tool_name=tool,
+                    is_error=is_error,
+                )
+            )
+            break
+
+    return pieces
+
+
+def _write_thread(
+    messages: Sequence[Message], lost: list[Lost], path: str
+) -> dict[str, Any]:
+    content = []
+    for place, piece, result in _pieces(messages, lost, path):
+        if isinstance(piece, ToolCall):
+            given = _arguments(piece.arguments)
+            call: dict[str, Any] = {
+                "type": "tool-call",
+                "toolCallId": piece.id,
+                "toolName": piece.name,
+                "args": given if isinstance(given, dict) else {},
+                "argsText": piece.arguments,
+            }
+            if result is not None:
+                _add_result(call, "result", result, lost, place)
+                if result.is_error:
+                    call["isError"] = True
+
+            part: dict[str, Any] | None = call
+        else:
+            part = _write_thread_part(piece, lost, place)
+
+        if part is not None:
+            content.append(part)
+
+    role = "assistant" if messages[0].role == "tool" else messages[0].role
+    body = {"role": role, "content": content}
+    if (time := messages[0].timestamp) is not None:
+        body["createdAt"] = write_iso(time)
+
+    return body
+
+
+def _add_result(
+    raw: dict[str, Any],
+    key: str,
+    result: ToolMessage,
+    lost: list[Lost],
+    place: str,
+) -> None:
+    raw[key] = result.text
+    why = "a result is a text there"
+    others = [part for part in result.parts if not isinstance(part, TextPart)]
+    lost += [Lost(place, part.kind, why) for part in others]
+
+
+def _write_thread_part(
+    part: Part, lost: list[Lost], place: str
+) -> dict[str, Any] | None:
+    text = _write_text(part, lost, place)
+    if text is not None:
+        return {"type": "text", "text": text}
+
+    if isinstance(part, ReasoningPart):
+        if part.signature:
+            lost.append(Lost(place, "signature", "this format has none"))
+
+        return {"type": "reasoning", "text": part.text}
+
+    if isinstance(part, ImagePart):
+        return {"type": "image", "image": _url_of(part)}
+
+    if isinstance(part, AudioPart) and part.data:
+        kind = "mp3" if part.media_type in {"audio/mp3", "audio/mpeg"} else "wav"
+        audio = {"data": base64.b64encode(part.data).decode(), "format": kind}
+        return {"type": "audio", "audio": audio}
+
+    if isinstance(part, MediaPart):
+        data = part.url or base64.b64encode(part.data or b"").decode()
+        name = (
+            {"filename": part.name} if isinstance(part, FilePart) and part.name else {}
+        )
+        return {"type": "file", "data": data, "mimeType": part.media_type, **name}
+
+    return _write_unknown(part, "assistant_ui", lost, place)
+
+
+def _complete_thread(messages: Sequence[Message]) -> dict[str, Any]:
+    if messages[0].role == "user":
+        return {"attachments": [], "metadata": {"custom": {}}}
+
+    if messages[0].role == "system":
+        return {"metadata": {"custom": {}}}
+
+    is_open = bool(messages[-1].tool_calls)
+    status = {"type": "complete", "reason": "stop"}
+    if is_open:
+        status = {"type": "requires-action", "reason": "tool-calls"}
+
+    metadata: dict[str, Any] = {"unstable_state": None, "steps": [], "custom": {}}
+    metadata.update(unstable_annotations=[], unstable_data=[])
+    return {"status": status, "metadata": metadata}
+
+
+# LibreChat
+
+
+def _read_librechat(raw: Body) -> list[Message]:
+    content, text = raw.get("content"), raw.get("text")
+    parts = (
+        [piece for part in content for piece in _read_librechat_part(part)]
+        if (is_list(content))
+        else []
+    )
+    if not parts:
+        if not isinstance(text, str):
+            raise UnreadableError("has neither text nor content")
+
+        parts = [TextPart(text)]
+
+    fields = _fields(read_time(raw.get("createdAt")))
+    is_user = raw.get("isCreatedByUser")
+    if not isinstance(is_user, bool):
+        is_user = _get_text(raw, "sender").lower() == "user"
+
+    if not is_user:
+        fields.update(_fields(None, raw.get("model")))
+        return _answer(parts, **fields)
+
+    if is_list(files := raw.get("files")):
+        parts += [
+            ImagePart(url=each["filepath"])
+            for each in files
+            if is_map(each)
+            and _get_text(each, "type").startswith("image/")
+            and _get_text(each, "filepath")
+        ]
+
+    known = (TextPart, MediaPart, UnknownPart)
+    held = [part for part in parts if isinstance(part, known)]
+    if len(held) < len(parts):
+        raise UnreadableError("has content that a user's message can't have")
+
+    return [UserMessage(_text_of(held), **fields)]
+
+
+def _read_librechat_part(raw: Any) -> list[Piece]:
+    kind = _get_text(raw, "type") if is_map(raw) else ""
+    value = raw.get(kind) if kind else None
+    if is_map(value) and kind in {"text", "think"}:
+        value = value.get("value")
+
+    if kind == "text" and isinstance(value, str):
+        return [TextPart(value)]
+
+    if kind == "think" and isinstance(value, str):
+        return [ReasoningPart(value)]
+
+    if kind == "image_url":
+        url = value.get("url") if is_map(value) else value
+        if isinstance(url, str) and url:
+            return [_media(ImagePart, url)]
+
+    if kind == "tool_call" and is_map(value) and (call_id := _get_text(value, "id")):
+        tool, given = _get_text(value, "name"), value.get("args")
+        pieces: list[Piece] = [_call(call_id, tool, given, given)]
+        if value.get("output") is not None:
+            output = _as_text(value["output"])
+            pieces.append(ToolMessage(output, tool_call_id=call_id, tool_name=tool))
+
+        return pieces
+
+    return [_unknown(raw, "librechat")]
+
+
+def _write_librechat(
+    messages: Sequence[Message], lost: list[Lost], path: str
+) -> dict[str, Any]:
+    pieces = _pieces(messages, lost, path)
+    written = [_write_librechat_part(*piece, lost) for piece in pieces]
+    content = [part for part in written if part is not None]
+    body: dict[str, Any] = {"isCreatedByUser": messages[0].role == "user"}
+    body["text"] = _join_texts(messages)
+    # A text alone needs no list.
+    if len(content) > 1 or any(part.get("type") != "text" for part in content):
+        body["content"] = content
+
+    if (time := messages[0].timestamp) is not None:
+        body["createdAt"] = write_iso(time)
+
+    if model := _model_of(messages):
+        body["model"] = model
+
+    return body
+
+
+def _write_librechat_part(
+    place: str, piece: Part | ToolCall, result: ToolMessage | None, lost: list[Lost]
+) -> dict[str, Any] | None:
+    if isinstance(piece, ToolCall):
+        call = {"id": piece.id, "name": piece.name, "args": piece.arguments}
+        call["type"] = "tool_call"
+        if result is not None:
+            _add_result(call, "output", result, lost, place)
+            if result.is_error:
+                lost.append(Lost(place, "is_error", "this format has no errors"))
+
+        return {"type": "tool_call", "tool_call": call}
+
+    if (text := _write_text(piece, lost, place)) is not None:
+        return {"type": "text", "text": text}
+
+    if isinstance(piece, ReasoningPart):
+        if piece.signature:
+            lost.append(Lost(place, "signature", "this format has none"))
+
+        return {"type": "think", "think": piece.text}
+
+    if isinstance(piece, ImagePart):
+        return {"type": "image_url", "image_url": {"url": _url_of(piece)}}
+
+    return _write_unknown(piece, "librechat", lost, place)
+
+
+def _complete_librechat(messages: Sequence[Message]) -> dict[str, Any]:
+    is_user = messages[0].role == "user"
+    sender = messages[0].name or ("User" if is_user else "Assistant")
+    return {"sender": sender, "error": False, "unfinished": False}
+
+
+# Open WebUI
+
+_DETAILS = re.compile(
+    r"<details\b[^>]*\btype=\"reasoning\"[^>]*>(.*?)</details>\s*", re.DOTALL
+)
+_SUMMARY = re.compile(r"\s*<summary>.*?</summary>\s*", re.DOTALL)
+
+
+def _read_open_webui(raw: Body) -> list[Message]:
+    role, content = raw.get("role"), raw.get("content")
+    time = read_time(raw.get("timestamp"))
+    if role == "assistant":
+        fields = _fields(time, raw.get("model"))
+        output = raw.get("output")
+        # The text says the same again, with thoughts and results as HTML.
+        if is_list(output) and output:
+            try:
+                read = openai_responses.load(output)
+            except DecodeError:
+                read = ()
+
+            if read and read[0].role == "assistant":
+                return [_stamp(message, fields) for message in read]
+
+        if isinstance(content, str):
+            return _answer(_read_details(content), **fields)
+
+    kind = {"system": SystemMessage, "user": UserMessage, "assistant": None}.get(
+        str(role)
+    )
+    if kind is None or not isinstance(content, str):
+        raise UnreadableError("has no text, or an unknown role")
+
+    parts: list[Part] = [TextPart(content)]
+    if kind is UserMessage and is_list(files := raw.get("files")):
+        parts += [
+            _media(ImagePart, each["url"])
+            for each in files
+            if is_map(each) and each.get("type") == "image" and _get_text(each, "url")
+        ]
+
+    return [kind(_text_of(parts), **_fields(time))]
+
+
+def _stamp(message: Message, fields: dict[str, Any]) -> Message:
+    if isinstance(message, AssistantMessage):
+        return message.replace(**fields)
+
+    time = fields.get("timestamp")
+    return message.replace(timestamp=time) if time else message
+
+
+def _read_details(text: str) -> list[Piece]:
+    # Three of the pieces are of a text before, a thought, and what is behind it.
+    pieces: list[Piece] = []
+    for at, piece in enumerate(_DETAILS.split(text)):
+        if at % 2:
+            quoted = html.unescape(_SUMMARY.sub("", piece, count=1)).strip()
+            lines = [
+                line.removeprefix(">").removeprefix(" ") for line in quoted.split("\n")
+            ]
+            pieces.append(ReasoningPart("\n".join(lines)))
+        elif piece:
+            pieces.append(TextPart(piece))
+
+    return pieces
+
+
+def _write_open_webui(
+    messages: Sequence[Message], lost: list[Lost], path: str
+) -> dict[str, Any]:
+    role = "assistant" if messages[0].role == "tool" else messages[0].role
+    body: dict[str, Any] = {"role": role}
+    body["content"] = _join_texts(messages)
+    if role == "assistant":
+        output = [*_write_output(messages, lost, path)]
+        if any(item["type"] != "message" for item in output) or len(output) > 1:
+            body["output"] = output
+
+        if model := _model_of(messages):
+            body["model"] = model
+    else:
+        files = []
+        for at, part in enumerate(messages[0].parts):
+            place = f"{path}.parts[{at}]"
+            if isinstance(part, ImagePart):
+                files.append({"type": "image", "url": _url_of(part)})
+            elif _write_text(part, lost, place) is None:
+                lost.append(Lost(place, part.kind, _NO_PART))
+
+        if files:
+            body["files"] = files
+
+    if (time := messages[0].timestamp) is not None:
+        body["timestamp"] = write_seconds(time)
+
+    return body
+
+
+def _write_output(
+    messages: Sequence[Message], lost: list[Lost], path: str
+) -> Iterator[dict[str, Any]]:
+    done = {"status": "completed"}
+    for at, message in enumerate(messages):
+        where = f"{path}[{at}]" if len(messages) > 1 else path
+        if isinstance(message, ToolMessage):
+            item = {"type": "function_call_output", "call_id": message.tool_call_id}
+            _add_result({}, "", message, lost, where)
+            block = [{"type": "input_text", "text": message.text}]
+            yield {**item, "output": block, **done}
+            if message.is_error:
+                lost.append(Lost(where, "is_error", "this format has no errors"))
+
+            continue
+
+        for place, piece in in_order(message.parts, message.tool_calls, where):
+            if isinstance(piece, ToolCall):
+                call = {"call_id": piece.id, "name": piece.name}
+                call["arguments"] = piece.arguments
+                yield {"type": "function_call", "id": piece.id, **call, **done}
+            elif (text := _write_text(piece, lost, place)) is not None:
+                block = [{"type": "output_text", "text": text}]
+                yield {"type": "message", "role": "assistant", **done, "content": block}
+            elif isinstance(piece, ReasoningPart):
+                block = [{"type": "output_text", "text": piece.text}]
+                yield {"type": "reasoning", **done, "content": block, "summary": None}
+                if piece.signature:
+                    lost.append(Lost(place, "signature", "this format has none"))
+            else:
+                lost.append(Lost(place, piece.kind, _NO_PART))
+
+
+def _complete_open_webui(messages: Sequence[Message]) -> dict[str, Any]:
+    return {} if messages[0].role == "user" else {"done": True}
+
+
+# ChatGPT, which is read only
+
+
+def _read_chatgpt(raw: Body) -> list[Message]:
+    author, content = raw.get("author"), raw.get("content")
+    if not is_map(author) or not is_map(content):
+        raise UnreadableError("has no author or no content")
+
+    parts = _read_chatgpt_content(content)
+    metadata = raw.get("metadata")
+    model = metadata.get("model_slug") if is_map(metadata) else None
+    fields = _fields(read_time(raw.get("create_time")))
+    role, id = author.get("role"), _get_text(raw, "id")
+    if role == "assistant":
+        calls = []
+        tool = raw.get("recipient")
+        if isinstance(tool, str) and tool not in {"", "all"} and id:
+            text = "".join([part.text for part in parts if isinstance(part, TextPart)])
+            given = _arguments(text)
+            code = text if isinstance(given, dict) else json.dumps({"input": text})
+            calls = [ToolCall(id, tool, code)]
+
+        fields.update(_fields(None, model))
+        return [AssistantMessage(_text_of(parts), tool_calls=calls, **fields)]
+
+    held = [part for part in parts if not isinstance(part, ReasoningPart)]
+    if role == "tool" and id:
+        # Which call it answers is known where it stands; see `_load`.
+        name = _get_text(author, "name")
+        return [ToolMessage(_text_of(held), tool_call_id=id, tool_name=name, **fields)]
+
+    kind = {"system": SystemMessage, "user": UserMessage}.get(str(role))
+    is_text = all(isinstance(part, TextPart) for part in held)
+    if kind is None or not (is_text or kind is UserMessage):
+        raise UnreadableError(
+            "has an unknown role, or content that its role can't have"
+        )
+
+    return [kind(_text_of(held), **fields)]
+
+
+def _read_chatgpt_content(raw: Body) -> list[Part]:
+    kind = raw.get("content_type")
+    if kind == "user_editable_context":
+        keys = ("user_profile", "user_instructions")
+        texts = [text for key in keys if (text := _get_text(raw, key))]
+        return [TextPart("\n\n".join(texts))] if texts else [_unknown(raw, "chatgpt")]
+
+    if kind == "thoughts" and is_list(thoughts := raw.get("thoughts")):
+        found = [each for each in thoughts if is_map(each)]
+        return [
+            ReasoningPart(_get_text(each, "content") or _get_text(each, "summary"))
+            for each in found
+        ]
+
+    if is_list(parts := raw.get("parts")):
+        read: list[Part] = []
+        for part in parts:
+            if isinstance(part, str):
+                read.append(TextPart(part))
+            elif is_map(part) and isinstance(part.get("text"), str):
+                read.append(TextPart(part["text"]))
+            else:
+                read.append(_unknown(part, "chatgpt"))
+
+        return read
+
+    if isinstance(raw.get("text"), str):
+        return [TextPart(raw["text"])]
+
+    return [_unknown(raw, "chatgpt")]
+
+
+def _write_nothing(*_: object) -> dict[str, Any]:
+    return {}
+
+
+_THREAD = RecordForm(
+    _read_thread,
+    _write_thread,
+    _complete_thread,
+    frozenset({"role", "content", "parts", "createdAt", "attachments"}),
+)
+FORMS: Mapping[str, RecordForm] = {
+    "assistant_ui": _THREAD,
+    "assistant_ui_rows": _THREAD,
+    "librechat": RecordForm(
+        _read_librechat,
+        _write_librechat,
+        _complete_librechat,
+        frozenset(
+            {
+                "isCreatedByUser",
+                "sender",
+                "text",
+                "content",
+                "createdAt",
+                "model",
+                "files",
+            }
+        ),
+        frozenset({"user", "assistant", "tool"}),
+        has_name=True,
+    ),
+    "open_webui": RecordForm(
+        _read_open_webui,
+        _write_open_webui,
+        _complete_open_webui,
+        frozenset({"role", "content", "output", "timestamp", "model", "files"}),
+    ),
+    "chatgpt": RecordForm(_read_chatgpt, _write_nothing, _write_nothing, frozenset()),
+}
+
+
+def read_record(form: RecordForm, body: Body) -> tuple[list[Message], str]:
+    """The messages of a record, and what is wrong with it: then it is kept whole."""
+    try:
+        return form.read(body), ""
+    except UnreadableError as error:
+        return [UnknownMessage(body, source=SOURCE)], str(error)
+    except ConversationStateError as error:
+        return [UnknownMessage(body, source=SOURCE)], f"can't be read: {error}"
+
+
+def write_whole(
+    form: RecordForm,
+    messages: Sequence[Message],
+    lost: list[Lost],
+    path: str,
+    name: str,
+) -> dict[str, Any]:
+    """
+    The body of *messages* of the conversation *name*, with all that a program expects;
+    of a record that could not be read, as it was.
+    """
+    first = messages[0]
+    if isinstance(first, UnknownMessage):
+        raw: dict[str, Any] = thaw(first.raw)
+        return raw
+
+    body = {**form.complete(messages), **form.write(messages, lost, path)}
+    if form.has_name:
+        body["conversationId"] = name
+
+    return body
+
+
+def says_same(some: Sequence[Message], others: Sequence[Message]) -> bool:
+    """Whether messages are the same but for what is noted on them."""
+    return [_substance(each) for each in some] == [_substance(each) for each in others]
+
+
+def _substance(message: Message) -> tuple[object, ...]:
+    result = isinstance(message, ToolMessage) and (
+        message.tool_call_id,
+        message.tool_name,
+        message.is_error,
+    )
+    model = isinstance(message, AssistantMessage) and message.response
+    raw = isinstance(message, UnknownMessage) and message.raw
+    time = message.timestamp
+    return message.role, message.parts, message.tool_calls, time, result, model, raw

@@ -1,0 +1,711 @@
+"""
+From files to trees.
+
+What lives here: which format a payload is in, where its records stand, and the tree
+they make. What does not: what a record says (`_forms`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import attrs
+
+from conversation_state._persistent import EMPTY_MAP, final, freeze_map
+from conversation_state._wording import shorten_repr
+from conversation_state.adapters.engine.notes import with_notes
+from conversation_state.adapters.engine.reading import DocumentReader, is_list, is_map
+from conversation_state.adapters.message_trees._forms import (
+    FORMS,
+    SOURCE,
+    Body,
+    read_record,
+    read_time,
+    write_whole,
+)
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import DecodeError, Problem
+from conversation_state.messages import Message, ToolMessage, UnknownMessage
+from conversation_state.tree import MessageTree
+
+# The parent of LibreChat's first messages.
+NO_PARENT = "00000000-0000-0000-0000-000000000000"
+
+# What is noted of a conversation that its own keys do not say: where its messages
+# stood, and which was shown. No format has such a key.
+LAYOUT = "conversation_state"
+
+_EXPECTED = (
+    "expected an archive of ChatGPT (mapping) or Open WebUI (chat.history), an export "
+    "of LibreChat (conversationId) or of assistant-ui (messages with parentId), or its "
+    "storage rows (parent_id)"
+)
+
+
+@final
+@attrs.frozen
+class LoadedTree:
+    """
+    One conversation of a file.
+
+    Attributes:
+        name: Its id in the file; "" in the formats of assistant-ui, which have none.
+
+        title: Its title; "" if it has none.
+
+        tree: Its messages, with the one that the file names shown; else the newest.
+
+        created_at: When it began: as the file says, or else its first message.
+
+        updated_at: When it was changed last: as the file says, or else its newest
+            message; None if nothing has a time.
+
+        notes: What the file has of it besides its messages, by key.
+
+        problems: What was wrong and could be read all the same, each with its path.
+
+        format: The format it was read in.
+    """
+
+    name: str
+    title: str
+    tree: MessageTree
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    notes: Mapping[str, Any] = EMPTY_MAP
+    problems: tuple[str, ...] = ()
+    format: str = ""
+
+
+class TreeRecord(NamedTuple):
+    """
+    One record as it stands in its file.
+
+    Attributes:
+        id: Its id.
+
+        parent: The id of its parent; None for a first message.
+
+        body: What it says, without ids; None in ChatGPT's for none.
+
+        item: Keys that are around the body.
+
+        listed: Its children, as the file lists them; None if it does not.
+
+        path: Where it stands.
+
+        written: Its parent's id as it was written, in a list; [] if the key is missing.
+    """
+
+    id: str
+    parent: str | None
+    body: Body | None
+    item: Body
+    listed: Sequence[Any] | None
+    path: str
+    written: list[Any]
+
+
+class RawTree(NamedTuple):
+    """The records of a conversation, and what else there is of it."""
+
+    records: list[TreeRecord]
+    head: object
+    rest: dict[str, Any]
+
+
+def load_trees(
+    payload: Any,
+    *,
+    format: str | None = None,  # noqa: A002 - what there is in a file is its format
+) -> Iterator[LoadedTree | DecodeError]:
+    """
+    The conversations of *payload*, one after another: each as a tree, or as the
+    `DecodeError` that says why it can't be one.
+
+    A record stands behind the one that it names as its parent; lists of children only
+    order siblings. One whose parent is missing is a first message, and a problem. A
+    record that can't be read is an `UnknownMessage`, and a problem. Ids that stand
+    twice, a record that is its own ancestor, and a conversation without messages are
+    errors.
+
+    O(messages), however deep the tree is.
+
+    Args:
+        payload: What `json.load` returns for a file.
+
+        format: ``assistant_ui``, ``assistant_ui_rows``, ``chatgpt``, ``librechat`` or
+            ``open_webui``; by default it is recognised, for each conversation.
+
+    Raises:
+        DecodeError:
+            If *payload* is neither a conversation nor a list of them.
+
+        ValueError:
+            If there is no such format.
+
+    >>> said = {"role": "user", "content": [{"type": "text", "text": "Hi!"}]}
+    >>> item = {"parentId": None, "message": {"id": "m1", **said}}
+    >>> [loaded] = load_trees({"headId": "m1", "messages": [item]})
+    >>> loaded.tree.find("m1") == loaded.tree.head
+    True
+    """
+    if format is not None and format not in FORMS:
+        expected = ", ".join(sorted(FORMS))
+        raise ValueError(f"format is {shorten_repr(format)}; expected {expected}")
+
+    if is_map(payload) or (is_list(payload) and _is_one(payload)):
+        found = [("$", payload)]
+    elif is_list(payload):
+        found = [(f"$[{at}]", each) for at, each in enumerate(payload)]
+    else:
+        what = f"is {shorten_repr(payload)}; {_EXPECTED}"
+        raise DecodeError((Problem("$", what),))
+
+    return _load_each(found, format)
+
+
+def _load_each(
+    found: list[tuple[str, Any]], kind: str | None
+) -> Iterator[LoadedTree | DecodeError]:
+    for path, raw in found:
+        try:
+            yield _load_one(raw, path, kind)
+        except DecodeError as error:
+            yield error
+
+
+def _load_one(raw: Any, path: str, kind: str | None) -> LoadedTree:
+    reader = DocumentReader()
+    name = kind or _recognize(raw)
+    if name not in _READERS:
+        what = "mapping is missing" if _is_chatgpt(raw) else f"unknown; {_EXPECTED}"
+        raise DecodeError((Problem(path, what),))
+
+    found = _READERS[name](reader, raw, path)
+    reader.finish()
+    if not any(record.body is not None for record in found.records):
+        reader.problem(path, "has no messages")
+        reader.finish()
+
+    return _TreeBuilder(reader, name, path, found).build()
+
+
+def _is_one(payload: Sequence[Any]) -> bool:
+    # A bare list of rows or items is one conversation.
+    return bool(payload) and _item_format(payload[0]) != ""
+
+
+def _item_format(item: Any) -> str:
+    if not is_map(item):
+        return ""
+
+    if "parent_id" in item and "content" in item:
+        return "assistant_ui_rows"
+
+    return "assistant_ui" if "parentId" in item and "message" in item else ""
+
+
+def _recognize(raw: Any) -> str:
+    if is_list(raw):
+        return _item_format(raw[0]) if raw else ""
+
+    if not is_map(raw):
+        return ""
+
+    chat, messages = raw.get("chat"), raw.get("messages")
+    item = messages[0] if is_list(messages) and messages else None
+    is_librechat = "conversationId" in raw and (
+        "messages" in raw or "messagesTree" in raw
+    )
+    tries = (
+        ("mapping" in raw, "chatgpt"),
+        (is_map(chat) and "history" in chat, "open_webui"),
+        (_item_format(item) != "", _item_format(item)),
+        (is_librechat, "librechat"),
+        ("headId" in raw, "assistant_ui"),
+    )
+    return next((name for is_it, name in tries if is_it), "")
+
+
+def _is_chatgpt(raw: Any) -> bool:
+    return is_map(raw) and not raw.keys().isdisjoint(
+        {"current_node", "conversation_id", "create_time", "default_model_slug"}
+    )
+
+
+# Where records stand
+
+
+def _read_record_at(
+    reader: DocumentReader,
+    raw: Any,
+    path: str,
+    *,
+    parent_key: str,
+    id: object,
+    parent: object,
+    body: Any,
+    known: frozenset[str],
+    listed: object = None,
+) -> TreeRecord | None:
+    # *raw* is the object around the body.
+    if not isinstance(id, str) or not id:
+        reader.wrong(f"{path}.id", id, "a text that is not empty")
+        return None
+
+    written = [parent] if parent_key in raw else []
+    if parent is not None and not isinstance(parent, str):
+        reader.wrong(f"{path}.{parent_key}", parent, "the id of a message, or null")
+        return None
+
+    if body is not None and not is_map(body):
+        reader.wrong(path, body, "an object")
+        return None
+
+    parent = None if parent in {"", NO_PARENT} else parent
+    item = reader.rest(raw, known, path)
+    said = None if body is None else reader.json(body, path)
+    children = listed if is_list(listed) else None
+    return TreeRecord(id, parent, said, item, children, path, written)
+
+
+_ITEM = frozenset({"message", "parentId"})
+_ROW = frozenset({"id", "parent_id", "content"})
+
+
+def _read_assistant_ui(reader: DocumentReader, raw: Any, path: str) -> RawTree:
+    return _read_items(reader, raw, path, "message", "parentId")
+
+
+def _read_rows(reader: DocumentReader, raw: Any, path: str) -> RawTree:
+    return _read_items(reader, raw, path, "content", "parent_id")
+
+
+def _read_items(
+    reader: DocumentReader, raw: Any, path: str, key: str, parent_key: str
+) -> RawTree:
+    items = raw if is_list(raw) else raw.get("messages") if is_map(raw) else None
+    records: list[TreeRecord] = []
+    if not is_list(items):
+        reader.problem(path, "has no list of messages")
+        return RawTree(records, None, {})
+
+    where = path if is_list(raw) else f"{path}.messages"
+    for at, item in enumerate(items):
+        place = f"{where}[{at}]"
+        body = item.get(key) if is_map(item) else None
+        if not is_map(body):
+            reader.problem(place, f"has no object {key}")
+            continue
+
+        is_row = key == "content"
+        id = item.get("id") if is_row else body.get("id")
+        said = body if is_row else {k: body[k] for k in body if k != "id"}
+        record = _read_record_at(
+            reader,
+            item,
+            place,
+            parent_key=parent_key,
+            id=id,
+            parent=item.get(parent_key),
+            body=said,
+            known=_ROW if is_row else _ITEM,
+        )
+        if record is not None:
+            records.append(record)
+
+    if is_list(raw):
+        return RawTree(records, None, {LAYOUT: {"is_list": True}})
+
+    rest = reader.rest(raw, frozenset({"messages"}), path)
+    return RawTree(records, raw.get("headId"), rest)
+
+
+_LIBRECHAT = frozenset({"messageId", "parentMessageId", "children"})
+
+
+def _read_librechat(reader: DocumentReader, raw: Any, path: str) -> RawTree:
+    key = "messagesTree" if is_map(raw) and "messagesTree" in raw else "messages"
+    items = raw.get(key) if is_map(raw) else None
+    records: list[TreeRecord] = []
+    if not is_map(raw) or not is_list(items):
+        reader.problem(path, "has no list of messages")
+        return RawTree(records, None, {})
+
+    is_nested = False
+    # Depth first, in the order of the file: the next one is the last of the list.
+    todo = [(item, f"{path}.{key}[{at}]", None) for at, item in enumerate(items)]
+    todo.reverse()
+    while todo:
+        item, place, above = todo.pop()
+        if not is_map(item):
+            reader.wrong(place, item, "an object")
+            continue
+
+        id = item.get("messageId")
+        children = item.get("children")
+        if is_list(children):
+            is_nested = True
+            inner = [
+                # The path of a message that is 10,000 levels deep would be endless.
+                (each, f"{path}.{key}..{shorten_repr(id)}.children[{at}]", id)
+                for at, each in enumerate(children)
+            ]
+            todo += reversed(inner)
+
+        record = _read_record_at(
+            reader,
+            {k: item[k] for k in ("parentMessageId",) if k in item},
+            place,
+            parent_key="parentMessageId",
+            id=id,
+            parent=item.get("parentMessageId", above),
+            body={k: v for k, v in item.items() if k not in _LIBRECHAT},
+            known=_LIBRECHAT,
+        )
+        if record is not None:
+            records.append(record)
+
+    rest = reader.rest(raw, frozenset({key}), path)
+    layout: dict[str, Any] = {}
+    if key != "messages":
+        layout["key"] = key
+
+    if is_nested != bool(raw.get("recursive")):
+        layout["is_nested"] = is_nested
+
+    if layout:
+        rest[LAYOUT] = layout
+
+    return RawTree(records, None, rest)
+
+
+_NODE = frozenset({"id", "message", "parent", "children"})
+
+
+def _read_mapping(reader: DocumentReader, raw: Any, path: str) -> RawTree:
+    records: list[TreeRecord] = []
+    mapping = raw.get("mapping") if is_map(raw) else None
+    if not is_map(mapping):
+        reader.problem(path, "mapping is missing; expected an object of messages")
+        return RawTree(records, None, {})
+
+    for id, node in mapping.items():
+        place = f"{path}.mapping.{id}"
+        if not is_map(node):
+            reader.wrong(place, node, "an object")
+            continue
+
+        body = node.get("message")
+        record = _read_record_at(
+            reader,
+            node,
+            place,
+            parent_key="parent",
+            id=id,
+            parent=node.get("parent"),
+            body=body,
+            known=_NODE,
+            listed=node.get("children"),
+        )
+        if record is not None:
+            records.append(record)
+
+    rest = reader.rest(raw, frozenset({"mapping"}), path)
+    return RawTree(records, raw.get("current_node"), rest)
+
+
+_OPEN_WEBUI = frozenset({"id", "parentId", "childrenIds"})
+
+
+def _read_open_webui(reader: DocumentReader, raw: Any, path: str) -> RawTree:
+    records: list[TreeRecord] = []
+    chat = raw.get("chat") if is_map(raw) else None
+    history = chat.get("history") if is_map(chat) else None
+    found = history.get("messages") if is_map(history) else None
+    if not is_map(chat) or not is_map(history) or not is_map(found):
+        reader.problem(path, "chat.history.messages is missing; expected an object")
+        return RawTree(records, None, {})
+
+    for id, item in found.items():
+        place = f"{path}.chat.history.messages.{id}"
+        if not is_map(item):
+            reader.wrong(place, item, "an object")
+            continue
+
+        # The key of a message is its id; its own is kept where that is another.
+        own = (
+            {}
+            if item.get("id") == id
+            else {"own_id": [item[k] for k in item if k == "id"]}
+        )
+        record = _read_record_at(
+            reader,
+            {**own, **{k: item[k] for k in ("parentId",) if k in item}},
+            place,
+            parent_key="parentId",
+            id=id,
+            parent=item.get("parentId"),
+            body={k: v for k, v in item.items() if k not in _OPEN_WEBUI},
+            known=_OPEN_WEBUI,
+            listed=item.get("childrenIds"),
+        )
+        if record is not None:
+            records.append(record)
+
+    rest = reader.rest(raw, frozenset({"chat"}), path)
+    rest["chat"] = reader.rest(chat, frozenset({"history"}), f"{path}.chat")
+    where = f"{path}.chat.history"
+    rest["chat"]["history"] = reader.rest(history, frozenset({"messages"}), where)
+    return RawTree(records, history.get("currentId"), rest)
+
+
+_READERS = {
+    "assistant_ui": _read_assistant_ui,
+    "assistant_ui_rows": _read_rows,
+    "chatgpt": _read_mapping,
+    "librechat": _read_librechat,
+    "open_webui": _read_open_webui,
+}
+
+
+# The tree they make
+
+
+class _TreeBuilder:
+    # One conversation while its tree is made.
+
+    def __init__(
+        self, reader: DocumentReader, name: str, path: str, found: RawTree
+    ) -> None:
+        self.reader, self.path, self.found = reader, path, found
+        self.format = name
+        self.form = FORMS[name]
+        self.records = found.records
+        self.problems: list[str] = []
+        self.is_reordered = False
+        ids = [found.rest.get(key) for key in _IDS]
+        self.name = next((id for id in ids if isinstance(id, str)), "")
+        self.places = {record.id: at for at, record in enumerate(self.records)}
+        self.children: dict[str | None, list[str]] = {}
+
+    def build(self) -> LoadedTree:
+        self._check_ids()
+        self._order_children()
+        order = self._iterate_down()
+        if len(order) < len(self.records):
+            seen = {record.id for record in order}
+            lost = next(each for each in self.records if each.id not in seen)
+            self.reader.problem(lost.path, "is its own ancestor, by the ids of parents")
+            self.reader.finish()
+
+        self.is_reordered = order != self.records
+        start = Aggregator.new()
+        states: dict[str, Aggregator] = {}
+        for record in order:
+            state = start if (up := self._parent_of(record)) is None else states[up]
+            for message in self._make_messages(record, state):
+                state = state.add(message)
+
+            states[record.id] = state
+
+        leaves = [each.id for each in order if each.id not in self.children]
+        head = self._find_head(leaves)
+        if self.format == "open_webui":
+            self.found.rest[LAYOUT] = {"head": head}
+
+        tree = MessageTree.of(*[states[each] for each in leaves], states[head])
+        return self._describe(tree)
+
+    def _iterate_down(self) -> list[TreeRecord]:
+        # A parent before its children, and all that is behind one before the next.
+        order: list[TreeRecord] = []
+        todo = [*reversed(self.children.get(None, ()))]
+        while todo:
+            record = self.records[self.places[todo.pop()]]
+            order.append(record)
+            todo += reversed(self.children.get(record.id, ()))
+
+        return order
+
+    def _check_ids(self) -> None:
+        for at, record in enumerate(self.records):
+            if self.places[record.id] != at:
+                what = f"has the id {shorten_repr(record.id)}, as another message"
+                self.reader.problem(record.path, what)
+
+        self.reader.finish()
+
+    def _parent_of(self, record: TreeRecord) -> str | None:
+        return record.parent if record.parent in self.places else None
+
+    def _order_children(self) -> None:
+        for record in self.records:
+            parent = self._parent_of(record)
+            self.children.setdefault(parent, []).append(record.id)
+            if parent is None and record.parent is not None:
+                missing = shorten_repr(record.parent)
+                self.problems.append(f"{record.path}: its parent {missing} is missing")
+
+        for record in self.records:
+            below = self.children.get(record.id, [])
+            if record.listed is None:
+                continue
+
+            order = {
+                id: at for at, id in enumerate(record.listed) if isinstance(id, str)
+            }
+            if len(order) != len(below) or order.keys() != set(below):
+                what = "its list of children is not what their parents' ids say"
+                self.problems.append(f"{record.path}: {what}")
+
+            below.sort(key=lambda id, order=order: order.get(id, len(order)))  # type: ignore[misc]
+
+    def _make_messages(self, record: TreeRecord, state: Aggregator) -> list[Message]:
+        if record.body is None:
+            return []
+
+        messages, problem = read_record(self.form, record.body)
+        if problem:
+            self.problems.append(f"{record.path}: {problem}")
+
+        first = messages[0]
+        if self.format == "chatgpt" and isinstance(first, ToolMessage):
+            first = _pair_result(first, state)
+
+        metadata = with_notes(SOURCE, self._note(record, messages), first.metadata)
+        metadata = with_notes("ui", {"id": record.id}, metadata)
+        return [first.replace(metadata=metadata), *messages[1:]]
+
+    def _note(self, record: TreeRecord, messages: list[Message]) -> dict[str, Any]:
+        # What differs from the record that would be written; nothing for most.
+        body = record.body or {}
+        written: Mapping[str, Any] = {}
+        if self.format != "chatgpt":
+            written = write_whole(self.form, messages, [], record.path, self.name)
+
+        notes: dict[str, Any] = {}
+        keys = {key: body[key] for key in body if not _is_same(body, written, key)}
+        if keys:
+            notes["keys"] = keys
+
+        if not written.keys() <= body.keys():
+            notes["without"] = [key for key in written if key not in body]
+
+        if record.item:
+            notes["item"] = record.item
+
+        if self.is_reordered:
+            notes["at"] = self.places[record.id]
+
+        notes |= self._note_place(record)
+        metadata = body.get("metadata")
+        if is_map(metadata) and metadata.get("is_visually_hidden_from_conversation"):
+            notes["hidden"] = True
+
+        if notes or isinstance(messages[0], UnknownMessage):
+            notes["format"] = self.format
+
+        return notes
+
+    def _note_place(self, record: TreeRecord) -> dict[str, Any]:
+        notes: dict[str, Any] = {}
+        parent = self._parent_of(record)
+        if record.written != [write_parent(self.format, parent)]:
+            notes["parent"] = {"was": parent, "written": record.written}
+
+        if self.format == "open_webui":
+            below = self.children.get(record.id, [])
+            if record.listed is None or [*record.listed] != below:
+                listed = [] if record.listed is None else [[*record.listed]]
+                notes["children"] = {"was": below, "written": listed}
+
+        return notes
+
+    def _find_head(self, leaves: list[str]) -> str:
+        head = self.found.head
+        if isinstance(head, str) and head in self.places:
+            return head
+
+        if head is not None:
+            what = f"the message that is shown, {shorten_repr(head)}, is missing"
+            self.problems.append(f"{self.path}: {what}")
+
+        return find_newest(self.format, self.records, leaves)
+
+    def _describe(self, tree: MessageTree) -> LoadedTree:
+        rest = self.found.rest
+        times = [t for node in tree.nodes if (t := node.message.timestamp) is not None]
+        created, updated = (
+            next((t for key in keys if (t := read_time(rest.get(key)))), None)
+            for keys in (_CREATED, _UPDATED)
+        )
+        chat = rest.get("chat")
+        titles = [rest.get("title"), chat.get("title") if is_map(chat) else None]
+        return LoadedTree(
+            name=self.name,
+            title=next((each for each in titles if isinstance(each, str)), ""),
+            tree=tree,
+            created_at=created or min(times, default=None),
+            updated_at=updated or max(times, default=None),
+            notes=freeze_map(rest, "LoadedTree.notes"),
+            problems=tuple(self.problems),
+            format=self.format,
+        )
+
+
+_IDS = ("conversation_id", "conversationId", "id")
+_CREATED = ("create_time", "created_at", "createdAt")
+_UPDATED = ("update_time", "updated_at", "updatedAt")
+
+
+def _is_same(body: Body, written: Body, key: str) -> bool:
+    if key not in written:
+        return False
+
+    some, other = body[key], written[key]
+    # 1 equals True, and is other JSON.
+    return some == other and isinstance(some, bool) == isinstance(other, bool)
+
+
+def _pair_result(result: ToolMessage, state: Aggregator) -> ToolMessage:
+    # ChatGPT's results name no call: they stand behind it.
+    tool = result.tool_name.split(".")[0]
+    for call in reversed(state.pending_calls):
+        if not tool or tool == call.name.split(".")[0]:
+            return result.replace(tool_call_id=call.id)
+
+    return result
+
+
+def write_parent(kind: str, parent: str | None) -> str | None:
+    """How a format writes the id of a parent, None for a first message."""
+    return NO_PARENT if kind == "librechat" and parent is None else parent
+
+
+def find_newest(kind: str, records: Sequence[TreeRecord], leaves: Sequence[str]) -> str:
+    """
+    The message that is shown where the file names none: in assistant-ui the last one;
+    else the newest leaf, or the last if not all have times.
+    """
+    if kind.startswith("assistant_ui"):
+        return records[-1].id
+
+    ends = set(leaves)
+    found = [record for record in records if record.id in ends]
+    times = [
+        read_time(next((b[k] for k in _TIMES if k in (b := record.body or {})), None))
+        for record in found
+    ]
+    known = [time for time in times if time is not None]
+    if len(known) < len(found):
+        return found[-1].id
+
+    newest = max(known)
+    return [r.id for r, time in zip(found, times, strict=True) if time == newest][-1]
+
+
+_TIMES = ("createdAt", "timestamp", "create_time")

@@ -1,0 +1,632 @@
+"""Message trees of chat interfaces: what is read, and what is written again."""
+
+import copy
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.adapters.message_trees import (
+    LoadedTree,
+    dump_tree,
+    load_trees,
+)
+from conversation_state.errors import DecodeError, StaleHeadError, StoreError
+from conversation_state.parts import (
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.store import open_store
+from conversation_state.timeline import Timeline
+from conversation_state.tree import MessageTree, name, ui_id_of
+
+WRITTEN = ("assistant_ui", "assistant_ui_rows", "librechat", "open_webui")
+ROOT = "00000000-0000-0000-0000-000000000000"
+
+
+def thread(id, role, *content, **keys):
+    """A message of assistant-ui, of texts and parts."""
+    parts = [{"type": "text", "text": c} if isinstance(c, str) else c for c in content]
+    return {"id": id, "role": role, "content": parts, **keys}
+
+
+def item(parent, message, **keys):
+    """An item of assistant-ui."""
+    return {"parentId": parent, "message": message, **keys}
+
+
+CALL = {
+    "type": "tool-call",
+    "toolCallId": "c1",
+    "toolName": "add",
+    "args": {"a": 1},
+    "argsText": '{"a": 1}',
+    "result": {"sum": 3},
+}
+ASSISTANT_UI = {
+    "headId": "3",
+    "messages": [
+        item(
+            None,
+            thread("1", "user", "Add!", createdAt="2026-01-01T00:00:00.000Z"),
+            runConfig={"custom": {}},
+        ),
+        item(
+            "1",
+            thread(
+                "2",
+                "assistant",
+                {"type": "reasoning", "text": "Hm."},
+                CALL,
+                "Three.",
+                {"type": "source", "sourceType": "url", "id": "s", "url": "https://x"},
+                status={"type": "complete", "reason": "stop"},
+                createdAt="2026-01-01T00:00:00.123Z",
+            ),
+        ),
+        item("1", thread("3", "assistant", "3")),
+        item(None, thread("4", "user", "Add them, please!")),
+    ],
+}
+ROWS = [
+    {
+        "id": "1",
+        "parent_id": None,
+        "format": "ai-sdk/v6",
+        "content": {"role": "user", "parts": [{"type": "text", "text": "Add!"}]},
+    },
+    {
+        "id": "2",
+        "parent_id": "1",
+        "format": "ai-sdk/v6",
+        "content": {
+            "role": "assistant",
+            "parts": [
+                {"type": "step-start"},
+                {
+                    "type": "tool-add",
+                    "toolCallId": "c1",
+                    "state": "output-available",
+                    "input": {"a": 1},
+                    "output": {"sum": 3},
+                },
+                {"type": "text", "text": "Three.", "state": "done"},
+            ],
+        },
+    },
+    {
+        "id": "3",
+        "parent_id": "1",
+        "format": "aui/v0",
+        "content": {"role": "assistant", "content": [{"type": "text", "text": "3"}]},
+        "created_at": "2026-01-01",
+    },
+]
+
+
+def libre(id, parent, text, *, is_user=False, **keys):
+    """A message of LibreChat."""
+    said = {"isCreatedByUser": is_user, "text": text, "sender": "User"}
+    return {"messageId": id, "parentMessageId": parent or ROOT, **said, **keys}
+
+
+LIBRECHAT = {
+    "conversationId": "talk",
+    "title": "Sums",
+    "recursive": False,
+    "options": {"model": None},
+    "messages": [
+        libre("1", None, "Add!", is_user=True, createdAt="2026-01-01T00:00:00.014Z"),
+        libre("4", None, "Please!", is_user=True, createdAt="2026-01-01T00:00:03.000Z"),
+        libre("2", "1", "3", model="gpt", createdAt="2026-01-01T00:00:09.000Z"),
+        libre(
+            "3",
+            "1",
+            "",
+            createdAt="2026-01-01T00:00:02.000Z",
+            tokenCount=7,
+            content=[
+                {"type": "think", "think": "Hm."},
+                {"type": "tool_call", "tool_call": {"id": "c1", "name": "add",
+                 "args": "{}", "output": "3", "progress": 1}},
+                {"type": "text", "text": {"value": "Three."}},
+                {"type": "new"},
+            ],
+        ),
+    ],
+}  # fmt: skip
+NESTED = {
+    "conversationId": "talk",
+    "recursive": True,
+    "messagesTree": [
+        libre("1", None, "Add!", is_user=True)
+        | {"children": [libre("2", "1", "3") | {"children": []}]}
+    ],
+}
+OUTPUT = [
+    {
+        "type": "reasoning",
+        "id": "r",
+        "content": [{"type": "output_text", "text": "Hm."}],
+        "summary": None,
+        "duration": 3,
+    },
+    {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"},
+    {
+        "type": "function_call_output",
+        "call_id": "c1",
+        "output": [{"type": "input_text", "text": "3"}],
+    },
+    {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Three."}],
+    },
+]
+DETAILS = (
+    '<details type="reasoning" done="true">\n<summary>Thought</summary>\n'
+    "&gt; Is 1 &lt; 2?\n&gt; Yes.\n</details>\nThree."
+)
+
+
+def web(id, parent, children, role, content, **keys):
+    """A message of Open WebUI."""
+    said = {"id": id, "role": role, "content": content, **keys}
+    return {**said, "parentId": parent, "childrenIds": children}
+
+
+def webui(current, *messages, **keys):
+    """A conversation of Open WebUI."""
+    history = {"currentId": current, "messages": {m["id"]: m for m in messages}}
+    chat = {"title": "Sums", "models": ["m"], "history": history, **keys}
+    return {"id": "talk", "title": "Sums", "chat": chat, "created_at": 1700000000}
+
+
+IMAGE = {"type": "image", "url": "data:image/png;base64,aGk=", "name": "a.png"}
+OPEN_WEBUI = webui(
+    "3",
+    web("1", None, ["3", "2"], "user", "Add!", timestamp=1700000000, files=[IMAGE]),
+    web("2", "1", [], "assistant", DETAILS, model="m", done=True),
+    web("3", "1", [], "assistant", DETAILS, output=OUTPUT, timestamp=1700000001.5),
+    messages=[{"id": "1"}, {"id": "3"}],
+)
+FILES = {
+    "assistant_ui": ASSISTANT_UI,
+    "assistant_ui_rows": ROWS,
+    "librechat": LIBRECHAT,
+    "nested": NESTED,
+    "open_webui": OPEN_WEBUI,
+}
+
+
+def node(id, parent, role, content, *children, **keys):
+    """A node of ChatGPT's archives."""
+    if isinstance(content, str):
+        content = {"content_type": "text", "parts": [content]}
+
+    author = {"role": role, "name": keys.pop("name", None)}
+    message = {"id": id, "author": author, "content": content, **keys}
+    return {"id": id, "parent": parent, "message": message, "children": [*children]}
+
+
+def chatgpt(*nodes, **keys):
+    """A conversation of ChatGPT's archives."""
+    return {"title": "Sums", "mapping": {n["id"]: n for n in nodes}, **keys}
+
+
+def load_one(payload, **keys):
+    """The one tree of *payload*."""
+    [loaded] = load_trees(payload, **keys)
+    assert isinstance(loaded, LoadedTree), loaded
+    return loaded
+
+
+def said(loaded, id):
+    """The messages of the way to the record *id*, without notes."""
+    tree = loaded.tree
+    return [*tree.path(tree.find(id)).messages]
+
+
+def shape(tree):
+    """Each named message: its id, its parent's, its text and its place in a row."""
+    owners = {None: None}
+    found = []
+    for each in tree.nodes:
+        id = ui_id_of(each.entry)
+        owners[each.id] = id if id != each.entry.id else owners[each.parent]
+        if id != each.entry.id:
+            position, _ = tree.siblings(each.id)
+            found.append((id, owners[each.parent], position, each.message.text))
+
+    return sorted(found), owners[tree.head]
+
+
+def stack(*ids_and_parents):
+    """A file of assistant-ui, of ids and parents."""
+    return {
+        "messages": [item(up, thread(id, "user", id)) for id, up in ids_and_parents]
+    }
+
+
+class TestRoundTrip:
+    """What was loaded is written again as it was."""
+
+    @pytest.mark.parametrize("name", FILES)
+    def test_key_for_key(self, name):
+        """A file is the same JSON value again, and is itself left alone."""
+        payload = copy.deepcopy(FILES[name])
+        export = dump_tree(load_one(payload))
+
+        assert (FILES[name], ()) == (export.payload, export.lost)
+        assert FILES[name] == payload
+
+    def test_odd_files(self):
+        """Missing keys, unknown heads, orphans and odd records come back, too."""
+        weird = stack(("b", "a"), ("a", None), ("lost", "gone"))
+        weird["messages"][0]["message"].pop("content")
+        del weird["messages"][1]["parentId"]
+        bare = webui("gone", web("1", "", [], "user", "x"), web("2", "1", [], "x", "y"))
+        del bare["chat"]["history"]["messages"]["2"]["id"]
+        bare["chat"]["history"]["messages"]["1"].pop("childrenIds")
+
+        for payload in (weird, bare):
+            loaded = load_one(payload)
+            assert payload == dump_tree(loaded).payload
+            assert loaded.problems
+
+    def test_changed(self):
+        """What was changed since goes before what was kept."""
+        loaded = load_one(ASSISTANT_UI)
+        tree = loaded.tree
+        entry = tree.find("3")
+        edited = tree.path(entry).replace_message(
+            entry, name(AssistantMessage("Three!"), "5")
+        )
+        tree = tree.add(edited, edited.add(name(UserMessage("Thanks"), "6")))
+        made = dump_tree(tree, format="assistant_ui").payload
+        old = {each["message"]["id"]: each for each in made["messages"]}
+
+        assert made["headId"] == "6"
+        assert ASSISTANT_UI["messages"][1] == old["2"]
+        assert ("1", "5") == (old["5"]["parentId"], old["6"]["parentId"])
+        assert [{"type": "text", "text": "Three!"}] == old["5"]["message"]["content"]
+
+    def test_changed_content(self):
+        """A message that was changed under its old id is written as it is now."""
+        tree = load_one(OPEN_WEBUI).tree
+        entry = tree.find("2")
+        message = tree.node(entry).message.replace(content="Four.")
+        state = Aggregator.new().extend([tree.path(entry)[0], message])
+        made = dump_tree(MessageTree.of(state), format="open_webui").payload
+        record = made["chat"]["history"]["messages"]["2"]
+
+        assert ("Four.", True) == (record["content"], record["done"])
+
+    def test_shown(self):
+        """A switch moves the head, and Open WebUI's list of what is shown."""
+        loaded = load_one(OPEN_WEBUI)
+        tree = loaded.tree.switch(loaded.tree.find("2"))
+        export = dump_tree(LoadedTree("talk", "Sums", tree, notes=loaded.notes,
+                                      format="open_webui"))  # fmt: skip
+        chat = export.payload["chat"]
+
+        assert "2" == chat["history"]["currentId"]
+        assert ["1", "2"] == [each["id"] for each in chat["messages"]]
+
+
+@st.composite
+def trees(draw):
+    """A tree of named messages, some of them with a tool's result behind them."""
+    states = [Aggregator.new()]
+    for at in range(draw(st.integers(1, 12))):
+        state = states[draw(st.integers(0, len(states) - 1))]
+        text = draw(st.text(max_size=5))
+        kind = draw(st.sampled_from(["user", "assistant", "call"]))
+        if kind == "user":
+            state = state.add(name(UserMessage(text), f"m{at}"))
+        elif kind == "assistant":
+            parts = [ReasoningPart("Hm."), TextPart(text)]
+            state = state.add(name(AssistantMessage(parts), f"m{at}"))
+        else:
+            call = ToolCall(f"c{at}", "add", "{}")
+            message = AssistantMessage(text, tool_calls=[call])
+            state = state.add(name(message, f"m{at}"))
+            state = state.add(ToolMessage("3", tool_call_id=f"c{at}", tool_name="add"))
+
+        states.append(state)
+
+    return MessageTree.of(*states[1:], draw(st.sampled_from(states[1:])))
+
+
+class TestLaw:
+    """A tree is the same tree in every format."""
+
+    @given(trees())
+    def test_same_tree(self, tree):
+        """The same ids, parents, order of siblings, head and texts."""
+        for kind in WRITTEN:
+            export = dump_tree(tree, format=kind)
+            payload = [export.payload] if kind == "open_webui" else export.payload
+            loaded = load_one(payload)
+            nodes, head = shape(tree)
+
+            assert nodes == shape(loaded.tree)[0]
+            assert head == shape(loaded.tree)[1] or "head" in [
+                x.path for x in export.lost
+            ]
+            assert ((), export.payload) == (loaded.problems, dump_tree(loaded).payload)
+
+    @pytest.mark.parametrize("kind", WRITTEN)
+    def test_deep(self, kind):
+        """A conversation of 10,000 messages is no deeper than others."""
+        state = Aggregator.new().extend(
+            [name(UserMessage(f"{at}"), f"m{at}") for at in range(10_000)]
+        )
+        payload = dump_tree(MessageTree.of(state), format=kind).payload
+        loaded = load_one(payload)
+
+        assert loaded.tree.find("m9999") == loaded.tree.head
+        assert 10_000 == len(loaded.tree)
+
+    def test_deep_nested(self):
+        """Nor is a file that nests them."""
+        messages = []
+        for at in range(10_000, 0, -1):
+            messages = [libre(f"{at}", f"{at - 1}" * (at > 1), "x", children=messages)]
+
+        payload = {"conversationId": "c", "recursive": True, "messages": messages}
+        loaded = load_one(payload)
+        made = dump_tree(loaded).payload["messages"]
+
+        assert 10_000 == len(loaded.tree)
+        for _ in range(10_000):
+            [top] = made
+            made = top["children"]
+
+
+class TestRead:
+    """What is read of each format."""
+
+    def test_assistant_ui(self):
+        """Parts, calls with results, and what is behind them as the next response."""
+        loaded = load_one(ASSISTANT_UI)
+        call, result, answer = [each.message for each in loaded.tree.nodes[1:4]]
+
+        assert ("Hm.", '{"a": 1}') == (call.reasoning, call.tool_calls[0].arguments)
+        assert ("c1", "add", '{"sum": 3}') == (
+            result.tool_call_id,
+            result.tool_name,
+            result.text,
+        )
+        assert isinstance(answer.parts[1], UnknownPart)
+        assert datetime(2026, 1, 1, tzinfo=UTC) == said(loaded, "1")[0].timestamp
+        assert "3" == loaded.tree.present[-1].text
+
+    def test_media(self):
+        """Images and files, of a URL, a data URL or base64; an error of a tool."""
+        failed = {**CALL, "result": "no", "isError": True}
+        parts = [
+            {"type": "image", "image": "data:image/png;base64,aGk="},
+            {"type": "file", "data": "aGk=", "mimeType": "text/plain", "filename": "a"},
+            {"type": "file", "data": "https://x/y", "mimeType": "text/plain"},
+        ]
+        messages = [item(None, thread("1", "user", *parts))]
+        messages.append(item("1", thread("2", "assistant", failed)))
+        loaded = load_one({"messages": messages})
+        image, file, link = said(loaded, "1")[0].parts
+        export = dump_tree(loaded.tree, format="assistant_ui")
+
+        assert ImagePart(data=b"hi", media_type="image/png") == image
+        assert FilePart(data=b"hi", media_type="text/plain", name="a") == file
+        assert "https://x/y" == link.url
+        assert loaded.tree.present[-1].is_error
+        assert parts == export.payload["messages"][0]["message"]["content"]
+
+    def test_librechat(self):
+        """Thoughts and calls; the newest leaf is shown, whatever stands last."""
+        loaded = load_one(LIBRECHAT)
+        ids = [ui_id_of(node.entry) for node in loaded.tree.nodes if not node.parent]
+        call = loaded.tree.node(loaded.tree.find("3")).message
+
+        assert ("talk", "Sums", ["1", "4"]) == (loaded.name, loaded.title, ids)
+        assert loaded.tree.find("2") == loaded.tree.head
+        assert ("Hm.", "add") == (call.reasoning, call.tool_calls[0].name)
+        assert "gpt" == loaded.tree.present[-1].response.model
+        assert 2 == said(loaded, "2")[1].timestamp.second - 7
+        assert (14_000, 9) == (loaded.created_at.microsecond, loaded.updated_at.second)
+
+    def test_open_webui(self):
+        """Items as Responses have them; else a thought in the text as reasoning."""
+        loaded = load_one([OPEN_WEBUI])
+        tree = loaded.tree
+        *_, thought, result, answer = tree.present
+        other = tree.node(tree.find("2")).message
+
+        assert [IMAGE["url"]] == [
+            dump_tree(tree, format="open_webui").payload["chat"]["history"]["messages"]
+            ["1"]["files"][0]["url"]
+        ]  # fmt: skip
+        assert ("Hm.", "3", "Three.") == (thought.reasoning, result.text, answer.text)
+        assert ("Is 1 < 2?\nYes.", "Three.") == (other.reasoning, other.text)
+        assert 0 == tree.siblings(tree.find("3"))[0]
+        assert 1700000000 == loaded.created_at.timestamp()
+
+    def test_chatgpt(self):
+        """Each type of content; a call and its result; hidden messages are marked."""
+        context = {"content_type": "user_editable_context", "user_profile": "An SRE."}
+        code = {"content_type": "code", "language": "python", "text": "1 + 2"}
+        output = {"content_type": "execution_output", "text": "3"}
+        pointer = {"content_type": "image_asset_pointer", "asset_pointer": "file://x"}
+        mixed = {"content_type": "multimodal_text", "parts": ["See", pointer]}
+        hidden = {"is_visually_hidden_from_conversation": True}
+        root = {"id": "root", "message": None, "parent": None, "children": ["0"]}
+        loaded = load_one(
+            [
+                chatgpt(
+                    root,
+                    node("0", "root", "user", context, "1", metadata=hidden),
+                    node("1", "0", "user", mixed, "2", create_time=1700000000.5),
+                    node("2", "1", "assistant", code, "3", recipient="python"),
+                    node("3", "2", "tool", output, "5", "4", name="python"),
+                    node("4", "3", "assistant", "Three.", metadata={"model_slug": "g"}),
+                    node("5", "3", "assistant", {"content_type": "new", "x": 1}),
+                    current_node="4",
+                    conversation_id="talk",
+                )
+            ]
+        )
+        first, asked, call, result, answer = loaded.tree.present
+        unknown = loaded.tree.node(loaded.tree.find("5")).message
+
+        assert () == loaded.problems
+        assert ("talk", "An SRE.") == (loaded.name, first.text)
+        assert first.metadata["conversation_state"]["message_trees"]["hidden"]
+        assert ("See", "file://x") == (asked.text, asked.parts[1].raw["asset_pointer"])
+        assert 500_000 == asked.timestamp.microsecond
+        assert ("1 + 2", "python") == (call.text, call.tool_calls[0].name)
+        assert (call.tool_calls[0].id, "3") == (result.tool_call_id, result.text)
+        assert ("Three.", "g") == (answer.text, answer.response.model)
+        assert 1 == unknown.parts[0].raw["x"]
+        assert (1, 2) == (
+            loaded.tree.siblings(loaded.tree.head)[0],
+            len(loaded.tree.siblings(loaded.tree.head)[1]),
+        )
+
+
+class TestTrouble:
+    """What is wrong with a file."""
+
+    def test_one_of_several(self):
+        """A conversation that can't be read is one error, and the others are read."""
+        good = webui("1", web("1", None, [], "user", "x"))
+        cycle = webui(
+            "1", web("1", "2", [], "user", "x"), web("2", "1", [], "user", "")
+        )
+        gpt = {"title": "Corrupted", "create_time": 1.0, "current_node": "x"}
+        found = [*load_trees([good, cycle, gpt, good, webui(None), 1])]
+
+        assert [LoadedTree, DecodeError, DecodeError, LoadedTree, DecodeError,
+                DecodeError] == [type(each) for each in found]  # fmt: skip
+        assert "its own ancestor" in str(found[1])
+        assert "$[2]: mapping is missing" in str(found[2])
+        assert "has no messages" in str(found[4])
+
+    @pytest.mark.parametrize(
+        ("payload", "problem"),
+        [
+            (stack(("a", None), ("a", None)), "has the id 'a', as another"),
+            (stack(("a", "a")), "its own ancestor"),
+            (stack(("", None)), "$.messages[0].id"),
+            ({"headId": None, "messages": []}, "has no messages"),
+            ({"headId": None, "messages": [1]}, "has no object message"),
+            ({"conversationId": "c", "messages": 1}, "has no list of messages"),
+            ({"x": 1}, "expected an archive"),
+        ],
+    )
+    def test_errors(self, payload, problem):
+        """Each says where it is, and what is wrong."""
+        [error] = load_trees(payload)
+
+        assert problem in str(error)
+
+    def test_not_one(self):
+        """What is no conversation at all is refused at once."""
+        with pytest.raises(DecodeError, match="expected an archive"):
+            load_trees("x")
+
+        with pytest.raises(ValueError, match="expected assistant_ui"):
+            load_trees([], format="x")
+
+        with pytest.raises(ValueError, match="expected assistant_ui"):
+            dump_tree(load_one(ASSISTANT_UI), format="chatgpt")
+
+        with pytest.raises(TypeError, match="expected a MessageTree"):
+            dump_tree(Aggregator.new())
+
+    def test_orphans(self):
+        """What has lost its parent is kept as a first message, and named."""
+        loaded = load_one(stack(("b", "a"), ("c", "b"), ("d", None)))
+
+        assert ["$.messages[0]: its parent 'a' is missing"] == [*loaded.problems]
+        assert loaded.tree.node(loaded.tree.find("b")).parent is None
+        assert ["b", "c"] == [each.text for each in said(loaded, "c")]
+
+    def test_children(self):
+        """A list of children that says something else is a problem; parents count."""
+        history = [web("1", None, ["9"], "user", "x"), web("2", "1", [], "user", "y")]
+        loaded = load_one(webui("2", *history))
+
+        assert "not what their parents' ids say" in loaded.problems[0]
+        assert ["x", "y"] == [each.text for each in loaded.tree.present]
+
+
+class TestLost:
+    """What a format can't represent."""
+
+    def test_lost(self):
+        """LibreChat has no system messages; a refusal is a text."""
+        state = Aggregator.new().extend(
+            [SystemMessage("Be brief."), UserMessage("Hi!")]
+        )
+        state = state.add(AssistantMessage([RefusalPart("No.")]))
+        tree = MessageTree.of(state, state.rollback(2))
+        export = dump_tree(tree, format="librechat", title="Talk")
+        [asked, answer] = export.payload["messages"]
+
+        assert ["nodes[0]", "nodes[2].parts[0]", "head"] == [
+            x.path for x in export.lost
+        ]
+        assert (ROOT, "Talk") == (asked["parentMessageId"], export.payload["title"])
+        assert "No." == answer["text"]
+
+
+class TestStore:
+    """Trees in a store."""
+
+    @given(trees())
+    def test_save(self, tree):
+        """A tree that was saved is read again as it was, and saved once."""
+        with open_store("memory:") as store:
+            head = store.save_tree("talk", tree)
+            found = store.message_tree("talk")
+
+            assert (tree.nodes, tree.head) == (found.nodes, found.head)
+            assert head == store.save_tree("talk", found, expecting=head)
+            assert store.load("talk") == tree.present
+
+    def test_grown(self):
+        """A tree that grew is saved again; one that lacks the head is not."""
+        asked = Aggregator.new().add_user_prompt("Add!")
+        tree = MessageTree.of(asked.add_assistant_message("3"))
+        grown = tree.add(asked.add_assistant_message("Three."))
+        with open_store("memory:") as store:
+            head = store.save_tree("talk", tree, expecting=0)
+            store.save_tree("talk", grown)
+            with pytest.raises(StaleHeadError, match="lacks messages"):
+                store.save_tree("talk", tree)
+
+            with pytest.raises(StaleHeadError):
+                store.save_tree("talk", grown, expecting=head)
+
+            assert grown.nodes == store.message_tree("talk").nodes
+            assert "Three." == store.load("talk")[-1].text
+
+            store.save_timeline("steps", Timeline.begin(asked))
+            with pytest.raises(StoreError, match="is a timeline"):
+                store.save_tree("steps", tree)
+
+            with pytest.raises(TypeError, match="expected a MessageTree"):
+                store.save_tree("talk", asked)
