@@ -29,11 +29,6 @@ def chat_file(data, **fields):
     return {"type": "file", "file": {"file_data": data, **fields}}
 
 
-# Mistral's example of thoughts can't be in a system message of ours.
-SYSTEM_ITEM = {"role": "developer", "content": [{"type": "input_text", "text": "a"}]}
-SYSTEM_ITEM["content"].append({"type": "input_file"})  # type: ignore[attr-defined]
-
-
 class TestLoad:
     """What our model can represent is in its fields."""
 

@@ -9,13 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.messages import (
     ModelRequest,
-    ModelResponse,
     RetryPromptPart,
-    StructuredContent,
-    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
-    UserPromptPart,
 )
 
 from conversation_state import decode, encode
@@ -37,29 +33,18 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import (
-    FilePart,
-    ImagePart,
-    ReasoningPart,
-    RefusalPart,
-    UnknownPart,
-)
-from conversation_state.parts import TextPart as Text
-from conversation_state.requests import AS_IS
 from conversation_state.testing.strategies import transcripts
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import FormatContract
 from tests.adapters.kept import normalise
 from tests.adapters.pydantic_ai import (
     EVERYTHING,
-    NEW_YEAR,
     PNG,
     answers,
     asks,
     calls,
     histories,
     plain,
-    says,
     settled,
 )
 
@@ -249,25 +234,6 @@ class TestLoad:
         assert "a\ufffd" in str(message) + repr(message)
         assert message == decode(encode(message))
 
-    @pytest.mark.parametrize("value", [None, False, "", {"a": None}])
-    def test_null_is_a_value(self, value):
-        """
-        A value that a message holds comes back, also where it is null: in what
-        a user shows, and in what a tool gives.
-        """
-        history = [
-            ModelRequest(
-                [UserPromptPart(["see", StructuredContent(value)])], timestamp=NEW_YEAR
-            ),
-            calls("c1"),
-            ModelRequest(
-                [ToolReturnPart("clock", value, "c1", timestamp=NEW_YEAR)],
-                timestamp=NEW_YEAR,
-            ),
-        ]
-
-        assert plain(history) == plain(back(history))
-
     @pytest.mark.parametrize(
         "part",
         [
@@ -366,54 +332,6 @@ class TestDump:
         assert results == [part.tool_call_id for part in answered]
         assert export.payload == settled(export.payload)
 
-    def test_loses_nothing_in_silence(self):
-        """What Pydantic AI can't represent is listed."""
-        chat = [
-            UserMessage([FilePart(data=b"x", media_type="text/plain", name="a.txt")]),
-            UserMessage([FilePart(data=b"x")]),
-            AssistantMessage(
-                [
-                    RefusalPart("No."),
-                    ImagePart(url="https://x/y.png"),
-                    UnknownPart({"type": "odd"}, source="gemini"),
-                ],
-                name="bob",
-                response=ResponseMeta(usage=Usage(1, 2, total_tokens=9)),
-            ),
-            ToolMessage([Text("a"), Text("b")], tool_call_id="c1"),
-        ]
-
-        assert [
-            *("name", "media_type", "name", "refusal", "image", "odd"),
-            *("total_tokens", "parts"),
-        ] == [lost.what for lost in dump(chat).lost]
-
-    def test_edited(self):
-        """What the messages have now wins over what was noted."""
-        history = [asks("Hi!"), calls("c1"), answers("c1", text={"a": 1}), says("Bye.")]
-        loaded = list(load(history))
-        loaded[0] = loaded[0].replace(content="Hello!")
-        loaded[2] = loaded[2].replace(content="gone", is_error=True)
-        loaded[3] = loaded[3].replace(content="Goodbye.")
-        payload = dump(loaded).payload
-
-        assert "Hello!" == payload[0].parts[0].content
-        assert ("gone", "failed") == (
-            payload[2].parts[0].content,
-            payload[2].parts[0].outcome,
-        )
-        assert "Goodbye." == payload[3].text
-
-    def test_instructions_gone(self):
-        """
-        A part of a history without the message with its instructions is listed as such.
-        """
-        history = [asks(text, instructions="Be kind.") for text in "ab"]
-        export = dump(load(history)[2:])
-
-        assert ["instructions"] == [lost.what for lost in export.lost]
-        assert export.payload[0].instructions is None
-
     @pytest.mark.parametrize(
         "notes",
         [
@@ -433,61 +351,3 @@ class TestDump:
 
         assert ["user-prompt", "x"] == [part["part_kind"] for part in parts]
         assert "Hi!" == parts[0]["content"]
-
-    def test_redacted(self):
-        """
-        What Anthropic encrypted of a thought is that in Pydantic AI, too, and again
-        for Anthropic: not the signature of an empty text.
-        """
-        block = {"type": "redacted_thinking", "data": "ENC"}
-        answer = {
-            "role": "assistant",
-            "content": [block, {"type": "text", "text": "x"}],
-        }
-        chat = {"messages": [{"role": "user", "content": "Hi!"}, answer]}
-        export = dump(anthropic.load(chat))
-        (thought, _) = export.payload[1].parts
-        again = anthropic.dump(load(export.payload))
-
-        assert () == export.lost
-        assert ("redacted_thinking", "anthropic") == (thought.id, thought.provider_name)
-        assert ("", "ENC") == (thought.content, thought.signature)
-        assert block == again.payload["messages"][1]["content"][0]
-
-    def test_signatures(self):
-        """A signed thought is sent only to the provider that signed it."""
-        signed = ThinkingPart("Hm.", signature="c2ln", provider_name="anthropic")
-        chat = load([ModelResponse(parts=[signed], timestamp=NEW_YEAR)])
-        export = anthropic.dump(chat, rules=AS_IS)
-        (block,) = export.payload["messages"][0]["content"]
-        theirs = [
-            AssistantMessage(
-                [ReasoningPart("Hm.", "c2ln", metadata=with_notes(name, {"signed": 1}))]
-            )
-            for name in ("anthropic", "gemini")
-        ]
-        export = dump(theirs)
-        ours, lost = [one.parts[0] for one in export.payload]
-
-        assert ("thinking", "c2ln") == (block["type"], block["signature"])
-        assert ("c2ln", "anthropic") == (ours.signature, ours.provider_name)
-        assert (None, None) == (lost.signature, lost.provider_name)
-        assert ["signature"] == [one.what for one in export.lost]
-
-
-class TestLoadUsage:
-    """What a response cost."""
-
-    def test_predictions(self):
-        """What was predicted is in the details there, and in fields here."""
-        details = {"accepted_prediction_tokens": 2, "rejected_prediction_tokens": 1}
-        usage = load_usage({"output_tokens": 3, "details": {**details, "odd": 4}})
-
-        assert (
-            Usage(
-                completion_tokens=3,
-                completion_tokens_details=CompletionTokensDetails(**details),
-                extra={"odd": 4},
-            )
-            == usage
-        )

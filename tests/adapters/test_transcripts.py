@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state.adapters import openai_chat
-from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.transcripts import (
     Broken,
     Transcript,
@@ -20,12 +19,10 @@ from conversation_state.adapters.transcripts import (
 from conversation_state.errors import DecodeError, Problem
 from conversation_state.messages import (
     AssistantMessage,
-    SystemMessage,
     ToolMessage,
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import ImagePart, TextPart, UnknownPart
 from conversation_state.testing.contracts._adapters import put_junk
 from conversation_state.testing.strategies import json_values, texts
 from conversation_state.trimming import TrimContext
@@ -41,7 +38,6 @@ CALLERS = ["function_call", "tool_call"]
 
 ASKED = {"from": "human", "value": "hi"}
 TURN = {"from": "gpt", "value": "hello"}
-CALLED = '{"name": "clock", "arguments": {"city":  "Oslo"}}'
 
 
 def turn(who, what):
@@ -126,11 +122,6 @@ def results(lines, **options):
     return [*line_results(lines, **options)]
 
 
-def notes(value):
-    """What was noted about *value*."""
-    return notes_of(value.metadata, "transcripts")
-
-
 def problems(read, document):
     """What *read* finds wrong with *document*."""
     with pytest.raises(DecodeError) as caught:
@@ -144,165 +135,7 @@ def chat(*turns, **beside):
     return {"conversations": list(turns), **beside}
 
 
-class TestLoad:
-    @pytest.mark.parametrize(
-        "key", ["conversations", "messages", "items", "conversation"]
-    )
-    def test_lists(self, key):
-        """The turns stand under any of four keys, or are the record itself."""
-        expected = (UserMessage("hi"), AssistantMessage("hello"))
-
-        assert expected == load({key: [ASKED, TURN]})
-        assert expected == load([ASKED, TURN])
-
-    @pytest.mark.parametrize(
-        ("who", "expected"),
-        [
-            *[(who, UserMessage("x")) for who in USERS],
-            *[(who, AssistantMessage("x")) for who in MODELS],
-            ("system", SystemMessage("x")),
-            ("developer", SystemMessage("x")),
-        ],
-    )
-    def test_roles(self, who, expected):
-        """Whatever the name of the speaker, the message has one of our roles."""
-        assert expected == one([{"from": who, "value": "x"}])
-
-    def test_system_beside(self):
-        """A system prompt beside the turns comes first; an empty one is none."""
-        assert (SystemMessage("Be brief."), UserMessage("hi")) == several(
-            chat(ASKED, system="Be brief.")
-        )
-        assert (UserMessage("hi"),) == several(chat(ASKED, system=""))
-        assert (UserMessage("hi"),) == several(chat(ASKED, system=None))
-
-    def test_prompt_and_completion(self):
-        """
-        Both are texts or lists of turns, and the completion may be called a
-        response.
-        """
-        expected = (UserMessage("hi"), AssistantMessage("hello"))
-
-        assert expected == load({"prompt": "hi", "completion": "hello"})
-        assert expected == load({"prompt": "hi", "response": "hello"})
-        assert expected == load({"prompt": [ASKED], "completion": [TURN]})
-
-    def test_keeps_keys(self):
-        """The other keys of a turn are in the notes, but for empty ones."""
-        raw = {**TURN, "weight": 0, "name": None, "markdown": None}
-
-        assert {"keys": {"weight": 0}} == notes(one([raw]))
-
-    def test_parts(self):
-        """Blocks are parts; those we know only half stay what they were."""
-        odd = {"type": "image", "image": "x.png"}
-        far = {"type": "image_url", "image_url": {"url": "http://a", "x": "1"}}
-        message = one(
-            {
-                "role": "user",
-                "content": [
-                    "plain",
-                    {"type": "text", "text": "block"},
-                    {
-                        "type": "image_url",
-                        "image_url": {"url": "http://a", "detail": "low"},
-                    },
-                    odd,
-                    far,
-                ],
-            }
-        )
-
-        assert (
-            TextPart("plain"),
-            TextPart("block"),
-            ImagePart(url="http://a", detail="low"),
-            UnknownPart(odd, source="transcripts"),
-            UnknownPart(far, source="transcripts"),
-        ) == message.content
-
-    def test_system_of_more_than_text(self):
-        """A system turn that is more than text is kept as it is."""
-        raw = {"role": "system", "content": [{"type": "image", "image": "x.png"}]}
-
-        assert UnknownMessage(raw, source="transcripts") == one(raw)
-
-    def test_mends(self):
-        """Half of a surrogate pair is U+FFFD, wherever it stood, and noted."""
-        record = chat(
-            {"from": "human", "value": "a\ud800"},
-            {"from": "function_call", "value": '{"name": "f\\ud800", "arguments": {}}'},
-            {"from": "function_call", "value": "no call \ud800"},
-            system="\udfff",
-        )
-
-        system, asked, called, odd = several(record)
-
-        assert ("\ufffd", "a\ufffd") == (system.text, asked.text)
-        assert "f\ufffd" == called.tool_calls[0].name
-        assert "no call \ufffd" == odd.raw["value"]
-        assert [("system",), ("value",), ("value",)] == [
-            notes(each)["mended"] for each in (system, asked, odd)
-        ]
-        assert ("value.name",) == notes(called)["mended"]
-
-    def test_mends_calls(self):
-        """What was mended in the turns of calls is noted by the message they become."""
-        called = one(
-            [
-                {"from": "function_call", "value": '{"name": "f"}', "a": "\ud800"},
-                {"from": "function_call", "value": '{"name": "g"}', "b": "\ud800"},
-            ]
-        )
-
-        assert ("a", "b") == notes(called)["mended"]
-
-
 class TestCalls:
-    def test_pairs(self):
-        """
-        A call and its result are paired, with the arguments as they were
-        written.
-        """
-        called, answered = several(
-            chat(
-                {"from": "function_call", "value": CALLED},
-                {"from": "observation", "value": "12:30"},
-            )
-        )
-
-        (call,) = called.tool_calls
-        assert ("clock", '{"city":  "Oslo"}') == (call.name, call.arguments)
-        assert call.id == answered.tool_call_id
-        assert ("12:30", "") == (answered.text, answered.tool_name)
-        assert call.id == notes(call)["made_id"] == notes(answered)["made_id"]
-
-    def test_several_in_a_row(self):
-        """
-        Calls that follow one another are one message's, their results go to
-        them in order, or by the tool's name.
-        """
-        messages = several(
-            chat(
-                ASKED,
-                {"from": "function_call", "value": '{"name": "a"}', "weight": 1},
-                {"from": "function_call", "value": '[{"name": "b"}, {"name": "c"}]'},
-                {"from": "tool", "name": "c", "value": "3"},
-                {"from": "observation", "value": "1"},
-                {"from": "observation", "value": "2"},
-                {"from": "observation", "value": "nobody asked"},
-            )
-        )
-
-        _, called, *results = messages
-        a, b, c = called.tool_calls
-        assert ["a", "b", "c"] == [call.name for call in called.tool_calls]
-        assert [c.id, a.id, b.id] == [each.tool_call_id for each in results[:3]]
-        assert results[3].tool_call_id not in {a.id, b.id, c.id}
-        assert [{"weight": 1}, {}] == [
-            dict(each) for each in notes(called)["keys"]["turns"]
-        ]
-
     def test_later_calls_have_other_ids(self):
         """
         No two calls of a record get one id, in whichever list they are, and a
@@ -320,27 +153,6 @@ class TestCalls:
         assert ids[1:] == answered
 
     @pytest.mark.parametrize(
-        ("value", "arguments"),
-        [
-            ('{"arguments": {"x": 1.50}, "name": "f"}', '{"x": 1.50}'),
-            (' { "name" : "f" , "arguments" : [ ] } ', "[ ]"),
-            ('{"name": "f", "arguments": "{\\"x\\": 1}"}', '{"x": 1}'),
-            ('{"name": "f", "parameters": {"x": 1}}', '{"x": 1}'),
-            ('{"name": "f", "arguments": null}', ""),
-            ('{"name": "f"}', ""),
-            ('[{"a": [{"b": 2}], "name": "f", "arguments": {"}": "]"}}]', '{"}": "]"}'),
-            ('{"a": {"arguments": 1}, "name": "f", "arguments": {"x":1}}', '{"x": 1}'),
-            ({"name": "f", "arguments": {"x": 1}}, '{"x": 1}'),
-            ([{"name": "f", "arguments": "x"}], "x"),
-        ],
-    )
-    def test_arguments(self, value, arguments):
-        """Arguments are the text that stood there, byte for byte."""
-        (call,) = one([{"from": "function_call", "value": value}]).tool_calls
-
-        assert ("f", arguments) == (call.name, call.arguments)
-
-    @pytest.mark.parametrize(
         "value",
         [
             *("search(x)", "{}", "[]", "[1]", '[{"name": "f"}, 2]', '{"name": 5}', "5"),
@@ -353,59 +165,6 @@ class TestCalls:
         raw = {"from": "function_call", "value": value}
 
         assert UnknownMessage(raw, source="transcripts") == one([raw])
-
-    def test_keys_of_calls(self):
-        """
-        A call's own id is its id, and its other keys are kept; each has the text of its
-        own arguments.
-        """
-        first = '{"name": "f", "arguments": {"a":  1}, "id": 7, "thought": "hm"}'
-        value = f'[{first}, {{"name": "f", "arguments": {{"b":  1}}, "id": "c"}}]'
-        calls = one([{"from": "function_call", "value": value}]).tool_calls
-
-        assert [("7", '{"a":  1}'), ("c", '{"b":  1}')] == [
-            (call.id, call.arguments) for call in calls
-        ]
-        assert {"keys": {"thought": "hm"}} == notes(calls[0])
-
-    def test_as_openai_has_them(self):
-        """
-        Calls beside the content have ids and types, or not, and arguments that
-        are texts, objects or missing.
-        """
-        asked, answered = several(
-            {
-                "messages": [
-                    {
-                        "role": "assistant",
-                        "content": None,
-                        "tool_calls": [
-                            {
-                                "id": "c1",
-                                "type": "function",
-                                "function": {"name": "f", "arguments": '{"a":1}'},
-                            },
-                            {"function": {"name": "g", "arguments": {"a": 1}}},
-                            {"name": "h", "x": 1, "arguments": {"city": "Tromsø"}},
-                        ],
-                    },
-                    {
-                        "role": "tool",
-                        "tool_call_id": "c1",
-                        "name": "f",
-                        "content": {"t": 2},
-                    },
-                ]
-            }
-        )
-
-        assert [("f", '{"a":1}'), ("g", '{"a": 1}'), ("h", '{"city": "Tromsø"}')] == [
-            (call.name, call.arguments) for call in asked.tool_calls
-        ]
-        assert "keys" not in notes(asked)
-        assert "c1" == asked.tool_calls[0].id == answered.tool_call_id
-        assert ("f", '{"t": 2}') == (answered.tool_name, answered.text)
-        assert {"x": 1} == dict(notes(asked.tool_calls[2])["keys"])
 
     def test_many(self):
         """
@@ -436,39 +195,6 @@ class TestWrong:
         (found,) = problems(load, nothing)
 
         assert found.startswith("$: no conversation; expected a list of messages")
-
-    def test_all_of_it(self):
-        """All that is wrong is reported, each with its path."""
-        record = chat(
-            {"from": "narrator", "value": "x"},
-            7,
-            {"from": "human"},
-            {"from": "human", "value": 5},
-            {"value": "x"},
-            {"role": "assistant", "content": "", "tool_calls": {}},
-            {"role": "assistant", "content": "", "tool_calls": [1, {"function": {}}]},
-            {"role": "tool", "content": "", "tool_call_id": 4},
-            {"from": "system", "value": "x", "name": 1},
-            system=9,
-        )
-        at = "$.conversations"
-
-        assert [
-            "$.system",
-            f"{at}[0].from",
-            f"{at}[1]",
-            f"{at}[2]",
-            f"{at}[3].value",
-            f"{at}[4].role",
-            f"{at}[5].tool_calls",
-            f"{at}[6].tool_calls[0]",
-            f"{at}[6].tool_calls[1].function.name",
-            f"{at}[7].tool_call_id",
-            f"{at}[8].name",
-        ] == [found.partition(":")[0] for found in problems(load, record)]
-        assert f"{at}[6].tool_calls[0]: is 1; expected an object" in (
-            problems(load, record)
-        )
 
     @given(data=st.data())
     def test_refuses_in_one_way(self, data):

@@ -110,6 +110,7 @@ FORMATS: dict[str, Callable[[], Format]] = {
     "agents": _import_adapter("hosts.agents"),
     "langchain": _import_langchain,
     "pydantic_ai": _pydantic_ai,
+    "transcripts": _import_adapter("adapters.transcripts"),
 }
 
 
@@ -150,6 +151,9 @@ def _list_elsewhere(name: str, loaded: Sequence[Message]) -> dict[str, list[str]
 
 
 def _dump(under: Format, messages: Sequence[Message]) -> dict[str, Any]:
+    if not hasattr(under.adapter, "dump"):
+        return {}
+
     export = as_is(under.adapter).dump(messages)
     return {"dump": under.render(export.payload), "lost": list(map(list, export.lost))}
 

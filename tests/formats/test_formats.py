@@ -31,7 +31,7 @@ def named(*keys):
     )
 
 
-@named("dump", "usage")
+@named("messages", "usage")
 def test_format(name, case):
     """A payload gives these messages, and messages this dump, with this lost."""
     under = FORMATS[name]()
