@@ -38,13 +38,14 @@ from conversation_state import (
     trim,
 )
 from conversation_state._persistent import Log
-from conversation_state.adapters import Export, Lost, openai_chat
+from conversation_state.adapters import Export, Lost, message_trees, openai_chat
 from conversation_state.aggregator import Entry, LedgerEntry, Messages
 from conversation_state.cells import Cell, Watch
 from conversation_state.chunks import Accumulator, concat_rows
 from conversation_state.codec import structure
 from conversation_state.counting import TokenCounter
 from conversation_state.diffing import Diff, Pair, diff
+from conversation_state.errors import DecodeError
 from conversation_state.hosts import agents, langchain, pydantic_ai
 from conversation_state.hosts.langgraph import (
     ConversationStateSaver,
@@ -422,6 +423,18 @@ async def tool_calls(state: Aggregator, function: Callable[[int], str]) -> None:
         assert_type(call(function, each), ToolMessage)
         assert_type(await acall(function, each), ToolMessage)
         call(each, function)  # type: ignore[arg-type]
+
+
+async def message_tree_files(store: Store, file: object) -> None:
+    """A file of trees gives each, or what is wrong with it."""
+    for each in message_trees.load_trees(file):
+        assert_type(each, message_trees.LoadedTree | DecodeError)
+        if not isinstance(each, DecodeError):
+            assert_type(message_trees.dump_tree(each), Export)
+            message_trees.dump_tree(each.tree, format="librechat")
+            message_trees.dump_tree(each.tree, format="chatgpt")  # type: ignore[arg-type]
+            assert_type(store.save_tree("chat", each.tree), Head)
+            assert_type(await store.asave_tree("chat", each.tree), Head)
 
 
 # Contracts

@@ -692,7 +692,7 @@ def find_newest(kind: str, records: Sequence[TreeRecord], leaves: Sequence[str])
     else the newest leaf, or the last if not all have times.
     """
     if kind.startswith("assistant_ui"):
-        return records[-1].id
+        return _order_by_parents(records)[-1]
 
     ends = set(leaves)
     found = [record for record in records if record.id in ends]
@@ -706,6 +706,29 @@ def find_newest(kind: str, records: Sequence[TreeRecord], leaves: Sequence[str])
 
     newest = max(known)
     return [r.id for r, time in zip(found, times, strict=True) if time == newest][-1]
+
+
+def _order_by_parents(records: Sequence[TreeRecord]) -> list[str]:
+    # As assistant-ui imports them: one that stands before its parent comes right
+    # behind it, with all that waited for it.
+    # Source: `withParentsFirst` of @assistant-ui/core.
+    listed = {record.id for record in records}
+    waiting: dict[str, list[str]] = {}
+    order: list[str] = []
+    added: set[str] = set()
+    for record in records:
+        if record.parent in listed and record.parent not in added:
+            waiting.setdefault(record.parent, []).append(record.id)
+            continue
+
+        todo = [record.id]
+        for id in todo:
+            added.add(id)
+            todo += waiting.pop(id, ())
+
+        order += todo
+
+    return order
 
 
 _TIMES = ("createdAt", "timestamp", "create_time")
