@@ -37,8 +37,9 @@ def interrupt_by_signals(
             with call_in_handler(_raise_interrupt, moments.uniform(0, within_s)):
                 operation(subject)
                 completed = True
-        except KeyboardInterrupt:
-            pass
+        except BaseException as error:
+            if not _is_interrupt(error):
+                raise
 
         interrupted += not completed
         _run_in_thread(lambda: check(subject, completed))  # noqa: B023 - run at once
@@ -68,6 +69,16 @@ def call_in_handler(function: Callable[[], object], after_s: float):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         sys.unraisablehook = hook
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_interrupt, error.exceptions))
+
+    # What Python makes of one that comes while a condition gets its lock back, as in
+    # the start of a thread.
+    is_masked = isinstance(error, RuntimeError) and "release unlocked" in str(error)
+    return is_masked or isinstance(error, KeyboardInterrupt)
 
 
 def _raise_interrupt():

@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecu
 from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import TIMEOUT_MAX, Thread
+from threading import Thread
 from types import TracebackType
 from typing import Any, Literal, overload
 
@@ -377,11 +377,14 @@ class _RunningFanOut:
 
     def wait(self) -> None:
         while self._unsettled:
-            left_s = min(max(self._deadline - time.monotonic(), 0), TIMEOUT_MAX)
+            left_s = max(self._deadline - time.monotonic(), 0)
             try:
-                self._settle_ended(self._reports.get(timeout=left_s))
+                # A signal that comes just before Python blocks is seen when it is
+                # back: after a second at most.
+                self._settle_ended(self._reports.get(timeout=min(left_s, 1)))
             except Empty:
-                return
+                if time.monotonic() >= self._deadline:
+                    return
 
     async def await_reports(self) -> None:
         while self._unsettled:
@@ -570,11 +573,12 @@ def _run_in_threads(branches: list[ForkedStep]) -> None:
     for number in range(min(_MAX_THREADS, len(branches))):
         try:
             Thread(target=run_branches, name="conversation_state", daemon=True).start()
-        except RuntimeError:  # no more threads can be started
-            if not number:
+        except RuntimeError as error:
+            # An interrupt may come as a RuntimeError of Python's own, too.
+            if not number or "can't start new thread" not in str(error):
                 raise
 
-            return
+            return  # no more threads can be had
 
 
 @contextmanager
