@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from conversation_state.adapters import anthropic
-from conversation_state.adapters.anthropic import load, load_usage
+from conversation_state.adapters.anthropic import load
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
@@ -14,7 +14,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.tools import ToolCall
-from tests.adapters.anthropic import PING, answer, call, text
+from tests.adapters.anthropic import answer, call, text
 from tests.adapters.pieces import as_is
 
 dump = as_is(anthropic).dump
@@ -138,9 +138,3 @@ class TestInput:
         problem = problem_of(answer({**call(), "input": given}))
 
         assert "$[0].content[0].input" == problem.path
-
-
-@pytest.mark.parametrize("payload", [None, PING, {"message": 5}])
-def test_usage_nowhere(payload):
-    """Where nothing is given, nothing is known."""
-    assert load_usage(payload) is None

@@ -1,7 +1,6 @@
 """Streams of Chat Completions: chunks that concatenate to the message."""
 
 from contextlib import suppress
-from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -10,18 +9,16 @@ from hypothesis import strategies as st
 from conversation_state.adapters import openai_chat
 from conversation_state.adapters.openai_chat import load_chunks
 from conversation_state.chunks import concat
-from conversation_state.errors import DecodeError, ProviderStreamError
+from conversation_state.errors import ProviderStreamError
 from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
 from tests import recorded
-from tests.adapters import stream_contract
 from tests.adapters.contract import bare
 from tests.adapters.helpers import table
 from tests.adapters.openai_chat import several
 from tests.adapters.stream_contract import StreamContract, events_of, split_text
 
 RECORDED = recorded.streams("openai_chat")
-given_before = partial(stream_contract.given_before, openai_chat)
 
 
 def event(*, reason=None, **delta):
@@ -140,55 +137,6 @@ class TestResponse:
         """
         with pytest.raises(ValueError, match="index of a response"):
             load_chunks([], choice=choice)
-
-
-WRONG_DELTAS: list[tuple[str, Any]] = [
-    ("audio.transcript", {"transcript": 5}),
-    ("audio.data", {"data": 5}),
-    ("audio", 5),
-    ("content", 5),
-    ("role", "user"),
-    ("reasoning", {}),
-    ("tool_calls", {}),
-]
-WRONG_CALLS: list[tuple[str, Any]] = [
-    ("", 5),
-    *[(".index", {"index": at}) for at in (-1, 2**31, 2**63)],
-    (".id", {"index": 0, "id": 5}),
-    (".function.arguments", call(0, [])),
-    (".function", {"index": 0, "function": []}),
-]
-
-
-class TestRefuses:
-    @pytest.mark.parametrize(
-        ("wrong", "path"),
-        [
-            (None, ""),
-            ({"choices": {}}, ".choices"),
-            ({"choices": [{"message": {}}]}, ".choices[0]"),
-            ({"choices": [{"text": "b"}]}, ".choices[0]"),
-            ({"choices": [], "model": 5}, ".model"),
-            *(
-                (event(**{path.partition(".")[0]: wrong}), f".choices[0].delta.{path}")
-                for path, wrong in WRONG_DELTAS
-            ),
-            ({"choices": [{"delta": []}]}, ".choices[0].delta"),
-            *(
-                (event(tool_calls=[wrong]), f".choices[0].delta.tool_calls[0]{path}")
-                for path, wrong in WRONG_CALLS
-            ),
-        ],
-    )
-    def test_what_is_no_event(self, wrong, path):
-        """
-        With the number of the event and the path in it, after what came
-        before.
-        """
-        chunks, error = given_before([event(content="a"), wrong], DecodeError)
-
-        assert f"$[1]{path}" == error.problems[0].path
-        assert "a" == concat(chunks).text
 
 
 # A response, whole and cut into events

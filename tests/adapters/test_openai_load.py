@@ -11,7 +11,7 @@ from tests.adapters import openai_chat as chat
 from tests.adapters import openai_responses as responses
 from tests.adapters.openai_chat import answer
 from tests.adapters.openai_formats import FORMATS
-from tests.adapters.openai_responses import message, result
+from tests.adapters.openai_responses import message
 from tests.adapters.pieces import as_is
 
 openai_chat, openai_responses = as_is(openai_chat), as_is(openai_responses)
@@ -24,18 +24,13 @@ def user(*content):
     return {"role": "user", "content": list(content)}
 
 
-def chat_file(data, **fields):
-    """A block of Chat Completions with a file."""
-    return {"type": "file", "file": {"file_data": data, **fields}}
-
-
 class TestLoad:
     """What our model can represent is in its fields."""
 
     @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
     @pytest.mark.parametrize(
         ("wrong", "right"),
-        [("a\ud800b", "a\ufffdb"), ("\ud83d\ude00", "😀"), ("\udc00", "\ufffd")],
+        [("\ud83d\ude00", "😀")],
     )
     def test_mends_text(self, form, wrong, right):
         """
@@ -62,11 +57,8 @@ class TestLoad:
         assert json.dumps(right) in json.dumps(export.payload)
 
 
-ROLES = "expected assistant, developer, function, system, tool, user"
-
 # Messages and items, and all that is wrong with them.
 WRONG = [
-    (CHAT, {"content": "hi"}, f".role: is missing; {ROLES}"),
     (
         CHAT,
         {"role": "user", "content": 3, "name": [], "x": float("nan")},
@@ -74,33 +66,6 @@ WRONG = [
     .x: is nan, which can't be kept as JSON
     .content: is 3; expected a text, a list of parts or null
     .name: is a list; expected a text
-    """,
-    ),
-    (
-        CHAT,
-        user(
-            {"type": "image_url", "image_url": 3},
-            {"type": "image_url", "image_url": {"url": False}},
-            {"type": "input_audio"},
-            chat_file(1, filename=2),
-            {"type": "file", "file": 3},
-        ),
-        """
-    .content[0].image_url: is 3; expected an object or a text
-    .content[1].image_url.url: is false; expected a text
-    .content[2].input_audio: is missing; expected an object or a text
-    .content[3].file.file_data: is 1; expected a text
-    .content[3].file.filename: is 2; expected a text
-    .content[4].file: is 3; expected an object or a text
-    """,
-    ),
-    (
-        CHAT,
-        answer(tool_calls={"a": 1}, refusal={}, function_call="f"),
-        """
-    .tool_calls: is an object; expected a list or null
-    .function_call: is 'f'; expected an object or null
-    .refusal: is an object; expected a text
     """,
     ),
     (
@@ -140,40 +105,6 @@ WRONG = [
     .tool_call_id: is 3; expected a text
     """,
     ),
-    (
-        RESPONSES,
-        {"type": "", "content": "hi"},
-        ".type: is ''; expected the type of an item",
-    ),
-    (
-        RESPONSES,
-        {"type": "message", "content": "hi"},
-        ".role: is missing; expected assistant, developer, system, user",
-    ),
-    (
-        RESPONSES,
-        message({"type": "refusal"}, 3, {"type": "output_text", "text": 3}),
-        """
-    .content[1]: is 3; expected an object
-    .content[0].refusal: is missing; expected a text
-    .content[2].text: is 3; expected a text
-    """,
-    ),
-    (
-        RESPONSES,
-        {"role": "assistant", "content": {}},
-        ".content: is an object; expected a text or a list of parts",
-    ),
-    (
-        RESPONSES,
-        {"type": "function_call", "call_id": 1, "name": None, "arguments": []},
-        """
-    .name: is null; expected a text
-    .arguments: is a list; expected a text
-    .call_id: is 1; expected a text
-    """,
-    ),
-    (RESPONSES, result(3), ".output: is 3; expected a text or a list of parts"),
 ]
 
 

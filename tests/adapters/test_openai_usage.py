@@ -61,24 +61,6 @@ class TestLoadUsage:
     """Tokens as the provider counted them, parts included in the whole."""
 
     @EACH
-    @pytest.mark.parametrize(
-        "document",
-        [
-            None,
-            {},
-            {"usage": None},
-            {"choices": [{"delta": {"content": "hi"}}], "usage": None},
-            {"choices": [], "x_groq": {"id": "req_1"}},
-            {"type": "response.created", "response": {"usage": None}},
-            {"type": "response.output_text.delta", "delta": "hi"},
-            {"error": {"message": "overloaded"}},
-        ],
-    )
-    def test_none(self, adapter, document):
-        """None where nothing is reported."""
-        assert None is adapter.load_usage(document)
-
-    @EACH
     @given(st.dictionaries(texts(max_size=4), json_values()))
     def test_keeps_every_count(self, adapter, others):
         """

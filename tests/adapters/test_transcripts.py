@@ -187,9 +187,7 @@ class TestCalls:
 
 
 class TestWrong:
-    @pytest.mark.parametrize(
-        "nothing", [None, 3, "text", True, b"", object(), {}, {"x": 1}]
-    )
+    @pytest.mark.parametrize("nothing", [b"", object()])
     def test_no_conversation(self, nothing):
         """What is not a conversation is an error that says what would be one."""
         (found,) = problems(load, nothing)
