@@ -38,7 +38,13 @@ from conversation_state import (
     trim,
 )
 from conversation_state._persistent import Log
-from conversation_state.adapters import Export, Lost, message_trees, openai_chat
+from conversation_state.adapters import (
+    Export,
+    Lost,
+    ag_ui,
+    message_trees,
+    openai_chat,
+)
 from conversation_state.aggregator import Entry, LedgerEntry, Messages
 from conversation_state.cells import Cell, Watch
 from conversation_state.chunks import Accumulator, concat_rows
@@ -454,3 +460,12 @@ check_summariser(lambda messages: f"{len(messages)} messages", max_tokens=9)
 check_adapter(openai_chat)
 check_adapter(returns_a_state)  # type: ignore[arg-type]
 assert_type(format_code(chat), str)
+
+
+def check_ag_ui(body: object, chunks: list[AssistantMessage]) -> None:
+    asked = ag_ui.load_input(body)
+    assert_type(asked.messages, tuple[Message, ...])
+    events = ag_ui.dump_chunks(chunks, message_id="m")
+    run = ag_ui.wrap_run(events, thread_id=asked.thread_id, run_id=asked.run_id)
+    assert_type(next(run), dict[str, Any])
+    ag_ui.dump_chunks(chunks)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

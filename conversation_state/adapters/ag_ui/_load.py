@@ -1,0 +1,452 @@
+"""Messages of a snapshot, and what a client posts to begin a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from conversation_state.adapters.engine.notes import RESERVED
+from conversation_state.adapters.engine.reading import (
+    ObjectReader,
+    is_list,
+    is_map,
+    note_mended,
+)
+from conversation_state.adapters.engine.wire import (
+    MEDIA_CLASSES,
+    MessageLoader,
+    decode_base64,
+    encode_base64,
+)
+from conversation_state.errors import InvalidToolError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.parts import MediaPart, Part, ReasoningPart, TextPart
+from conversation_state.tools import ToolCall, ToolInfo
+from conversation_state.tree import name as name_message
+
+# The name of the format: of its notes, and the source of unknown parts and messages.
+SOURCE = "ag_ui"
+# Of what stands under our key of a metadata.
+VERSION = 1
+FAILED = "The tool failed."
+ROLES = frozenset({"assistant", "developer", "reasoning", "system", "tool", "user"})
+
+_MESSAGE = frozenset({"content", "id", "metadata", "name", "role"})
+_ANSWER = _MESSAGE | {"toolCalls"}
+_THOUGHT = frozenset({"content", "encryptedValue", "id", "role"})
+_RESULT = frozenset({"content", "error", "id", "metadata", "role", "toolCallId"})
+_CALL = frozenset({"function", "id", "type"})
+_FUNCTION = frozenset({"arguments", "name"})
+_TEXT = frozenset({"text", "type"})
+_MEDIA = frozenset({"metadata", "source", "type"})
+_MEDIA_SOURCE = frozenset({"mimeType", "type", "value"})
+_CLASSES: Mapping[str, type[MediaPart]] = {
+    **{kind: MEDIA_CLASSES[kind] for kind in ("audio", "image", "video")},
+    "document": MEDIA_CLASSES["file"],
+}
+_OWNER = re.compile(r"(.*):r\d+", re.DOTALL)
+
+
+@attrs.frozen
+class RunInput:
+    """
+    What a client posts to begin a run (``RunAgentInput``).
+
+    Attributes:
+        thread_id: The conversation.
+
+        run_id: The run that is asked for.
+
+        parent_run_id: The run that it goes on from, or branches from; None for the
+            latest.
+
+        messages: The messages that the client has. A server that keeps its own reads
+            of these only what is new.
+
+        tools: The tools that the client runs itself.
+
+        state: The agent's state as the client has it: any JSON value.
+
+        context: What the client says beside its messages, as ``{"description": …,
+            "value": …}``.
+
+        resume: Answers to interrupts, as ``{"interruptId": …, "status": …}``.
+
+        forwarded_props: Whatever else the client's program sends.
+    """
+
+    thread_id: str
+    run_id: str
+    parent_run_id: str | None = None
+    messages: tuple[Message, ...] = ()
+    tools: tuple[ToolInfo, ...] = ()
+    state: Any = None
+    context: tuple[dict[str, Any], ...] = ()
+    resume: tuple[dict[str, Any], ...] = ()
+    forwarded_props: Any = None
+
+
+def load(payload: Any) -> tuple[Message, ...]:
+    """
+    The messages of *payload*: a list, or what has it under ``messages``, as
+    ``MESSAGES_SNAPSHOT`` and ``RunAgentInput`` do.
+
+    Each message is named by its id (`conversation_state.tree.name`). O(n).
+
+    Raises:
+        DecodeError:
+            If something is invalid; with all that is, each with its path.
+    """
+    return AgUiLoader().load(payload, "a list of messages, or an object with one")
+
+
+def load_input(body: Any) -> RunInput:
+    """
+    What a client posts to begin a run.
+
+    Raises:
+        DecodeError:
+            If something is invalid; with all that is, each with its path.
+
+    >>> body = {"threadId": "t", "runId": "r", "messages": []}
+    >>> load_input({**body, "state": {"step": 1}}).state
+    {'step': 1}
+    """
+    loader = AgUiLoader()
+    if not is_map(body):
+        loader.wrong("$", body, "a RunAgentInput, an object")
+        loader.finish()
+
+    node = ObjectReader(loader, body, "$")
+    made = RunInput(
+        thread_id=node.text("threadId"),
+        run_id=node.text("runId"),
+        parent_run_id=node.nullable("parentRunId") or None,
+        messages=tuple(loader.document(body)),
+        tools=tuple(_read_tools(node)),
+        state=loader.json(body.get("state"), "$.state"),
+        context=_read_objects(node, "context"),
+        resume=_read_objects(node, "resume"),
+        forwarded_props=loader.json(body.get("forwardedProps"), "$.forwardedProps"),
+    )
+    loader.finish()
+    return made
+
+
+def _read_objects(node: ObjectReader, key: str) -> tuple[dict[str, Any], ...]:
+    objects = node.optional_objects(key, "a list of objects")
+    return tuple([node.reading.json(each.raw, each.path) for each in objects])
+
+
+def _read_tools(node: ObjectReader) -> list[ToolInfo]:
+    found: list[ToolInfo] = []
+    for tool in node.optional_objects("tools", "a list of tools"):
+        problems = node.reading.count
+        name, description = tool.text("name"), tool.nullable("description")
+        schema = node.reading.json(
+            tool.raw.get("parameters"), f"{tool.path}.parameters"
+        )
+        if node.reading.count > problems:
+            continue
+
+        try:
+            found.append(ToolInfo(name, description, schema or None))
+        except InvalidToolError as error:
+            node.reading.problem(tool.path, f"is no tool: {error}")
+
+    return found
+
+
+def read_part(block: ObjectReader) -> Part:
+    """The part that *block* is, in a message of a user or a result."""
+    kind = block.text("type")
+    if kind == "text":
+        text = block.text("text")
+        block.keep(_TEXT)
+        return TextPart(text, metadata=block.metadata(SOURCE))
+
+    source = block.raw.get("source")
+    if kind in _CLASSES and is_map(source):
+        fields = _read_source(block)
+        if fields:
+            own = read_own(block)
+            wanted = {"document": "name", "image": "detail"}.get(kind)
+            given = own.get(wanted) if wanted else None
+            if wanted and isinstance(given, str):
+                fields[wanted] = block.reading.json(given, f"{block.path}.metadata")
+
+            block.keep(_MEDIA)
+            return _CLASSES[kind](**fields, metadata=block.metadata(SOURCE))
+
+    return block.as_unknown(SOURCE)
+
+
+def _read_source(block: ObjectReader) -> dict[str, Any]:
+    """The fields of a part with media; none if we have no place for its source."""
+    inside = block.child("source")
+    how, value = inside.raw.get("type"), inside.raw.get("value")
+    media_type = inside.raw.get("mimeType", "")
+    if not (isinstance(value, str) and value and isinstance(media_type, str)):
+        return {}
+
+    fields: dict[str, Any] = {}
+    if how == "data" and media_type:
+        data = decode_base64(value)
+        fields = {"data": data} if data else {}
+        if data and encode_base64(data) != value:
+            block.notes["base64"] = value
+    elif how == "url":
+        fields = {"url": inside.text("value")}
+
+    if fields and media_type:
+        fields["media_type"] = inside.text("mimeType")
+
+    if fields:
+        block.keep_within("source", inside, _MEDIA_SOURCE)
+
+    return fields
+
+
+def read_own(node: ObjectReader) -> Mapping[str, Any]:
+    """What `dump` kept in the metadata at *node*; the rest is kept as a key."""
+    given = node.raw.get("metadata")
+    own = given.get(RESERVED) if is_map(given) else None
+    if is_map(given) and is_map(own) and own.get("version") == VERSION:
+        given = {key: given[key] for key in given if key != RESERVED}
+        if not given:
+            return own
+    else:
+        own = {}
+
+    if "metadata" in node.raw:
+        node.keys["metadata"] = node.reading.json(given, f"{node.path}.metadata")
+
+    return own
+
+
+class AgUiLoader(MessageLoader):
+    """One list of messages while it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._messages: list[Message] = []
+        # Thoughts that wait for their answer, with their ids, and the texts that were
+        # mended before them.
+        self._pending: list[tuple[str, ReasoningPart]] = []
+        # Where an answer stands, by its id; and the thoughts behind it.
+        self._answers: dict[str, int] = {}
+        self._behind: dict[int, list[ReasoningPart]] = {}
+        self._tools: dict[str, str] = {}  # of all calls, by id
+
+    def know_tools(self, tools: Mapping[str, str]) -> None:
+        """Add the names of *tools*, by the ids of calls before these messages."""
+        self._tools.update(tools)
+
+    def document(self, payload: Mapping[str, Any]) -> list[Message]:
+        """The messages under ``messages``."""
+        if is_list(payload.get("messages")):
+            return self.history(payload["messages"], "$.messages")
+
+        ObjectReader(self, payload, "$").wrong("messages", "a list of messages")
+        return []
+
+    def history(self, raws: Sequence[Any], path: str) -> list[Message]:
+        """The messages of a list; thoughts are parts of the answer they belong to."""
+        for at, raw in enumerate(raws):
+            where = f"{path}[{at}]"
+            if is_map(raw):
+                self._read_item(ObjectReader(self, raw, where))
+            else:
+                self.wrong(where, raw, "an object")
+
+        self._end_thoughts()
+        for at, thoughts in self._behind.items():
+            message = self._messages[at]
+            content = [*message.parts, *thoughts]
+            self._messages[at] = message.replace(content=content)
+
+        return self._messages
+
+    def _read_item(self, node: ObjectReader) -> None:
+        problems, mended_before = self.count, len(self.mended)
+        role, ui_id = node.text("role"), node.text("id")
+        if role == "reasoning":
+            self._read_thought(node, ui_id, mended_before)
+            return
+
+        if role != "assistant":
+            self._end_thoughts()
+
+        if role in _READERS:
+            message = _READERS[role](self, node, ui_id)
+            note_mended(node, mended_before)
+            if message is not None and self.count == problems:
+                self._add(message.replace(metadata=node.metadata(SOURCE)), ui_id)
+        elif self.count == problems:
+            self._messages.append(node.as_unknown_message(SOURCE, mended_before))
+
+    def _add(self, message: Message, ui_id: str) -> None:
+        if isinstance(message, AssistantMessage):
+            self._answers[ui_id] = len(self._messages)
+
+        self._messages.append(name_message(message, ui_id) if ui_id else message)
+
+    def _read_thought(self, node: ObjectReader, ui_id: str, mended_before: int) -> None:
+        text, signature = node.text("content"), node.optional("encryptedValue")
+        found = _OWNER.fullmatch(ui_id)
+        owner = self._answers.get(found[1]) if found else None
+        node.keep(_THOUGHT)
+        note_mended(node, mended_before)
+        if owner is None:
+            node.notes["id"] = ui_id
+            metadata = node.metadata(SOURCE)
+            self._pending.append(
+                (ui_id, ReasoningPart(text, signature, metadata=metadata))
+            )
+        else:
+            metadata = node.metadata(SOURCE)
+            part = ReasoningPart(text, signature, metadata=metadata)
+            self._behind.setdefault(owner, []).append(part)
+
+    def _take_thoughts(self, ui_id: str) -> list[Part]:
+        """The thoughts that wait, as parts of the answer *ui_id*."""
+        taken: list[Part] = [
+            _without_id(part) if given == f"{ui_id}:r{at}" else part
+            for at, (given, part) in enumerate(self._pending)
+        ]
+        self._pending.clear()
+        return taken
+
+    def _end_thoughts(self) -> None:
+        """Make an answer of thoughts behind which none stands."""
+        if not self._pending:
+            return
+
+        first = self._pending[0][0]
+        found = _OWNER.fullmatch(first)
+        ui_id = found[1] if found else first
+        metadata = {RESERVED: {SOURCE: {"alone": True}}}
+        content = self._take_thoughts(ui_id)
+        self._add(AssistantMessage(content, metadata=metadata), ui_id)
+
+    def _read_content(self, node: ObjectReader) -> str | list[Part]:
+        given = node.raw.get("content")
+        if not is_list(given):
+            return node.text("content")
+
+        return [read_part(block) for block in node.objects("content")]
+
+    def _read_system(self, node: ObjectReader, _: str) -> Message:
+        if node.raw["role"] != "system":
+            node.notes["role"] = node.raw["role"]
+
+        made = SystemMessage(node.text("content"), name=self._read_name(node))
+        read_own(node)
+        node.keep(_MESSAGE)
+        return made
+
+    def _read_name(self, node: ObjectReader) -> str:
+        return node.optional("name")
+
+    def _read_user(self, node: ObjectReader, _: str) -> Message:
+        made = UserMessage(self._read_content(node), name=self._read_name(node))
+        read_own(node)
+        node.keep(_MESSAGE)
+        return made
+
+    def _read_answer(self, node: ObjectReader, ui_id: str) -> Message:
+        text = node.optional("content")
+        calls = self._read_tool_calls(node)
+        thoughts = self._take_thoughts(ui_id)
+        content: str | list[Part] = text
+        if thoughts:
+            content = [*thoughts, *([TextPart(text)] if text else [])]
+
+        made = AssistantMessage(content, tool_calls=calls, name=self._read_name(node))
+        read_own(node)
+        node.keep(_ANSWER)
+        return made
+
+    def _read_tool_calls(self, node: ObjectReader) -> list[ToolCall]:
+        given = node.raw.get("toolCalls")
+        if not given and "toolCalls" in node.raw:
+            node.keys["toolCalls"] = node.reading.json(given, f"{node.path}.toolCalls")
+
+        calls: list[ToolCall] = []
+        for block in node.optional_objects("toolCalls", "a list of calls"):
+            call_id, function = block.text("id"), block.required("function")
+            if block.raw.get("type", "function") != "function":
+                block.wrong("type", "function")
+
+            if "type" not in block.raw:
+                block.notes["without"] = ["type"]
+
+            if function is not None:
+                tool, arguments = function.text("name"), function.text("arguments")
+                block.keep_within("function", function, _FUNCTION)
+                block.keep(_CALL)
+                self._tools[call_id] = tool
+                metadata = block.metadata(SOURCE)
+                calls.append(ToolCall(call_id, tool, arguments, metadata=metadata))
+
+        return calls
+
+    def _read_result(self, node: ObjectReader, _: str) -> Message | None:
+        call_id, own = node.text("toolCallId"), read_own(node)
+        if node.raw.get("toolCallId") == "":
+            node.wrong("toolCallId", "the id of a call")
+
+        content, error = self._read_content(node), node.nullable("error")
+        given = {key: own.get(key) for key in ("tool_name", "name")}
+        tool, name = [
+            self.json(each, f"{node.path}.metadata") if isinstance(each, str) else ""
+            for each in given.values()
+        ]
+        if not tool and call_id in self._tools:
+            tool = self._tools[call_id]
+            node.notes["unnamed"] = True
+
+        flag = own.get("is_error") is True
+        has_error = node.raw.get("error") is not None
+        node.keep(_RESULT)
+        if not call_id:
+            return None
+
+        made = ToolMessage(
+            content,
+            tool_call_id=call_id,
+            tool_name=tool,
+            is_error=flag or has_error,
+            name=name,
+        )
+        if "error" in node.raw and not has_error:
+            node.keys["error"] = None
+
+        if made.is_error and not (flag and error == (made.text or FAILED)):
+            node.notes |= {"error": error if has_error else None, "flag": flag}
+
+        return made
+
+
+def _without_id(part: ReasoningPart) -> ReasoningPart:
+    notes: Any = part.metadata[RESERVED]
+    kept = {key: value for key, value in notes[SOURCE].items() if key != "id"}
+    return attrs.evolve(part, metadata={RESERVED: {SOURCE: kept}} if kept else {})
+
+
+_READERS: Mapping[str, Callable[[AgUiLoader, ObjectReader, str], Message | None]] = {
+    "assistant": AgUiLoader._read_answer,
+    "developer": AgUiLoader._read_system,
+    "system": AgUiLoader._read_system,
+    "tool": AgUiLoader._read_result,
+    "user": AgUiLoader._read_user,
+}

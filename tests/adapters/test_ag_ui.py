@@ -1,0 +1,600 @@
+"""
+AG-UI: what all adapters promise, and what its own packages make of what is sent.
+
+The models of ``ag-ui-protocol`` check each event and message. What the reducer of
+``@ag-ui/client`` makes of the events of our own conversations is in
+``tests/wires/ag_ui.jsonl``; with Node, and the package under ``tests/wires`` or where
+`CONVERSATION_STATE_WIRES` says, it is also run on all that is recorded or drawn here.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import Aggregator, Timeline
+from conversation_state.adapters import ag_ui
+from conversation_state.adapters.ag_ui import dump, dump_chunks, load, load_chunks
+from conversation_state.aggregator import LedgerEntry
+from conversation_state.chunks import concat
+from conversation_state.errors import DecodeError, ProviderStreamError
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import FilePart, ImagePart, ReasoningPart, TextPart
+from conversation_state.testing import check_adapter
+from conversation_state.testing.strategies import aggregators, json_values
+from conversation_state.tools import ToolCall
+from conversation_state.tree import MessageTree, name
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
+from tests import recorded
+from tests.adapters.contract import problem_paths
+from tests.adapters.helpers import table
+from tests.adapters.stream_contract import events_of
+
+WIRES = Path(__file__).resolve().parent.parent / "wires"
+FIXTURES = WIRES / "ag_ui.jsonl"
+PROVIDERS = ("anthropic", "gemini", "openai_chat", "openai_responses")
+
+
+def chunks_in(path: Path) -> list[Any]:
+    """The chunks of a recorded stream; of one that failed, those before."""
+    adapter = import_module(f"conversation_state.adapters.{path.parent.name}")
+    chunks: list[Any] = []
+    try:
+        for chunk in adapter.load_chunks(events_of(path)):
+            chunks.append(chunk)  # noqa: PERF402 - kept if the next one fails
+    except ProviderStreamError:
+        pass
+
+    return chunks
+
+
+def run_of(chunks: list[Any]) -> list[dict[str, Any]]:
+    """The events of a run with one response."""
+    response = dump_chunks(chunks, message_id="m1")
+    return [*ag_ui.wrap_run(response, thread_id="t", run_id="r")]
+
+
+def recorded_runs(*, own: bool) -> dict[str, tuple[list[dict[str, Any]], Any]]:
+    """The events of each recorded stream, and the messages that they should make."""
+    found: dict[str, tuple[list[dict[str, Any]], Any]] = {}
+    for path in [each for one in PROVIDERS for each in recorded.streams(one)]:
+        if own is path.is_relative_to(recorded.OWN):
+            chunks = chunks_in(path)
+            made = dump([name(concat(chunks), "m1")]).payload
+            found[f"{path.parent.name}/{path.stem}"] = run_of(chunks), made
+
+    return found
+
+
+def reduce_all(runs: list[dict[str, Any]]) -> list[Any]:
+    """What the client's own checks and reducer make of *runs*; skips without them."""
+    where = Path(os.environ.get("CONVERSATION_STATE_WIRES", WIRES))
+    node = shutil.which("node")
+    if node is None or not (where / "node_modules" / "@ag-ui" / "client").is_dir():
+        pytest.skip(f"needs Node, and `npm install @ag-ui/client rxjs` in {where}")
+
+    command = [node, str(WIRES / "ag_ui.mjs")]
+    given_lines = "\n".join(map(json.dumps, runs))
+    done = subprocess.run(
+        command,
+        cwd=where,
+        input=given_lines,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def models() -> tuple[Any, Any]:
+    """The checks of an event and of a list of messages, by the protocol's models."""
+    core: Any = pytest.importorskip("ag_ui.core", reason="needs ag-ui-protocol")
+    pydantic = pytest.importorskip("pydantic")
+    event, listed = map(
+        pydantic.TypeAdapter, (core.Event, list.__class_getitem__(core.Message))
+    )
+    return event.validate_python, listed.validate_python
+
+
+def apply(document: Any, operations: list[dict[str, Any]]) -> Any:
+    """*document* as a JSON Patch changes it: RFC 6902, what we write of it."""
+    document = {"": json.loads(json.dumps(document))}
+    for each in operations:
+        *parents, last = each["path"].split("/")
+        spot: Any = document
+        for key in parents:
+            spot = spot[_place(spot, key)]
+
+        at = _place(spot, last)
+        if each["op"] == "remove":
+            del spot[at]
+        elif each["op"] == "add" and isinstance(spot, list):
+            spot.insert(at, each["value"])
+        else:
+            spot[at] = each["value"]
+
+    return document[""]
+
+
+def _place(spot: Any, key: str) -> Any:
+    if isinstance(spot, list):
+        return int(key)
+
+    return key.replace("~1", "/").replace("~0", "~")
+
+
+class TestMessages:
+    """Snapshots, there and back."""
+
+    def test_contract(self):
+        """It keeps the laws of all adapters."""
+        check_adapter(ag_ui)
+
+    @given(aggregators())
+    def test_valid(self, state):
+        """The protocol's own models take what any state is dumped as."""
+        _, check_messages = models()
+        plain = [each for each in state.messages if each.role != "unknown"]
+
+        event = ag_ui.snapshot(Aggregator.new(plain))
+
+        assert event["messages"] == check_and_write(check_messages, event["messages"])
+
+    def test_mapping(self):
+        """Each role has its fields, and thoughts come before answers."""
+        call = ToolCall("c1", "tide", '{"at": "Oban"}')
+        photo = ImagePart(url="https://a/b.png", detail="low")
+        messages = [
+            name(SystemMessage("Be brief."), "s"),
+            name(UserMessage([TextPart("When?"), photo], name="ann"), "u"),
+            name(
+                AssistantMessage([ReasoningPart("Hm.", "c2ln")], tool_calls=[call]), "a"
+            ),
+            ToolMessage("6:40", tool_call_id="c1", tool_name="tide"),
+            ToolMessage("gone", tool_call_id="c2", is_error=True),
+        ]
+        own = {"version": 1}
+        source = {"type": "url", "value": "https://a/b.png"}
+        kept = {"conversation_state": {**own, "detail": "low"}}
+        image = {"type": "image", "source": source, "metadata": kept}
+        function = {"name": "tide", "arguments": '{"at": "Oban"}'}
+        sent: list[dict[str, Any]] = [
+            {"id": "s", "role": "system", "content": "Be brief."},
+            {"id": "u", "role": "user", "name": "ann"},
+            {"id": "a:r0", "role": "reasoning", "content": "Hm."},
+            {"id": "a", "role": "assistant"},
+            {"id": "message_3", "role": "tool", "content": "6:40", "toolCallId": "c1"},
+            {"id": "message_4", "role": "tool", "content": "gone", "toolCallId": "c2"},
+        ]
+        sent[1]["content"] = [{"type": "text", "text": "When?"}, image]
+        sent[2]["encryptedValue"] = "c2ln"
+        sent[3]["toolCalls"] = [{"id": "c1", "type": "function", "function": function}]
+        sent[4]["metadata"] = {"conversation_state": {**own, "tool_name": "tide"}}
+        sent[5]["metadata"] = {"conversation_state": {**own, "is_error": True}}
+        sent[5]["error"] = "gone"
+
+        export = dump(messages)
+
+        assert (sent, ()) == (export.payload, export.lost)
+        back: list[Any] = [*load(sent)]
+        assert [each.role for each in back] == [each.role for each in messages]
+        assert back[2].parts[0].signature == "c2ln"
+        assert (back[3].tool_name, back[4].is_error) == ("tide", True)
+        assert [*MessageTree.of(Aggregator.new(back))][2].message.tool_calls[0] == call
+
+    @table(
+        "given_item",
+        {
+            "developer": {"role": "developer", "content": "Be kind."},
+            "activity": {"role": "activity", "activityType": "plan", "content": {}},
+            "null content": {"role": "assistant", "content": None, "toolCalls": []},
+            "an error": {
+                "role": "tool",
+                "toolCallId": "c",
+                "content": "",
+                "error": "no",
+            },
+            "thoughts alone": {"role": "reasoning", "content": "Hm."},
+            "at a provider": {
+                "role": "user",
+                "content": [
+                    {"type": "image", "source": {"type": "file", "value": "f"}}
+                ],
+            },
+            "other keys": {
+                "role": "user",
+                "content": "x",
+                "metadata": {"a": 1},
+                "b": [1],
+            },
+        },
+    )
+    def test_dumped_as_loaded(self, given_item):
+        """What another server sent comes back key for key."""
+        payload = [
+            {"id": "x", **given_item},
+            {"id": "y", "role": "user", "content": ""},
+        ]
+
+        assert payload == dump(load(payload)).payload
+
+    def test_ids_stay(self):
+        """A message has one id, whatever its entry is; siblings are named by theirs."""
+        state = Aggregator.new([name(UserMessage("a"), "u1")])
+        first = state.add(name(AssistantMessage("b"), "a1"))
+        tree = MessageTree.of(first, state.add(name(AssistantMessage("c"), "a2")))
+
+        messages = ag_ui.snapshot(tree)["messages"]
+
+        assert [each["id"] for each in messages] == ["u1", "a2"]
+        siblings = messages[1]["metadata"]["conversation_state"]["siblings"]
+        assert siblings == ["a1", "a2"]
+        assert [tree.find(each) for each in siblings] == [
+            *tree.siblings(tree.head or "")[1]
+        ]
+        assert dump(tree.path(tree.find("a1")), tree=tree).payload[1]["id"] == "a1"
+        assert "metadata" not in dump(first).payload[1]
+
+    @table(
+        "part",
+        {
+            "bytes": FilePart(data=b"%PDF-", media_type="application/pdf", name="f"),
+            "a link": FilePart(url="https://a/b", name="f"),
+        },
+    )
+    def test_media(self, part):
+        """Bytes, links and names are kept."""
+        export = dump([UserMessage([part])])
+
+        assert (part, ()) == (load(export.payload)[0].parts[0], export.lost)
+
+    def test_lost(self):
+        """What has no place is listed, and words are kept."""
+        answer = AssistantMessage(
+            [TextPart("a", index=0), TextPart("b", index=2)],
+            tool_calls=[ToolCall("c", "f", "{}", index=1)],
+        )
+        unknown = UnknownMessage({"role": "user"}, source="ag_ui")
+
+        export = dump([answer, SystemMessage([TextPart("a"), TextPart("b")]), unknown])
+
+        assert export.payload[0]["content"] == "ab"
+        paths = ["messages[0].parts[1]", "messages[1]", "messages[2]"]
+        assert [each.path for each in export.lost] == paths
+
+    @table(
+        "payload, path",
+        {
+            "no list": ({"messages": 5}, "$.messages"),
+            "no id": ([{"role": "user", "content": "x"}], "$[0].id"),
+            "no role": ([{"id": "a", "content": "x"}], "$[0].role"),
+            "no call": (
+                [{"id": "a", "role": "tool", "content": "", "toolCallId": ""}],
+                "$[0].toolCallId",
+            ),
+        },
+    )
+    def test_refused(self, payload, path):
+        """What is wrong is refused with its path."""
+        assert [path] == problem_paths(load, payload)
+
+    def test_untrusted_metadata(self):
+        """What a client writes under our key reaches only the fields that it is for."""
+        forged = {
+            "version": 1,
+            "tool_name": 5,
+            "ui": {"id": "other"},
+            "openai_chat": {},
+        }
+        item = {"id": "a", "role": "user", "content": "x"}
+
+        (message,) = load([{**item, "metadata": {"conversation_state": forged}}])
+
+        assert message == name(UserMessage("x"), "a")
+
+
+def check_and_write(check: Any, messages: Any) -> Any:
+    """*messages* as the models write them again."""
+    return [
+        each.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        for each in check(messages)
+    ]
+
+
+class TestInput:
+    """What a client posts."""
+
+    def test_read(self):
+        """All fields of the protocol are read; a schema is a tool's parameters."""
+        schema = {"type": "object", "properties": {"at": {"type": "string"}}}
+        tool = {"name": "tide", "description": "Tides.", "parameters": schema}
+        body = {
+            "threadId": "t",
+            "runId": "r2",
+            "parentRunId": "r1",
+            "messages": [{"id": "u", "role": "user", "content": "hi"}],
+            "tools": [tool],
+            "state": {"step": [1]},
+            "context": [{"description": "where", "value": "Oban"}],
+            "resume": [{"interruptId": "i", "status": "resolved"}],
+            "forwardedProps": {"a": None},
+        }
+
+        asked = ag_ui.load_input(body)
+
+        assert (asked.thread_id, asked.run_id, asked.parent_run_id) == ("t", "r2", "r1")
+        assert [each.text for each in asked.messages] == ["hi"]
+        assert asked.tools[0].json_schema() == schema
+        assert asked.state == {"step": [1]}
+        assert (asked.context, asked.resume) == (
+            tuple(body["context"]),
+            tuple(body["resume"]),
+        )
+        assert asked.forwarded_props == {"a": None}
+
+    @given(json_values())
+    def test_refused(self, body):
+        """Whatever else is posted is a `DecodeError` with paths."""
+        with pytest.raises(DecodeError, match=r"\$"):
+            ag_ui.load_input(body)
+
+        with pytest.raises(DecodeError, match=r"\$"):
+            ag_ui.load_input({"threadId": "t", "messages": [], "tools": [{"name": ""}]})
+
+
+class TestEvents:
+    """Events of responses, and what the client makes of them."""
+
+    def test_fixtures(self):
+        """What the client made of our own streams is what `dump` makes of them."""
+        lines = FIXTURES.read_text(encoding="utf-8").splitlines()
+        made = {one["name"]: one for one in map(json.loads, lines)}
+        runs = recorded_runs(own=True)
+
+        assert made.keys() == runs.keys()
+        for key, (events, messages) in runs.items():
+            assert (key, made[key]["events"]) == (key, events)
+            assert (key, made[key]["messages"]) == (key, messages)
+
+    def test_reduced(self):
+        """The client takes every recorded stream, and makes of it what `dump` does."""
+        runs = {**recorded_runs(own=True), **recorded_runs(own=False)}
+
+        made = reduce_all([{"events": events} for events, _ in runs.values()])
+
+        for (key, (_, messages)), one in zip(runs.items(), made, strict=True):
+            assert (key, messages) == (key, one.get("messages", one))
+
+    def test_valid(self):
+        """The protocol's models take each event of every recorded stream."""
+        check_event, _ = models()
+
+        runs = {**recorded_runs(own=True), **recorded_runs(own=False)}
+        events = [event for run, _ in runs.values() for event in run]
+
+        assert [check_event(event).type.value for event in events] == [
+            event["type"] for event in events
+        ]
+
+    def test_come_back(self):
+        """The chunks of the events are the same answer; one that breaks off says so."""
+        for path in [each for one in PROVIDERS for each in recorded.streams(one)]:
+            chunks = chunks_in(path)
+            events = run_of(chunks)
+            message, back = concat(chunks), concat(load_chunks(events))
+
+            assert dump([name(message, "m1")]).payload == dump([back]).payload
+            begun = [each["type"].endswith("E_START") for each in events]
+            begun = begun if True in begun else [False, True]
+            broken: Any = concat(load_chunks(events[: begun.index(True) + 1]))
+            assert broken.response.finish_reason == "interrupted"
+
+    def test_order(self):
+        """Thoughts, text and calls follow each other, each closed before the next."""
+        calls = [ToolCall("c1", "f", "{", index=0), ToolCall("", "", "}", index=0)]
+        chunks = [
+            AssistantMessage([ReasoningPart("Hm", index=0)]),
+            AssistantMessage([ReasoningPart("", "sig", index=0)]),
+            AssistantMessage("Hi"),
+            *[AssistantMessage(tool_calls=[call]) for call in calls],
+            AssistantMessage([ReasoningPart("So", index=9)]),
+        ]
+        kinds = [
+            *("RUN_STARTED", "REASONING_START", "REASONING_MESSAGE_START"),
+            *("REASONING_MESSAGE_CONTENT", "REASONING_MESSAGE_END"),
+            *("REASONING_ENCRYPTED_VALUE", "REASONING_END"),
+            *("TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"),
+            *("TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_ARGS"),
+            *("REASONING_START", "REASONING_MESSAGE_START"),
+            *("REASONING_MESSAGE_CONTENT", "REASONING_MESSAGE_END", "REASONING_END"),
+            *("TOOL_CALL_END", "RUN_FINISHED"),
+        ]
+
+        events = run_of(chunks)
+
+        assert [event["type"] for event in events] == kinds
+        ids = [each["id"] for each in dump([name(concat(chunks), "m1")]).payload]
+        assert ids == ["m1:r0", "m1", "m1:r1"]
+
+    def test_awaited(self):
+        """Chunks and events that are waited for give the same."""
+        chunks = [AssistantMessage("Hi"), AssistantMessage(" there")]
+
+        async def wait(given_items: Any) -> Any:
+            for each in given_items:
+                yield each
+
+        async def collect() -> tuple[list[Any], Any]:
+            response = ag_ui.adump_chunks(wait(chunks), message_id="m1")
+            run = ag_ui.awrap_run(response, thread_id="t", run_id="r")
+            events = [event async for event in run]
+            return events, [one async for one in ag_ui.aload_chunks(wait(events))]
+
+        events, back = asyncio.run(collect())
+
+        assert events == run_of(chunks)
+        assert concat(back).text == "Hi there"
+
+    def test_failed(self):
+        """What is open is closed, no secret is told, and the error raised."""
+
+        def fail() -> Any:
+            yield AssistantMessage("Hi")
+            raise ValueError("the password is x")
+
+        events: list[Any] = []
+        run = ag_ui.wrap_run(
+            dump_chunks(fail(), message_id="m"), thread_id="t", run_id="r", usage=[{}]
+        )
+        with pytest.raises(ValueError, match="password"):
+            events += iter(lambda: next(run), None)
+
+        assert [each["type"] for each in events[-2:]] == [
+            "TEXT_MESSAGE_END",
+            "RUN_ERROR",
+        ]
+        assert events[-1]["message"] == "the run failed"
+        with pytest.raises(ProviderStreamError, match="the run failed"):
+            list(load_chunks(events))
+
+    def test_whole_turn(self):
+        """Results stand between the responses they belong to, flagged as failed."""
+        call = AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}")])
+        result = ToolMessage("no", tool_call_id="c1", tool_name="f", is_error=True)
+        events = [
+            *dump_chunks([call], message_id="m1"),
+            ag_ui.dump_result(result, message_id="m2"),
+            *dump_chunks([AssistantMessage("Sorry.")], message_id="m3"),
+        ]
+
+        first, last, failed, *rest = load_chunks(events)
+
+        assert concat([first, last]).tool_calls[0].id == "c1"
+        found = [each for each in (failed, *rest) if isinstance(each, ToolMessage)]
+        (back,) = found
+        assert (back.text, back.tool_name, back.is_error) == ("no", "f", True)
+        assert dump([back]).payload[0]["id"] == "m2"
+        assert rest[-2].text == "Sorry."
+
+    @table(
+        "event, path",
+        {
+            "no event": (5, "$[0]"),
+            "not started": (
+                {"type": "TEXT_MESSAGE_CONTENT", "messageId": "a", "delta": "x"},
+                "$[0].messageId",
+            ),
+            "no id": ({"type": "TOOL_CALL_START"}, "$[0].toolCallId"),
+        },
+    )
+    def test_refused(self, event, path):
+        """An event that is wrong is refused with its path."""
+        assert [path] == problem_paths(lambda one: [*load_chunks([one])], event)
+
+
+class TestStates:
+    """Snapshots and patches of an agent's state, and its bill."""
+
+    @given(json_values(), json_values(), st.data())
+    def test_patch(self, old, new, data):
+        """A patch makes the new state of the old, and none is needed for the same."""
+        mixed = data.draw(
+            st.sampled_from([new, [old, new, old], {"a": old, "~/": new}])
+        )
+        for before, after in ((old, mixed), (mixed, [old, *[mixed]]), ([old], mixed)):
+            event = ag_ui.patch(before, after)
+            made = apply(before, event["delta"])
+            assert json.dumps(made, sort_keys=True) == json.dumps(after, sort_keys=True)
+
+        assert ag_ui.patch(mixed, mixed)["delta"] == []
+
+    @table(
+        "old, new, delta",
+        {
+            "true is not 1": ([1], [True], [("replace", "/0", True)]),
+            "in the middle": ([1, 2, 3], [1, 3], [("remove", "/1", None)]),
+            "from behind": (
+                [1, 2, 3, 4],
+                [1],
+                [
+                    ("remove", "/3", None),
+                    ("remove", "/2", None),
+                    ("remove", "/1", None),
+                ],
+            ),
+            "unsafe": (
+                {"a": {"__proto__": 1}},
+                {"a": {"__proto__": 2}},
+                [("replace", "/a", {"__proto__": 2})],
+            ),
+        },
+    )
+    def test_small(self, old, new, delta):
+        """Only what is different is sent, in an order that can be applied."""
+        found = ag_ui.patch(old, new)["delta"]
+
+        assert [(one["op"], one["path"], one.get("value")) for one in found] == delta
+
+    def test_applied_by_the_client(self):
+        """The client's own library applies patches, also where keys are unsafe."""
+        states: list[Any] = [
+            {"a": [1, 2], "~/": None},
+            {"a": [2], "__proto__": {"x": 1}},
+            {"a": [2, {"constructor": {"prototype": 1}}]},
+            [3],
+        ]
+        pairs = [(one, two) for one in states for two in states]
+        start = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
+
+        made = reduce_all(
+            [{"state": a, "events": [start, ag_ui.patch(a, b)]} for a, b in pairs]
+        )
+
+        assert [one.get("state", one) for one in made] == [new for _, new in pairs]
+
+    def test_undo(self):
+        """A snapshot after undo has what is shown, and no more."""
+        state = Aggregator.new([UserMessage("a")])
+        timeline = Timeline.begin(state).commit(state.add(AssistantMessage("b")))
+
+        shown = ag_ui.snapshot(timeline.undo().present)["messages"]
+
+        assert [each["content"] for each in shown] == ["a"]
+
+    def test_usage(self):
+        """Each model has a row, whose parts are parts of its totals."""
+        usage = Usage(
+            9,
+            4,
+            prompt_tokens_details=PromptTokensDetails(cached_tokens=3),
+            completion_tokens_details=CompletionTokensDetails(reasoning_tokens=2),
+        )
+        ledger = [LedgerEntry("1", usage, "a"), LedgerEntry("2", usage, "")]
+
+        first, second = ag_ui.dump_usage(ledger)
+
+        parts = {"reasoningTokens": 2, "cachedInputTokens": 3}
+        counts = {"inputTokens": 9, "outputTokens": 4, "totalTokens": 13, **parts}
+        assert (first, second) == ({"model": "a", **counts}, counts)
+        (end,) = [*ag_ui.wrap_run([], thread_id="t", run_id="r", usage=[first])][1:]
+        assert end["usage"] == [first]
+
+    def test_big_counts(self):
+        """A count that a browser can't represent is left out."""
+        assert ag_ui.dump_usage([LedgerEntry("1", Usage(2**53), "")]) == [
+            {"outputTokens": 0}
+        ]
