@@ -4,11 +4,12 @@ import random
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TypeVar
 
-__all__ = ["call_in_handler", "interrupt_by_signals"]
+__all__ = ["call_in_handler", "interrupt_by_signals", "interrupter"]
 
 T = TypeVar("T")
 
@@ -79,6 +80,32 @@ def _is_interrupt(error: BaseException) -> bool:
     # the start of a thread.
     is_masked = isinstance(error, RuntimeError) and "release unlocked" in str(error)
     return is_masked or isinstance(error, KeyboardInterrupt)
+
+
+@contextmanager
+def interrupter():
+    """
+    A function for other threads that interrupts the one of this block, once, also where
+    that is about to wait: a signal just before leaves the wait as it is.
+    """
+    waiting = threading.get_ident()
+    interrupted: list[bool] = []
+
+    def handle(*_):
+        if not interrupted:
+            interrupted.append(True)
+            raise KeyboardInterrupt
+
+    def interrupt():
+        while not interrupted:
+            signal.pthread_kill(waiting, signal.SIGINT)
+            time.sleep(0.01)
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _raise_interrupt():

@@ -10,7 +10,6 @@ import gc
 import logging
 import pickle
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -57,7 +56,7 @@ from tests.branches import (
     leave,
     refused,
 )
-from tests.signals import interrupt_by_signals
+from tests.signals import interrupt_by_signals, interrupter
 from tests.threads import finish, until
 
 # Much here is handed over wrongly; what is right is for typing_tests to add_text.
@@ -411,7 +410,7 @@ class TestFailures:
         Interrupted while it waits, it reports the saved progress, and starts nothing;
         what a step that runs on then adds is reported when it ends.
         """
-        go, began, main_thread = threading.Event(), [], threading.get_ident()
+        go, began = threading.Event(), []
         turns: list[Turn] = []
 
         def waits(state):
@@ -420,12 +419,12 @@ class TestFailures:
             if len(began) == 1:
                 # Not before: a pool may stay locked if its submit is interrupted.
                 assert is_waiting.wait(60)
-                signal.pthread_kill(main_thread, signal.SIGINT)
+                interrupt()
             assert go.wait(60)
             return add_text("later", state)
 
         steps = [waits] * (100 if executor else 1)
-        with pytest.raises(KeyboardInterrupt):
+        with interrupter() as interrupt, pytest.raises(KeyboardInterrupt):
             fan_out(CHAT, steps, executor=executor, on_turn=turns.append)
 
         assert ["so far"] in [*map(texts, turns)]

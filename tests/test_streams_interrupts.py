@@ -5,8 +5,6 @@ twice, and no reader or sender that waits for ever.
 
 import itertools
 import random
-import signal
-import threading
 from functools import partial
 from typing import Any
 
@@ -17,7 +15,7 @@ from conversation_state import streams
 from conversation_state.errors import StreamClosedError
 from conversation_state.messages import AssistantMessage
 from conversation_state.streams import Ok
-from tests.signals import interrupt_by_signals
+from tests.signals import interrupt_by_signals, interrupter
 from tests.threads import finish, start, until
 
 Stream: Any = streams.Stream
@@ -146,15 +144,15 @@ class TestSignals:
         sender, stream = pipe(1)
         held = [stream]
         del stream
-        me = threading.get_ident()
 
-        def interrupt():
+        def interrupt_waiting():
             until(lambda: sender._pipe.readers)
-            signal.pthread_kill(me, signal.SIGINT)
+            interrupt()
 
-        thread = start(interrupt)
-        with pytest.raises(KeyboardInterrupt) as caught:
-            streams.collect(held.pop())
+        with interrupter() as interrupt:
+            thread = start(interrupt_waiting)
+            with pytest.raises(KeyboardInterrupt) as caught:
+                streams.collect(held.pop())
 
         assert sender.send(AssistantMessage("a")) is False
         assert caught.type is KeyboardInterrupt
