@@ -14,7 +14,6 @@ from conversation_state.adapters.anthropic import load_usage
 from conversation_state.testing.strategies import json_values, texts
 from tests.adapters.helpers import both, exactly, make_readers, some
 
-PNG = b"\x89PNG\r\n\x1a\n"
 PNG_BASE64 = "iVBORw0KGgo="
 
 
@@ -297,7 +296,6 @@ def last(reason="end_turn", usage=None, **fields):
 
 
 END = {"type": "message_stop"}
-PING = {"type": "ping"}
 
 
 def events_of(response, cut=lambda text: [text[:1], text[1:]]):

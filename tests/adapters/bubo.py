@@ -9,7 +9,6 @@ from conversation_state.adapters import bubo
 from conversation_state.testing.strategies import json_values, metadata, texts
 from tests.adapters.helpers import both, exactly, make_readers, some
 
-PNG = b"\x89PNG\r\n\x1a\n"
 RUN = "01890a5d-ac96-774b-bcce-b302099a8057"
 
 # Texts that bubo takes for some: all others are null there.

@@ -4,12 +4,8 @@ import base64
 
 from hypothesis import strategies as st
 
-from conversation_state.adapters import eino
 from conversation_state.testing.strategies import json_values, metadata, texts
-from tests.adapters.helpers import both, exactly, make_readers, some
-
-PNG = b"\x89PNG\r\n\x1a\n"
-PNG_TEXT = base64.b64encode(PNG).decode()
+from tests.adapters.helpers import both, exactly, some
 
 # What Go leaves out where it is empty is never "".
 WORDS = texts(min_size=1, max_size=4)
@@ -147,6 +143,3 @@ MESSAGES = st.one_of(
 CONVERSATIONS = st.lists(MESSAGES, max_size=4).map(
     lambda history: {"messages": history}
 )
-
-
-one, several, notes = make_readers(eino)

@@ -9,7 +9,6 @@ from conversation_state.adapters.gemini import load_usage
 from conversation_state.testing.strategies import json_values, texts
 from tests.adapters.helpers import both, exactly, make_readers, some
 
-PNG = b"\x89PNG\r\n\x1a\n\xff\xfe"
 PNG_TEXT = "iVBORw0KGgr//g=="
 SKIP = "skip_thought_signature_validator"
 

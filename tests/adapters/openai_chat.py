@@ -11,10 +11,6 @@ from conversation_state.adapters import openai_chat
 from conversation_state.testing.strategies import json_values, texts
 from tests.adapters.helpers import both, exactly, make_readers, some
 
-PNG = b"\x89PNG\r\n\x1a\n"
-PNG_URL = "data:image/png;base64,iVBORw0KGgo="
-
-
 # Requests, in all dialects at once
 
 
