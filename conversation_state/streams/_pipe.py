@@ -90,7 +90,14 @@ class Pipe:
             return None
 
     def leave(self, waiter: Waiter | None) -> None:
-        # What an interrupt left undone of `send`.
+        # What an interrupt left undone of `send`; also if another one comes just now.
+        try:
+            self._leave(waiter)
+        except BaseException:
+            self._leave(waiter)
+            raise
+
+    def _leave(self, waiter: Waiter | None) -> None:
         with self.lock:
             if waiter is not None and waiter in self.senders:
                 self.senders.remove(waiter)
