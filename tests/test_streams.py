@@ -5,9 +5,7 @@ import collections.abc
 import copy
 import gc
 import itertools
-import os
 import pickle
-import subprocess
 import sys
 import threading
 import traceback
@@ -1319,103 +1317,8 @@ class TestMemory:
         assert there() is None
 
 
-LOST_READER = """
-import os, signal, threading, time
-from conversation_state.errors import StreamClosedError
-from conversation_state.streams import Stream
-
-inside = threading.Event()
-
-def source():
-    yield 1
-    inside.set()
-    time.sleep(3_600)
-
-shared = Stream.of(source())
-stream = shared.convert(str) if CONVERTS else shared
-threading.Thread(target=list, args=(stream,), daemon=True).start()
-inside.wait()
-child = os.fork()
-if not child:
-    signal.alarm(50)
-    for _ in range(THREADS):
-        threading.Thread(target=time.sleep, args=(3_600,), daemon=True).start()
-
-    iterator, is_told = iter(stream), False
-    next(iterator)
-    try:
-        next(iterator)
-    except StreamClosedError as error:
-        is_told = "forked" in str(error)
-
-    stream.abort()
-    try:
-        next(iterator)
-    except StreamClosedError as error:
-        is_told = is_told and "abort" in str(error)
-
-    os._exit(not is_told)
-
-os._exit(os.waitpid(child, 0)[1] != 0)
-"""
-
-
-LOST_LOOP = """
-import asyncio, os, signal, threading
-from conversation_state.errors import StreamClosedError
-from conversation_state.streams import Stream, merge
-
-inside = threading.Event()
-
-async def source():
-    yield 1
-    inside.set()
-    await asyncio.sleep(3_600)
-
-stream = merge(Stream.of(source()), Stream.of([]))
-
-async def read():
-    return [item async for item in stream]
-
-threading.Thread(target=lambda: asyncio.run(read()), daemon=True).start()
-inside.wait()
-child = os.fork()
-if not child:
-    signal.alarm(50)
-    is_reported = False
-    try:
-        asyncio.run(read())
-    except StreamClosedError as error:
-        is_reported = "forked" in str(error)
-
-    os._exit(not is_reported)
-
-os._exit(os.waitpid(child, 0)[1] != 0)
-"""
-
-
 class TestThreads:
     """Many readers at once."""
-
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-    def test_fork_while_a_loop_reads(self):
-        """In the child, an event loop that was not forked is an error."""
-        command = [sys.executable, "-W", "ignore", "-c", LOST_LOOP]
-
-        assert 0 == subprocess.run(command, timeout=60, check=False).returncode
-
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-    @pytest.mark.parametrize("converts", [False, True])
-    @pytest.mark.parametrize("threads", [0, 3])
-    def test_fork_while_another_thread_reads(self, converts, threads):
-        """
-        A stream whose reader was not forked is an error in the child, at once, and
-        can be aborted there.
-        """
-        program = f"CONVERTS, THREADS = {converts}, {threads}\n{LOST_READER}"
-        command = [sys.executable, "-W", "ignore", "-c", program]
-
-        assert 0 == subprocess.run(command, timeout=60, check=False).returncode
 
     def test_one_asks_and_all_get_the_same(self):
         """The source is asked once for each element, by any reader, at any moment."""

@@ -13,11 +13,9 @@ comes before the change or after it.
 
 from __future__ import annotations
 
-import os
 from _thread import allocate_lock, get_ident
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from functools import partial
 from operator import attrgetter
 from threading import RLock
 from types import TracebackType
@@ -35,17 +33,6 @@ CIRCLE = (
     "this stream is read by its own source, or by a function that makes its next "
     "element, which is a deadlock; let it read another stream"
 )
-
-_FORKED = (
-    "another thread was reading this stream when the process was forked, and is not "
-    "in the child: abort() the stream here, or let the child make its own"
-)
-
-# One entry for each fork that led to this process: the parent's threads and loops do
-# not exist here.
-FORKS: list[bool] = []
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=partial(FORKS.append, True))  # noqa: FBT003
 
 # The threads that wait for another one's turn, and for nothing else.
 _turn_waiters: dict[int, WaitingThread] = {}
@@ -225,8 +212,7 @@ class Source:
 
         needs_thread: Whether it runs code that may block, so that a task must not.
 
-        turn: None, or the thread that runs the user's code, and how many forks there
-            were before its process began.
+        turn: None, or the thread that runs the user's code.
 
         upstream: The cells this source is made of, of which one has to be filled
             before `poll` can make anything of it.
@@ -249,7 +235,7 @@ class Source:
         self.is_over = False
         self.items: deque[Any] = deque()
         self.lock = RLock()
-        self.turn: tuple[int, int] | None = None
+        self.turn: int | None = None
         self.upstream = upstream
         self.waiters: Queue = set()
 
@@ -271,7 +257,7 @@ class Source:
         Fill *cell*, if that is possible now; otherwise *waiter* will be woken as soon
         as asking again is worthwhile. May block in the user's code if *block* is true.
         """
-        turn = (get_ident(), len(FORKS))
+        me, has_turn = get_ident(), False
         try:
             with self.lock:
                 if cell.source is not self:
@@ -291,12 +277,12 @@ class Source:
                         self.ask_in_thread(cell)
                     return
 
-                self.turn = turn
+                self.turn, has_turn = me, True
 
             self.end_turn(cell, self.work())
         except BaseException:
             # An interrupt may have cut any of it short, the end of the turn, too.
-            if self.turn is turn:
+            if has_turn and self.turn == me:
                 self.end_turn(cell)
 
             wake_all(self.waiters)
@@ -329,13 +315,7 @@ class Source:
         cell.source = None
         del items[0]
 
-    def _wait_for_turn(
-        self, turn: tuple[int, int], waiter: Waiter | None, *, block: bool
-    ) -> None:
-        owner, forks = turn
-        if forks != len(FORKS):
-            raise StreamClosedError(_FORKED)
-
+    def _wait_for_turn(self, owner: int, waiter: Waiter | None, *, block: bool) -> None:
         me = get_ident()
         if waiter is not None:
             enter(self.waiters, waiter)
@@ -356,7 +336,7 @@ class Source:
             if wanted is None:
                 break
 
-            owner = wanted[0]
+            owner = wanted
 
 
 def call(function: Callable[[Any], Any], argument: Any) -> Any:

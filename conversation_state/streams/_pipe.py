@@ -16,7 +16,6 @@ from conversation_state.streams._cells import (
     ABORTED,
     CIRCLE,
     END,
-    FORKS,
     Fault,
     ProcessBound,
     Queue,
@@ -341,7 +340,6 @@ class Pump(Pipe):
     def __init__(self, iterator: AsyncIterator[Any]) -> None:
         super().__init__(0)
         self._iterator = iterator
-        self._forks = len(FORKS)
         self._loop: Any = None
         self._task: object = None  # kept, since asyncio refers to it weakly
         self._task_id: int | None = None
@@ -363,7 +361,6 @@ class Pump(Pipe):
         enter(self.readers, waiter)
         if self._loop is None:
             self._ended, self._scope = anyio.Event(), anyio.CancelScope()
-            self._forks = len(FORKS)
             if hasattr(here, "create_task"):
                 self._task = here.create_task(self._run())
             else:
@@ -372,12 +369,6 @@ class Pump(Pipe):
                     self._run, context=contextvars.copy_context()
                 )
             self._loop = here
-        elif self._forks != len(FORKS):
-            why = (
-                "the event loop that reads this stream's source did not come along "
-                "when the process was forked: let the child make its own stream"
-            )
-            self.end(make_closed_fault(why))
         elif self.senders and not self.senders[0].wake():
             # It was closed without cancelling its tasks.
             self.end(

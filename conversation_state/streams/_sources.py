@@ -17,7 +17,6 @@ from conversation_state._persistent import final
 from conversation_state.streams._cells import (
     ABORTED,
     END,
-    FORKS,
     MARKS,
     End,
     Fault,
@@ -76,9 +75,9 @@ class IteratorSource(Source):
     """
 
     __slots__ = (
-        "_asking",
         "_closes",
         "_interrupt",
+        "_is_asked",
         "_iterator",
         "needs_thread",
     )
@@ -86,7 +85,7 @@ class IteratorSource(Source):
     def __init__(self, iterator: Iterator[Any], *, may_block: bool) -> None:
         super().__init__()
         close = getattr(iterator, "close", None)
-        self._asking = -1  # how many forks before the process whose thread asks it
+        self._is_asked = False  # by a thread of its own
         self._closes = [close] if callable(close) else []
         self._interrupt = ""
         self._iterator = iterator
@@ -120,13 +119,13 @@ class IteratorSource(Source):
             self._close_iterator()
 
     def ask_in_thread(self, cell: StreamCell) -> None:
-        if self._asking != len(FORKS):
-            self._asking = len(FORKS)
+        if not self._is_asked:
+            self._is_asked = True
             context = contextvars.copy_context()
             try:
                 start_new_thread(lambda: context.run(self._ask, cell), ())
             except BaseException:  # perhaps it was started: a second one does no harm
-                self._asking = -1
+                self._is_asked = False
                 raise
 
     def _ask(self, cell: StreamCell) -> None:
@@ -135,7 +134,7 @@ class IteratorSource(Source):
             self.poll(cell, None, block=True)
 
         with self.lock:
-            self._asking = -1
+            self._is_asked = False
             wake_all(self.waiters)
 
     def abort(self) -> None:
