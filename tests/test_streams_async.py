@@ -364,6 +364,21 @@ class TestCancel:
         _, got = await at_once(send, lambda: listed(stream))
         assert ["first"] * capacity + ["next"] == got
 
+    async def test_leaves_its_place_in_the_queue(self):
+        """A sender that was cancelled while it waited keeps no other one waiting."""
+        sender, stream = pipe(1)
+        await sender.asend(1)
+        with anyio.move_on_after(0.002) as scope:
+            await sender.asend("late")
+        assert scope.cancelled_caught
+        assert 1 == await anext(aiter(stream))
+
+        with anyio.move_on_after(0):  # there is room: nothing is waited for
+            await sender.asend(2)
+        sender.close()
+
+        assert [1, 2] == list(stream)
+
     @pytest.mark.parametrize("anyio_backend", ["asyncio"])
     @pytest.mark.parametrize("capacity", [0, 1])
     async def test_sends_nothing_in_the_moment_there_is_room(self, capacity):
@@ -615,9 +630,11 @@ class TestClose:
         stream = Stream.of(source)
         other = stream.convert(str)
         await anext(aiter(stream))
-        await stream.aclose()
-        await stream.aclose()
+        with anyio.move_on_after(0) as scope:  # nothing is waited for
+            await stream.aclose()
+            await stream.aclose()
 
+        assert not scope.cancelled_caught
         assert 0 == source.closed
         assert ["1", "2"] == await listed(other)
         await until(lambda: source.closed == 1)
