@@ -531,7 +531,7 @@ class TestTrouble:
             (stack(("a", "a")), "its own ancestor"),
             (stack(("", None)), "$.messages[0].id"),
             ({"headId": None, "messages": []}, "has no messages"),
-            ({"headId": None, "messages": [1]}, "has no object message"),
+            ({"headId": None, "messages": [1]}, "$.messages[0]: is 1; expected an object"),
             ({"conversationId": "c", "messages": 1}, "has no list of messages"),
             ({"x": 1}, "expected an archive"),
         ],

@@ -7,9 +7,9 @@ they make. What does not: what a record says (`_forms`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import attrs
 
@@ -108,14 +108,6 @@ class TreeRecord(NamedTuple):
     written: list[Any]
 
 
-class RawTree(NamedTuple):
-    """The records of a conversation, and what else there is of it."""
-
-    records: list[TreeRecord]
-    head: object
-    rest: dict[str, Any]
-
-
 def load_trees(
     payload: Any,
     *,
@@ -180,13 +172,13 @@ def _load_each(
 def _load_one(raw: Any, path: str, kind: str | None) -> LoadedTree:
     reader = DocumentReader()
     name = kind or _recognize(raw)
-    if name not in _READERS:
+    if name not in _PLACES:
         what = "mapping is missing" if _is_chatgpt(raw) else f"unknown; {_EXPECTED}"
         raise DecodeError((Problem(path, what),))
 
-    found = _READERS[name](reader, raw, path)
+    found = _read_records(reader, raw, path, name)
     reader.finish()
-    if not any(record.body is not None for record in found.records):
+    if not any(record.body is not None for record in found[0]):
         reader.problem(path, "has no messages")
         reader.finish()
 
@@ -239,237 +231,167 @@ def _is_chatgpt(raw: Any) -> bool:
 # Where records stand
 
 
-def _read_record_at(
+class _Place(NamedTuple):
+    # The keys of a record: of its id, its parent's and its children's, and of its body,
+    # which is the record itself where that is "".
+    id: str
+    parent: str
+    children: str
+    body: str
+
+
+_PLACES = {
+    "assistant_ui": _Place("", "parentId", "", "message"),
+    "assistant_ui_rows": _Place("id", "parent_id", "", "content"),
+    "chatgpt": _Place("id", "parent", "children", "message"),
+    "librechat": _Place("messageId", "parentMessageId", "children", ""),
+    "open_webui": _Place("id", "parentId", "childrenIds", ""),
+}
+
+
+def _read_records(reader: DocumentReader, raw: Any, path: str, kind: str) -> _Found:
+    items, head, rest = _find_items(reader, raw, path, kind)
+    records = []
+    for key, item, where, above in items:
+        if is_map(item):
+            record = _read_record(reader, kind, key, item, where, above)
+            records += [record] if record else []
+        else:
+            reader.wrong(where, item, "an object")
+
+    return records, head, rest
+
+
+# All records, the id of the one that is shown, and what else there is.
+_Found: TypeAlias = tuple[list[TreeRecord], object, dict[str, Any]]
+
+# The key of a record in a map, or None; the record; where; the id of one it stands in.
+_Item: TypeAlias = tuple[str | None, Any, str, str | None]
+
+
+def _find_items(  # noqa: PLR0911 - one for each format, and what is wrong with it
+    reader: DocumentReader, raw: Any, path: str, kind: str
+) -> tuple[Iterable[_Item], object, dict[str, Any]]:
+    if is_list(raw):
+        layout = {LAYOUT: {"is_list": True}}
+        return _list_items(raw, path), None, layout
+
+    if not is_map(raw):
+        reader.wrong(path, raw, "an object")
+        return (), None, {}
+
+    if kind == "open_webui":
+        chat = raw.get("chat")
+        history = chat.get("history") if is_map(chat) else None
+        found = history.get("messages") if is_map(history) else None
+        if not is_map(chat) or not is_map(history) or not is_map(found):
+            reader.problem(path, "chat.history.messages is missing; expected an object")
+            return (), None, {}
+
+        where = f"{path}.chat.history"
+        rest = reader.rest(raw, frozenset({"chat"}), path)
+        rest["chat"] = reader.rest(chat, frozenset({"history"}), f"{path}.chat")
+        rest["chat"]["history"] = reader.rest(history, frozenset({"messages"}), where)
+        return _map_items(found, f"{where}.messages"), history.get("currentId"), rest
+
+    if kind == "chatgpt":
+        mapping = raw.get("mapping")
+        if not is_map(mapping):
+            reader.problem(path, "mapping is missing; expected an object of messages")
+            return (), None, {}
+
+        rest = reader.rest(raw, frozenset({"mapping"}), path)
+        return _map_items(mapping, f"{path}.mapping"), raw.get("current_node"), rest
+
+    key = "messagesTree" if "messagesTree" in raw else "messages"
+    messages, rest = raw.get(key), reader.rest(raw, frozenset({key}), path)
+    if not is_list(messages):
+        reader.problem(path, f"has no list of {key}")
+        return (), None, {}
+
+    if kind == "librechat":
+        items = _list_nested(messages, f"{path}.{key}")
+        is_nested = any(is_map(each) and "children" in each for _, each, _, _ in items)
+        nesting = {"key": key, "is_nested": is_nested}
+        return items, None, {**rest, LAYOUT: nesting}
+
+    return _list_items(messages, f"{path}.{key}"), raw.get("headId"), rest
+
+
+def _list_items(items: Sequence[Any], path: str) -> Iterator[_Item]:
+    return ((None, each, f"{path}[{at}]", None) for at, each in enumerate(items))
+
+
+def _map_items(items: Mapping[str, Any], path: str) -> Iterator[_Item]:
+    return ((key, each, f"{path}.{key}", None) for key, each in items.items())
+
+
+def _list_nested(messages: Sequence[Any], path: str) -> list[_Item]:
+    # Depth first, in the order of the file: the next one is the last of those to do.
+    found: list[_Item] = []
+    todo = [*_list_items(messages, path)][::-1]
+    while todo:
+        found.append(todo.pop())
+        item = found[-1][1]
+        if is_map(item) and is_list(below := item.get("children")):
+            id = item.get("messageId")
+            # The path of a message that is 10,000 levels deep would be endless.
+            where = f"{path}..{shorten_repr(id)}.children"
+            inner = [(*each[:3], id) for each in _list_items(below, where)]
+            todo += inner[::-1]
+
+    return found
+
+
+def _read_record(  # noqa: PLR0917 - where it stands
     reader: DocumentReader,
-    raw: Any,
+    kind: str,
+    key: str | None,
+    item: Body,
     path: str,
-    *,
-    parent_key: str,
-    id: object,
-    parent: object,
-    body: Any,
-    known: frozenset[str],
-    listed: object = None,
+    above: str | None,
 ) -> TreeRecord | None:
-    # *raw* is the object around the body.
+    place = _PLACES[kind]
+    body = item.get(place.body) if place.body else item
+    if body is None and kind == "chatgpt":
+        said = None
+    elif not is_map(body):
+        reader.wrong(f"{path}.{place.body}", body, "an object")
+        return None
+    else:
+        # In assistant-ui's items the body has the id, which is not part of it.
+        ids = {place.id or "id", place.parent, place.children}
+        is_inner = bool(place.body and place.id)
+        said = reader.rest(body, frozenset() if is_inner else frozenset(ids), path)
+
+    own = (item if place.id else body or {}).get(place.id or "id")
+    id = own if key is None else key
+    parent = item.get(place.parent, above)
     if not isinstance(id, str) or not id:
         reader.wrong(f"{path}.id", id, "a text that is not empty")
         return None
 
-    written = [parent] if parent_key in raw else []
     if parent is not None and not isinstance(parent, str):
-        reader.wrong(f"{path}.{parent_key}", parent, "the id of a message, or null")
+        reader.wrong(f"{path}.{place.parent}", parent, "the id of a message, or null")
         return None
 
-    if body is not None and not is_map(body):
-        reader.wrong(path, body, "an object")
-        return None
-
-    parent = None if parent in {"", NO_PARENT} else parent
-    item = reader.rest(raw, known, path)
-    said = None if body is None else reader.json(body, path)
-    children = listed if is_list(listed) else None
-    return TreeRecord(id, parent, said, item, children, path, written)
-
-
-_ITEM = frozenset({"message", "parentId"})
-_ROW = frozenset({"id", "parent_id", "content"})
-
-
-def _read_assistant_ui(reader: DocumentReader, raw: Any, path: str) -> RawTree:
-    return _read_items(reader, raw, path, "message", "parentId")
-
-
-def _read_rows(reader: DocumentReader, raw: Any, path: str) -> RawTree:
-    return _read_items(reader, raw, path, "content", "parent_id")
-
-
-def _read_items(
-    reader: DocumentReader, raw: Any, path: str, key: str, parent_key: str
-) -> RawTree:
-    items = raw if is_list(raw) else raw.get("messages") if is_map(raw) else None
-    records: list[TreeRecord] = []
-    if not is_list(items):
-        reader.problem(path, "has no list of messages")
-        return RawTree(records, None, {})
-
-    where = path if is_list(raw) else f"{path}.messages"
-    for at, item in enumerate(items):
-        place = f"{where}[{at}]"
-        body = item.get(key) if is_map(item) else None
-        if not is_map(body):
-            reader.problem(place, f"has no object {key}")
-            continue
-
-        is_row = key == "content"
-        id = item.get("id") if is_row else body.get("id")
-        said = body if is_row else {k: body[k] for k in body if k != "id"}
-        record = _read_record_at(
-            reader,
-            item,
-            place,
-            parent_key=parent_key,
-            id=id,
-            parent=item.get(parent_key),
-            body=said,
-            known=_ROW if is_row else _ITEM,
-        )
-        if record is not None:
-            records.append(record)
-
-    if is_list(raw):
-        return RawTree(records, None, {LAYOUT: {"is_list": True}})
-
-    rest = reader.rest(raw, frozenset({"messages"}), path)
-    return RawTree(records, raw.get("headId"), rest)
-
-
-_LIBRECHAT = frozenset({"messageId", "parentMessageId", "children"})
-
-
-def _read_librechat(reader: DocumentReader, raw: Any, path: str) -> RawTree:
-    key = "messagesTree" if is_map(raw) and "messagesTree" in raw else "messages"
-    items = raw.get(key) if is_map(raw) else None
-    records: list[TreeRecord] = []
-    if not is_map(raw) or not is_list(items):
-        reader.problem(path, "has no list of messages")
-        return RawTree(records, None, {})
-
-    is_nested = False
-    # Depth first, in the order of the file: the next one is the last of the list.
-    todo = [(item, f"{path}.{key}[{at}]", None) for at, item in enumerate(items)]
-    todo.reverse()
-    while todo:
-        item, place, above = todo.pop()
-        if not is_map(item):
-            reader.wrong(place, item, "an object")
-            continue
-
-        id = item.get("messageId")
-        children = item.get("children")
-        if is_list(children):
-            is_nested = True
-            inner = [
-                # The path of a message that is 10,000 levels deep would be endless.
-                (each, f"{path}.{key}..{shorten_repr(id)}.children[{at}]", id)
-                for at, each in enumerate(children)
-            ]
-            todo += reversed(inner)
-
-        record = _read_record_at(
-            reader,
-            {k: item[k] for k in ("parentMessageId",) if k in item},
-            place,
-            parent_key="parentMessageId",
-            id=id,
-            parent=item.get("parentMessageId", above),
-            body={k: v for k, v in item.items() if k not in _LIBRECHAT},
-            known=_LIBRECHAT,
-        )
-        if record is not None:
-            records.append(record)
-
-    rest = reader.rest(raw, frozenset({key}), path)
-    layout: dict[str, Any] = {}
-    if key != "messages":
-        layout["key"] = key
-
-    if is_nested != bool(raw.get("recursive")):
-        layout["is_nested"] = is_nested
-
-    if layout:
-        rest[LAYOUT] = layout
-
-    return RawTree(records, None, rest)
-
-
-_NODE = frozenset({"id", "message", "parent", "children"})
-
-
-def _read_mapping(reader: DocumentReader, raw: Any, path: str) -> RawTree:
-    records: list[TreeRecord] = []
-    mapping = raw.get("mapping") if is_map(raw) else None
-    if not is_map(mapping):
-        reader.problem(path, "mapping is missing; expected an object of messages")
-        return RawTree(records, None, {})
-
-    for id, node in mapping.items():
-        place = f"{path}.mapping.{id}"
-        if not is_map(node):
-            reader.wrong(place, node, "an object")
-            continue
-
-        body = node.get("message")
-        record = _read_record_at(
-            reader,
-            node,
-            place,
-            parent_key="parent",
-            id=id,
-            parent=node.get("parent"),
-            body=body,
-            known=_NODE,
-            listed=node.get("children"),
-        )
-        if record is not None:
-            records.append(record)
-
-    rest = reader.rest(raw, frozenset({"mapping"}), path)
-    return RawTree(records, raw.get("current_node"), rest)
-
-
-_OPEN_WEBUI = frozenset({"id", "parentId", "childrenIds"})
-
-
-def _read_open_webui(reader: DocumentReader, raw: Any, path: str) -> RawTree:
-    records: list[TreeRecord] = []
-    chat = raw.get("chat") if is_map(raw) else None
-    history = chat.get("history") if is_map(chat) else None
-    found = history.get("messages") if is_map(history) else None
-    if not is_map(chat) or not is_map(history) or not is_map(found):
-        reader.problem(path, "chat.history.messages is missing; expected an object")
-        return RawTree(records, None, {})
-
-    for id, item in found.items():
-        place = f"{path}.chat.history.messages.{id}"
-        if not is_map(item):
-            reader.wrong(place, item, "an object")
-            continue
-
+    around: dict[str, Any] = {}
+    if place.body and kind != "chatgpt":
+        around = reader.rest(item, frozenset(place), path)
+    elif kind == "open_webui" and own != id:
         # The key of a message is its id; its own is kept where that is another.
-        own = (
-            {}
-            if item.get("id") == id
-            else {"own_id": [item[k] for k in item if k == "id"]}
-        )
-        record = _read_record_at(
-            reader,
-            {**own, **{k: item[k] for k in ("parentId",) if k in item}},
-            place,
-            parent_key="parentId",
-            id=id,
-            parent=item.get("parentId"),
-            body={k: v for k, v in item.items() if k not in _OPEN_WEBUI},
-            known=_OPEN_WEBUI,
-            listed=item.get("childrenIds"),
-        )
-        if record is not None:
-            records.append(record)
+        around = {"own_id": [own] if "id" in item else []}
 
-    rest = reader.rest(raw, frozenset({"chat"}), path)
-    rest["chat"] = reader.rest(chat, frozenset({"history"}), f"{path}.chat")
-    where = f"{path}.chat.history"
-    rest["chat"]["history"] = reader.rest(history, frozenset({"messages"}), where)
-    return RawTree(records, history.get("currentId"), rest)
-
-
-_READERS = {
-    "assistant_ui": _read_assistant_ui,
-    "assistant_ui_rows": _read_rows,
-    "chatgpt": _read_mapping,
-    "librechat": _read_librechat,
-    "open_webui": _read_open_webui,
-}
+    listed = item.get(place.children) if key is not None else None
+    return TreeRecord(
+        id=id,
+        parent=None if parent in {"", NO_PARENT} else parent,
+        body=said,
+        item=around,
+        listed=listed if is_list(listed) else None,
+        path=path,
+        written=[parent] if place.parent in item else [],
+    )
 
 
 # The tree they make
@@ -479,15 +401,19 @@ class _TreeBuilder:
     # One conversation while its tree is made.
 
     def __init__(
-        self, reader: DocumentReader, name: str, path: str, found: RawTree
+        self,
+        reader: DocumentReader,
+        name: str,
+        path: str,
+        found: _Found,
     ) -> None:
-        self.reader, self.path, self.found = reader, path, found
+        self.reader, self.path = reader, path
+        self.records, self.shown, self.rest = found
         self.format = name
         self.form = FORMS[name]
-        self.records = found.records
         self.problems: list[str] = []
         self.is_reordered = False
-        ids = [found.rest.get(key) for key in _IDS]
+        ids = [self.rest.get(key) for key in _IDS]
         self.name = next((id for id in ids if isinstance(id, str)), "")
         self.places = {record.id: at for at, record in enumerate(self.records)}
         self.children: dict[str | None, list[str]] = {}
@@ -515,7 +441,7 @@ class _TreeBuilder:
         leaves = [each.id for each in order if each.id not in self.children]
         head = self._find_head(leaves)
         if self.format == "open_webui":
-            self.found.rest[LAYOUT] = {"head": head}
+            self.rest[LAYOUT] = {"head": head}
 
         tree = MessageTree.of(*[states[each] for each in leaves], states[head])
         return self._describe(tree)
@@ -626,7 +552,7 @@ class _TreeBuilder:
         return notes
 
     def _find_head(self, leaves: list[str]) -> str:
-        head = self.found.head
+        head = self.shown
         if isinstance(head, str) and head in self.places:
             return head
 
@@ -637,7 +563,7 @@ class _TreeBuilder:
         return find_newest(self.format, self.records, leaves)
 
     def _describe(self, tree: MessageTree) -> LoadedTree:
-        rest = self.found.rest
+        rest = self.rest
         times = [t for node in tree.nodes if (t := node.message.timestamp) is not None]
         created, updated = (
             next((t for key in keys if (t := read_time(rest.get(key)))), None)
