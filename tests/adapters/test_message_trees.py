@@ -1,6 +1,7 @@
 """Message trees of chat interfaces: what is read, and what is written again."""
 
 import copy
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -131,7 +132,8 @@ LIBRECHAT = {
     "messages": [
         libre("1", None, "Add!", is_user=True, createdAt="2026-01-01T00:00:00.014Z"),
         libre("4", None, "Please!", is_user=True, createdAt="2026-01-01T00:00:03.000Z"),
-        libre("2", "1", "3", model="gpt", createdAt="2026-01-01T00:00:09.000Z"),
+        libre("2", "1", "3", model="gpt", error=0,
+         createdAt="2026-01-01T00:00:09.000Z"),
         libre(
             "3",
             "1",
@@ -270,8 +272,11 @@ class TestRoundTrip:
         payload = copy.deepcopy(FILES[name])
         export = dump_tree(load_one(payload))
 
-        assert (FILES[name], ()) == (export.payload, export.lost)
-        assert FILES[name] == payload
+        # As text: 0 is no false.
+        assert json.dumps(payload, sort_keys=True) == json.dumps(
+            export.payload, sort_keys=True
+        )
+        assert (FILES[name], ()) == (payload, export.lost)
 
     def test_odd_files(self):
         """Missing keys, unknown heads, orphans and odd records come back, too."""
@@ -396,6 +401,28 @@ class TestLaw:
             [top] = made
             made = top["children"]
 
+    def test_branch_behind_a_result(self):
+        """Two answers to one result are two messages, with one parent."""
+        state = Aggregator.new().add_tool_call(ToolCall("c1", "add", "{}"))
+        state = state.add(ToolMessage("3", tool_call_id="c1", tool_name="add"))
+        answers = [state.add_assistant_message(text) for text in ("3", "Three.")]
+        payload = dump_tree(MessageTree.of(*answers), format="librechat").payload
+        tree = load_one(payload).tree
+
+        assert 2 == len(tree.siblings(tree.head)[1])
+        assert ["", "3", "3", "Three."] == [node.message.text for node in tree.nodes]
+
+    def test_moved(self):
+        """A message that was put behind another one is written there."""
+        loaded = load_one(stack(("b", "gone"), ("a", None)))
+        message = loaded.tree.node(loaded.tree.find("b")).message
+        state = loaded.tree.path(loaded.tree.find("a")).add(message)
+        made = dump_tree(MessageTree.of(state), format="assistant_ui").payload
+
+        assert {"a": None, "b": "a"} == {
+            each["message"]["id"]: each["parentId"] for each in made["messages"]
+        }
+
 
 class TestRead:
     """What is read of each format."""
@@ -459,6 +486,7 @@ class TestRead:
             dump_tree(tree, format="open_webui").payload["chat"]["history"]["messages"]
             ["1"]["files"][0]["url"]
         ]  # fmt: skip
+        assert 500_000 == answer.timestamp.microsecond
         assert ("Hm.", "3", "Three.") == (thought.reasoning, result.text, answer.text)
         assert ("Is 1 < 2?\nYes.", "Three.") == (other.reasoning, other.text)
         assert 0 == tree.siblings(tree.find("3"))[0]
@@ -505,6 +533,13 @@ class TestRead:
             len(loaded.tree.siblings(loaded.tree.head)[1]),
         )
 
+    @pytest.mark.parametrize("time", [1700000000, 1700000000000, 1700000000000000])
+    def test_times(self, time):
+        """Seconds, or thousandths of them, or of those."""
+        loaded = load_one(webui("1", web("1", None, [], "user", "x", timestamp=time)))
+
+        assert 1700000000 == loaded.updated_at.timestamp()
+
 
 class TestTrouble:
     """What is wrong with a file."""
@@ -531,7 +566,10 @@ class TestTrouble:
             (stack(("a", "a")), "its own ancestor"),
             (stack(("", None)), "$.messages[0].id"),
             ({"headId": None, "messages": []}, "has no messages"),
-            ({"headId": None, "messages": [1]}, "$.messages[0]: is 1; expected an object"),
+            (
+                {"headId": None, "messages": [1]},
+                "$.messages[0]: is 1; expected an object",
+            ),
             ({"conversationId": "c", "messages": 1}, "has no list of messages"),
             ({"x": 1}, "expected an archive"),
         ],
@@ -623,6 +661,11 @@ class TestStore:
 
             assert grown.nodes == store.message_tree("talk").nodes
             assert "Three." == store.load("talk")[-1].text
+
+            more = grown.add(asked.add_assistant_message("III"))
+            store.save_tree("talk", more.switch(tree.head))
+
+            assert tree.head == store.message_tree("talk").head
 
             store.save_timeline("steps", Timeline.begin(asked))
             with pytest.raises(StoreError, match="is a timeline"):
