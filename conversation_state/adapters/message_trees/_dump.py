@@ -123,7 +123,7 @@ class _TreeWriter:
     def write(self) -> Export:
         self._group()
         # In the order of the file they came from; what is new behind it.
-        groups = sorted(self.groups.values(), key=lambda each: each.at)
+        groups = sorted(self._iterate_down(), key=lambda each: each.at)
         records = [(group, self._write_record(group)) for group in groups]
         write = {
             "librechat": self._write_librechat,
@@ -168,6 +168,16 @@ class _TreeWriter:
                 above.children.append(id)
 
         self.head = None if self.tree.head is None else owners[self.tree.head]
+
+    def _iterate_down(self) -> list[_RecordGroup]:
+        # As assistant-ui exports them: what is behind a message before its siblings.
+        order: list[_RecordGroup] = []
+        todo = [each for each in self.groups.values() if each.parent is None][::-1]
+        while todo:
+            order.append(todo.pop())
+            todo += [self.groups[each] for each in reversed(order[-1].children)]
+
+        return order
 
     def _holds(self, message: Message) -> bool:
         if isinstance(message, UnknownMessage):

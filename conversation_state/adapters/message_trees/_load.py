@@ -231,7 +231,7 @@ def _is_chatgpt(raw: Any) -> bool:
 # Where records stand
 
 
-class _Place(NamedTuple):
+class _RecordKeys(NamedTuple):
     # The keys of a record: of its id, its parent's and its children's, and of its body,
     # which is the record itself where that is "".
     id: str
@@ -241,11 +241,11 @@ class _Place(NamedTuple):
 
 
 _PLACES = {
-    "assistant_ui": _Place("", "parentId", "", "message"),
-    "assistant_ui_rows": _Place("id", "parent_id", "", "content"),
-    "chatgpt": _Place("id", "parent", "children", "message"),
-    "librechat": _Place("messageId", "parentMessageId", "children", ""),
-    "open_webui": _Place("id", "parentId", "childrenIds", ""),
+    "assistant_ui": _RecordKeys("", "parentId", "", "message"),
+    "assistant_ui_rows": _RecordKeys("id", "parent_id", "", "content"),
+    "chatgpt": _RecordKeys("id", "parent", "children", "message"),
+    "librechat": _RecordKeys("messageId", "parentMessageId", "children", ""),
+    "open_webui": _RecordKeys("id", "parentId", "childrenIds", ""),
 }
 
 
