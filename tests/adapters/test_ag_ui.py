@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import AsyncIterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,25 @@ def run_of(chunks: list[Any]) -> list[dict[str, Any]]:
     return [*ag_ui.wrap_run(response, thread_id="t", run_id="r")]
 
 
+# Answers that no recorded stream has.
+THOUGHT, AGAIN = ReasoningPart("Hm.", "s1", index=0), ReasoningPart("So", index=1)
+MADE: dict[str, list[Any]] = {
+    "nothing": [AssistantMessage("")],
+    "thoughts alone": [AssistantMessage([THOUGHT])],
+    "two thoughts": [AssistantMessage([THOUGHT]), AssistantMessage([AGAIN])],
+    "signed twice": [
+        AssistantMessage([THOUGHT]),
+        AssistantMessage([ReasoningPart("", "s2", index=0)]),
+    ],
+    "thoughts behind": [AssistantMessage([TextPart("a"), THOUGHT, AGAIN])],
+    "words behind a call": [
+        AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}", index=0)]),
+        AssistantMessage([TextPart("a", index=1)]),
+        AssistantMessage(tool_calls=[ToolCall("", "f", "{}", index=2)]),
+    ],
+}
+
+
 def recorded_runs(*, own: bool) -> dict[str, tuple[list[dict[str, Any]], Any]]:
     """The events of each recorded stream, and the messages that they should make."""
     found: dict[str, tuple[list[dict[str, Any]], Any]] = {}
@@ -76,6 +96,10 @@ def recorded_runs(*, own: bool) -> dict[str, tuple[list[dict[str, Any]], Any]]:
             chunks = chunks_in(path)
             made = dump([name(concat(chunks), "m1")]).payload
             found[f"{path.parent.name}/{path.stem}"] = run_of(chunks), made
+
+    for key, chunks in MADE.items() if own else ():
+        made = dump([name(concat(chunks), "m1")]).payload
+        found[key] = run_of(chunks), made
 
     return found
 
@@ -97,7 +121,7 @@ def reduce_all(runs: list[dict[str, Any]]) -> list[Any]:
         text=True,
         check=True,
     )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.split("\n") if line]
 
 
 def models() -> tuple[Any, Any]:
@@ -146,7 +170,7 @@ class TestMessages:
 
     @given(aggregators())
     def test_valid(self, state):
-        """The protocol's own models take what any state is dumped as."""
+        """The models of the protocol take what any state is dumped as."""
         _, check_messages = models()
         plain = [each for each in state.messages if each.role != "unknown"]
 
@@ -270,11 +294,21 @@ class TestMessages:
         )
         unknown = UnknownMessage({"role": "user"}, source="ag_ui")
 
-        export = dump([answer, SystemMessage([TextPart("a"), TextPart("b")]), unknown])
+        late = answer.replace(content=[TextPart("b", index=2)])
+        system = SystemMessage([TextPart("a"), TextPart("b")])
 
-        assert export.payload[0]["content"] == "ab"
-        paths = ["messages[0].parts[1]", "messages[1]", "messages[2]"]
-        assert [each.path for each in export.lost] == paths
+        export = dump([answer, system, unknown, late])
+
+        assert [export.payload[0]["content"], export.payload[-1]["content"]] == [
+            "ab",
+            "b",
+        ]
+        assert [(each.path, each.what) for each in export.lost] == [
+            ("messages[0].parts[1]", "text"),
+            ("messages[1]", "parts"),
+            ("messages[2]", "unknown"),
+            ("messages[3].parts[0]", "position"),
+        ]
 
     @table(
         "payload, path",
@@ -305,6 +339,20 @@ class TestMessages:
         (message,) = load([{**item, "metadata": {"conversation_state": forged}}])
 
         assert message == name(UserMessage("x"), "a")
+        newer = [{**item, "metadata": {"conversation_state": {"version": 2, "a": 1}}}]
+        assert newer == dump(load(newer)).payload
+
+    def test_thoughts(self):
+        """Thoughts before and behind an answer are its parts, in their order."""
+        thoughts = [ReasoningPart(each) for each in "abcd"]
+        answer = AssistantMessage([*thoughts[:2], TextPart("x"), *thoughts[2:]])
+        messages = [name(answer, "m")]
+
+        (back,) = load(dump(messages).payload)
+
+        assert back == messages[0]
+        (renamed,) = load(dump([name(back, "n")]).payload)
+        assert renamed == name(answer, "n")
 
 
 def check_and_write(check: Any, messages: Any) -> Any:
@@ -434,7 +482,7 @@ class TestEvents:
         """Chunks and events that are waited for give the same."""
         chunks = [AssistantMessage("Hi"), AssistantMessage(" there")]
 
-        async def wait(given_items: Any) -> Any:
+        async def wait(given_items: Any) -> AsyncIterator[Any]:
             for each in given_items:
                 yield each
 
