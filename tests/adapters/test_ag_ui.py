@@ -478,6 +478,14 @@ class TestEvents:
         ids = [each["id"] for each in dump([name(concat(chunks), "m1")]).payload]
         assert ids == ["m1:r0", "m1", "m1:r1"]
 
+    def test_same_id_twice(self):
+        """A second call with the id of an open one gets another, as a run would end."""
+        calls = [ToolCall("c", "f", "{}", index=at) for at in (0, 1)]
+        events = run_of([AssistantMessage(tool_calls=[call]) for call in calls])
+
+        begun = [one["toolCallId"] for one in events if one["type"].endswith("L_START")]
+        assert begun == ["c", "m1_call_1"]
+
     def test_awaited(self):
         """Chunks and events that are waited for give the same."""
         chunks = [AssistantMessage("Hi"), AssistantMessage(" there")]

@@ -1,0 +1,25 @@
+"""
+Makes ``ag_ui.jsonl`` anew: what AG-UI's own client makes of our own streams.
+
+    npm install --prefix tests/wires @ag-ui/client@1.0.0 rxjs
+    python -m tests.wires.ag_ui
+"""
+
+import json
+
+from tests.adapters.test_ag_ui import FIXTURES, recorded_runs, reduce_all
+
+
+def main() -> None:
+    """Write the file."""
+    runs = {key: events for key, (events, _) in recorded_runs(own=True).items()}
+    made = reduce_all([{"events": events} for events in runs.values()])
+    lines = [
+        json.dumps({"name": key, "events": events, "messages": one["messages"]})
+        for (key, events), one in zip(runs.items(), made, strict=True)
+    ]
+    FIXTURES.write_text("".join([f"{line}\n" for line in lines]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
