@@ -468,4 +468,4 @@ def check_ag_ui(body: object, chunks: list[AssistantMessage]) -> None:
     events = ag_ui.dump_chunks(chunks, message_id="m")
     run = ag_ui.wrap_run(events, thread_id=asked.thread_id, run_id=asked.run_id)
     assert_type(next(run), dict[str, Any])
-    ag_ui.dump_chunks(chunks)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    ag_ui.dump_chunks(chunks)  # type: ignore[call-arg]

@@ -3,6 +3,7 @@
 import copy
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -244,7 +245,7 @@ def said(loaded, id):
 
 def shape(tree):
     """Each named message: its id, its parent's, its text and its place in a row."""
-    owners = {None: None}
+    owners: dict[str | None, str | None] = {None: None}
     found = []
     for each in tree.nodes:
         id = ui_id_of(each.entry)
@@ -363,7 +364,7 @@ class TestLaw:
     def test_same_tree(self, tree):
         """The same ids, parents, order of siblings, head and texts."""
         for kind in WRITTEN:
-            export = dump_tree(tree, format=kind)
+            export = dump_tree(tree, format=kind)  # type: ignore[arg-type]
             payload = [export.payload] if kind == "open_webui" else export.payload
             loaded = load_one(payload)
             nodes, head = shape(tree)
@@ -388,7 +389,7 @@ class TestLaw:
 
     def test_deep_nested(self):
         """Nor is a file that nests them."""
-        messages = []
+        messages: list[Any] = []
         for at in range(10_000, 0, -1):
             messages = [libre(f"{at}", f"{at - 1}" * (at > 1), "x", children=messages)]
 
@@ -589,10 +590,10 @@ class TestTrouble:
             load_trees([], format="x")
 
         with pytest.raises(ValueError, match="expected assistant_ui"):
-            dump_tree(load_one(ASSISTANT_UI), format="chatgpt")
+            dump_tree(load_one(ASSISTANT_UI), format="chatgpt")  # type: ignore[arg-type]
 
         with pytest.raises(TypeError, match="expected a MessageTree"):
-            dump_tree(Aggregator.new())
+            dump_tree(Aggregator.new())  # type: ignore[arg-type]
 
     def test_orphans(self):
         """What has lost its parent is kept as a first message, and named."""
@@ -663,6 +664,7 @@ class TestStore:
             assert "Three." == store.load("talk")[-1].text
 
             more = grown.add(asked.add_assistant_message("III"))
+            assert tree.head
             store.save_tree("talk", more.switch(tree.head))
 
             assert tree.head == store.message_tree("talk").head
@@ -672,4 +674,4 @@ class TestStore:
                 store.save_tree("steps", tree)
 
             with pytest.raises(TypeError, match="expected a MessageTree"):
-                store.save_tree("talk", asked)
+                store.save_tree("talk", asked)  # type: ignore[arg-type]

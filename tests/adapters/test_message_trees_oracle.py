@@ -15,7 +15,7 @@ from shutil import which
 import pytest
 
 from conversation_state import Aggregator, AssistantMessage, UserMessage
-from conversation_state.adapters.message_trees import dump_tree, load_trees
+from conversation_state.adapters.message_trees import LoadedTree, dump_tree, load_trees
 from conversation_state.tree import MessageTree, name, ui_id_of
 
 WIRES = Path(__file__).parents[1] / "wires"
@@ -62,13 +62,16 @@ def ask(files):
 def read(file):
     """What we make of a file, as the package answers."""
     [loaded] = load_trees(file)
+    assert isinstance(loaded, LoadedTree), loaded
     tree = loaded.tree
-    ids = {node.id: ui_id_of(node.entry) for node in tree.nodes}
+    ids: dict[str | None, str] = {node.id: ui_id_of(node.entry) for node in tree.nodes}
     return {
         "head": ids.get(tree.head),
         "path": [ui_id_of(entry) for entry in tree.path(tree.head).entries],
         "siblings": {
-            id: [ids[each] for each in tree.siblings(key)[1]] for key, id in ids.items()
+            id: [ids[each] for each in tree.siblings(key)[1]]
+            for key, id in ids.items()
+            if key
         },
         "export": [[ids[n.id], ids.get(n.parent)] for n in tree.nodes],
     }

@@ -168,7 +168,8 @@ class TestFile:
         again when it is a megabyte long, and copied no more often than that: to sync a
         file that grows takes longer.
         """
-        state, statements = Aggregator.new(), []
+        statements: list[Any] = []
+        state = Aggregator.new()
         with open_store(at(tmp_path, f"?synchronous={synchronous}")) as store:
             backend: Any = store._cache.backend
             backend._idle[-1].set_trace_callback(statements.append)

@@ -70,7 +70,7 @@ async def adump_chunks(
         raise failure
 
 
-class _Call:
+class _StreamedCall:
     """A call while its pieces come; it begins when its id and name are known."""
 
     def __init__(self, number: int) -> None:
@@ -91,8 +91,8 @@ class _ResponseWriter:
         self._thoughts = 0
         self._signature = ""
         self._name = ""
-        self._calls: list[_Call] = []
-        self._at: dict[int, _Call] = {}
+        self._calls: list[_StreamedCall] = []
+        self._at: dict[int, _StreamedCall] = {}
 
     def read(self, chunk: AssistantMessage) -> Iterator[dict[str, Any]]:
         self._name = self._name or chunk.name
@@ -177,7 +177,7 @@ class _ResponseWriter:
         call = None if piece.index is None else self._at.get(piece.index)
         # As `concat` has it: another id at a place begins another call.
         if call is None or (piece.id and call.id and piece.id != call.id):
-            call = _Call(len(self._calls))
+            call = _StreamedCall(len(self._calls))
             self._calls.append(call)
             if piece.index is not None:
                 self._at[piece.index] = call
@@ -193,7 +193,7 @@ class _ResponseWriter:
         if call.id and call.name:
             yield from self._start_call(call)
 
-    def _start_call(self, call: _Call) -> Iterator[dict[str, Any]]:
+    def _start_call(self, call: _StreamedCall) -> Iterator[dict[str, Any]]:
         yield from self._close()
         self._has_answer = True
         # A client's run would end at a second call with the id of one that is open.
@@ -209,7 +209,7 @@ class _ResponseWriter:
         if call.held:
             yield self._arguments(call, call.held)
 
-    def _arguments(self, call: _Call, delta: str) -> dict[str, Any]:
+    def _arguments(self, call: _StreamedCall, delta: str) -> dict[str, Any]:
         return {"type": "TOOL_CALL_ARGS", "toolCallId": call.sent_as, "delta": delta}
 
 

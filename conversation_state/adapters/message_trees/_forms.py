@@ -494,11 +494,10 @@ def _complete_thread(messages: Sequence[Message]) -> dict[str, Any]:
 
 def _read_librechat(raw: Body) -> list[Message]:
     content, text = raw.get("content"), raw.get("text")
-    parts = (
-        [piece for part in content for piece in _read_librechat_part(part)]
-        if (is_list(content))
-        else []
-    )
+    parts: list[Piece] = []
+    if is_list(content):
+        parts = [piece for part in content for piece in _read_librechat_part(part)]
+
     if not parts:
         if not isinstance(text, str):
             raise UnreadableError("has neither text nor content")
