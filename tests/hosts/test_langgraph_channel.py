@@ -37,6 +37,23 @@ def texts(state):
     return [message.text for message in state]
 
 
+class Anything(TypedDict):
+    """A graph's state with a value of any kind."""
+
+    value: Any
+
+
+def kept(value):
+    """What a saver gives back of a value that a node returned."""
+    builder: Any = StateGraph(Anything)
+    builder.add_node("node", lambda _: {"value": value})
+    builder.add_edge(START, "node")
+    with open_store("memory:") as store:
+        graph = builder.compile(saver_of(store))
+        graph.invoke({"value": None}, CONFIG, durability="sync")
+        return graph.get_state(CONFIG).values["value"]
+
+
 class TestAdd:
     @given(aggregators() | states(), st.lists(messages(), max_size=4))
     def test_kinds(self, state, new):
@@ -103,6 +120,44 @@ class TestChannel:
 
         assert chat is built(lambda _: None).invoke({"chat": chat})["chat"]
         assert "chat" not in built(lambda _: None).invoke({"done": ["x"]})
+
+    def test_nothing_new(self):
+        """A step without updates changes nothing, and says so."""
+        chat = Aggregator.new().add_user_prompt("a")
+        channel = StateChannel()
+
+        assert not channel.update([])
+        assert channel.update([chat])
+        assert not channel.update([])
+        assert chat is channel.get()
+
+    @pytest.mark.parametrize("depth", [0, 1, 32])
+    def test_deep(self, depth):
+        """A state comes back from as deep as 32 lists."""
+        chat = Aggregator.new().add_user_prompt("a")
+        value: Any = chat
+        for _ in range(depth):
+            value = [value]
+
+        found = kept(value)
+        for _ in range(depth):
+            [found] = found
+
+        assert chat == found
+
+    def test_too_deep(self):
+        """What is deeper, or contains itself, is refused by LangGraph's serializer."""
+        value: Any = Aggregator.new()
+        for _ in range(33):
+            value = [value]
+
+        with pytest.raises(TypeError, match="not msgpack serializable: Aggregator"):
+            kept(value)
+
+        endless: list[Any] = []
+        endless.append(endless)
+        with pytest.raises(TypeError, match="Recursion limit"):
+            kept(endless)
 
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     def test_handed_on(self, durability):
