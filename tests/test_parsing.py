@@ -660,9 +660,15 @@ class TestTypes:
             (Box[complex], "nor complex in it"),
             (Box, "Missing type for generic argument T"),
             (5, "can't read 5 from JSON"),
-            (list[int] | list[str], "nothing in JSON tells the members of this union"),
-            (Stop | dict[str, int], "nothing in JSON tells the members of this union"),
-            (Stop | Usage, "nothing in JSON tells the members of this union"),
+            (
+                list[int] | list[str],
+                "members of this union can't be distinguished in JSON",
+            ),
+            (
+                Stop | dict[str, int],
+                "members of this union can't be distinguished in JSON",
+            ),
+            (Stop | Usage, "members of this union can't be distinguished in JSON"),
             (Even | Positive, "can't read .*Even.*Positive"),
             (Lost, "can't read Lost from JSON: name 'Nowhere' is not defined"),
             (T, "can't read ~T from JSON"),

@@ -456,7 +456,7 @@ def _make_class_hook(converter: Converter, kind: Any) -> _Hook:
     def read(raw: Any, kind: Any) -> Any:
         return hook(raw, kind) if type(raw) is dict else _refuse("an object", raw)
 
-    # Where cattrs looks for other names of keys when it tells classes apart.
+    # Where cattrs looks for other names of keys when it chooses a member of a union.
     read.overrides = getattr(hook, "overrides", {})  # type: ignore[attr-defined]
     return read
 
@@ -502,7 +502,7 @@ def _make_union_hook(converter: Converter, union: Any) -> _Hook:
     choose: Any = None
     if others[1:]:
         if not all(_has_fields(kind) and _find_own(kind) is None for kind in others):
-            msg = "nothing in JSON tells the members of this union apart"
+            msg = "the members of this union can't be distinguished in JSON"
             raise StructureHandlerNotFoundError(msg, union)
 
         choose = create_default_dis_func(converter, *others)

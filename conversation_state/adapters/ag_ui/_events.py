@@ -339,13 +339,17 @@ def dump_usage(
 
 
 def _write_usage(model: str, usage: Usage) -> dict[str, Any]:
-    sent, told = usage.prompt_tokens, usage.completion_tokens
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
     parts = {
         "reasoningTokens": usage.completion_tokens_details.reasoning_tokens,
         "cachedInputTokens": usage.prompt_tokens_details.cached_tokens,
         "cacheWriteInputTokens": usage.extra.get("cache_write_tokens", 0),
     }
-    counts = {"inputTokens": sent, "outputTokens": told, "totalTokens": sent + told}
+    counts = {
+        "inputTokens": prompt,
+        "outputTokens": completion,
+        "totalTokens": prompt + completion,
+    }
     counts |= {key: count for key, count in parts.items() if count}
     row: dict[str, Any] = {"model": model} if model else {}
     return row | {key: n for key, n in counts.items() if n <= _MAX_COUNT}

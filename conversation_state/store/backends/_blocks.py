@@ -71,7 +71,7 @@ class BlockTurn:
     is in a signal handler in the middle of it: the first is abandoned.
 
     Attributes:
-        block: The block whose turn it is; None if it is nobody's. Its method `abandon`
+        block: The block whose turn it is; None if no block has it. Its method `abandon`
             undoes what it did.
     """
 

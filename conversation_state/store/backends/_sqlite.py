@@ -439,9 +439,9 @@ class SqliteBackend:
 
     def _look_at_medium(self) -> None:
         """
-        Note whether the file stands where SQLite can't make the files beside it, which
-        it then has to be told: it would refuse to read. While no program has it open,
-        it doesn't change.
+        Note whether the file is in a folder where SQLite can't create its log: it
+        reads there only if the file is opened as immutable. While no program has it
+        open, it doesn't change.
         """
         self._medium: tuple[int, int] | None = None
         if not self._may_write and not self._log_size() and self._is_read_only_folder():
