@@ -284,7 +284,7 @@ class TestGraphsInGraphs:
     def test_namespaces(self, store):
         """
         Graphs in graphs have checkpoints of their own, and share the messages that
-        they were given.
+        they were given, once the outer one is written, which only "sync" waits for.
         """
         inner: Any = StateGraph(ChatState)
         inner.add_node("deep", echo)
@@ -294,9 +294,9 @@ class TestGraphsInGraphs:
         outer.add_edge(START, "inner")
         saver = saver_of(store)
         graph = outer.compile(checkpointer=saver)
-        run_turn(graph, "a")
+        run_turn(graph, "a", durability="sync")
         before = len(store._cache.backend.tables["entries"].rows)
-        run_turn(graph, "b")
+        run_turn(graph, "b", durability="sync")
 
         assert ["a", "1: a", "b", "3: b"] == texts_of(store, saver.name("1"))
         assert 3 >= len(store._cache.backend.tables["entries"].rows) - before
