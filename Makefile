@@ -53,6 +53,9 @@ processes = $(shell $(PYTHON) -c 'import os; print(min((os.cpu_count() or 1) + 1
 pytest = PYTHONHASHSEED=0 .venv/$(1)/bin/python -m pytest \
 	--numprocesses $(processes) --dist loadfile --no-loadscope-reorder
 
+# Written by `npm ci` when it has installed what tests/wires asks.
+WIRES = tests/wires/node_modules/.package-lock.json
+
 # Makes the environment of a stamp with Python $(1) and installs $(2) there: with
 # uv, which takes seconds where pip takes minutes, and with pip where uv fails. uv
 # knows no settings of pip, so an index or a proxy of pip's own is out of its reach.
@@ -92,7 +95,7 @@ with c.open_store("chat.db") as store:
 endef
 export TRY
 
-.PHONY: help demo test test-versions test-oldest dist fuzz stress mutants proof docs architecture docs-test lint bench peers refused clean
+.PHONY: help demo test test-versions test-oldest dist fuzz stress mutants proof wires docs architecture docs-test lint bench peers refused clean
 .NOTPARALLEL: # targets share environments
 
 help: ## this list
@@ -164,6 +167,17 @@ mutants: .venv/mutants/.mutants ## faults planted in a copy, which the tests sho
 proof: .venv/mutants/.mutants .venv/peers/.peers ## all of these, counted in docs/proof.md; takes hours (ARGS='--only stress')
 	@PYTHONHASHSEED=0 .venv/mutants/bin/python -m tools.proof $(ARGS)
 
+# Node is asked for first: nothing is set up where it is not.
+wires: ## what the packages of interfaces make of ours, made anew in tests/wires (needs Node)
+	@command -v node >/dev/null && command -v npm >/dev/null || { echo \
+		'make wires needs Node 20 or newer, with npm, on PATH: not found' >&2; exit 1; }
+	@$(MAKE) --silent .venv/$(version)/.test $(WIRES)
+	@for each in tests/wires/*.py; do \
+		.venv/$(version)/bin/python -m tests.wires."$$(basename "$$each" .py)" && \
+			echo "Made anew: $${each%.py}" || exit 1; \
+	done
+	@echo "With Node $$(node --version) and" && npm ls --prefix tests/wires --depth=0
+
 docs: .venv/docs/.docs architecture ## the documentation as a site, build/docs/html/index.html
 	@.venv/docs/bin/python -m sphinx -q -W --keep-going \
 		-d build/docs/doctrees docs build/docs/html $(ARGS)
@@ -199,6 +213,7 @@ refused: .venv/bench/.bench ## conversations of agents that a strict provider re
 
 clean: ## remove what the others made
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf tests/wires/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One environment per Python. The linters' and the peers' packages have their
@@ -226,6 +241,9 @@ clean: ## remove what the others made
 
 .venv/dist/.dist: pyproject.toml
 	$(call install,$(version),build)
+
+$(WIRES): tests/wires/package-lock.json
+	@npm ci --prefix tests/wires --no-audit --no-fund --loglevel=error >&2 && touch $@
 
 # On the oldest Python, since newer ones have no wheels of what is older than they
 # are. Only uv can choose the oldest.

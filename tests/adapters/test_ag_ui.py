@@ -109,7 +109,7 @@ def reduce_all(runs: list[dict[str, Any]]) -> list[Any]:
     where = Path(os.environ.get("CONVERSATION_STATE_WIRES", WIRES))
     node = shutil.which("node")
     if node is None or not (where / "node_modules" / "@ag-ui" / "client").is_dir():
-        pytest.skip(f"needs Node, and `npm install @ag-ui/client rxjs` in {where}")
+        pytest.skip(f"needs Node, and @ag-ui/client in {where}: run make wires")
 
     command = [node, str(WIRES / "ag_ui.mjs")]
     given_lines = "\n".join(map(json.dumps, runs))

@@ -3,7 +3,6 @@ Message trees as assistant-ui's own repository reads them.
 
 What it made of the files in tests/wires/message_trees.json is there, too; where the
 package is installed (tests/wires/node_modules), it is asked again, about drawn trees.
-``python tests/adapters/test_message_trees_oracle.py`` makes that file anew.
 """
 
 import json
@@ -91,20 +90,6 @@ def test_installed():
     files = [draw_file(seed) for seed in range(2000)]
     found = ask(files)
     if found is None:
-        pytest.skip("needs node, and @assistant-ui/core in tests/wires/node_modules")
+        pytest.skip("needs node, and @assistant-ui/core: run make wires")
 
     assert found["answers"] == [read(file) for file in files]
-
-
-if __name__ == "__main__":
-    drawn = [draw_file(seed) for seed in range(12)]
-    made = ask(drawn)
-    lines = (
-        [json.dumps(each) for each in drawn],
-        [json.dumps(a) for a in made["answers"]],
-    )
-    files, answers = [",\n".join(each) for each in lines]
-    FIXTURE.write_text(
-        f'{{"package": "@assistant-ui/core {made["version"]}",\n'
-        f'"files": [\n{files}\n],\n"answers": [\n{answers}\n]}}\n'
-    )

@@ -2,8 +2,7 @@
 // of events, each line of the output the messages that `verifyEvents` and
 // `defaultApplyEvents` of `@ag-ui/client` make of them, and the state.
 //
-//     npm install @ag-ui/client@1.0.0 rxjs
-//     node ag_ui.mjs < runs.jsonl
+//     node ag_ui.mjs < runs.jsonl     (`make wires` installs the packages)
 import { createInterface } from "node:readline";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";

@@ -1,8 +1,7 @@
 """
 Makes ``ag_ui.jsonl`` anew: what AG-UI's own client makes of our own streams.
 
-    npm install --prefix tests/wires @ag-ui/client@1.0.0 rxjs
-    python -m tests.wires.ag_ui
+Needs its package in this directory; `make wires` installs it and runs this.
 """
 
 import json

@@ -3,9 +3,9 @@
 //
 //   node message_trees.mjs [node_modules] < files.json > answers.json
 //
-// Needs @assistant-ui/core in node_modules beside this file (`npm install
-// @assistant-ui/core`), or in the directory given, and exits with 3 where it is not
-// there. The class is no part of what the package exports: it is read by its path.
+// Needs @assistant-ui/core in node_modules beside this file (`make wires` installs it),
+// or in the directory given, and exits with 3 where it is not there. The class is no
+// part of what the package exports: it is read by its path.
 import { existsSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
