@@ -4,9 +4,28 @@ A chat in the browser: streaming, stop, undo, redo, edit, regenerate, and siblin
     pip install . httpx starlette uvicorn
     OPENAI_API_KEY=... python examples/web_chat.py
 
-The whole chat is a `Timeline` of states in a `Cell`, which every tab watches. An answer
-that streams in amends the moment it was asked in, so the user may undo meanwhile; what
-was abandoned stays, as siblings.
+Requests and answers, in JSON; a UIMessage is the AI SDK's:
+
+GET /                        the page; ``/?chat=ID`` for another chat than ``demo``
+GET /react/                  ``examples/react/dist``, where it was built: ``index.html``
+                             with ``useChat``, ``assistant.html`` with assistant-ui
+POST /api/chat               {id, messages, trigger, messageId}: the answer, as a UI
+                             message stream; of ``messages`` only what is new is read.
+                             ``submit-message`` with the ``messageId`` of a prompt puts
+                             another beside it; ``regenerate-message`` with that of an
+                             answer, or of a prompt, asks again
+GET /api/chat/ID/stream      the answer that streams, from its start; 204 if none does
+GET /api/chat/ID             {messages: [UIMessage], siblings: {messageId: {at, ids}},
+                             canUndo, canRedo, isRunning, tokens, error}: what is shown;
+                             ``siblings`` only of messages that have some, ``at`` from 0
+GET /api/chat/ID/events      the same as server-sent events, at once and after each
+                             change, with ``after``, the id of the last message that is
+                             as it was (null: none), and ``messages`` from there on
+POST /api/chat/ID/undo       also ``redo`` and ``stop``: {}
+POST /api/chat/ID/switch     {messageId}: show that sibling
+
+Answers to wrong requests: 409 if a message is not there (any more), 400 for what is not
+a request, 415 for what is not JSON, 403 for another host's name.
 """
 
 from __future__ import annotations
