@@ -1,0 +1,627 @@
+"""
+Sessions of Claude Code: lines of JSON that name their parents.
+
+One response is several lines with one ``message.id``, each with the usage again;
+results of parallel calls hang at their own calls; two lines with one parent are a
+rewind; a compaction names what is before it as its logical parent only.
+
+Source:
+    ``_internal/sessions.py`` of claude-agent-sdk 0.2.189: which lines count, which
+    leaf is live, and where results of parallel calls belong. Its
+    ``get_session_messages`` ends at a compaction; here the path goes on behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import attrs
+
+from conversation_state.adapters import anthropic
+from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.engine.usage import as_count
+from conversation_state.adapters.sessions._session import (
+    COMPACTION,
+    SOURCE,
+    Body,
+    Line,
+    LoadedSession,
+    SessionBuilder,
+    SessionLines,
+    find_ring,
+    note,
+    read_time,
+    text_of,
+)
+from conversation_state.errors import DecodeError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ToolMessage,
+    UnknownMessage,
+)
+
+FORMAT = "claude_code"
+
+_SPOKEN = frozenset({"assistant", "user"})
+# What the SDK looks for the live leaf among.
+_CHAINED = _SPOKEN | {"attachment", "progress", "system"}
+# Titles, the best one last.
+_TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
+_SYNTHETIC = "<synthetic>"
+_UNFINISHED = frozenset({"redacted_thinking", "thinking"})
+
+
+def recognize(raws: Iterable[Body]) -> bool:
+    """Whether one of these lines is of Claude Code."""
+    return any(
+        ("parentUuid" in raw and "uuid" in raw and text_of(raw, "type") in _CHAINED)
+        or (text_of(raw, "type") == "summary" and "leafUuid" in raw)
+        for raw in raws
+    )
+
+
+def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSession:
+    """The session of *lines*, with the lines of its sub-agents by their ids."""
+    return _ClaudeSession(lines, agents).load()
+
+
+class _Chained(NamedTuple):
+    # A line that has an id.
+    at: int
+    id: str
+    raw: dict[str, Any]
+
+    @property
+    def is_spoken(self) -> bool:
+        kind = self.raw.get("type")
+        return kind in _SPOKEN and self.raw.get("isCompactSummary") is not True
+
+    @property
+    def message(self) -> Body:
+        message = self.raw.get("message")
+        return message if is_map(message) else {}
+
+    def block_ids(self, kind: str, key: str) -> list[str]:
+        content = self.message.get("content")
+        blocks = content if is_list(content) else ()
+        found = (
+            each.get(key)
+            for each in blocks
+            if is_map(each) and each.get("type") == kind
+        )
+        return [id for id in found if isinstance(id, str)]
+
+
+class _Response:
+    # The lines of one response, and those with the results of its calls.
+
+    def __init__(self, key: str, first: _Chained) -> None:
+        self.key = key
+        self.lines = [first]
+        self.results: list[_Chained] = []
+        self.answered: set[str] = set()
+
+    @property
+    def id(self) -> str:
+        return self.lines[0].id
+
+    @property
+    def end(self) -> str:
+        return self.results[-1].id if self.results else self.id
+
+
+class _ClaudeSession:
+    # One session while it is read.
+
+    def __init__(
+        self,
+        lines: SessionLines,
+        agents: Mapping[str, SessionLines],
+        *,
+        agent: str = "",
+    ) -> None:
+        self.builder = SessionBuilder(FORMAT, lines)
+        self.files = agents
+        self.agent = agent
+        # The lines with an id, by it, as they stand in the file; and those of agents.
+        self.chained: dict[str, _Chained] = {}
+        self.aside: list[tuple[int, dict[str, Any]]] = []
+        # By id: the parent, and how many are above.
+        self.parents: dict[str, str | None] = {}
+        self.orphans: set[str] = set()
+        # Of each line: what was said before it, and the compaction between.
+        self.nearest: dict[str | None, tuple[str | None, dict[str, Any]]] = {
+            None: (None, {})
+        }
+        self.responses: dict[str, _Response] = {}  # by the id of each of their lines
+        self.owners: dict[str, _Response] = {}  # by the id of each of their calls
+        self.blocks: dict[str, _Response] = {}  # by the id of a line with results
+        self.tools: dict[str, str] = {}
+        self.called: dict[str, str] = {}  # agents, and the calls that started them
+        self.keys: dict[str, str] = {}
+        self.newest = 0
+
+    def load(self) -> LoadedSession:
+        self._sort_lines()
+        self._link()
+        self._group()
+        self._place_results()
+        for id in self.order:
+            line = self.chained[id]
+            response = self.responses.get(id)
+            if response is None and line.is_spoken:
+                self._add_line(line)
+            elif response is not None and response.id == id:
+                self._add_response(response)
+
+        self._load_agents()
+        return self.builder.build(self._find_head())
+
+    # The lines
+
+    def _sort_lines(self) -> None:
+        builder, titles = self.builder, dict[str, str]()
+        for at, raw in builder.lines.objects:
+            kind = text_of(raw, "type")
+            builder.name = builder.name or text_of(raw, "sessionId")
+            builder.version = text_of(raw, "version") or builder.version
+            if kind in _TITLES:
+                titles[kind] = text_of(raw, _TITLES[kind]) or titles.get(kind, "")
+
+            id = raw.get("uuid")
+            if kind in _SPOKEN and not (isinstance(id, str) and id):
+                # Nothing that was said is left out because its id is missing.
+                builder.problem(at, f"a line of type {kind} without uuid")
+                id = f"line-{at}"
+
+            if not isinstance(id, str) or not id:
+                continue
+
+            if raw.get("isSidechain") is True and not self.agent:
+                self.aside.append((at, raw))
+                continue
+
+            known = self.chained.pop(id, None)
+            if known is not None:
+                same = known.raw == raw
+                what = "repeats" if same else "has other content under the id of"
+                builder.problem(at, f"{what} line {known.at}; this one stands")
+
+            self.chained[id] = _Chained(at, id, raw)
+
+        for kind in _TITLES:
+            builder.title = titles.get(kind) or builder.title
+
+        if self.agent:
+            builder.name = self.agent
+
+    def _link(self) -> None:
+        self.newest = max([line.at for line in self.chained.values()], default=0)
+        is_flat = self._is_flat()
+        before: str | None = None
+        for id, line in self.chained.items():
+            raw = line.raw
+            parent = before if is_flat else raw.get("parentUuid")
+            if parent is None and (logical := raw.get("logicalParentUuid")) is not None:
+                # The history goes on behind a compaction.
+                parent = logical if logical in self.chained else before
+
+            if parent is not None and (
+                not isinstance(parent, str) or parent not in self.chained
+            ):
+                if not self.agent or before is not None:
+                    self.builder.problem(line.at, f"its parent {parent!r} is missing")
+
+                self.orphans.add(id)
+                parent = None
+
+            self.parents[id] = parent
+            before = id
+
+        for id in find_ring(self.parents):
+            self.builder.problem(self.chained[id].at, "is its own ancestor; cut there")
+            self.parents[id] = None
+
+        self.order: list[str] = []
+        done: set[str] = set()
+        for start in self.chained:
+            way = []
+            here: str | None = start
+            while here is not None and here not in done:
+                done.add(here)
+                way.append(here)
+                here = self.parents[here]
+
+            self.order += reversed(way)
+
+        for id in self.order:
+            above = self.parents[id]
+            said, compaction = self.nearest[above]
+            if above is not None and self.chained[above].is_spoken:
+                said, compaction = above, {}
+
+            raw = self.chained[id].raw
+            compaction = _read_compaction(raw) or compaction
+            self.nearest[id] = said, compaction
+
+    def _is_flat(self) -> bool:
+        # Whether no line has a parent: they stand behind one another.
+        keys = ("parentUuid", "logicalParentUuid")
+        spoken = [line for line in self.chained.values() if line.is_spoken]
+        if len(spoken) < 2 or any(  # noqa: PLR2004 - one has nothing before it
+            line.raw.get(key) for line in self.chained.values() for key in keys
+        ):
+            return False
+
+        self.builder.problem(spoken[0].at, "no line has a parent; taken one by one")
+        return True
+
+    # Responses, and the results of their calls
+
+    def _group(self) -> None:
+        groups: dict[str, list[_Response]] = {}
+        for id in self.order:
+            line = self.chained[id]
+            if not line.is_spoken or line.raw.get("type") != "assistant":
+                continue
+
+            message_id = text_of(line.message, "id")
+            request = text_of(line.raw, "requestId")
+            key = message_id or request or id
+            known = groups.setdefault(f"{message_id}\n{request or id}", [])
+            response = next((g for g in known if self._continues(line, g)), None)
+            if response is None:
+                response = _Response(self._make_key(key, request, id), line)
+                known.append(response)
+            else:
+                response.lines.append(line)
+
+            self.responses[id] = response
+            for call in line.block_ids("tool_use", "id"):
+                self.owners.setdefault(call, response)
+
+            content = line.message.get("content")
+            for block in content if is_list(content) else ():
+                if is_map(block) and block.get("type") == "tool_use":
+                    self.tools[text_of(block, "id")] = text_of(block, "name")
+
+    def _make_key(self, key: str, request: str, id: str) -> str:
+        # A second response of one id is another one.
+        for other in (key, f"{key}:{request}", f"{key}:{id}"):
+            if self.keys.setdefault(other, id) == id:
+                return other
+
+        return id
+
+    def _continues(self, line: _Chained, response: _Response) -> bool:
+        if line.id in self.orphans:
+            return True
+
+        before, _ = self.nearest[line.id]
+        first, _ = self.nearest[response.id]
+        if before == first:
+            return True
+
+        # Results may stand between, of the calls that were made so far.
+        while before is not None:
+            if self.responses.get(before) is response:
+                return True
+
+            other = self.chained[before]
+            calls = other.block_ids("tool_result", "tool_use_id")
+            if not calls or any(self.owners.get(c) is not response for c in calls):
+                return False
+
+            before, _ = self.nearest[before]
+
+        return False
+
+    def _place_results(self) -> None:
+        inner = {parent for parent in self.parents.values() if parent is not None}
+        for id, line in self.chained.items():
+            calls = line.block_ids("tool_result", "tool_use_id")
+            if line.raw.get("type") != "user" or not calls:
+                continue
+
+            response = self.owners.get(calls[0])
+            if response is None or any(
+                self.owners.get(call) is not response for call in calls
+            ):
+                self.builder.problem(line.at, "has the result of a missing call")
+                continue
+
+            before, _ = self.nearest[id]
+            is_beside = before is not None and (
+                self.responses.get(before) is response
+                or self.blocks.get(before) is response
+            )
+            if not response.answered.isdisjoint(calls):
+                self.builder.problem(line.at, "answers a call that has a result")
+            elif is_beside or id in self.orphans or id not in inner:
+                response.answered.update(calls)
+                response.results.append(line)
+                self.blocks[id] = response
+
+    def _find_place(self, id: str | None) -> str | None:
+        # The record that stands before the line.
+        before, _ = self.nearest[id]
+        if before is None:
+            return None
+
+        response = self.responses.get(before) or self.blocks.get(before)
+        return before if response is None else response.end
+
+    # What they say
+
+    def _add_response(self, response: _Response) -> None:
+        lines, builder = response.lines, self.builder
+        places = [self._find_outside(response, line.id) for line in lines]
+        parent = next((each for each in places if each is not None), None)
+        raw = dict(lines[-1].message)
+        if len(lines) > 1:
+            raw["content"] = [
+                block for line in lines for block in _list_blocks(line.message)
+            ]
+            usages = [line.message.get("usage") for line in lines]
+            raw["usage"] = max(usages, key=_count_output, default=None)
+            reasons = [line.message.get("stop_reason") for line in lines]
+            raw["stop_reason"] = next((r for r in reversed(reasons) if r), None)
+
+        if not text_of(raw, "id"):
+            raw["id"] = text_of(lines[0].raw, "requestId") or response.key
+
+        first = lines[0]
+        [message] = self._load_messages(first, "assistant", raw)
+        time = read_time(first.raw.get("timestamp"))
+        meta = message.response if isinstance(message, AssistantMessage) else None
+        is_billed = not (
+            raw.get("model") == _SYNTHETIC
+            or first.raw.get("isApiErrorMessage") is True
+            or self._is_coming(response, raw)
+        )
+        if meta is not None and meta.usage is not None:
+            if is_billed:
+                builder.bill(response.key, meta.usage, meta.model, time, first.at)
+            else:
+                message = message.replace(response=attrs.evolve(meta, usage=None))
+
+        self._add(response.id, parent, lines, [message])
+        before: str | None = response.id
+        for line in response.results:
+            self._add_line(line, before)
+            before = line.id
+
+    def _find_outside(self, response: _Response, id: str) -> str | None:
+        place = self._find_place(id)
+        while place is not None and (
+            self.responses.get(place) is response or self.blocks.get(place) is response
+        ):
+            member = self.blocks.get(place)
+            above = response.id if member is not None else place
+            before, _ = self.nearest[above]
+            if before is not None and (
+                self.responses.get(before) is response
+                or self.blocks.get(before) is response
+            ):
+                return None
+
+            place = self._find_place(above)
+
+        return place
+
+    def _is_coming(self, response: _Response, raw: Body) -> bool:
+        # A response that ends with a thought is not at its end.
+        if raw.get("stop_reason") or response.results:
+            return False
+
+        if max(line.at for line in response.lines) < self.newest:
+            return False
+
+        blocks = _list_blocks(raw)
+        kind = blocks[-1].get("type") if blocks and is_map(blocks[-1]) else "thinking"
+        return kind in _UNFINISHED
+
+    def _add_line(self, line: _Chained, parent: str | None = None) -> None:
+        if parent is None:
+            if line.id in self.blocks:
+                return
+
+            parent = self._find_place(line.id)
+            calls = line.block_ids("tool_result", "tool_use_id")
+            before, _ = self.nearest[line.id]
+            if calls and before is not None and before in self.responses:
+                # Another result of a call is an alternative of the first one.
+                parent = self.responses[before].id
+
+        messages = self._load_messages(line, "user", line.message)
+        self._add(line.id, parent, [line], messages)
+
+    def _load_messages(self, line: _Chained, role: str, raw: Body) -> Sequence[Message]:
+        try:
+            if role == "assistant":
+                return anthropic.load({**raw, "role": role})
+
+            loaded = anthropic.load([{**raw, "role": role}])
+            if loaded:
+                return [self._name_tool(message) for message in loaded]
+
+            why = "a message without content"
+        except DecodeError as error:
+            why = str(error.problems[0])
+
+        self.builder.problem(line.at, f"can't be read: {why}")
+        return [UnknownMessage(line.raw, source=SOURCE)]
+
+    def _name_tool(self, message: Message) -> Message:
+        if isinstance(message, ToolMessage) and not message.tool_name:
+            name = self.tools.get(message.tool_call_id, "")
+            return message.replace(tool_name=name)
+
+        return message
+
+    def _add(
+        self,
+        id: str,
+        parent: str | None,
+        lines: Sequence[_Chained],
+        messages: Sequence[Message],
+    ) -> None:
+        self.builder.use(*[line.at for line in lines])
+        _, compaction = self.nearest[lines[0].id]
+        kept = [_keep_line(line) for line in lines]
+        made = []
+        for at, message in enumerate(messages):
+            time = read_time(lines[0].raw.get("timestamp"))
+            if time is not None:
+                message = message.replace(timestamp=time)  # noqa: PLW2901
+
+            said = {"lines": kept, COMPACTION: compaction} if not at else {"more": True}
+            made.append(note(FORMAT, message, **said))
+
+        self.builder.add(id, parent, made, lines[0].at)
+        for line in lines:
+            result = line.raw.get("toolUseResult")
+            agent = result.get("agentId") if is_map(result) else None
+            calls = line.block_ids("tool_result", "tool_use_id")
+            if isinstance(agent, str) and calls:
+                self.called.setdefault(agent, calls[0])
+
+    # The live branch
+
+    def _find_head(self) -> str | None:
+        lines = {
+            id: line
+            for id, line in self.chained.items()
+            if line.raw.get("type") in _CHAINED
+        }
+        inner = {text_of(line.raw, "parentUuid") for line in lines.values()}
+        leaves: list[_Chained] = []
+        for id, line in lines.items():
+            if id in inner:
+                continue
+
+            here: _Chained | None = line
+            seen: set[str] = set()
+            while here is not None and here.id not in seen:
+                if here.raw.get("type") in _SPOKEN:
+                    leaves.append(here)
+                    break
+
+                seen.add(here.id)
+                here = lines.get(text_of(here.raw, "parentUuid"))
+
+        main = [each for each in leaves if not _is_hidden(each.raw)]
+        ends = main or leaves or list(self.chained.values())
+        if not ends:
+            return None
+
+        order = {id: at for at, id in enumerate(self.chained)}
+        leaf = max(ends, key=lambda each: order[each.id]).id
+        compaction = _read_compaction(self.chained[leaf].raw)
+        if compaction:
+            self.builder.notes[COMPACTION] = compaction
+
+        if not self.chained[leaf].is_spoken:
+            return self._find_place(leaf)
+
+        response = self.responses.get(leaf) or self.blocks.get(leaf)
+        return leaf if response is None else response.end
+
+    # Sub-agents
+
+    def _load_agents(self) -> None:
+        found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+        lines = {text_of(raw, "uuid"): raw for _, raw in self.aside}
+        roots: dict[str, str] = {}
+        for at, raw in self.aside:
+            id = text_of(raw, "agentId")
+            if not id:
+                parent = text_of(raw, "parentUuid")
+                own = text_of(raw, "uuid") or f"line-{at}"
+                id = roots[own] = roots.get(parent, own) if parent in lines else own
+
+            found.setdefault(id, []).append((at, raw))
+            self.builder.use(at)
+
+        for id, each in found.items():
+            several = tuple(Line(at, raw) for at, raw in each)
+            self._load_agent(id, SessionLines(several, ()))
+
+        for id, file in self.files.items():
+            self._load_agent(id, file)
+
+    def _load_agent(self, id: str, lines: SessionLines) -> None:
+        reader = _ClaudeSession(lines, {}, agent=id)
+        meta = [raw for _, raw in lines.objects if raw.get("type") == "agent_metadata"]
+        call = text_of(meta[-1], "toolUseId") if meta else ""
+        reader.builder.called_by = call or self.called.get(id) or self._find_call(lines)
+        try:
+            self.builder.agents.append(reader.load())
+        except DecodeError as error:
+            self.builder.problems.append(f"sub-agent {id}: {error.problems[0]}")
+            for line in lines.lines:
+                kept = self.builder.notes.setdefault("agents", {}).setdefault(id, [])
+                kept.append({"at": line.at, "line": line.raw or line.text})
+
+    def _find_call(self, lines: SessionLines) -> str:
+        # The call whose prompt it begins with, where nothing else says it.
+        first = next((raw for _, raw in lines.objects if "message" in raw), {})
+        message = first.get("message")
+        prompt = _text_in(message.get("content")) if is_map(message) else ""
+        for line in self.chained.values():
+            for block in _list_blocks(line.message):
+                given = block.get("input") if is_map(block) else None
+                if prompt and is_map(given) and given.get("prompt") == prompt:
+                    return text_of(block, "id")
+
+        return ""
+
+
+def _is_hidden(raw: Body) -> bool:
+    return any(raw.get(key) for key in ("isSidechain", "teamName", "isMeta"))
+
+
+def _read_compaction(raw: Body) -> dict[str, Any]:
+    if raw.get("isCompactSummary") is True:
+        message = raw.get("message")
+        content = message.get("content") if is_map(message) else ""
+        return {"summary": _text_in(content), "line": text_of(raw, "uuid")}
+
+    return {}
+
+
+def _text_in(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+
+    blocks = content if is_list(content) else ()
+    return "\n".join(text_of(each, "text") for each in blocks if is_map(each))
+
+
+def _list_blocks(message: Body) -> list[Any]:
+    content = message.get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+
+    return [*content] if is_list(content) else []
+
+
+def _count_output(usage: Any) -> tuple[int, bool]:
+    count = as_count(usage.get("output_tokens")) if is_map(usage) else None
+    return count or 0, is_map(usage)
+
+
+def _keep_line(line: _Chained) -> dict[str, Any]:
+    # All of a line but what its message says.
+    message = line.raw.get("message")
+    raw = {key: value for key, value in line.raw.items() if key != "message"}
+    kept: dict[str, Any] = {"at": line.at, "keys": raw}
+    if is_map(message):
+        kept["message"] = {k: v for k, v in message.items() if k != "content"}
+        content = message.get("content")
+        if is_list(content):
+            kept["blocks"] = len(content)
+
+    return kept

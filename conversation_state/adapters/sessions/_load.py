@@ -1,0 +1,146 @@
+"""
+From the lines of a session to its tree: which format they are in, and files.
+
+What lives here: `load_session`, `read_session` and `recognize`. What does not: the
+formats, one module each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from conversation_state._persistent import EMPTY_MAP
+from conversation_state._wording import describe_type, shorten_repr
+from conversation_state.adapters.engine.reading import is_map
+from conversation_state.adapters.sessions import _claude_code
+from conversation_state.adapters.sessions._session import (
+    LoadedSession,
+    SessionInput,
+    read_lines,
+)
+from conversation_state.errors import DecodeError, Problem
+
+# In the order in which they are tried.
+_LOADERS: Mapping[str, Any] = {
+    _claude_code.FORMAT: _claude_code,
+}
+FORMATS = tuple(_LOADERS)
+
+
+def load_session(
+    lines: SessionInput,
+    *,
+    format: str | None = None,  # noqa: A002 - what there is in a file is its format
+    agents: Mapping[str, SessionInput] = EMPTY_MAP,
+) -> LoadedSession:
+    """
+    The session that *lines* are, as a tree with a bill.
+
+    Equal lines give equal trees: identities follow from the ids of lines and what they
+    say, so a session that has grown goes on with the entries it had. A line that can't
+    be read is kept, and is a problem; so is each thing that was mended.
+
+    O(lines), however deep the tree is.
+
+    Args:
+        lines: The text of a file, its lines, or what `json.loads` made of these.
+
+        format: One of `FORMATS`; by default it is recognised.
+
+        agents: The lines of sub-agents that are in files of their own, by their ids.
+
+    Raises:
+        DecodeError:
+            If *lines* are no session, or one in which nothing was said.
+
+        ValueError:
+            If there is no such format.
+
+    >>> line = {"type": "user", "uuid": "u1", "parentUuid": None, "sessionId": "s1"}
+    >>> line["message"] = {"role": "user", "content": "Fix the tests."}
+    >>> session = load_session([line])
+    >>> session.format, session.name, session.tree.present[0].text
+    ('claude_code', 's1', 'Fix the tests.')
+    """
+    if format is not None and format not in _LOADERS:
+        expected = ", ".join(FORMATS)
+        raise ValueError(f"format is {shorten_repr(format)}; expected {expected}")
+
+    read = read_lines(lines)
+    kind = format or recognize([raw for _, raw in read.objects])
+    if not kind:
+        raise DecodeError((Problem("$", f"no session; expected {', '.join(FORMATS)}"),))
+
+    others = {id: read_lines(each) for id, each in agents.items()}
+    loaded: LoadedSession = _LOADERS[kind].load(read, others)
+    return loaded
+
+
+def recognize(lines: Iterable[Any]) -> str:
+    """
+    The format of the session that *lines* (JSON objects) are, one of `FORMATS`; "" if
+    they are none.
+    """
+    raws = [each for each in lines if is_map(each)]
+    return next((kind for kind, each in _LOADERS.items() if each.recognize(raws)), "")
+
+
+def read_session(
+    path: str | Path,
+    *,
+    format: str | None = None,  # noqa: A002 - as `load_session`
+) -> LoadedSession:
+    """
+    The session in a file, with the sub-agents in the folder beside it.
+
+    Args:
+        path: A file. Claude Code keeps sub-agents of ``ID.jsonl`` in
+            ``ID/subagents/``; the folder ``ID`` means the same session.
+
+        format: As in `load_session`.
+
+    Raises:
+        OSError:
+            If the file can't be read.
+
+        DecodeError:
+            As in `load_session`.
+    """
+    if not isinstance(path, (str, Path)):
+        raise TypeError(f"path is {describe_type(path)}; expected the path of a file")
+
+    file = Path(path)
+    if file.is_dir():
+        beside = file.with_name(f"{file.name}.jsonl")
+        file = beside if beside.exists() else _find_only(file)
+
+    agents: dict[str, SessionInput] = {}
+    for each in sorted(file.with_suffix("").glob("subagents/**/agent-*.jsonl")):
+        id = each.stem.removeprefix("agent-")
+        text = each.read_bytes()
+        meta = each.with_name(f"{each.stem}.meta.json")
+        agents[id] = _with_metadata(text, meta) if meta.exists() else text
+
+    return load_session(file.read_bytes(), format=format, agents=agents)
+
+
+def _find_only(folder: Path) -> Path:
+    files = sorted(folder.glob("*.jsonl"))
+    if len(files) == 1:
+        return files[0]
+
+    what = f"{folder} has {len(files)} sessions (*.jsonl); name one of them"
+    raise DecodeError((Problem("$", what),))
+
+
+def _with_metadata(text: bytes, meta: Path) -> bytes:
+    # What stands beside an agent's lines, as the store of the SDK has it: a last line.
+    told = read_lines(meta.read_bytes()).objects
+    if not told:
+        return text
+
+    line = json.dumps({**told[0][1], "type": "agent_metadata"})
+    return text.rstrip(b"\n") + b"\n" + line.encode() + b"\n"

@@ -1,0 +1,515 @@
+"""
+What all formats share: the lines of a session, the tree they make, and its bill.
+
+What lives here: `LoadedSession`, reading text as JSON lines, identities that follow
+from content, and what a compaction hides. What does not: what a line says (one module
+for each format).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
+
+import attrs
+
+from conversation_state._persistent import EMPTY_MAP, Log, final, freeze_map
+from conversation_state._wording import describe_type, format_count, shorten_repr
+from conversation_state.adapters.engine.notes import map_of, notes_of, with_notes
+from conversation_state.adapters.engine.reading import DocumentReader, is_list, is_map
+from conversation_state.aggregator import (
+    Aggregator,
+    Entry,
+    LedgerEntry,
+    ledger_union,
+)
+from conversation_state.codec import encode
+from conversation_state.errors import DecodeError, InvalidUsageError, Problem
+from conversation_state.messages import Message, UserMessage
+from conversation_state.tree import MessageTree
+from conversation_state.usage import Usage
+
+# The name of the format: of its notes, and the source of its unknown messages.
+SOURCE = "sessions"
+
+Body: TypeAlias = Mapping[str, Any]
+# The text of a file, its lines, or what `json.loads` made of them.
+SessionInput: TypeAlias = str | bytes | Body | Iterable[str | bytes | Body]
+
+_NAMESPACE = uuid.UUID("0f6a3c62-3c9e-5b0c-9d0e-6b1f7a52c1d4")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_SECONDS = 1e11  # a number from here on counts milliseconds
+_MAX_LISTED = 100
+
+
+@final
+@attrs.frozen
+class LoadedSession:
+    """
+    One session of a coding agent.
+
+    Attributes:
+        name: Its id in the file; of a sub-agent, the agent's. "" if there is none.
+
+        title: Its title, the user's own before one that was generated; "" for none.
+
+        tree: Its messages. What is shown is the live branch; the others were rewound.
+            Its ledger has the usage of each response once, those of rewound ones too,
+            under the provider's id of the response.
+
+        format: The format it was read in.
+
+        version: The version of the agent that wrote its last line; "" if unknown.
+
+        created_at: The time of the first line that has one.
+
+        updated_at: The time of the last line that has one.
+
+        agents: The sub-agents, each a session of its own with its own bill.
+
+        called_by: Of a sub-agent: the id of the call that started it; "" if unknown.
+
+        labels: Labels that the user gave, each with the id of its node in the tree.
+
+        notes: What the file has besides messages, by key. ``lines`` are the lines that
+            are no message, verbatim, each with its number in the file.
+
+        problems: What was wrong or was mended, each with its line.
+    """
+
+    name: str
+    title: str
+    tree: MessageTree
+    format: str
+    version: str = ""
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    agents: tuple[LoadedSession, ...] = ()
+    called_by: str = ""
+    labels: Mapping[str, str] = EMPTY_MAP
+    notes: Mapping[str, Any] = EMPTY_MAP
+    problems: tuple[str, ...] = ()
+
+    @property
+    def usage(self) -> Usage:
+        """
+        What the session cost, with its sub-agents and rewound branches: each response
+        once, also one that two of them have. O(ledger entries).
+        """
+        states = [each.tree.present for each in (self, *self.agents)]
+        return sum([entry.usage for entry in ledger_union(*states)], Usage())
+
+    @property
+    def model_messages(self) -> tuple[Message, ...]:
+        """
+        What the model gets to see: as `compacted` of the live branch, also where
+        nothing was said since the compaction.
+        """
+        last = map_of(self.notes, COMPACTION)
+        messages = tuple(self.tree.present.messages)
+        if not last:
+            return compacted(messages)
+
+        return _stand_in(last, messages)
+
+
+# The note with the compaction before a message, or at the end of a session.
+COMPACTION = "compaction"
+
+
+def compacted(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """
+    The messages that the model gets to see: the summary of the newest compaction, what
+    was kept besides it, and what came since; all of them if nothing was compacted.
+
+    For a view of a state that was loaded from a session, in which everything that was
+    said before a compaction is still there.
+    """
+    listed = tuple(messages)
+    for at in range(len(listed) - 1, -1, -1):
+        last = map_of(notes_of(listed[at].metadata, SOURCE), COMPACTION)
+        if last:
+            return _stand_in(last, listed[:at]) + listed[at:]
+
+    return listed
+
+
+def _stand_in(compaction: Body, before: Sequence[Message]) -> tuple[Message, ...]:
+    # What a compaction leaves of what was *before* it.
+    summary = compaction.get("summary")
+    first = compaction.get("first_kept")
+    kept: Sequence[Message] = ()
+    for at, message in enumerate(before):
+        if first and notes_of(message.metadata, "ui").get("id") == first:
+            kept = before[at:]
+
+    head = (UserMessage(summary),) if isinstance(summary, str) and summary else ()
+    return (*head, *kept)
+
+
+class Line(NamedTuple):
+    """
+    One line of a file.
+
+    Attributes:
+        at: Its number, from 1 on.
+
+        raw: Its JSON object; None if it has none.
+
+        text: The line itself if it has none.
+    """
+
+    at: int
+    raw: dict[str, Any] | None
+    text: str = ""
+
+
+@attrs.frozen
+class SessionLines:
+    """All lines of one session, and what was wrong with them."""
+
+    lines: tuple[Line, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def objects(self) -> list[tuple[int, dict[str, Any]]]:
+        """The lines that are JSON objects, each with its number."""
+        return [(line.at, line.raw) for line in self.lines if line.raw is not None]
+
+
+def read_lines(payload: SessionInput) -> SessionLines:
+    """
+    The lines of *payload*; a document that is no line has one.
+
+    Raises:
+        DecodeError:
+            If *payload* is nothing that has lines.
+    """
+    problems: list[str] = []
+    items: Iterable[Any]
+    if isinstance(payload, (str, bytes)):
+        items = _split(_decode(payload, problems))
+    elif is_map(payload):
+        items = [payload]
+    elif isinstance(payload, Iterable):
+        items = list(payload)
+        if items and all(isinstance(each, (str, bytes)) for each in items):
+            texts = [_decode(each, problems) for each in items]
+            ends = "" if all(each.endswith("\n") for each in texts[:-1]) else "\n"
+            items = _split(ends.join(texts))
+    else:
+        what = f"is {describe_type(payload)}; expected the lines of a session"
+        raise DecodeError((Problem("$", what),))
+
+    lines = []
+    for at, item in enumerate(items, 1):
+        line = _read_line(item, at, problems)
+        if line is not None:
+            lines.append(line)
+
+    return SessionLines(tuple(lines), tuple(problems))
+
+
+def _decode(text: str | bytes, problems: list[str]) -> str:
+    if isinstance(text, str):
+        return text.removeprefix("\ufeff")
+
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        problems.append(f"is not UTF-8 ({error.reason}); U+FFFD stands there")
+        return text.decode("utf-8-sig", "replace")
+
+
+def _split(text: str) -> list[Any]:
+    lines = text.split("\n")
+    first = next((line for line in lines if line.strip()), "")
+    # A pretty-printed document begins with a line that is no JSON by itself.
+    if len(lines) > 1 and _parse(first) is None:
+        whole = _parse(text)
+        if whole is not None:
+            return [*whole] if is_list(whole) else [whole]
+
+    if len(lines) == 1 and is_list(found := _parse(text)):
+        return [*found]
+
+    return lines
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read_line(item: Any, at: int, problems: list[str]) -> Line | None:
+    text = ""
+    if isinstance(item, bytes):
+        item = _decode(item, problems)
+
+    if isinstance(item, str):
+        text = item.strip()
+        if not text:
+            return None
+
+        item = _parse(text)
+
+    path = f"line {at}"
+    if not is_map(item):
+        text = text or shorten_repr(item)
+        problems.append(f"{path}: is no JSON object; kept as it is")
+        return Line(at, None, DocumentReader().json(text, path))
+
+    reader = DocumentReader()
+    raw = reader.json(item, path)
+    if reader.count:
+        first = reader.problems[0]
+        problems.append(f"{first.path}: {first.what}; the line is kept as text")
+        return Line(at, None, DocumentReader().json(text or repr(item), path))
+
+    problems += [f"{where}: half of a surrogate pair" for where in reader.mended[:1]]
+    return Line(at, raw)
+
+
+def read_time(value: object) -> datetime | None:
+    """
+    An aware time of ISO 8601, or of seconds or milliseconds since 1970; None if it is
+    neither.
+    """
+    try:
+        if isinstance(value, str):
+            time = datetime.fromisoformat(value)
+            return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            seconds = value / 1000 if abs(value) >= _MAX_SECONDS else value
+            return _EPOCH + timedelta(seconds=seconds)
+    except (ValueError, OverflowError):
+        pass
+
+    return None
+
+
+def text_of(raw: Body, key: str) -> str:
+    """The text under *key*; "" if it is missing or something else."""
+    value = raw.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def find_ring(parents: Mapping[str, str | None]) -> list[str]:
+    """The first of each ring that *parents* make, in their order. O(n)."""
+    done: set[str] = set()
+    found = []
+    order = {id: at for at, id in enumerate(parents)}
+    for start in parents:
+        way: list[str] = []
+        here: str | None = start
+        seen: set[str] = set()
+        while here is not None and here not in done and here not in seen:
+            seen.add(here)
+            way.append(here)
+            here = parents.get(here)
+
+        if here is not None and here in seen:
+            ring = way[way.index(here) :]
+            found.append(min(ring, key=order.__getitem__))
+
+        done.update(seen)
+
+    return found
+
+
+class _Record(NamedTuple):
+    # What has one id in a file: where it stands, what it stands behind, what it says.
+    at: int
+    parent: str | None
+    messages: Sequence[Message]
+
+
+class SessionBuilder:
+    """One session while its tree is made."""
+
+    def __init__(self, kind: str, lines: SessionLines) -> None:
+        self.format = kind
+        self.lines = lines
+        self.problems = list(lines.problems)
+        self.name = self.title = self.version = ""
+        self.notes: dict[str, Any] = {}
+        self.labels: dict[str, str] = {}
+        self.agents: list[LoadedSession] = []
+        self.called_by = ""
+        self._records: dict[str, _Record] = {}
+        self._bill: dict[str, tuple[int, LedgerEntry]] = {}
+        # Lines that are part of a message, by number.
+        self._used: set[int] = set()
+
+    def problem(self, at: int, what: str) -> None:
+        """Report what is wrong with a line, or was mended."""
+        self.problems.append(f"line {at}: {what}")
+
+    def use(self, *lines: int) -> None:
+        """Say that these lines are kept with messages."""
+        self._used.update(lines)
+
+    def add(
+        self, id: str, parent: str | None, messages: Sequence[Message], at: int
+    ) -> None:
+        """Add what *id* says, behind what *parent* says."""
+        self._records[id] = _Record(at, parent, messages)
+
+    def bill(
+        self, key: str, usage: Usage, model: str, time: datetime | None, at: int
+    ) -> None:
+        """Record the usage of a response under its id, once."""
+        if key in self._bill:
+            return
+
+        self._bill[key] = (at, LedgerEntry(key, usage, model, time))
+
+    def build(self, head: str | None) -> LoadedSession:
+        """
+        The session, with what *head* says last shown; by default the last record.
+
+        Raises:
+            DecodeError:
+                If it has no messages.
+        """
+        records = self._records
+        if not any(record.messages for record in records.values()):
+            seen = format_count(len(self.lines.lines), "line")
+            what = f"a {self.format} session without messages ({seen})"
+            more = [Problem("$", each) for each in self.problems[:_MAX_LISTED]]
+            raise DecodeError((Problem("$", what), *more))
+
+        self._break_rings()
+        order = self._order()
+        try:
+            tree = self._make_tree(order, head)
+        except InvalidUsageError as error:
+            raise DecodeError((Problem("$", str(error)),)) from None
+
+        return self._describe(tree)
+
+    def _break_rings(self) -> None:
+        parents = {id: each.parent for id, each in self._records.items()}
+        for id in find_ring(parents):
+            record = self._records[id]
+            self.problem(record.at, "is its own ancestor; it is a first message now")
+            self._records[id] = record._replace(parent=None)
+
+    def _order(self) -> list[str]:
+        # Parents before children, else as they stand in the file.
+        done: set[str] = set()
+        order: list[str] = []
+        for id in sorted(self._records, key=lambda each: self._records[each].at):
+            way = []
+            here: str | None = id
+            while here is not None and here in self._records and here not in done:
+                done.add(here)
+                way.append(here)
+                here = self._records[here].parent
+
+            order += reversed(way)
+
+        return order
+
+    def _make_tree(self, order: list[str], head: str | None) -> MessageTree:
+        number = uuid.uuid5(_NAMESPACE, f"{self.format}:{self.name or order[0]}")
+        billed = sorted(self._bill.values(), key=lambda each: each[0])
+        ledger: Log[LedgerEntry] = Log([entry for _, entry in billed])
+        logs: dict[str | None, Log[Entry]] = {None: Log()}
+        inner = set()
+        for id in order:
+            record = self._records[id]
+            parent = record.parent if record.parent in self._records else None
+            inner.add(parent)
+            entries = [
+                make_entry(f"{self.format}:{id}:{at}", name_first(id, at, message))
+                for at, message in enumerate(record.messages)
+            ]
+            logs[id] = logs[parent].extend(entries)
+
+        def make_state(id: str, *, with_all: bool) -> Aggregator:
+            count = bisect_right(billed, self._records[id].at, key=itemgetter(0))
+            return Aggregator.rebuild(
+                id=number,
+                parent_id=None,
+                root_id=None,
+                init_len=0,
+                init_ledger_len=0,
+                entries=logs[id],
+                ledger=ledger if with_all else ledger.take(count),
+            )
+
+        shown = head if head in self._records else order[-1]
+        states = [
+            make_state(id, with_all=False)
+            for id in order
+            if id not in inner and id != shown
+        ]
+        return MessageTree.of(*states, make_state(shown, with_all=True))
+
+    def _describe(self, tree: MessageTree) -> LoadedSession:
+        times = [
+            time
+            for _, raw in self.lines.objects
+            if (time := read_time(raw.get("timestamp"))) is not None
+        ]
+        kept = [
+            {"at": each.at, "text": each.text}
+            if each.raw is None
+            else {"at": each.at, "line": each.raw}
+            for each in self.lines.lines
+            if each.at not in self._used
+        ]
+        notes = {**self.notes, "lines": kept} if kept else self.notes
+        nodes = {}
+        for label, id in self.labels.items():
+            if id in self._records and self._records[id].messages:
+                nodes[label] = tree.find(id)
+
+        more = len(self.problems) - _MAX_LISTED
+        problems = self.problems[:_MAX_LISTED]
+        problems += [f"and {format_count(more, 'more problem')}"] if more > 0 else []
+        return LoadedSession(
+            name=self.name,
+            title=self.title,
+            tree=tree,
+            format=self.format,
+            version=self.version,
+            created_at=min(times, default=None),
+            updated_at=max(times, default=None),
+            agents=tuple(self.agents),
+            called_by=self.called_by,
+            labels=freeze_map(nodes, "LoadedSession.labels"),
+            notes=freeze_map(notes, "LoadedSession.notes"),
+            problems=tuple(problems),
+        )
+
+
+def name_first(id: str, at: int, message: Message) -> Message:
+    """*message* with the id of its record, if it is the first one of that."""
+    if at:
+        return message
+
+    return message.replace(metadata=with_notes("ui", {"id": id}, message.metadata))
+
+
+def make_entry(place: str, message: Message) -> Entry:
+    """An entry whose identity follows from where it stands and what it says."""
+    said = encode(message)
+    digest = hashlib.sha256(place.encode() + b"\n" + said).hexdigest()
+    return Entry(digest[:32], message)
+
+
+def note(kind: str, message: Message, **notes: Any) -> Message:
+    """*message* with notes of a session's format."""
+    said = {"format": kind, **{key: each for key, each in notes.items() if each}}
+    return message.replace(metadata=with_notes(SOURCE, said, message.metadata))

@@ -1,0 +1,394 @@
+"""Sessions of coding agents: their trees, their bills, and what becomes of damage."""
+
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from conversation_state import AssistantMessage, ToolMessage, UserMessage
+from conversation_state.adapters.engine.notes import notes_of
+from conversation_state.adapters.sessions import (
+    FORMATS,
+    compacted,
+    load_session,
+    read_session,
+    recognize,
+)
+from conversation_state.codec import decode, encode
+from conversation_state.errors import DecodeError
+from conversation_state.store import open_store
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "sessions"
+CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
+CLAUDE = next((GOLDEN / "claude_code-2.1.332").glob("*.jsonl"))
+FILES = [path for path in sorted(GOLDEN.glob("*/*")) if path.is_file()]
+SAMPLES = [
+    *FILES,
+    *[path for path in sorted(CASES.glob("*")) if "claude_code" in path.name],
+]
+
+
+def parse(path):
+    """The lines of a file, as JSON."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def plain(value):
+    """A frozen value of JSON, with lists and dicts."""
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+
+    return [plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def count(usage):
+    """The tokens of the prompt and of the answer."""
+    return usage.prompt_tokens, usage.completion_tokens
+
+
+def outline(state):
+    """The roles and texts of a state, calls by their names."""
+    return [
+        (each.role, each.text or "+".join(call.name for call in each.tool_calls))
+        for each in state
+    ]
+
+
+def uuids(messages):
+    """The ids of Claude Code's lines that *messages* are of, but hidden ones."""
+    return [
+        line["keys"]["uuid"]
+        for message in messages
+        for line in notes_of(message.metadata, "sessions").get("lines", ())
+        if not line["keys"].get("isMeta")
+    ]
+
+
+class TestClaudeCode:
+    """Lines of Claude Code."""
+
+    def test_live_branch(self):
+        """The head is what was said last; what was rewound is a branch beside it."""
+        tree = read_session(CLAUDE).tree
+
+        assert outline(tree.present) == [
+            ("user", "<local-command-caveat>Ran /init</local-command-caveat>"),
+            ("user", "Why is the cart total wrong?"),
+            ("assistant", "I look at it."),
+            ("tool", "1 failed"),
+            ("tool", "total = 0"),
+            ("assistant", "Rewrite the cart."),
+            ("user", "No: the smallest fix."),
+            ("assistant", "API Error: 529 overloaded"),
+            ("user", "Again, please."),
+            ("assistant", "Task"),
+            ("tool", "In add()."),
+            ("assistant", "It is add()."),
+            ("user", "Fix add()."),
+            ("assistant", "Fixed."),
+        ]
+        _, siblings = tree.siblings(tree.find("7c1e0000-0000-4000-8000-000000000014"))
+        assert ["Do that.", "No: the smallest fix."] == [
+            tree.node(each).message.text for each in siblings
+        ]
+        assert outline(tree.path(tree.leaves[0]))[-1] == ("assistant", "Rewriting.")
+
+    def test_bill(self):
+        """Each response is billed once, a rewound one too; an error line is not."""
+        session = read_session(CLAUDE)
+
+        assert [
+            (
+                each.id,
+                each.model,
+                each.usage.prompt_tokens,
+                each.usage.completion_tokens,
+            )
+            for each in session.tree.present.ledger
+        ] == [
+            ("msg_A1", "claude-opus-4-7", 4312, 80),
+            ("msg_A2", "claude-opus-4-7", 4309, 20),
+            ("msg_A3", "claude-opus-4-7", 4409, 5),
+            ("msg_A4", "claude-sonnet-5", 4507, 30),
+            ("msg_A5", "claude-sonnet-5", 4608, 6),
+            ("msg_A6", "claude-opus-4-7", 920, 9),
+        ]
+        usage = session.tree.total_usage
+        assert usage.prompt_tokens_details.cached_tokens == 21800
+        assert usage.extra["cache_write_tokens"] == 1200
+        assert session.usage.total_tokens == usage.total_tokens + 7 + 8
+        state = session.tree.present
+        assert state.record_responses() is state
+
+    def test_one_response(self):
+        """The lines of a response are one message, with its thoughts and calls."""
+        answer = read_session(CLAUDE).tree.present[2]
+
+        assert isinstance(answer, AssistantMessage)
+        assert [part.kind for part in answer.parts] == ["reasoning", "text"]
+        assert [call.id for call in answer.tool_calls] == ["toolu_A1", "toolu_A2"]
+        assert answer.response is not None
+        assert (answer.response.id, answer.response.model) == (
+            "msg_A1",
+            "claude-opus-4-7",
+        )
+        assert answer.response.finish_reason == "tool_use"
+
+    def test_results(self):
+        """Results keep their call, the name of the tool, the error and the media."""
+        failed, shown = read_session(CLAUDE).tree.present[3:5]
+
+        assert isinstance(failed, ToolMessage)
+        assert (failed.tool_call_id, failed.tool_name, failed.is_error) == (
+            "toolu_A2",
+            "Bash",
+            True,
+        )
+        assert isinstance(shown, ToolMessage)
+        assert [part.kind for part in shown.parts] == ["text", "image"]
+        assert not shown.is_error
+
+    def test_compaction(self):
+        """What the model gets begins with the summary; the history keeps the rest."""
+        state = read_session(CLAUDE).tree.present
+        expected = [
+            ("user", "This session continues. Summary: add() is wrong."),
+            ("user", "Fix add()."),
+            ("assistant", "Fixed."),
+        ]
+
+        assert outline(compacted(state)) == expected
+        assert outline(compacted(decode(encode(state)))) == expected
+        assert compacted(state[:5]) == tuple(state[:5])
+
+    def test_compaction_at_the_end(self):
+        """A compaction behind which nothing was said yet is a note of the session."""
+        session = load_session(parse(CLAUDE)[:26])
+
+        assert outline(session.tree.present)[-1] == ("assistant", "It is add().")
+        assert outline(session.model_messages) == [
+            ("user", "This session continues. Summary: add() is wrong.")
+        ]
+
+    def test_agents(self):
+        """Sub-agents are sessions of their own, with the call that started them."""
+        session = read_session(CLAUDE)
+
+        assert [
+            (each.name, each.called_by, outline(each.tree.present)[-1][1])
+            for each in session.agents
+        ] == [("a11", "toolu_A3", "In add()."), ("b22", "toolu_A9", "Docs are fine.")]
+        assert read_session(CLAUDE.with_suffix("")) == session
+
+    def test_about(self):
+        """Title, version and times are read; other lines are kept as they are."""
+        session = read_session(CLAUDE)
+        raws = parse(CLAUDE)
+
+        assert (session.title, session.version) == ("Wrong cart total", "2.1.332")
+        assert session.created_at is not None
+        assert session.created_at.isoformat() == "2026-11-21T09:00:01+00:00"
+        assert session.problems == ()
+        kept = {each["at"]: each["line"] for each in session.notes["lines"]}
+        assert kept.keys() == {1, 4, 9, 23, 24, 25, 26, 30, 31}
+        assert {at: raws[at - 1] for at in kept} == plain(kept)
+
+    def test_no_parents(self):
+        """Lines of which none has a parent stand behind one another, which is said."""
+        raws = [{**each, "parentUuid": None} for each in parse(CLAUDE)[1:3]]
+        session = load_session(raws)
+
+        assert len(session.tree.present) == 2
+        assert session.problems == ("line 1: no line has a parent; taken one by one",)
+
+    def test_unfinished(self):
+        """A response that is still being written is billed when it is there."""
+        raws = parse(CLAUDE)
+        begun, later = load_session(raws[:5]), load_session(raws)
+
+        assert begun.tree.total_usage.total_tokens == 0
+        with open_store("memory:") as store:
+            store.save_tree("s", begun.tree)
+            store.save_tree("s", later.tree)
+
+            assert store.load("s") == later.tree.present
+
+    def test_ids_that_repeat(self):
+        """Two responses with one id are two, with two bills."""
+        raws = parse(CLAUDE)
+        for raw in raws:
+            if raw.get("requestId") == "req_A2":
+                raw["message"]["id"] = "msg_A1"
+
+        tree = load_session(raws).tree
+        assert [each.id for each in tree.present.ledger][:2] == [
+            "msg_A1",
+            "msg_A1:req_A2",
+        ]
+        assert len(tree.present) == 14
+
+    @pytest.mark.parametrize("path", [CLAUDE, *sorted(CASES.glob("*claude_code*"))])
+    def test_oracle(self, path):
+        """Anthropic's own reader has the same live branch, behind a compaction."""
+        sessions = pytest.importorskip("claude_agent_sdk._internal.sessions")
+        entries = sessions._parse_transcript_entries(path.read_text())
+        theirs = sessions._entries_to_session_messages(entries, None, 0)
+        expected = [
+            each.uuid
+            for each in theirs
+            if "Summary" not in str(each.message["content"])
+        ]
+
+        ours = compacted(read_session(path).tree.present)
+        assert uuids(ours) == expected
+
+
+class TestEvery:
+    """What holds for all formats."""
+
+    @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+    def test_values(self, path):
+        """Equal bytes give equal values, which a store and the codec give back."""
+        session = read_session(path)
+
+        assert session.problems == ()
+        assert read_session(path) == session
+        assert decode(encode(session.tree)) == session.tree
+        assert (
+            load_session(path.read_text(), format=session.format).tree == session.tree
+        )
+        with open_store("memory:") as store:
+            store.save_tree("s", session.tree)
+            head = store.save_tree("s", session.tree)
+
+            assert store.message_tree("s").present == session.tree.present
+            assert head.revision == len(session.tree.leaves)
+
+    @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+    def test_growth(self, path):
+        """A session that has grown continues its name, whenever it was read."""
+        lines = path.read_text().splitlines(keepends=True)
+        last = read_session(path).tree
+        with open_store("memory:") as store:
+            for end in range(1, len(lines) + 1):
+                try:
+                    tree = load_session(lines[:end]).tree
+                except DecodeError:
+                    continue
+
+                store.save_tree("s", tree)
+
+            saved = store.message_tree("s")
+            assert outline(saved.present) == outline(last.present)
+            assert saved.total_usage == last.total_usage
+            assert {node.message for node in last} <= {each.message for each in saved}
+
+    @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+    def test_mutations(self, path):
+        """Damage is one clear error, or a tree and what was mended or is missing."""
+        raws = [line for line in path.read_text().splitlines() if line.strip()]
+        texts = {
+            node.message.text for node in read_session(path).tree if node.message.text
+        }
+        for seed in range(60):
+            chance = random.Random(f"{path.name}-{seed}")
+            mutated, gone = mutate(chance, raws)
+            try:
+                session = load_session(mutated)
+            except DecodeError:
+                continue
+
+            found = json.dumps(
+                [node.message.text for node in session.tree], ensure_ascii=False
+            )
+            kept = str(session.notes)
+            for text in texts:
+                quoted = json.dumps(text, ensure_ascii=False)[1:-1]
+                assert (
+                    quoted in found
+                    or text in kept
+                    or quoted in gone
+                    or text in str(session.agents)
+                ), (seed, text, session.problems)
+
+    def test_refused(self):
+        """What is no session is refused in one sentence, and an unknown format too."""
+        assert recognize([{"role": "user", "content": "Hi!"}]) == ""
+        for payload in ("", "{}", "[1, 2]", {"messages": []}, ["{"], b"\xff"):
+            with pytest.raises(DecodeError, match="no session; expected"):
+                load_session(payload)
+
+        with pytest.raises(DecodeError, match="expected the lines of a session"):
+            load_session(5)
+
+        with pytest.raises(DecodeError, match="without messages"):
+            load_session(parse(CLAUDE)[:1], format="claude_code")
+
+        with pytest.raises(ValueError, match=f"expected {', '.join(FORMATS)}"):
+            load_session([], format="cursor")
+
+        with pytest.raises(DecodeError, match="sessions"):
+            read_session(GOLDEN)
+
+        with pytest.raises(TypeError, match="path of a file"):
+            read_session(5)
+
+    def test_damaged_text(self):
+        """A line that is no JSON, or not UTF-8, is kept and named."""
+        text = CLAUDE.read_bytes().replace(b"queue-operation", b"\xff\xfe", 1)
+        session = load_session(text + b'{"type": "user", "mess')
+
+        assert len(session.tree.present) == 14
+        assert "UTF-8" in session.problems[0]
+        assert "line 32: is no JSON object; kept as it is" in session.problems
+        assert session.notes["lines"][-1]["text"] == '{"type": "user", "mess'
+
+
+def mutate(chance, lines):
+    """*lines* with one or two faults, and the text of what is missing."""
+    lines = list(lines)
+    gone = ""
+    for _ in range(chance.choice((1, 1, 2))):
+        at, other = chance.randrange(len(lines)), chance.randrange(len(lines))
+        kind = chance.choice(("miss", "double", "swap", "cut", "id", "ring"))
+        if kind == "miss":
+            gone += lines.pop(at)
+        elif kind == "double":
+            lines.insert(other, lines[at])
+        elif kind == "swap":
+            lines[at], lines[other] = lines[other], lines[at]
+        elif kind == "cut":
+            gone += lines[at]
+            lines[at] = lines[at][: chance.randrange(len(lines[at]))]
+        else:
+            lines[at] = repoint(kind, lines[at], lines[other])
+
+        if not lines:
+            break
+
+    return lines, gone
+
+
+def repoint(kind, line, other):
+    """*line* with the id of *other*, or with *other* or itself as its parent."""
+    try:
+        one, two = json.loads(line), json.loads(other)
+    except ValueError:
+        return line
+
+    if not isinstance(one, dict) or not isinstance(two, dict):
+        return line
+
+    for own, parent in (("uuid", "parentUuid"), ("id", "parentId")):
+        if isinstance(one.get(own), str) and isinstance(two.get(own), str):
+            key, value = (own, two[own]) if kind == "id" else (parent, two[own])
+            return json.dumps({**one, key: value}, ensure_ascii=False)
+
+    return line
+
+
+def test_text_is_a_user_message():
+    """A compaction's summary is a user's message, as the agent sends it."""
+    assert isinstance(compacted(read_session(CLAUDE).tree.present)[0], UserMessage)
