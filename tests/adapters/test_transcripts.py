@@ -31,9 +31,15 @@ from tests.adapters.helpers import both, exactly, some
 from tests.adapters.kept import lines
 from tests.recorded import is_large
 
-USERS = ["human", "user", "Human"]
-MODELS = ["gpt", "assistant", "chatgpt", "bing", "bard", "model", "bot"]
-TOOLS = ["observation", "tool", "function", "tool_response", "function_response"]
+USERS = ["human", "user", "Human", "prompter", "customer"]
+MODELS = [
+    *("gpt", "assistant", "chatgpt", "bing", "bard", "model", "bot", "ai", "chatbot"),
+    "agent",
+]
+TOOLS = [
+    *("observation", "tool", "function", "tool_response", "function_response"),
+    "ipython",
+]
 CALLERS = ["function_call", "tool_call"]
 
 ASKED = {"from": "human", "value": "hi"}
@@ -184,6 +190,107 @@ class TestCalls:
         assert [call.id for call in called.tool_calls] == [
             each.tool_call_id for each in reversed(answered)
         ]
+
+
+def tagged(*calls, before=""):
+    """A turn of the model's with these texts in tags of calls."""
+    tags = [f"<tool_call>\n{call}\n</tool_call>" for call in calls]
+    return {"from": "gpt", "value": "\n".join([before, *tags] if before else tags)}
+
+
+class TestTags:
+    def test_calls_and_results(self):
+        """Calls and results in tags are calls and results, in order and by name."""
+        asked, answered = (
+            tagged('{"name": "f", "arguments": {"a":  1}}', '{"name": "g"}'),
+            {
+                "from": "tool",
+                "value": '<tool_response>{"name": "g", "content": {"x": 2}}'
+                "</tool_response>\n<tool_response>one</tool_response>",
+            },
+        )
+
+        calls, *results = several(chat(asked, answered))
+
+        assert [("f", '{"a":  1}'), ("g", "")] == [
+            (call.name, call.arguments) for call in calls.tool_calls
+        ]
+        assert "" == calls.text
+        first, second = [call.id for call in calls.tool_calls]
+        assert [(second, "g", '{"x": 2}'), (first, "", "one")] == [
+            (each.tool_call_id, each.tool_name, each.text) for each in results
+        ]
+
+    @pytest.mark.parametrize(
+        ("call", "arguments"),
+        [
+            ("{'arguments': {'a': 1, 'b': None}, 'name': 'f'}", '{"a": 1, "b": null}'),
+            (
+                "<function=f>\n<parameter=a>\n1\n</parameter>\n</function>",
+                '{"a": "1"}',
+            ),
+            ('{"name": "f", "arguments": "{\\"a\\": 1}"}', '{"a": 1}'),
+        ],
+    )
+    def test_dialects(self, call, arguments):
+        """A call may be Python's literals, Qwen's tags, or have arguments as a text."""
+        message = one([tagged(call, before="Let me look.")])
+
+        assert "Let me look." == message.text
+        assert [("f", arguments)] == [(c.name, c.arguments) for c in message.tool_calls]
+
+    def test_result_of_a_user(self):
+        """A user's turn of nothing but results is results; with more it is a text."""
+        result = "<tool_response>\n20 C\n</tool_response>"
+        _, answered = several(
+            chat(tagged('{"name": "f"}'), {"role": "user", "content": result})
+        )
+        text = one([{"role": "user", "content": f"It said {result}"}])
+
+        assert isinstance(answered, ToolMessage)
+        assert "20 C" == answered.text
+        assert UserMessage(f"It said {result}") == text
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            *(
+                "search(x)",
+                "{}",
+                "[1]",
+                "{'name': 5}",
+                "{'a': 1}",
+                "{1, 2}",
+                "{" * 9_000,
+            ),
+            *("__import__('os')", '{"name": "f", "name": "g"}', "{'name': b'f'}"),
+        ],
+    )
+    def test_no_call(self, call):
+        """A text with something else in its tags stays as it is."""
+        turn = tagged('{"name": "f"}', call)
+
+        message = one([turn])
+
+        assert turn["value"] == message.text
+        assert () == tuple(message.tool_calls)
+
+    def test_calls_in_columns(self):
+        """A list of calls may be a JSON text; one that is not is refused."""
+        call = {"id": "c1", "type": "function", "function": {"name": "f"}}
+        turn = {"role": "assistant", "content": ""}
+
+        called, answered = several(
+            [
+                {**turn, "tool_calls": json.dumps([call])},
+                {"role": "tool", "content": "r"},
+            ]
+        )
+
+        assert ("c1", "f") == (called.tool_calls[0].id, called.tool_calls[0].name)
+        assert "c1" == answered.tool_call_id
+        assert [] == [*one([{**turn, "tool_calls": ""}]).tool_calls]
+        assert "$[0].tool_calls" in problems(load, [{**turn, "tool_calls": "[1]"}])[0]
 
 
 class TestWrong:

@@ -20,9 +20,12 @@ What is read, in any mixture:
   whose text is one call in JSON or a list of calls, and ``observation``,
   ``tool``, ``function`` and the like. Calls that follow one another are made by
   one message. Arguments are kept byte for byte.
+- Calls and results in the tags of Hermes and Qwen, ``<tool_call>`` in a text of the
+  model's and ``<tool_response>`` in one of a tool's or user's, which become calls and
+  results. A tag that holds something else stays text.
 - ``{"messages": [{"role": "user", "content": "hi"}, ...]}``, with ``tool_calls``,
   ``tool_call_id``, ``name`` and ``reasoning_content`` as OpenAI has them, and
-  with arguments that are objects, too.
+  with arguments that are objects, too, and with lists of calls that are JSON texts.
 - ``{"role": "user", "content": "hi"}``, a message a line: the lines that follow
   one another are one conversation, up to a blank line.
 - ``{"prompt": ..., "completion": ...}`` (or ``response``): texts, or lists of
@@ -36,8 +39,8 @@ record has besides its turns (``tools``, ``images``) is in `Transcript.keys`.
 
 Source:
     LLaMA-Factory's dialect of ShareGPT, the datasets of OpenChat and Hermes,
-    and those TRL and OpenAI's fine-tuning take. Tags in a text
-    (``<tool_call>``, ``<image>``) are left as they are. OpenAI's own requests
+    those TRL and OpenAI's fine-tuning take, and the templates of Hermes and Qwen.
+    Other tags in a text (``<image>``) are left as they are. OpenAI's own requests
     and responses are read, and written, by the adapter `openai_chat`.
 
 >>> load({"conversations": [{"from": "human", "value": "hi"}]})

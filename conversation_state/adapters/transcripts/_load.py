@@ -5,9 +5,11 @@ on them.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from conversation_state._persistent import check_iterable, final, freeze_map
@@ -30,6 +32,7 @@ from conversation_state.messages import (
     AssistantMessage,
     Message,
     SystemMessage,
+    ToolMessage,
     UserMessage,
 )
 from conversation_state.parts import (
@@ -49,20 +52,27 @@ _WHAT = ("value", "content", "text")
 _THOUGHTS = ("reasoning_content", "thinking")
 
 _CALLS = "calls"
+# The roles of all dialects, in lower case.
 _ROLES: Mapping[str, str] = {
+    "agent": "assistant",
+    "ai": "assistant",
     "assistant": "assistant",
     "bard": "assistant",
     "bing": "assistant",
     "bot": "assistant",
+    "chatbot": "assistant",
     "chatgpt": "assistant",
+    "customer": "user",
     "developer": "system",
     "function": "tool",
     "function_call": _CALLS,
     "function_response": "tool",
     "gpt": "assistant",
     "human": "user",
+    "ipython": "tool",
     "model": "assistant",
     "observation": "tool",
+    "prompter": "user",
     "system": "system",
     "tool": "tool",
     "tool_call": _CALLS,
@@ -118,16 +128,16 @@ class TranscriptTurn:
         note_mended(self.node, self.mended_before)
         return calls if self._is_valid() else None
 
-    def message(self) -> Message | None:
-        """The message; None if there was a problem."""
+    def messages(self) -> list[Message]:
+        """Its messages, several if its text has results in tags; none if it is bad."""
         if not self._is_valid():
-            return None
+            return []
 
         found = None if self.role == _CALLS else self._load_known()
         if found is None and self._is_valid():
-            return self.node.as_unknown_message(SOURCE, self.mended_before)
+            return [self.node.as_unknown_message(SOURCE, self.mended_before)]
 
-        return found if self._is_valid() else None
+        return found if found is not None and self._is_valid() else []
 
     def _is_valid(self) -> bool:
         return self.loader.count == self.problems
@@ -140,9 +150,14 @@ class TranscriptTurn:
         left = self.loader.rest(self.node.raw, frozenset(known), self.node.path)
         self.node.keys.update({k: v for k, v in left.items() if v is not None})
 
-    def _load_known(self) -> Message | None:
+    def _load_known(self) -> list[Message] | None:
         node, role = self.node, self.role
         content = self._read_turn_content()
+        if role in {"tool", "user"} and isinstance(content, str):
+            results = self._read_tagged_results(content)
+            if results:
+                return results
+
         known = [self.who, self.what, "name"]
         name = self._get_text("name")
         fields: dict[str, Any] = {"tool_name" if role == "tool" else "name": name}
@@ -153,7 +168,15 @@ class TranscriptTurn:
             fields["tool_call_id"] = call_id
         elif role == "assistant":
             known += ["tool_calls", *_THOUGHTS]
-            calls = self.loader.read_calls(node, self.prefix, _read_call)
+            calls = self._read_calls_in_json()
+            if calls is None:
+                calls = self.loader.read_calls(node, self.prefix, _read_call)
+
+            if isinstance(content, str) and "<tool_call>" in content:
+                content, tagged = self._take_tagged_calls(content, len(calls))
+                self.loader.pairing.open_calls(tagged, more=bool(calls))
+                calls = [*calls, *tagged]
+
             # A turn without calls has none to write back, be it null or [].
             node.keys.pop("tool_calls", None)
             fields["tool_calls"] = calls
@@ -167,7 +190,72 @@ class TranscriptTurn:
             return None
 
         note_mended(node, self.mended_before)
-        return MESSAGE_CLASSES[role](content, **fields, metadata=node.metadata(SOURCE))
+        metadata = node.metadata(SOURCE)
+        return [MESSAGE_CLASSES[role](content, **fields, metadata=metadata)]
+
+    def _read_calls_in_json(self) -> list[ToolCall] | None:
+        # Datasets in columns have the list of calls as its JSON; None if it is a list.
+        given = self.node.raw.get("tool_calls")
+        if not isinstance(given, str):
+            return None
+
+        try:
+            calls = parse_arguments(given) if given else []
+        except ValueError:
+            return None  # a text is refused where a list is expected
+
+        if not is_list(calls) or not all(map(is_map, calls)):
+            return None
+
+        path = f"{self.node.path}.tool_calls"
+        nodes = [ObjectReader(self.loader, call, path) for call in calls]
+        found = [
+            _read_call(node, f"{self.prefix}_call_{at}")
+            for at, node in enumerate(nodes)
+        ]
+        self.loader.pairing.open_calls(found)
+        return found
+
+    def _take_tagged_calls(self, text: str, number: int) -> tuple[str, list[ToolCall]]:
+        """
+        *text* without the calls in its tags, and these, numbered from *number* on; as
+        it is if what is in one of its tags is no call.
+        """
+        path = f"{self.node.path}.{self.what}"
+        calls: list[ToolCall] = []
+        for tagged in _TAGGED_CALL.findall(text):
+            found = _parse_tagged_calls(tagged)
+            if found is None:
+                return text, []
+
+            for call in found:
+                made = f"{self.prefix}_call_{number + len(calls)}"
+                calls.append(_read_call(ObjectReader(self.loader, call, path), made))
+
+        return _TAGGED_CALL.sub("", text).strip() if calls else text, calls
+
+    def _read_tagged_results(self, text: str) -> list[Message]:
+        """The results that *text* has in tags; none if there is anything else in it."""
+        if "<tool_response>" not in text or _TAGGED_RESULT.sub("", text).strip():
+            return []
+
+        self._keep_rest(self.who, self.what, "name", "tool_call_id")
+        note_mended(self.node, self.mended_before)
+        results: list[Message] = []
+        for at, tagged in enumerate(_TAGGED_RESULT.findall(text)):
+            name, call_id, content = _parse_tagged_result(tagged)
+            if not (call_id and self.loader.pairing.close_call(call_id)):
+                made = f"{self.prefix}_{at}" if at else self.prefix
+                call_id = self.loader.pairing.close_next(name) or made
+
+            metadata = {} if at else self.node.metadata(SOURCE)
+            results.append(
+                ToolMessage(
+                    content, tool_call_id=call_id, tool_name=name, metadata=metadata
+                )
+            )
+
+        return results
 
     def _get_text(self, key: str) -> str:
         return "" if self.node.raw.get(key) is None else self.node.text(key)
@@ -322,6 +410,74 @@ def _parse_calls(text: str) -> list[dict[str, Any]] | None:
     return calls or None
 
 
+# What Hermes and Qwen write around calls and results.
+_TAGGED_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+_TAGGED_RESULT = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.DOTALL)
+_FUNCTION_TAG = re.compile(r"<function=([^>\s]+)>(.*)</function>", re.DOTALL)
+_PARAMETER_TAG = re.compile(r"<parameter=([^>]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+_MAX_LITERAL = 100_000
+_NO_LITERAL = (
+    LookupError,
+    MemoryError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+
+
+def _parse_tagged_calls(text: str) -> list[dict[str, Any]] | None:
+    """
+    The calls in one tag, in JSON, in Python's literals as in Hermes's first data, or
+    in Qwen's own tags, all of whose values are texts; None if there is none.
+
+    >>> _parse_tagged_calls("{'arguments': {'a': 1}, 'name': 'f'}")
+    [{'name': 'f', 'arguments': '{"a": 1}'}]
+    >>> _parse_tagged_calls("<function=f><parameter=a>1</parameter></function>")
+    [{'name': 'f', 'arguments': '{"a": "1"}'}]
+    """
+    text = mended(text)
+    if found := _FUNCTION_TAG.fullmatch(text):
+        arguments = dict(_PARAMETER_TAG.findall(found[2]))
+        return [{"name": found[1].strip(), "arguments": _as_json(arguments)}]
+
+    calls = _parse_calls(text)
+    if calls is None and text.startswith("{'") and len(text) < _MAX_LITERAL:
+        # What is no literal, or too deep for one; a key may be no text.
+        with suppress(*_NO_LITERAL):
+            literal = ast.literal_eval(text)
+            name, arguments = literal.pop("name"), literal.pop("arguments", None)
+            if isinstance(name, str) and not literal:
+                calls = [{"name": name, "arguments": _as_json(arguments or {})}]
+
+    return calls
+
+
+def _parse_tagged_result(text: str) -> tuple[str, str, str]:
+    """
+    The name, the id of the call and the content of a result in a tag; what is not one
+    in JSON is content.
+    """
+    try:
+        value = parse_arguments(text)
+    except ValueError:
+        return "", "", text
+
+    if not is_map(value) or "content" not in value:
+        return "", "", text
+
+    name, call_id = value.get("name"), value.get("tool_call_id")
+    content = value["content"]
+    if not value.keys() <= {"name", "content", "tool_call_id"}:
+        return "", "", text
+
+    return (
+        name if isinstance(name, str) else "",
+        call_id if isinstance(call_id, str) else "",
+        content if isinstance(content, str) else _as_json(content),
+    )
+
+
 def _find_arguments(text: str, start: int, value: Any) -> tuple[str, int]:
     """
     The JSON text of *value*, the next arguments in *text* from *start* on, as the model
@@ -457,9 +613,7 @@ class TranscriptLoader(MessageLoader):
 
             messages += _make_caller(calling)
             calling = []
-            message = turn.message()
-            if message is not None:
-                messages.append(message)
+            messages += turn.messages()
 
         return messages + _make_caller(calling)
 
