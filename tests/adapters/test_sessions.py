@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from conversation_state import AssistantMessage, ToolMessage, UserMessage
+from conversation_state.adapters import openai_responses
 from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.sessions import (
     FORMATS,
@@ -23,10 +24,12 @@ from conversation_state.store import open_store
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "sessions"
 CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
 CLAUDE = next((GOLDEN / "claude_code-2.1.332").glob("*.jsonl"))
+CODEX = next((GOLDEN / "codex-0.171.0").glob("*"))
+KEPT = {"21_", "45_", "46_", "47_"}
 FILES = [path for path in sorted(GOLDEN.glob("*/*")) if path.is_file()]
 SAMPLES = [
     *FILES,
-    *[path for path in sorted(CASES.glob("*")) if "claude_code" in path.name],
+    *[path for path in sorted(CASES.glob("*")) if path.name[:3] in KEPT],
 ]
 
 
@@ -245,6 +248,114 @@ class TestClaudeCode:
         assert uuids(ours) == expected
 
 
+class TestCodex:
+    """Rollouts of Codex."""
+
+    def test_live_branch(self):
+        """Turns that were rolled back are a branch, with the context they came with."""
+        tree = read_session(CODEX).tree
+
+        assert [text for _, text in outline(tree.present)[2:]] == [
+            "Why is the cart total wrong?",
+            "I look at it.",
+            '{"output":"1 failed","metadata":{"exit_code":1,"duration_seconds":0.4}}',
+            "the cart",
+            "apply_patch",
+            "Success.",
+            "Rewrite the cart.",
+            "No: the smallest fix.",
+            "It is add().",
+            "Fix add().",
+            "Fixed.",
+        ]
+        _, siblings = tree.siblings(tree.find("line-29"))
+        first, second = [tree.node(each).message.text for each in siblings]
+        assert first.startswith("<environment_context>")
+        assert second == "No: the smallest fix."
+        assert outline(tree.path(tree.leaves[0]))[-1] == ("assistant", "Rewriting.")
+
+    def test_bill(self):
+        """Each total is billed once, at the model that answered."""
+        session = read_session(CODEX)
+        ledger = session.tree.present.ledger
+
+        assert [(each.model, *count(each.usage)) for each in ledger] == [
+            ("gpt-5.2-codex", 1000, 60),
+            ("gpt-5.2-codex", 1100, 10),
+            ("gpt-5.2-codex", 1200, 7),
+            ("gpt-5.2-codex", 1300, 5),
+            ("gpt-5.2-mini", 1400, 6),
+            ("gpt-5.2-mini", 300, 4),
+        ]
+        assert session.usage.prompt_tokens_details.cached_tokens == 5500
+        assert session.usage.completion_tokens_details.reasoning_tokens == 20
+        state = session.tree.present
+        assert state.record_responses() is state
+
+    def test_items(self):
+        """Encrypted reasoning, calls, media and failures are kept."""
+        answer, failed, shown = read_session(CODEX).tree.present[3:6]
+        items = [
+            json.loads(line)["payload"] for line in CODEX.read_text().splitlines()[6:10]
+        ]
+
+        assert [call.id for call in answer.tool_calls] == ["call_1", "call_2"]
+        assert openai_responses.dump([answer]).payload["input"][:4] == items
+        assert isinstance(failed, ToolMessage)
+        assert (failed.tool_name, failed.is_error) == ("exec_command", True)
+        assert [part.kind for part in shown.parts] == ["text", "image"]
+
+    def test_compaction(self):
+        """The model gets what replaced the history; the path has all of it."""
+        session = read_session(CODEX)
+
+        assert outline(session.model_messages) == [
+            ("user", "No: the smallest fix."),
+            ("user", "Summary: add() is wrong."),
+            ("user", "Fix add()."),
+            ("assistant", "Fixed."),
+        ]
+        assert (session.title, session.version) == ("Wrong cart total", "0.171.0")
+
+    def test_old_rollout(self):
+        """Items without a payload around them, as old rollouts have them, are read."""
+        text = [{"type": "input_text", "text": "Hi!"}]
+        call = {"type": "function_call", "name": "sh", "arguments": "{}"}
+        output = {"content": "no such file", "success": False}
+        session = load_session(
+            [
+                {"id": "s1", "timestamp": "2025-05-01T10:00:00Z", "instructions": None},
+                {"type": "message", "role": "user", "content": text},
+                {"record_type": "state"},
+                {**call, "call_id": "c1"},
+                {"type": "function_call_output", "call_id": "c1", "output": output},
+            ]
+        )
+
+        assert (session.name, session.problems) == ("s1", ())
+        assert outline(session.tree.present) == [
+            ("user", "Hi!"),
+            ("assistant", "sh"),
+            ("tool", "no such file"),
+        ]
+        assert session.tree.present[-1].is_error
+
+    def test_rollback_of_everything(self):
+        """More turns than there are take all prompts away, and a wrong count none."""
+        lines = CODEX.read_text().splitlines()
+        rolled = [line.replace('"num_turns": 1', '"num_turns": 9') for line in lines]
+        wrong = [line.replace('"num_turns": 1', '"num_turns": -1') for line in lines]
+        tree = load_session(rolled).tree
+
+        assert [text for _, text in outline(tree.present)[2:4]] == [
+            "No: the smallest fix.",
+            "It is add().",
+        ]
+        session = load_session(wrong)
+        assert len(session.tree.leaves) == 1
+        assert session.problems == ("line 27: rolls back -1 turns; ignored",)
+
+
 class TestEvery:
     """What holds for all formats."""
 
@@ -380,6 +491,11 @@ def repoint(kind, line, other):
 
     if not isinstance(one, dict) or not isinstance(two, dict):
         return line
+
+    inner, outer = one.get("payload"), two.get("payload")
+    if kind == "id" and isinstance(inner, dict) and isinstance(outer, dict):
+        call = outer.get("call_id", "call_1")
+        return json.dumps({**one, "payload": {**inner, "call_id": call}})
 
     for own, parent in (("uuid", "parentUuid"), ("id", "parentId")):
         if isinstance(one.get(own), str) and isinstance(two.get(own), str):

@@ -15,7 +15,7 @@ from typing import Any
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.adapters.engine.reading import is_map
-from conversation_state.adapters.sessions import _claude_code
+from conversation_state.adapters.sessions import _claude_code, _codex
 from conversation_state.adapters.sessions._session import (
     LoadedSession,
     SessionInput,
@@ -26,6 +26,7 @@ from conversation_state.errors import DecodeError, Problem
 # In the order in which they are tried.
 _LOADERS: Mapping[str, Any] = {
     _claude_code.FORMAT: _claude_code,
+    _codex.FORMAT: _codex,
 }
 FORMATS = tuple(_LOADERS)
 
@@ -112,7 +113,7 @@ def read_session(
     if not isinstance(path, (str, Path)):
         raise TypeError(f"path is {describe_type(path)}; expected the path of a file")
 
-    file = Path(path)
+    file = Path(path).expanduser()
     if file.is_dir():
         beside = file.with_name(f"{file.name}.jsonl")
         file = beside if beside.exists() else _find_only(file)

@@ -23,6 +23,7 @@ from conversation_state._persistent import EMPTY_MAP, Log, final, freeze_map
 from conversation_state._wording import describe_type, format_count, shorten_repr
 from conversation_state.adapters.engine.notes import map_of, notes_of, with_notes
 from conversation_state.adapters.engine.reading import DocumentReader, is_list, is_map
+from conversation_state.adapters.openai_responses import items as openai_responses
 from conversation_state.aggregator import (
     Aggregator,
     Entry,
@@ -148,6 +149,9 @@ def _stand_in(compaction: Body, before: Sequence[Message]) -> tuple[Message, ...
     for at, message in enumerate(before):
         if first and notes_of(message.metadata, "ui").get("id") == first:
             kept = before[at:]
+
+    if history := compaction.get("history"):
+        return (*openai_responses.load_items(history, {}), *kept)
 
     head = (UserMessage(summary),) if isinstance(summary, str) and summary else ()
     return (*head, *kept)
@@ -347,6 +351,7 @@ class SessionBuilder:
         self.called_by = ""
         self._records: dict[str, _Record] = {}
         self._bill: dict[str, tuple[int, LedgerEntry]] = {}
+        self._unnamed: list[tuple[int, str, LedgerEntry]] = []
         # Lines that are part of a message, by number.
         self._used: set[int] = set()
 
@@ -364,14 +369,31 @@ class SessionBuilder:
         """Add what *id* says, behind what *parent* says."""
         self._records[id] = _Record(at, parent, messages)
 
+    def say(self, id: str, messages: Sequence[Message]) -> None:
+        """Replace what the record *id* says."""
+        self._records[id] = self._records[id]._replace(messages=messages)
+
     def bill(
         self, key: str, usage: Usage, model: str, time: datetime | None, at: int
     ) -> None:
         """Record the usage of a response under its id, once."""
-        if key in self._bill:
-            return
+        self._bill.setdefault(key, (at, LedgerEntry(key, usage, model, time)))
 
-        self._bill[key] = (at, LedgerEntry(key, usage, model, time))
+    def bill_record(
+        self, id: str, usage: Usage, model: str, time: datetime | None, at: int
+    ) -> None:
+        """The same for a response without an id: under the identity of its entry."""
+        self._unnamed.append((at, id, LedgerEntry("", usage, model, time)))
+
+    def load_agents(self, files: Mapping[str, SessionLines], load: Any) -> None:
+        """Load the sub-agents that are in files of their own, each with *load*."""
+        for id, lines in files.items():
+            try:
+                self.agents.append(load(lines, {}))
+            except DecodeError as error:
+                self.problems.append(f"sub-agent {id}: {error.problems[0]}")
+                kept = [{"at": each.at, "line": each.raw} for each in lines.lines]
+                self.notes.setdefault("agents", {})[id] = kept
 
     def build(self, head: str | None) -> LoadedSession:
         """
@@ -422,8 +444,6 @@ class SessionBuilder:
 
     def _make_tree(self, order: list[str], head: str | None) -> MessageTree:
         number = uuid.uuid5(_NAMESPACE, f"{self.format}:{self.name or order[0]}")
-        billed = sorted(self._bill.values(), key=lambda each: each[0])
-        ledger: Log[LedgerEntry] = Log([entry for _, entry in billed])
         logs: dict[str | None, Log[Entry]] = {None: Log()}
         inner = set()
         for id in order:
@@ -435,6 +455,16 @@ class SessionBuilder:
                 for at, message in enumerate(record.messages)
             ]
             logs[id] = logs[parent].extend(entries)
+
+        billed = [*self._bill.values()]
+        for at, id, unnamed in self._unnamed:
+            first = len(logs[id]) - len(self._records[id].messages)
+            answers = logs[id].iterate(first)
+            key = next(each.id for each in answers if each.message.role == "assistant")
+            billed.append((at, unnamed._replace(id=key)))
+
+        billed.sort(key=itemgetter(0))
+        ledger: Log[LedgerEntry] = Log([entry for _, entry in billed])
 
         def make_state(id: str, *, with_all: bool) -> Aggregator:
             count = bisect_right(billed, self._records[id].at, key=itemgetter(0))
@@ -507,6 +537,13 @@ def make_entry(place: str, message: Message) -> Entry:
     said = encode(message)
     digest = hashlib.sha256(place.encode() + b"\n" + said).hexdigest()
     return Entry(digest[:32], message)
+
+
+def note_of(message: Message) -> dict[str, Any]:
+    """The notes of a session's format on *message*, but for the format."""
+    notes = dict(notes_of(message.metadata, SOURCE))
+    notes.pop("format", None)
+    return notes
 
 
 def note(kind: str, message: Message, **notes: Any) -> Message:
