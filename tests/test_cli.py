@@ -746,7 +746,9 @@ class TestProcess:
     def test_no_stdout(self, write, tmp_path, command):
         """If it is started without a stdout, what it prints is not lost in silence."""
         path, store = write(line()), str(tmp_path / "chats.db")
-        subprocess.run([*MAIN, "--store", store, "import", path], check=True, cwd=ROOT)
+        with open_store(store) as saving:
+            saving.save("chat", Aggregator.new().extend(MESSAGES))
+
         arguments = {"replay": [path], "export": ["chat"]}.get(command, [])
         result = subprocess.run(
             ["sh", "-c", 'exec "$@" >&-', "sh", *MAIN, command, *arguments],
@@ -772,9 +774,8 @@ class TestProcess:
         """Nor does it fail without a stdin, which is empty, or a stderr."""
         path, store = write(line()), str(tmp_path / "chats.db")
         if stream == "<":
-            subprocess.run(
-                [*MAIN, "--store", store, "import", path], check=True, cwd=ROOT
-            )
+            with open_store(store) as saving:
+                saving.save("chat", Aggregator.new().extend(MESSAGES))
 
         result = subprocess.run(
             ["sh", "-c", f'exec "$@" {stream}&-', "sh", *MAIN]

@@ -5,6 +5,7 @@ What a conversation brings reaches no terminal as it is, in whatever a command p
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import conversation_state.cli
 from conversation_state import Aggregator
 from conversation_state.cli import _exit
+from conversation_state.cli.main import main
 from conversation_state.errors import ConversationStateError
 from conversation_state.messages import AssistantMessage, ToolMessage, UserMessage
 from conversation_state.store import open_store
@@ -99,7 +101,7 @@ COMMANDS = [
 
 
 class TestHostile:
-    def test_all_commands(self, tmp_path):
+    def test_all_commands(self, tmp_path, monkeypatch, capsys):
         """
         No command prints what a terminal would act on, in results, tables, reasons,
         errors and JSON.
@@ -113,18 +115,16 @@ class TestHostile:
         bad = {"id": EVIL, "messages": [{"role": EVIL, EVIL: EVIL}]}
         lines = f"{json.dumps(good)}\n{json.dumps(bad)}\n"
         (tmp_path / "hostile.jsonl").write_text(lines)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("CONVERSATION_STATE_STORE", str(path))
         for command in COMMANDS:
-            done = subprocess.run(
-                [*MAIN, *command],
-                cwd=tmp_path,
-                capture_output=True,
-                check=False,
-                env={"CONVERSATION_STATE_STORE": str(path), "PYTHONUTF8": "1"},
-            )
-            printed = (done.stdout + done.stderr).decode()
+            monkeypatch.setattr(sys, "argv", ["conversation-state", *command])
+            with pytest.raises(SystemExit) as ended:
+                main()
 
-            assert done.returncode in {0, 1, 2}, (command, printed)
-            assert "Traceback" not in printed
+            printed = "".join(capsys.readouterr())
+
+            assert ended.value.code in {0, 1, 2}, (command, printed)
             assert ACTS.search(printed) is None, (command, ACTS.search(printed))
 
     def test_one_place(self):

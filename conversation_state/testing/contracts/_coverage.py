@@ -53,6 +53,8 @@ _ONCE = Settings(
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),  # pyright: ignore[reportArgumentType]
 )
+# Without the phase that explains which parts of an example matter: nobody reads it.
+_SMALLEST = Settings(_ONCE, max_examples=50, phases=[Phase.generate, Phase.shrink])
 
 
 def cover(
@@ -85,7 +87,7 @@ def try_shapes(
     for name, strategy in examples.items():
         if not covered[name]:
             # The smallest example of what has no shapes.
-            smallest = find(strategy, lambda _: True)
+            smallest = find(strategy, lambda _: True, settings=_SMALLEST)
             covered[name] = [NamedExample.of(smallest)]
 
     errors: list[BaseException] = []

@@ -205,11 +205,11 @@ class StreamReaderContract(Contract):
         self._check_read(wrong if isinstance(wrong, list) else [wrong])
 
     def _check_read(self, events: list[Any]) -> None:
-        text = format_code(events)
         try:
-            self._read_all(events)
+            # A copy, since a reader may take its events away.
+            self._read_all(list(events))
         except Exception as error:
-            error.add_note(f"for the events {text:.1000}")
+            error.add_note(f"for the events {format_code(events):.1000}")
             raise
 
 
