@@ -53,10 +53,11 @@ class TestMutants:
         """Each mutant is another program that can be compiled."""
         for path in ("usage.py", "timeline.py", "trimming/_view.py"):
             source = (ROOT / "conversation_state" / path).read_text("utf-8")
-            for each in find_mutants(path, source):
+            program = ast.dump(ast.parse(source))
+            for each in take_sample(find_mutants(path, source), 20, seed=0):
                 changed = f"{source[: each.start]}{each.text}{source[each.end :]}"
 
-                assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
+                assert ast.dump(ast.parse(changed)) != program
 
     def test_sample(self):
         """A seed takes the same sample whatever else the file has."""

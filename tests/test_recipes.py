@@ -41,6 +41,7 @@ from conversation_state.adapters import (
 from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.streams import Stream
 from conversation_state.testing.provider import StrictProvider, judge
+from tests.profiles import is_thorough
 
 ROOT = Path(__file__).parent.parent
 ADAPTERS: dict[str, Any] = {
@@ -49,7 +50,7 @@ ADAPTERS: dict[str, Any] = {
     "anthropic": anthropic,
     "gemini": gemini,
 }
-SCRIPTS = 150
+SCRIPTS = 500 if is_thorough() else 50
 LEVEL = "api"
 # What servers send besides: ids that repeat or are too long, thoughts alone, no text.
 IS_WILD = False
