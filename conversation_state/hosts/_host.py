@@ -9,9 +9,11 @@ history, a session) with a store of ours behind it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import copy_context
-from functools import partial
+from functools import lru_cache, partial
+from hashlib import blake2b
 from typing import Any, ParamSpec, Self, TypeVar
 
 import attrs
@@ -28,6 +30,36 @@ from conversation_state.trimming import TrimContext, Trimmer, repair
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_UNSAFE = re.compile("[%/\0-\x1f\x7f\ud800-\udfff]")
+_MAX_QUOTED = 120
+_DIGEST_SIZE = 16
+
+
+# Cached, because each turn saves under the names of its thread.
+@lru_cache(maxsize=256)
+def quote_name(text: str) -> str:
+    """
+    Any *text* as a part of a name in the store, at most 120 characters, without a
+    slash; different texts are different parts.
+    """
+    quoted = _UNSAFE.sub(
+        lambda found: "".join([f"%{byte:02X}" for byte in encode_text(found[0])]), text
+    )
+    if len(quoted) <= _MAX_QUOTED:
+        return quoted
+
+    digest = blake2b(encode_text(text), digest_size=_DIGEST_SIZE).hexdigest()
+    return f"{quoted[: _MAX_QUOTED - len(digest) - 1]}~{digest}"
+
+
+def encode_text(text: str) -> bytes:
+    """*text* as UTF-8, lone surrogates too; `decode_text` undoes it."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decode_text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
 
 
 async def run_in_thread(

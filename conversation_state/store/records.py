@@ -11,7 +11,7 @@ What does not: what a host keeps in them (`adapters`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -79,6 +79,8 @@ class Reader:
     Records and states as they were at one moment.
 
     Attributes:
+        url: Where the store is.
+
         seen: How many changes to rows that were there are known: what was read
             when there were others may be something else by now.
     """
@@ -87,6 +89,7 @@ class Reader:
         self._transaction = transaction
         self._tx: Reading = transaction.tables
         transaction.catch_up()
+        self.url = transaction.url
         self.seen = transaction.changes
 
     def get(self, key: bytes) -> Record | None:
@@ -124,6 +127,12 @@ class Reader:
         only = {"columns": ("key",), "limit": limit, "backwards": backwards}
         rows = self._tx.scan("records", low, high, **only)  # type: ignore[arg-type]
         return [key for (key,) in rows]
+
+    def existing(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Those of *keys* that have a record; all are asked for at once."""
+        ranges = [(key, key + b"\0") for key in keys]
+        found = self._tx.scan_each("records", ranges, columns=("key",))
+        return {key for rows in found for (key,) in rows}
 
     def _read_record(self, row: tuple[Any, ...]) -> Record:
         found = check_seal(RecordRow._make(row))

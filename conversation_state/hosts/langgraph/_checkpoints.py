@@ -26,7 +26,12 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleThreadError, StoreError
-from conversation_state.hosts._host import bill_entries, keep_ledger
+from conversation_state.hosts._host import (
+    bill_entries,
+    decode_text,
+    encode_text,
+    keep_ledger,
+)
 from conversation_state.hosts.langgraph._conversations import (
     Conversation,
     ConversationCache,
@@ -38,8 +43,6 @@ from conversation_state.hosts.langgraph._threads import (
     WritableThread,
     checkpoint_key,
     checkpoints_of,
-    decode_text,
-    encode_text,
     name_of,
     pack,
     task_key,

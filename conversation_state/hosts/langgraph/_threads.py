@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
 
+from conversation_state.hosts._host import encode_text, quote_name
 from conversation_state.store.records import LogEnd, Reader, Record, Writer, after
 
 # All records of this host begin with this, then with their kind: the threads, and
@@ -25,14 +26,6 @@ _MAX_PART = 200
 _DIGEST_SIZE = 16
 _NUMBER_SIZE = 4
 _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-def encode_text(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def decode_text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
 
 
 # Cached, because all keys of a turn repeat its names and ids.
@@ -134,30 +127,14 @@ def unpack(packed: bytes) -> Iterator[bytes]:
 
 # Names in the store: the texts between slashes have no slash in them.
 
-_UNSAFE = re.compile("[%/\0-\x1f\x7f\ud800-\udfff]")
-_MAX_QUOTED = 120
-
-
-# Cached, because each turn saves under the names of its thread.
-@lru_cache(maxsize=256)
-def _quote_name(text: str) -> str:
-    quoted = _UNSAFE.sub(
-        lambda found: "".join([f"%{byte:02X}" for byte in encode_text(found[0])]), text
-    )
-    if len(quoted) <= _MAX_QUOTED:
-        return quoted
-
-    digest = blake2b(encode_text(text), digest_size=_DIGEST_SIZE).hexdigest()
-    return f"{quoted[: _MAX_QUOTED - len(digest) - 1]}~{digest}"
-
 
 def names_of(thread: str) -> str:
-    return f"langgraph/{_quote_name(thread)}/"
+    return f"langgraph/{quote_name(thread)}/"
 
 
 def name_of(thread: str, channel: str, namespace: str) -> str:
-    inner = f"{_quote_name(namespace)}/" if namespace else ""
-    return f"{names_of(thread)}{inner}{_quote_name(channel)}"
+    inner = f"{quote_name(namespace)}/" if namespace else ""
+    return f"{names_of(thread)}{inner}{quote_name(channel)}"
 
 
 class Thread:
