@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from contextvars import copy_context
 from functools import cache, partial, wraps
 from inspect import cleandoc
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -22,6 +23,7 @@ T = TypeVar("T")
 def load_anyio() -> Any:
     """The package anyio, imported when something waits: it takes a while."""
     import anyio  # noqa: PLC0415
+    import anyio.from_thread  # noqa: PLC0415
     import anyio.lowlevel  # noqa: PLC0415
     import anyio.to_thread  # noqa: PLC0415
 
@@ -59,6 +61,31 @@ def call_soon(loop: Any, function: Callable[[], object]) -> bool:
         return False
 
     return True
+
+
+# Tasks that run, since asyncio refers to them weakly.
+_tasks: set[Any] = set()
+
+
+def start_task(function: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """
+    Run an async function as a task of the running event loop, or of the one whose
+    worker thread this is. It lives until it ends, also if the caller is cancelled.
+
+    Raises:
+        RuntimeError:
+            If there is no event loop.
+    """
+    loop = running_loop()
+    if loop is None:
+        load_anyio().from_thread.run_sync(start_task, function)
+    elif hasattr(loop, "create_task"):
+        task = loop.create_task(function())
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+    else:
+        # Without a context, trio's system tasks lack the caller's variables.
+        sys.modules["trio"].lowlevel.spawn_system_task(function, context=copy_context())
 
 
 class TaskEvent:

@@ -10,6 +10,7 @@ a tree of *states* to undo and redo (`timeline`), and drawings of either.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import attrs
@@ -74,6 +75,21 @@ def ui_id_of(entry: Entry) -> str:
         raise TypeError(f"ui_id_of takes an Entry, got {shorten_repr(entry)}")
 
     return _read_name(entry.message) or entry.id
+
+
+def _find_answer(entries: Log[Entry], at: int) -> int:
+    """
+    The position of the first message of the answer that the one at a position belongs
+    to, or would; *at* itself if the message before it is no assistant's and no tool's.
+    """
+    while at and _is_answer(entries[at - 1]):
+        at -= 1
+
+    return at
+
+
+def _is_answer(entry: Entry) -> bool:
+    return entry.message.role in {"assistant", "tool"}
 
 
 # The key in metadata under which this library keeps notes.
@@ -500,6 +516,57 @@ class MessageTree:
         numbers = self._places[self._places[number].parent].children
         ids = tuple([self._places[each].id for each in numbers])
         return numbers.index(number), ids
+
+    def question(self, entry_id: str) -> str | None:
+        """
+        The id of the message that an answer is to: the next one above *entry_id* that
+        is no assistant's and no tool's, or *entry_id* itself; None for nothing.
+
+        Raises:
+            LookupError:
+                If the tree has no such entry.
+        """
+        number = self._find(entry_id)
+        while number and _is_answer(self._places[number].entry):
+            number = self._places[number].parent
+
+        return self._id_of(number)
+
+    def news(self, before: MessageTree | None) -> tuple[str | None, tuple[Entry, ...]]:
+        """
+        What an interface that shows *before*, an earlier or later value of this tree or
+        None for nothing, has to draw: the UI id of the last message that is as it was
+        there, None if none is, and the entries that are shown from there on.
+
+        A message has changed if it has other siblings, too. Answers in a row, with
+        their results, are one message, whose id is that of the first of them. Costs
+        what is new while both trees have the same nodes, else O(n).
+        """
+        entries, start = self.shown.entries, 0
+        if before is not None:
+            there = before.shown.entries
+            start = self._count_same(before)
+            if any(
+                start < len(log) and _is_answer(log[start]) for log in (entries, there)
+            ):
+                start = _find_answer(entries, start)
+
+        last = start - 1
+        if start and _is_answer(entries[last]):
+            last = _find_answer(entries, last)
+
+        return ui_id_of(entries[last]) if start else None, tuple(entries.iterate(start))
+
+    def _count_same(self, other: MessageTree) -> int:
+        # How many of the first messages shown are shown there with the same siblings.
+        entries = self.shown.entries
+        same = entries.common_prefix(other.shown.entries)
+        if len(self) != len(other):
+            for position, entry in enumerate(islice(entries, same)):
+                if self.siblings(entry.id)[1] != other.siblings(entry.id)[1]:
+                    return position
+
+        return same
 
     def switch(self, entry_id: str) -> MessageTree:
         """

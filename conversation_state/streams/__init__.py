@@ -14,6 +14,7 @@ nothing, it is in a queue and sleeps, and whoever brings something wakes it (`_c
 from conversation_state.streams._making import (
     acollect,
     collect,
+    drain,
     merge,
     merge_named,
     pipe,
@@ -32,6 +33,7 @@ __all__ = [
     "StreamReader",
     "acollect",
     "collect",
+    "drain",
     "merge",
     "merge_named",
     "pipe",

@@ -5,17 +5,28 @@ a stream of something else, and something else of a stream.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Mapping
+from _thread import start_new_thread
+from collections import deque
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar, overload
 
+from conversation_state._waiting import run_in_anyio_thread, start_task
 from conversation_state._wording import shorten_repr
 from conversation_state.chunks import concat
+from conversation_state.errors import StreamClosedError
 from conversation_state.messages import Message
 from conversation_state.streams._cells import LAST, start_at, without_our_frames
 from conversation_state.streams._pipe import Pipe, PipeSource, Sender
 from conversation_state.streams._sources import Merged, Named
-from conversation_state.streams._stream import Stream, make_stream
+from conversation_state.streams._stream import (
+    Stream,
+    check_function,
+    list_pumps,
+    make_stream,
+)
 
 T = TypeVar("T")
 
@@ -111,9 +122,64 @@ def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
 def _check_stream(stream: object) -> None:
     if not isinstance(stream, Stream):
         raise TypeError(
-            f"can't merge {shorten_repr(stream)}; expected a stream, Stream.of(...) "
-            "perhaps"
+            f"expected a stream, Stream.of(...) perhaps; got {shorten_repr(stream)}"
         )
+
+
+def drain(stream: Stream[Any], on_end: Callable[[Exception | None], object]) -> None:
+    """
+    Read a stream in the background, so that it goes on without other readers.
+
+    A task of the running event loop reads an async source, and a thread any other.
+
+    Args:
+        stream: The stream.
+
+        on_end: Called in a thread when it has ended or failed, with the error, if any:
+            a `StreamClosedError` if it was aborted or its event loop ends, a
+            RuntimeError if its source is async and there is no event loop.
+
+    Raises:
+        TypeError:
+            If *stream* is no stream, or *on_end* no function.
+    """
+    _check_stream(stream)
+    check_function("on_end", on_end)
+    if not list_pumps(stream._get_cell()):
+        context = copy_context()
+        start_new_thread(lambda: context.run(_drain, stream, on_end), ())
+        return
+
+    try:
+        start_task(partial(_adrain, stream, on_end))
+    except RuntimeError as error:
+        on_end(error)
+
+
+def _drain(stream: Stream[Any], on_end: Callable[[Exception | None], object]) -> None:
+    error = None
+    try:
+        deque(stream, 0)
+    except Exception as raised:  # noqa: BLE001 - it is passed on
+        error = raised
+
+    on_end(error)
+
+
+async def _adrain(
+    stream: Stream[Any], on_end: Callable[[Exception | None], object]
+) -> None:
+    error = None
+    try:
+        async for _ in stream:
+            pass
+    except Exception as raised:  # noqa: BLE001 - it is passed on
+        error = raised
+    except BaseException:
+        on_end(StreamClosedError("the event loop of this stream's reader ends"))
+        raise
+
+    await run_in_anyio_thread(partial(on_end, error), is_shielded=True)
 
 
 def collect(stream: Iterable[Message]) -> Message:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextvars
-import sys
 from collections import deque
 from collections.abc import AsyncIterator
 from threading import RLock
 from typing import Any, Generic, Self, TypeVar
 
-from conversation_state._waiting import call_soon, load_anyio, running_loop
+from conversation_state._waiting import call_soon, load_anyio, running_loop, start_task
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
@@ -341,7 +339,6 @@ class Pump(Pipe):
         super().__init__(0)
         self._iterator = iterator
         self._loop: Any = None
-        self._task: object = None  # kept, since asyncio refers to it weakly
         self._task_id: int | None = None
 
     def request(self, waiter: Waiter | None, *, block: bool) -> None:
@@ -361,13 +358,7 @@ class Pump(Pipe):
         enter(self.readers, waiter)
         if self._loop is None:
             self._ended, self._scope = anyio.Event(), anyio.CancelScope()
-            if hasattr(here, "create_task"):
-                self._task = here.create_task(self._run())
-            else:
-                # Without a context, trio's system tasks lack the caller's variables.
-                self._task = sys.modules["trio"].lowlevel.spawn_system_task(
-                    self._run, context=contextvars.copy_context()
-                )
+            start_task(self._run)
             self._loop = here
         elif self.senders and not self.senders[0].wake():
             # It was closed without cancelling its tasks.

@@ -157,9 +157,9 @@ class Stream(ProcessBound, Generic[T_co]):
         >>> list(even)
         [0, 2, 4]
         """
-        _check_function("function", function)
+        check_function("function", function)
         if on_error is not None:
-            _check_function("on_error", on_error)
+            check_function("on_error", on_error)
 
         return make_stream(Converted(self._get_cell(), function, on_error))
 
@@ -181,7 +181,7 @@ class Stream(ProcessBound, Generic[T_co]):
 
     async def aclose(self) -> None:
         """Like `close`, and wait until async sources without readers are closed."""
-        pumps = _list_pumps(self._cell)
+        pumps = list_pumps(self._cell)
         self.close()
         for pump in pumps:
             if pump.is_deserted:
@@ -212,7 +212,7 @@ class Stream(ProcessBound, Generic[T_co]):
 
     async def aabort(self) -> None:
         """Like `abort`, and wait until the async sources of this loop are closed."""
-        pumps = _list_pumps(self._cell)
+        pumps = list_pumps(self._cell)
         self.abort()
         for pump in pumps:
             await pump.stopped()
@@ -258,14 +258,14 @@ def make_stream(start: StreamCell | Source) -> Stream[Any]:
     return stream
 
 
-def _list_pumps(cell: StreamCell | None) -> list[Pump]:
+def list_pumps(cell: StreamCell | None) -> list[Pump]:
     # Those that the list at *cell* comes from, without their sources.
     sources = [] if cell is None else find_sources(cell)
     pipes = [each.pipe for each in sources if isinstance(each, PipeSource)]
     return [each for each in pipes if isinstance(each, Pump)]
 
 
-def _check_function(name: str, function: object) -> None:
+def check_function(name: str, function: object) -> None:
     if not callable(function):
         raise TypeError(f"{name} is {shorten_repr(function)}; expected a function")
 

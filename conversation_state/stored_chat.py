@@ -1,0 +1,463 @@
+"""
+One conversation as a service keeps it: asked, answered, undone, shown in tabs, saved.
+
+What lives here: the order in which values are used. What does not: the values, the
+formats of interfaces (`adapters`), and the model, which also runs the tools.
+
+A lock is held for each act and its save. Chunks need none and are not saved one by one:
+each amends the moment of its answer in the cell.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from inspect import iscoroutinefunction
+from threading import RLock
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
+
+from conversation_state._identity import new_entry_id
+from conversation_state._waiting import TaskEvent, async_twin
+from conversation_state._wording import shorten_repr
+from conversation_state.aggregator import Aggregator, Entry
+from conversation_state.cells import Cell, Watch
+from conversation_state.chunks import Accumulator
+from conversation_state.errors import StaleHeadError, StreamClosedError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ResponseMeta,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.store import Head, Store
+from conversation_state.streams import Stream, drain, merge
+from conversation_state.timeline import Timeline
+from conversation_state.tree import MessageTree, name
+
+__all__ = ["ChatUpdate", "RunningAnswer", "StoredChat"]
+
+Answers: TypeAlias = "Mapping[int, RunningAnswer]"
+Chat: TypeAlias = "Timeline[Aggregator]"
+Change: TypeAlias = "Callable[[ChatUpdate], Chat]"
+Model: TypeAlias = Callable[[Aggregator], Iterable[Message] | AsyncIterable[Message]]
+
+# So often an act is tried while other processes save at the same moment.
+_MAX_ATTEMPTS = 100
+_INTERRUPTED = AssistantMessage(response=ResponseMeta("interrupted"))
+_STOPPED = StreamClosedError("the answer was stopped")
+
+
+class RunningAnswer:
+    """
+    An answer that streams in, with readers or without; made by `StoredChat.answer`.
+
+    Attributes:
+        id: The id that interfaces know it by, from its first chunk on.
+
+        step: The number of its moment in the chat's timeline.
+
+        chunks: What the model gives, from the start, for any number of readers.
+    """
+
+    chunks: Stream[Message]
+
+    def __init__(self, asked: Aggregator, step: int, id: str | None) -> None:
+        self.step = step
+        self._name = new_entry_id()
+        # With an *id* it goes on: behind results of tools that a client ran.
+        self.id = id or self._name
+        self._asked = self._done = self._shown = asked
+        self._received = Accumulator()
+        self._result: Future[Aggregator] = Future()
+
+    def result(self) -> Aggregator:
+        """
+        The state with the whole answer, once it is saved. Raises what the model or the
+        save raised; what had come is in the chat.
+        """
+        return self._result.result()
+
+    async def aresult(self) -> Aggregator:
+        """Like `result`, for tasks."""
+        ended = TaskEvent()
+        self._result.add_done_callback(lambda _: ended.set())
+        await ended.wait()
+        return self._result.result()
+
+    def _receive(self, chunk: Message) -> None:
+        if isinstance(chunk, ToolMessage):
+            self._shown = self._done = self._finish().add(chunk)
+        elif isinstance(chunk, AssistantMessage):
+            received = self._received.add(chunk)
+            self._shown = self._done.add(name(received.message, self._name))
+            self._received = received
+        else:
+            expected = "chunks of AssistantMessages and whole ToolMessages"
+            raise TypeError(f"a model gives {expected}, got {shorten_repr(chunk)}")
+
+    def _finish(self, *, is_cut: bool = False) -> Aggregator:
+        # The state with the response that has come. Its usage is recorded only here,
+        # since pieces of a response may have less of it.
+        if len(self._received):
+            meta = getattr(self._received.message, "response", None)
+            if is_cut and not (meta and meta.finish_reason):
+                self._received = self._received.add(_INTERRUPTED)
+
+            message = name(self._received.message, self._name)
+            self._shown = self._done = self._done.add_response(message)
+            self._received, self._name = Accumulator(), new_entry_id()
+
+        return self._done
+
+    def _is_in(self, timeline: Chat) -> bool:
+        # Another process may have replaced the chat that it was asked in.
+        place = self.step - timeline.moments[0].number
+        is_there = 0 <= place < len(timeline.moments)
+        return is_there and _begins_with(timeline.moments[place].state, self._asked)
+
+    def _is_in_past_of(self, asked: Aggregator) -> bool:
+        return self._shown is not self._asked and _begins_with(asked, self._shown)
+
+    def _show_in(self, timeline: Chat, **note: Any) -> Chat:
+        if not self._is_in(timeline):
+            return timeline
+
+        return timeline.amend(self.step, self._shown, **note)
+
+
+class ChatUpdate(NamedTuple):
+    """
+    What a tab shows, and what is new in it.
+
+    Attributes:
+        timeline: All states; the note of a moment has an *error* if its answer failed.
+
+        tree: All messages, with siblings and the whole bill.
+
+        running: The answers that stream in, by their steps.
+
+        after: The UI id of the last message that is as it was in the update before, as
+            `MessageTree.news` has it; None if none is.
+
+        entries: What is shown from there on.
+    """
+
+    timeline: Chat
+    tree: MessageTree
+    running: Answers
+    after: str | None = None
+    entries: tuple[Entry, ...] = ()
+
+    def _since(self, shown: MessageTree | None) -> ChatUpdate:
+        after, entries = self.tree.news(shown)
+        return self._replace(after=after, entries=entries)
+
+
+class StoredChat:
+    """
+    One conversation as a service keeps it, for several tabs and processes.
+
+    It is a `Timeline` in a cell and the `MessageTree` that follows it, saved when
+    something is asked, when it is answered, and after each undo, redo and switch. So a
+    crash loses no question: `regenerate` answers it. Where another process saved the
+    chat meanwhile, an act is done on what that saved. Messages are named by their UI
+    ids (`tree.ui_id_of`), or those of their entries. Thread-safe; async twins save in
+    worker threads. A program may go on with `timeline` and the store by itself.
+
+    Args:
+        store: Where it is saved.
+
+        name: Its name there; a timeline, see `Store.save_timeline`.
+
+        start: The state that a new chat begins with: a system message, say.
+
+    >>> from conversation_state import open_store
+    >>> def model(asked):
+    ...     yield AssistantMessage("To the ")
+    ...     yield AssistantMessage("sea.")
+    >>> chat = StoredChat(open_store("memory:"), "ann's chat")
+    >>> chat.answer("Where to?", model).result()[-1].text
+    'To the sea.'
+    >>> len(chat.undo().present)
+    0
+    """
+
+    def __init__(
+        self, store: Store, name: str, *, start: Aggregator | None = None
+    ) -> None:
+        self.store, self.name = store, name
+        self._start = Timeline.begin(start or Aggregator.new())
+        self._lock = RLock()  # reentrant, since a question may have to end an answer
+        self._head: Head | int = 0
+        tree = MessageTree.of(self._start)
+        self._cell = Cell(ChatUpdate(self._start, tree, MappingProxyType({})))
+        self.refresh()
+
+    @property
+    def timeline(self) -> Chat:
+        """All states, one of which is shown; with what has come of each answer."""
+        return self._cell.value.timeline
+
+    @property
+    def tree(self) -> MessageTree:
+        """All messages, with siblings and the whole bill."""
+        return self._cell.value.tree
+
+    @property
+    def running(self) -> Answers:
+        """The answers that stream in, by their steps."""
+        return self._cell.value.running
+
+    def answer(self, asked: Any, model: Model) -> RunningAnswer:
+        """
+        Ask *model*: the question is saved when this returns, and the answer begins.
+
+        One that streams in where it is asked is stopped first.
+
+        Args:
+            asked: A text, a `UserMessage`, or what a client posted
+                (`adapters.ai_sdk.ChatRequest`).
+
+            model: Called once, with the state that ends with the question. Returns
+                chunks and, between responses, whole `ToolMessage` objects: an async
+                iterable, which a task of the running event loop reads, or another,
+                which a thread reads. What that raises ends the answer.
+
+        Raises:
+            LookupError: If the place of a request is not in the chat.
+
+            StaleHeadError, StoreError: If it can't be saved. Nothing was asked.
+
+            TypeError, ValueError: If *asked* or *model* is something else, or empty.
+        """
+        return self._ask(partial(_add_question, asked), model)
+
+    aanswer = async_twin(answer)
+
+    def edit(self, id: str, asked: str | UserMessage, model: Model) -> RunningAnswer:
+        """
+        Ask *model* something else in the place of the user's message *id*, as its
+        sibling. Raises what `answer` does; LookupError without such a message.
+        """
+
+        def replace(tree: MessageTree) -> Aggregator:
+            node = tree.node(tree.find(id))
+            if node.message.role != "user":
+                raise ValueError(f"can't edit {id!r}: it is no message of a user's")
+
+            return _add_question(asked, MessageTree.of(tree.path(node.parent)))
+
+        return self._ask(replace, model)
+
+    aedit = async_twin(edit)
+
+    def regenerate(self, id: str, model: Model) -> RunningAnswer:
+        """
+        Ask *model* again for what *id* answers, or what the user's message *id* asks.
+        Raises what `edit` does.
+        """
+        return self._ask(lambda tree: tree.path(tree.question(tree.find(id))), model)
+
+    aregenerate = async_twin(regenerate)
+
+    def stop(self) -> None:
+        """
+        End all answers that stream in. What had come stays, with the finish reason
+        ``interrupted``, and is saved with its usage.
+        """
+        for answer in self.running.values():
+            self._end(answer, _STOPPED)
+
+    astop = async_twin(stop)
+
+    def undo(self, n: int = 1) -> Chat:
+        """
+        Go *n* steps back, as `Timeline.undo` does. An answer that streams in goes on,
+        and is there when it is redone. Raises StoreError if that can't be saved.
+        """
+        return self._change(lambda chat: chat.timeline.undo(n))
+
+    aundo = async_twin(undo)
+
+    def redo(self) -> Chat:
+        """Go a step further, as `Timeline.redo` does. Raises what `undo` does."""
+        return self._change(lambda chat: chat.timeline.redo())
+
+    aredo = async_twin(redo)
+
+    def switch(self, id: str) -> Chat:
+        """
+        Show the way through the message *id*, as `MessageTree.switch` does. It is no
+        step: the moment of that way is present then, whose own step `undo` takes back.
+        Raises what `undo` does; LookupError without such a message.
+        """
+
+        def find_moment(chat: ChatUpdate) -> Chat:
+            shown = chat.tree.switch(chat.tree.find(id)).shown
+            # A leaf is the last message of some moment.
+            ends = (
+                each.number
+                for each in reversed(chat.timeline.moments)
+                if len(each.state) == len(shown) and _begins_with(each.state, shown)
+            )
+            return chat.timeline.goto(next(ends))
+
+        return self._change(find_moment)
+
+    aswitch = async_twin(switch)
+
+    def refresh(self) -> Chat:
+        """Show what another process has saved."""
+        with self._lock:
+            # The head first: if another one is saved meanwhile, the next save fails.
+            is_there = self.name in self.store
+            head = self.store.latest(self.name) if is_there else 0
+            if head != self._head:
+                self._show(self.store.load_timeline(self.name) if head else self._start)
+                self._head = head
+
+            return self.timeline
+
+    arefresh = async_twin(refresh)
+
+    def watch(self, callback: Callable[[ChatUpdate], object]) -> Watch[Any]:
+        """Call *callback* with an update for each change, as `Cell.watch` does."""
+        return self._cell.watch(lambda old, new: callback(new._since(old.tree)))
+
+    async def awatch(self) -> AsyncIterator[ChatUpdate]:
+        """
+        What is shown, and then what is new after changes, for a tab. A slow one skips
+        what was between; its updates have all that is new since the one before.
+        """
+        shown = None
+        async for chat in self._cell.awatch():
+            yield chat._since(shown)
+            shown = chat.tree
+
+    def _ask(
+        self, ask: Callable[[MessageTree], Aggregator], model: Model
+    ) -> RunningAnswer:
+        if not callable(model) or iscoroutinefunction(model):
+            expected = "a function that returns chunks, an async generator say"
+            raise TypeError(f"model is {shorten_repr(model)}; expected {expected}")
+
+        with self._lock:
+            asked, present = ask(self.tree), self.timeline.moment.number
+            for other in self.running.values():
+                if other.step == present or other._is_in_past_of(asked):
+                    self._end(other, _STOPPED)
+
+            # With a note it is a step of its own, also where nothing is added.
+            self._change(lambda chat: chat.timeline.commit(ask(chat.tree), note={}))
+            tree, moment = self.tree, self.timeline.moment
+            goes_on = len(moment.state) and moment.state[-1].role in {
+                "assistant",
+                "tool",
+            }
+            id = tree.news(tree)[0] if goes_on else None
+            answer = RunningAnswer(moment.state, moment.number, id)
+            # Merged, a thread of its own reads it if it may block: so an abort ends it
+            # also while its source waits for the network.
+            chunks = merge(Stream.of(model(moment.state)), Stream.of(()))
+
+            def receive(chunk: Message) -> Message:
+                answer._receive(chunk)
+                self._show()
+                return chunk
+
+            answer.chunks = chunks.convert(receive)
+            self._show(running={**self.running, answer.step: answer})
+            drain(answer.chunks, partial(self._end, answer))
+            return answer
+
+    def _end(self, answer: RunningAnswer, error: Exception | None) -> None:
+        with self._lock:
+            if self.running.get(answer.step) is not answer:
+                return
+
+            answer.chunks.abort()
+            with suppress(StreamClosedError):  # who stops it is just receiving it
+                deque(answer.chunks.results(), 0)
+
+            state = answer._finish(is_cut=error is not None)
+            error = None if isinstance(error, StreamClosedError) else error
+            running = {k: v for k, v in self.running.items() if v is not answer}
+
+            def amend(chat: ChatUpdate) -> Chat:
+                if not answer._is_in(chat.timeline):
+                    raise LookupError("the chat was replaced while an answer came")
+
+                return answer._show_in(chat.timeline, note=_describe(error))
+
+            try:
+                self._change(amend, running)
+            except Exception as failed:  # noqa: BLE001 - who waits for it gets it
+                error = error or failed
+                timeline = answer._show_in(self.timeline, note=_describe(error))
+                self._show(timeline, running)
+
+        if error is None:
+            answer._result.set_result(state)
+        else:
+            answer._result.set_exception(error)
+
+    def _change(self, change: Change, running: Answers | None = None) -> Chat:
+        # Save what *change* makes of the chat, and show it.
+        save = self.store.save_timeline
+        with self._lock:
+            for attempt in range(1, _MAX_ATTEMPTS + 1):
+                chat = self._cell.value
+                timeline = change(chat)
+                if timeline is chat.timeline and running is None:
+                    break
+
+                try:
+                    self._head = save(self.name, timeline, expecting=self._head)
+                except StaleHeadError:
+                    if attempt == _MAX_ATTEMPTS:
+                        raise
+
+                    self.refresh()
+                else:
+                    self._show(timeline, running)
+                    break
+
+            return self.timeline
+
+    def _show(
+        self, timeline: Chat | None = None, running: Answers | None = None
+    ) -> None:
+        # Show what is given, with what has come of each answer by then.
+        def show(chat: ChatUpdate) -> ChatUpdate:
+            answers = chat.running if running is None else MappingProxyType({**running})
+            shown = chat.timeline if timeline is None else timeline
+            for answer in answers.values():
+                shown = answer._show_in(shown)
+
+            return ChatUpdate(shown, chat.tree.follow(shown), answers)
+
+        self._cell.swap(show)
+
+
+def _add_question(asked: Any, tree: MessageTree) -> Aggregator:
+    if hasattr(asked, "resume_from"):
+        return asked.resume_from(tree)  # type: ignore[no-any-return]  # a client's
+
+    if isinstance(asked, str) and not asked.strip():
+        raise ValueError("asked is empty; expected a text with words")
+
+    return tree.present.add_user_prompt(asked)
+
+
+def _describe(error: Exception | None) -> dict[str, str]:
+    text = str(error).encode(errors="replace").decode() or repr(error)
+    return {} if error is None else {"error": text}
+
+
+def _begins_with(state: Aggregator, start: Aggregator) -> bool:
+    return state.entries.common_prefix(start.entries) == len(start)
