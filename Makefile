@@ -53,8 +53,10 @@ processes = $(shell $(PYTHON) -c 'import os; print(min((os.cpu_count() or 1) + 1
 pytest = PYTHONHASHSEED=0 .venv/$(1)/bin/python -m pytest \
 	--numprocesses $(processes) --dist loadfile --no-loadscope-reorder
 
-# Written by `npm ci` when it has installed what tests/wires asks.
+# What `npm ci` writes when it has installed the packages of interfaces, and the pages
+# of the example in React.
 WIRES = tests/wires/node_modules/.package-lock.json
+REACT = examples/react/dist/index.html
 
 SOURCES = --no-binary claude-agent-sdk
 
@@ -174,12 +176,13 @@ proof: .venv/mutants/.mutants .venv/peers/.peers ## all of these, counted in doc
 wires: ## what the packages of interfaces make of ours, made anew in tests/wires (needs Node)
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo \
 		'make wires needs Node 20 or newer, with npm, on PATH: not found' >&2; exit 1; }
-	@$(MAKE) --silent .venv/$(version)/.test $(WIRES)
+	@$(MAKE) --silent .venv/$(version)/.test $(WIRES) $(REACT)
 	@for each in tests/wires/*.py; do \
 		.venv/$(version)/bin/python -m tests.wires."$$(basename "$$each" .py)" && \
 			echo "Made anew: $${each%.py}" || exit 1; \
 	done
-	@echo "With Node $$(node --version) and" && npm ls --prefix tests/wires --depth=0
+	@echo "With Node $$(node --version) and" && \
+		npm ls --prefix tests/wires --depth=0 && npm ls --prefix examples/react --depth=0
 
 docs: .venv/docs/.docs architecture ## the documentation as a site, build/docs/html/index.html
 	@.venv/docs/bin/python -m sphinx -q -W --keep-going \
@@ -216,7 +219,7 @@ refused: .venv/bench/.bench ## conversations of agents that a strict provider re
 
 clean: ## remove what the others made
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
-	rm -rf tests/wires/node_modules
+	rm -rf tests/wires/node_modules examples/react/node_modules examples/react/dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One environment per Python. The linters' and the peers' packages have their
@@ -245,8 +248,12 @@ clean: ## remove what the others made
 .venv/dist/.dist: pyproject.toml
 	$(call install,$(version),build)
 
-$(WIRES): tests/wires/package-lock.json
-	@npm ci --prefix tests/wires --no-audit --no-fund --loglevel=error >&2 && touch $@
+%/node_modules/.package-lock.json: %/package-lock.json
+	@npm ci --prefix $* --no-audit --no-fund --loglevel=error >&2 && touch $@
+
+$(REACT): examples/react/node_modules/.package-lock.json \
+		$(wildcard examples/react/*.* examples/react/src/*)
+	@npm run build --silent --prefix examples/react >&2 && touch $@
 
 # On the oldest Python, since newer ones have no wheels of what is older than they
 # are. Only uv can choose the oldest.
