@@ -7,8 +7,8 @@ The Claude Agent SDK: the transcripts of its sessions in a store.
 
 The SDK hands over each line that Claude Code writes of a session and of its
 sub-agents, and gets them back to resume the session on another machine. Lines are kept
-as they are: their format is private to Claude Code, and nothing here reads them but
-their ``uuid``.
+as they are, whatever is in them; `ClaudeSessionStore.session` reads them as a
+conversation, by `adapters.sessions`.
 
 The SDK is in no extra, because its package brings Claude Code itself. Nothing is
 imported from it but ``fold_session_summary``, when lines are added to a session.
@@ -30,15 +30,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conversation_state._waiting import run_in_anyio_thread
 from conversation_state._wording import describe_type, describe_value
-from conversation_state.errors import DecodeError, Problem, StoreError
+from conversation_state.adapters.sessions import LoadedSession, load_session
+from conversation_state.errors import (
+    DecodeError,
+    NotSavedError,
+    Problem,
+    StaleHeadError,
+    StoreError,
+)
 from conversation_state.hosts._host import (
     StoreHost,
     decode_text,
     encode_text,
     quote_name,
 )
-from conversation_state.store import Store
+from conversation_state.store import Head, Store
 from conversation_state.store.records import Reader, Writer, after, reading, write
+from conversation_state.tree import MessageTree
 
 if TYPE_CHECKING:
     from claude_agent_sdk.types import (
@@ -57,6 +65,7 @@ _SESSION = b"claude.s"
 _AGENT = b"claude.a"
 _ENTRY = b"claude.e"
 _NUMBER_SIZE = 8
+_ATTEMPTS = 100
 
 
 class ClaudeSessionStore(StoreHost):
@@ -172,8 +181,8 @@ class ClaudeSessionStore(StoreHost):
 
     async def delete(self, key: SessionKey) -> None:
         """
-        Delete a transcript, if it is there; without a subpath the session, with the
-        transcripts of all its sub-agents.
+        Delete a transcript, if it is there, and its name in the store; without a
+        subpath the session, with the transcripts of all its sub-agents.
         """
         transcript = _Transcript.of(key)
         await run_in_anyio_thread(partial(write, self.store, transcript.delete))
@@ -184,10 +193,73 @@ class ClaudeSessionStore(StoreHost):
         listed = await self._read_listed(_AGENT, main.project_key, main.session_id)
         return [each["subpath"] for each in listed]
 
+    # As a conversation
+
     @staticmethod
     def name_of(key: SessionKey) -> str:
-        """The name in the store that a session has as a conversation."""
-        return _Transcript.of(key).name
+        """The name in the store that `session` saves a session under."""
+        return _Transcript.of_session(key).name
+
+    async def session(self, key: SessionKey) -> LoadedSession:
+        """
+        A session as `adapters.sessions` reads it, with its bill and its sub-agents,
+        saved under `name_of` the key: `Store.load` has the live branch,
+        `Store.message_tree` those that were rewound, too. Sub-agents are saved under
+        that name, a slash and their ids.
+
+        A session that has grown goes on under its name. The transcript decides: if
+        another program saved something else there, or an answer was still coming, the
+        head is replaced, and what was there stays in the history. O(session).
+
+        Raises:
+            NotSavedError:
+                If there is no such session.
+
+            DecodeError:
+                If it is none that `load_session` can read.
+        """
+        transcript = _Transcript.of_session(key)
+        return await run_in_anyio_thread(partial(self._save_session, transcript))
+
+    async def message_tree(self, key: SessionKey) -> MessageTree:
+        """
+        The messages of a session with what was rewound, and its ledger: the tree of
+        `session`, which is saved the same way.
+
+        Raises:
+            NotSavedError, DecodeError:
+                As `session` does.
+        """
+        return (await self.session(key)).tree
+
+    def _save_session(self, transcript: _Transcript) -> LoadedSession:
+        for _ in range(_ATTEMPTS):
+            with reading(self.store) as rows:
+                # Read at one moment, so that a tree which another program makes of
+                # newer lines is not replaced.
+                names = [transcript.name, *rows.names(f"{transcript.name}/")]
+                heads = {name: rows.latest(name) for name in names}
+                header = transcript.read_header(rows)
+                if header is None:
+                    raise NotSavedError(self.store.url, "name", transcript.name)
+
+                lines = transcript.read(rows, header)
+                agents = transcript.read_agents(rows)
+
+            session = load_session(lines, format="claude_code", agents=agents)
+            trees = {transcript.agent_name(each.name): each for each in session.agents}
+            try:
+                for name, each in {**trees, transcript.name: session}.items():
+                    head = heads.get(name)
+                    expecting: Head | int = 0 if head is None else head
+                    self.store.save_tree(name, each.tree, expecting=expecting)
+            except StaleHeadError:
+                continue
+
+            return session
+
+        what = f"gave up after {_ATTEMPTS} conflicting saves of {transcript.name!r}"
+        raise StoreError(self.store.url, f"{what}; retry later")
 
     async def _read_listed(self, kind: bytes, *texts: str) -> list[dict[str, Any]]:
         low = kind + _digest(*texts)
@@ -238,10 +310,25 @@ class _Transcript(NamedTuple):
 
         return cls(*values)  # type: ignore[arg-type]  # checked above
 
+    @classmethod
+    def of_session(cls, key: Mapping[str, Any]) -> _Transcript:
+        transcript = cls.of(key)
+        if transcript.subpath is not None:
+            raise ValueError(
+                "key: expected a session, got the subpath of a sub-agent; leave it "
+                "out, and look for the sub-agent in its agents"
+            )
+
+        return transcript
+
+    # The names in the store of the session, and of a sub-agent.
     @property
     def name(self) -> str:
         project, session = quote_name(self.project_key), quote_name(self.session_id)
         return f"claude/{project}/{session}"
+
+    def agent_name(self, id: str) -> str:
+        return f"{self.name}/{quote_name(id)}"
 
     @property
     def _header_key(self) -> bytes:
@@ -268,6 +355,17 @@ class _Transcript(NamedTuple):
             raise StoreError(rows.url, what)
 
         return [json.loads(decode_text(value[_NUMBER_SIZE:])) for value in values]
+
+    def read_agents(self, rows: Reader) -> dict[str, list[Any]]:
+        """The entries of the sub-agents of a session, by their ids."""
+        low = _AGENT + _digest(self.project_key, self.session_id)
+        found = {}
+        for record in rows.scan(low, after(low)):
+            header = json.loads(record.value)
+            agent = self._replace(subpath=header["subpath"])
+            found[_read_agent_id(header["subpath"])] = agent.read(rows, header)
+
+        return found
 
     def append(
         self, rows: Writer, *, entries: Sequence[Any], texts: Sequence[bytes]
@@ -337,11 +435,22 @@ class _Transcript(NamedTuple):
         rows.remove(self._header_key, self._header_key + b"\0")
         if self.subpath is not None:
             rows.remove(self._prefix, after(self._prefix))
-            return
+            names = [self.agent_name(_read_agent_id(self.subpath))]
+        else:
+            for kind in (_AGENT, _ENTRY):
+                low = kind + _digest(self.project_key, self.session_id)
+                rows.remove(low, after(low))
 
-        for kind in (_AGENT, _ENTRY):
-            low = kind + _digest(self.project_key, self.session_id)
-            rows.remove(low, after(low))
+            names = [self.name, *rows.names(f"{self.name}/")]
+
+        for name in names:
+            if rows.latest(name) is not None:
+                rows.delete(name)
+
+
+# ``subagents/agent-ID``, as Claude Code names the files of sub-agents.
+def _read_agent_id(subpath: str) -> str:
+    return subpath.rpartition("/")[2].removeprefix("agent-")
 
 
 # The ``uuid`` of an entry, which is opaque otherwise; "" if it has none.

@@ -13,7 +13,7 @@ from claude_agent_sdk.testing import run_session_store_conformance
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversation_state.errors import DecodeError, StoreError
+from conversation_state.errors import DecodeError, NotSavedError, StoreError
 from conversation_state.hosts.claude_agent import ClaudeSessionStore
 from conversation_state.store import Store, open_store
 from conversation_state.store.backends.memory import MemoryBackend
@@ -64,6 +64,7 @@ def conversation() -> list[Any]:
             "sessionId": SESSION,
             "timestamp": f"2026-11-0{at + 1}T00:00:00.000Z",
             "isSidechain": False,
+            **({"requestId": f"req_{name}"} if role == "assistant" else {}),
             "cwd": "/app",
             "message": {
                 "role": role,
@@ -473,6 +474,158 @@ class TestSummaries:
 
         with pytest.raises(ImportError, match="claude_agent_sdk"):
             asyncio.run(sessions.list_session_summaries("app"))
+
+
+class TestConversation:
+    """A session as a conversation, under a name of the store."""
+
+    def test_tree_and_bill(self, stores):
+        """
+        The name has the branch that the SDK says is live, what was rewound beside it,
+        and each response once in the bill; so has the tree.
+        """
+        store, open_again = stores
+        key: Any = {
+            "project_key": sdk.project_key_for_directory("/app"),
+            "session_id": SESSION,
+        }
+        name = ClaudeSessionStore.name_of(key)
+
+        async def use() -> Any:
+            sessions = ClaudeSessionStore(store)
+            await sessions.append(key, conversation())
+            tree = await sessions.message_tree(key)
+            live = await sdk.get_session_messages_from_store(
+                sessions, SESSION, directory="/app"
+            )
+            return tree, [each.message["content"][0]["text"] for each in live]
+
+        tree, live = asyncio.run(use())
+        saved = open_again().message_tree(name)
+
+        assert live == [message.text for message in tree.present]
+        assert live == [message.text for message in open_again().load(name)]
+        assert 2 == len(saved.siblings(saved.find(conversation()[4]["uuid"]))[1])
+        assert 6 == len(saved)
+        assert {"msg_a1": 11, "msg_a2": 11, "msg_a3": 11} == {
+            each.id: each.usage.total_tokens for each in saved.present.ledger
+        }
+
+    def test_grown(self, store):
+        """
+        A session that grew goes on under its name, an answer that was still coming is
+        replaced by the whole one, and what did not change writes no revision.
+        """
+        sessions = ClaudeSessionStore(store)
+        lines = conversation()
+        rest = {**lines[1], "uuid": "rest", "parentUuid": lines[1]["uuid"]}
+        rest["message"] = {
+            **rest["message"],
+            "content": [{"type": "text", "text": "More."}],
+        }
+        batches = [lines[:2], [], [rest], [{**lines[2], "parentUuid": "rest"}]]
+
+        async def use() -> list[Any]:
+            seen = []
+            for batch in batches:
+                await sessions.append(KEY, batch)
+                session = await sessions.session(KEY)
+                seen.append((session.tree.present, store.latest(name)))
+
+            return seen
+
+        name = ClaudeSessionStore.name_of(KEY)
+        first, again, whole, grown = asyncio.run(use())
+
+        assert first == again
+        assert "More." in whole[0][-1].text
+        assert grown[0].entries[:2] == whole[0].entries
+        assert grown[0] == store.load(name)
+        assert first[0].entries == store.load(name, at=first[1].revision).entries
+        assert 11 == store.load(name).total_usage.total_tokens
+
+    def test_sub_agents(self, store):
+        """
+        Sub-agents are states of their own under the session's name, with their own
+        bill; deleting a transcript deletes its name.
+        """
+        sessions = ClaudeSessionStore(store)
+        lines = conversation()
+        task: Any = {**lines[0], "isSidechain": True, "agentId": "1"}
+        told: Any = {**lines[1], "isSidechain": True, "agentId": "1"}
+        told["message"] = {**told["message"], "id": "msg_agent"}
+        told["requestId"] = "req_agent"
+        name = ClaudeSessionStore.name_of(KEY)
+
+        async def use() -> Any:
+            await sessions.append(KEY, lines)
+            await sessions.append(AGENT, [task, told])
+            return await sessions.session(KEY)
+
+        session = asyncio.run(use())
+
+        assert 44 == session.usage.total_tokens
+        assert [name, f"{name}/1"] == [*store.names()]
+        assert 11 == store.load(f"{name}/1").total_usage.total_tokens
+        assert 33 == store.load(name).total_usage.total_tokens
+
+        asyncio.run(sessions.delete(AGENT))
+        assert (name,) == store.names()
+
+        asyncio.run(use())
+        asyncio.run(sessions.delete(KEY))
+        assert () == store.names()
+
+    def test_many_readers(self, stores):
+        """
+        Programs that read a session while it grows leave its newest lines under the
+        name.
+        """
+        store, open_again = stores
+        hosts = [ClaudeSessionStore(each) for each in (store, open_again())]
+        lines = conversation()
+
+        async def use() -> None:
+            await hosts[0].append(KEY, lines[:1])
+            async with anyio.create_task_group() as tasks:
+                for each in lines[1:]:
+                    await hosts[0].append(KEY, [each])
+                    for host in hosts:
+                        tasks.start_soon(host.session, KEY)
+
+        asyncio.run(use())
+        state = open_again().load(ClaudeSessionStore.name_of(KEY))
+
+        assert "Stopped." == state[-1].text
+        assert 33 == state.total_usage.total_tokens
+
+    def test_other_head(self, store):
+        """The transcript replaces what others saved there, which stays a revision."""
+        sessions = ClaudeSessionStore(store)
+        name = ClaudeSessionStore.name_of(KEY)
+        asyncio.run(sessions.append(KEY, conversation()))
+        state = asyncio.run(sessions.message_tree(KEY)).present
+        head = store.save(name, state.add_user_prompt("From elsewhere."))
+
+        asyncio.run(sessions.session(KEY))
+
+        assert state.messages == store.load(name).messages
+        assert "From elsewhere." == store.load(name, at=head.revision)[-1].text
+
+    def test_refused(self, store):
+        """A session that is not there, or is no conversation, is an error."""
+        sessions = ClaudeSessionStore(store)
+        with pytest.raises(NotSavedError, match="claude/app/5d0b"):
+            asyncio.run(sessions.session(KEY))
+
+        asyncio.run(sessions.append(KEY, [line("a")]))
+        with pytest.raises(DecodeError):
+            asyncio.run(sessions.session(KEY))
+
+        with pytest.raises(ValueError, match="the subpath of a sub-agent"):
+            asyncio.run(sessions.session(AGENT))
+
+        assert () == store.names()
 
 
 def test_never_blocks_the_loop():
