@@ -356,6 +356,143 @@ class TestCodex:
         assert session.problems == ("line 27: rolls back -1 turns; ignored",)
 
 
+# Of the other formats: the live branch, what was rewound from which message on, and the
+# bill.
+LIVE = {
+    "opencode": (
+        (
+            "Why is the cart total wrong? | I look at it. | total = 0 | 1 failed | "
+            "Rewrite the cart. | The smallest fix. | edit | Go on. | Fixed."
+        ),
+        "No docs.",
+        [(4312, 80), (4309, 20), (400, 8), (30, 4), (31, 3)],
+    ),
+    "gemini_cli": (
+        (
+            "Why is the cart total wrong? | I look at it. | total = 0 | 1 failed | "
+            "Rewrite the cart. | No: the smallest fix. | Fixed."
+        ),
+        "Rewriting.",
+        [(1000, 50), (1100, 7), (1200, 5), (1210, 4)],
+    ),
+    "pi": (
+        (
+            "Why is the cart total wrong? | I look at it. | total = 0 | 1 failed | "
+            "Rewrite the cart. | The rewrite was begun. | No: the smallest fix. | "
+            "It is add(). | Todo: fix add(). | Ran `git status`\n```\nclean\n``` | "
+            "Fix add(). | Fixed."
+        ),
+        "Rewriting.",
+        [(4312, 80), (4309, 20), (4409, 5), (50, 6), (4507, 6), (60, 7), (920, 9)],
+    ),
+    "sts": (
+        ("Be brief. | Why is the cart total wrong? | read | total = 0 | Fix add()."),
+        "",
+        [],
+    ),
+}
+
+
+def golden(name):
+    """The newest golden file of a format."""
+    return max(GOLDEN.glob(f"{name}-*/*"))
+
+
+class TestOthers:
+    """OpenCode, Gemini CLI, Pi and the Simple Format."""
+
+    @pytest.mark.parametrize("name", LIVE)
+    def test_session(self, name):
+        """The live branch, the other one and the bill are what the file says."""
+        session = read_session(golden(name))
+        tree = session.tree
+        live, other, bill = LIVE[name]
+
+        assert session.format == name
+        assert session.title == "Wrong cart total"
+        assert " | ".join(text for _, text in outline(tree.present)) == live
+        assert [count(each.usage) for each in tree.present.ledger] == bill
+        ends = [tree.node(each).message.text for each in tree.leaves]
+        assert other in ends or not other
+        state = tree.present
+        assert state.record_responses() is state
+
+    @pytest.mark.parametrize("name", ["opencode", "gemini_cli", "pi"])
+    def test_results(self, name):
+        """Results have their calls, the tool, the error and the media."""
+        asked, answer, shown, failed = read_session(golden(name)).tree.present[:4]
+
+        assert [part.kind for part in asked.parts] == ["text", "image"]
+        assert [part.kind for part in answer.parts] == ["reasoning", "text"]
+        assert [part.kind for part in shown.parts] == ["text", "image"]
+        assert [call.id for call in answer.tool_calls] == [
+            shown.tool_call_id,
+            failed.tool_call_id,
+        ]
+        assert [shown.is_error, failed.is_error] == [False, True]
+        assert [shown.tool_name, failed.tool_name] == [
+            call.name for call in answer.tool_calls
+        ]
+
+    def test_details(self):
+        """Signatures, cache writes, steps and labels are kept."""
+        code, pi = read_session(golden("opencode")), read_session(golden("pi"))
+
+        for session in (code, pi):
+            thought = session.tree.present[1].parts[0]
+            assert thought.signature == "RXhhbXBsZQ=="
+            written = session.tree.present.ledger[0].usage.extra["cache_write_tokens"]
+            assert written == 300
+
+        assert code.problems == ("line 6: its call toolu_A3 has no result",)
+        assert pi.labels == {pi.tree.find("00000005"): "before the fix"}
+        assert [each.model for each in code.tree.present.ledger][-2:] == [
+            "claude-sonnet-5",
+            "claude-sonnet-5",
+        ]
+
+    def test_compaction(self):
+        """What a compaction leaves: the summary, what was kept, what came since."""
+        code, pi = read_session(golden("opencode")), read_session(golden("pi"))
+
+        assert [text for _, text in outline(code.model_messages)] == [
+            "Summary: add() is wrong.",
+            "The smallest fix.",
+            "edit",
+            "Go on.",
+            "Fixed.",
+        ]
+        expected = [
+            "add() is wrong.",
+            "No: the smallest fix.",
+            "It is add().",
+            "Todo: fix add().",
+        ]
+        assert [text for _, text in outline(pi.model_messages)][:4] == expected
+        raws = parse(golden("pi"))
+        tail = [raws[at]["message"] for at in (10, 12)]
+        raws[13] = {**raws[13], "retainedTail": tail}
+        del raws[13]["firstKeptEntryId"]
+        again = load_session(raws)
+        assert [text for _, text in outline(again.model_messages)][:4] == expected
+
+    def test_gemini_document(self):
+        """The document that Gemini CLI wrote before 2026 is the same conversation."""
+        session = read_session(min(GOLDEN.glob("gemini_cli-*/*")))
+
+        assert [text for _, text in outline(session.tree.present)] == [
+            "Why is the cart total wrong?",
+            "I look at it.",
+            "total = 0",
+            "1 failed",
+            "Rewrite the cart.",
+        ]
+        assert session.notes["lines"][0]["line"]["content"] == "Quota exceeded"
+        rewound = load_session([*parse(golden("gemini_cli"))[:7], {"$rewindTo": "x"}])
+        assert outline(rewound.tree.path(rewound.tree.leaves[0]))[0][0] == "user"
+        assert rewound.problems == ("line 8: rewinds to 'x', which is missing",)
+
+
 class TestEvery:
     """What holds for all formats."""
 
@@ -364,7 +501,7 @@ class TestEvery:
         """Equal bytes give equal values, which a store and the codec give back."""
         session = read_session(path)
 
-        assert session.problems == ()
+        assert all("has no result" in each for each in session.problems)
         assert read_session(path) == session
         assert decode(encode(session.tree)) == session.tree
         assert (
@@ -375,17 +512,18 @@ class TestEvery:
             head = store.save_tree("s", session.tree)
 
             assert store.message_tree("s").present == session.tree.present
-            assert head.revision == len(session.tree.leaves)
+            is_inner = session.tree.head not in session.tree.leaves
+            assert head.revision == len(session.tree.leaves) + is_inner
 
     @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
     def test_growth(self, path):
         """A session that has grown continues its name, whenever it was read."""
-        lines = path.read_text().splitlines(keepends=True)
+        pieces, join = split(path)
         last = read_session(path).tree
         with open_store("memory:") as store:
-            for end in range(1, len(lines) + 1):
+            for end in range(1, len(pieces) + 1):
                 try:
-                    tree = load_session(lines[:end]).tree
+                    tree = load_session(join(pieces[:end])).tree
                 except DecodeError:
                     continue
 
@@ -399,15 +537,15 @@ class TestEvery:
     @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
     def test_mutations(self, path):
         """Damage is one clear error, or a tree and what was mended or is missing."""
-        raws = [line for line in path.read_text().splitlines() if line.strip()]
-        texts = {
-            node.message.text for node in read_session(path).tree if node.message.text
-        }
+        pieces, join = split(path)
+        # But what is made of several keys.
+        said = {node.message.text for node in read_session(path).tree}
+        texts = {text for text in said if not text.startswith("Ran ")}
         for seed in range(60):
             chance = random.Random(f"{path.name}-{seed}")
-            mutated, gone = mutate(chance, raws)
+            mutated, gone = mutate(chance, pieces)
             try:
-                session = load_session(mutated)
+                session = load_session(join(mutated))
             except DecodeError:
                 continue
 
@@ -457,6 +595,29 @@ class TestEvery:
         assert session.notes["lines"][-1]["text"] == '{"type": "user", "mess'
 
 
+def split(path):
+    """The lines of a file, or the messages of a document, and what joins them."""
+    text = path.read_text()
+    if path.suffix != ".json":
+        return text.splitlines(), lambda pieces: pieces
+
+    document = json.loads(text)
+
+    def join(pieces):
+        messages = [read_piece(piece) for piece in pieces]
+        return {**document, "messages": messages}
+
+    return [json.dumps(each) for each in document["messages"]], join
+
+
+def read_piece(piece):
+    """A message of a document, or the rest of one that was cut."""
+    try:
+        return json.loads(piece)
+    except ValueError:
+        return piece
+
+
 def mutate(chance, lines):
     """*lines* with one or two faults, and the text of what is missing."""
     lines = list(lines)
@@ -491,6 +652,10 @@ def repoint(kind, line, other):
 
     if not isinstance(one, dict) or not isinstance(two, dict):
         return line
+
+    about, other_one = one.get("info"), two.get("info")
+    if isinstance(about, dict) and isinstance(other_one, dict):
+        return json.dumps({**one, "info": {**about, "id": other_one["id"]}})
 
     inner, outer = one.get("payload"), two.get("payload")
     if kind == "id" and isinstance(inner, dict) and isinstance(outer, dict):

@@ -29,7 +29,6 @@ from conversation_state.adapters.sessions._session import (
     LoadedSession,
     SessionBuilder,
     SessionLines,
-    find_ring,
     note,
     read_time,
     text_of,
@@ -130,6 +129,7 @@ class _ClaudeSession:
         self.aside: list[tuple[int, dict[str, Any]]] = []
         # By id: the parent, and how many are above.
         self.parents: dict[str, str | None] = {}
+        self.order: list[str] = []
         self.orphans: set[str] = set()
         # Of each line: what was said before it, and the compaction between.
         self.nearest: dict[str | None, tuple[str | None, dict[str, Any]]] = {
@@ -220,22 +220,8 @@ class _ClaudeSession:
             self.parents[id] = parent
             before = id
 
-        for id in find_ring(self.parents):
-            self.builder.problem(self.chained[id].at, "is its own ancestor; cut there")
-            self.parents[id] = None
-
-        self.order: list[str] = []
-        done: set[str] = set()
-        for start in self.chained:
-            way = []
-            here: str | None = start
-            while here is not None and here not in done:
-                done.add(here)
-                way.append(here)
-                here = self.parents[here]
-
-            self.order += reversed(way)
-
+        lines = {id: line.at for id, line in self.chained.items()}
+        self.order = self.builder.order_by_parents(self.parents, lines)
         for id in self.order:
             above = self.parents[id]
             said, compaction = self.nearest[above]

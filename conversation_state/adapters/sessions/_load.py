@@ -15,7 +15,14 @@ from typing import Any
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.adapters.engine.reading import is_map
-from conversation_state.adapters.sessions import _claude_code, _codex
+from conversation_state.adapters.sessions import (
+    _claude_code,
+    _codex,
+    _gemini_cli,
+    _opencode,
+    _pi,
+    _sts,
+)
 from conversation_state.adapters.sessions._session import (
     LoadedSession,
     SessionInput,
@@ -27,6 +34,10 @@ from conversation_state.errors import DecodeError, Problem
 _LOADERS: Mapping[str, Any] = {
     _claude_code.FORMAT: _claude_code,
     _codex.FORMAT: _codex,
+    _opencode.FORMAT: _opencode,
+    _gemini_cli.FORMAT: _gemini_cli,
+    _pi.FORMAT: _pi,
+    _sts.FORMAT: _sts,
 }
 FORMATS = tuple(_LOADERS)
 

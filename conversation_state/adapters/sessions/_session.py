@@ -12,7 +12,8 @@ import hashlib
 import json
 import uuid
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -21,9 +22,15 @@ import attrs
 
 from conversation_state._persistent import EMPTY_MAP, Log, final, freeze_map
 from conversation_state._wording import describe_type, format_count, shorten_repr
+from conversation_state.adapters import openai_responses
 from conversation_state.adapters.engine.notes import map_of, notes_of, with_notes
 from conversation_state.adapters.engine.reading import DocumentReader, is_list, is_map
-from conversation_state.adapters.openai_responses import items as openai_responses
+from conversation_state.adapters.engine.usage import as_count
+from conversation_state.adapters.engine.wire import (
+    decode_base64,
+    encode_base64,
+    split_data_url,
+)
 from conversation_state.aggregator import (
     Aggregator,
     Entry,
@@ -33,6 +40,17 @@ from conversation_state.aggregator import (
 from conversation_state.codec import encode
 from conversation_state.errors import DecodeError, InvalidUsageError, Problem
 from conversation_state.messages import Message, UserMessage
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Part,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
+from conversation_state.tools import ToolCall
 from conversation_state.tree import MessageTree
 from conversation_state.usage import Usage
 
@@ -76,7 +94,7 @@ class LoadedSession:
 
         called_by: Of a sub-agent: the id of the call that started it; "" if unknown.
 
-        labels: Labels that the user gave, each with the id of its node in the tree.
+        labels: Labels that the user gave, by the ids of their nodes in the tree.
 
         notes: What the file has besides messages, by key. ``lines`` are the lines that
             are no message, verbatim, each with its number in the file.
@@ -151,7 +169,7 @@ def _stand_in(compaction: Body, before: Sequence[Message]) -> tuple[Message, ...
             kept = before[at:]
 
     if history := compaction.get("history"):
-        return (*openai_responses.load_items(history, {}), *kept)
+        return (*openai_responses.load(history), *kept)
 
     head = (UserMessage(summary),) if isinstance(summary, str) and summary else ()
     return (*head, *kept)
@@ -346,14 +364,17 @@ class SessionBuilder:
         self.problems = list(lines.problems)
         self.name = self.title = self.version = ""
         self.notes: dict[str, Any] = {}
+        # By the ids of records.
         self.labels: dict[str, str] = {}
         self.agents: list[LoadedSession] = []
         self.called_by = ""
         self._records: dict[str, _Record] = {}
         self._bill: dict[str, tuple[int, LedgerEntry]] = {}
         self._unnamed: list[tuple[int, str, LedgerEntry]] = []
-        # Lines that are part of a message, by number.
+        # Lines that are part of a message, by number; and what is kept beside these.
         self._used: set[int] = set()
+        self._kept: list[dict[str, Any]] = []
+        self._times: dict[str, datetime | None] = {}
 
     def problem(self, at: int, what: str) -> None:
         """Report what is wrong with a line, or was mended."""
@@ -363,11 +384,28 @@ class SessionBuilder:
         """Say that these lines are kept with messages."""
         self._used.update(lines)
 
+    def unuse(self, at: int) -> None:
+        """Say that a line is no longer kept with messages."""
+        self._used.discard(at)
+
+    def keep(self, at: int, raw: Any) -> None:
+        """Keep what is inside of a line and no message, as it is."""
+        self._kept.append({"at": at, "line": raw})
+
+    def times(self, times: Any) -> None:
+        """Take when the session was ``created`` and ``updated`` from what says so."""
+        if is_map(times):
+            self._times = {key: read_time(times[key]) for key in times}
+
     def add(
         self, id: str, parent: str | None, messages: Sequence[Message], at: int
     ) -> None:
         """Add what *id* says, behind what *parent* says."""
         self._records[id] = _Record(at, parent, messages)
+
+    def knows(self, id: str) -> bool:
+        """Whether there is a record *id*."""
+        return id in self._records
 
     def say(self, id: str, messages: Sequence[Message]) -> None:
         """Replace what the record *id* says."""
@@ -410,8 +448,12 @@ class SessionBuilder:
             more = [Problem("$", each) for each in self.problems[:_MAX_LISTED]]
             raise DecodeError((Problem("$", what), *more))
 
-        self._break_rings()
-        order = self._order()
+        parents = {id: each.parent for id, each in records.items()}
+        places = {id: each.at for id, each in records.items()}
+        order = self.order_by_parents(parents, places)
+        for id in order:
+            records[id] = records[id]._replace(parent=parents[id])
+
         try:
             tree = self._make_tree(order, head)
         except InvalidUsageError as error:
@@ -419,24 +461,30 @@ class SessionBuilder:
 
         return self._describe(tree)
 
-    def _break_rings(self) -> None:
-        parents = {id: each.parent for id, each in self._records.items()}
-        for id in find_ring(parents):
-            record = self._records[id]
-            self.problem(record.at, "is its own ancestor; it is a first message now")
-            self._records[id] = record._replace(parent=None)
+    def parent_of(self, id: str | None) -> str | None:
+        """The record before *id*."""
+        return self._records[id].parent if id in self._records else None
 
-    def _order(self) -> list[str]:
-        # Parents before children, else as they stand in the file.
+    def order_by_parents(
+        self, parents: dict[str, str | None], places: Mapping[str, int]
+    ) -> list[str]:
+        """
+        All ids, parents before children, else by their lines in *places*. A ring is cut
+        before the first of it, in *parents* too, which is a problem.
+        """
+        for id in find_ring(parents):
+            self.problem(places[id], "is its own ancestor; it is a first message now")
+            parents[id] = None
+
         done: set[str] = set()
         order: list[str] = []
-        for id in sorted(self._records, key=lambda each: self._records[each].at):
+        for id in sorted(parents, key=places.__getitem__):
             way = []
             here: str | None = id
-            while here is not None and here in self._records and here not in done:
+            while here is not None and here in parents and here not in done:
                 done.add(here)
                 way.append(here)
-                here = self._records[here].parent
+                here = parents[here]
 
             order += reversed(way)
 
@@ -499,12 +547,13 @@ class SessionBuilder:
             for each in self.lines.lines
             if each.at not in self._used
         ]
+        kept += self._kept
         notes = {**self.notes, "lines": kept} if kept else self.notes
-        nodes = {}
-        for label, id in self.labels.items():
-            if id in self._records and self._records[id].messages:
-                nodes[label] = tree.find(id)
-
+        nodes = {
+            tree.find(id): label
+            for id, label in self.labels.items()
+            if id in self._records and self._records[id].messages
+        }
         more = len(self.problems) - _MAX_LISTED
         problems = self.problems[:_MAX_LISTED]
         problems += [f"and {format_count(more, 'more problem')}"] if more > 0 else []
@@ -514,8 +563,8 @@ class SessionBuilder:
             tree=tree,
             format=self.format,
             version=self.version,
-            created_at=min(times, default=None),
-            updated_at=max(times, default=None),
+            created_at=self._times.get("created") or min(times, default=None),
+            updated_at=self._times.get("updated") or max(times, default=None),
             agents=tuple(self.agents),
             called_by=self.called_by,
             labels=freeze_map(nodes, "LoadedSession.labels"),
@@ -550,3 +599,167 @@ def note(kind: str, message: Message, **notes: Any) -> Message:
     """*message* with notes of a session's format."""
     said = {"format": kind, **{key: each for key, each in notes.items() if each}}
     return message.replace(metadata=with_notes(SOURCE, said, message.metadata))
+
+
+# What parts and calls are made of, which most formats have in their own words
+
+
+def make_usage(
+    prompt: Any, completion: Any, *, cached: Any = 0, written: Any = 0, thought: Any = 0
+) -> Usage | None:
+    """
+    The usage of a response: *prompt* with what was *cached* and *written* to the cache,
+    *completion* with what was *thought*; None if a count can't be read.
+    """
+    given = {"input_tokens": prompt, "output_tokens": completion}
+    found = [as_count(each) for each in (*given.values(), cached, written, thought)]
+    if any(each is None for each in found):
+        return None
+
+    before: dict[str, Any] = {"cached_tokens": found[2]}
+    if found[3]:
+        before["cache_write_tokens"] = found[3]
+
+    block = {**given, "input_tokens_details": before}
+    block["output_tokens_details"] = {"reasoning_tokens": found[4]}
+    try:
+        usage: Usage | None = openai_responses.load_usage(block)
+    except DecodeError:
+        return None
+
+    return usage
+
+
+def make_media(data: Any, media_type: str, name: str = "", **keys: Any) -> Part | None:
+    """
+    The media of a URL or of *data* in base64; None if that is no such thing. A URL is
+    recognised by its scheme.
+    """
+    if not isinstance(data, str) or not data:
+        return None
+
+    source: dict[str, Any] = {"url": data}
+    if data.startswith("data:"):
+        found = split_data_url(data)
+        if found is None:
+            return None
+
+        source = {"data": found[0]}
+        media_type = media_type or found[1]
+    elif ":" not in data[:16]:
+        source = {"data": decode_base64(data)}
+        if not source["data"]:
+            return None
+
+    kind = _MEDIA.get(media_type.partition("/")[0], FilePart)
+    if kind is FilePart and name:
+        keys["name"] = name
+
+    part: Part = kind(**source, media_type=media_type, **keys)
+    return part
+
+
+_MEDIA: Mapping[str, Any] = {
+    "audio": AudioPart,
+    "image": ImagePart,
+    "video": VideoPart,
+}
+
+
+def make_call(id: Any, name: Any, given: Any, index: int | None = None) -> ToolCall:
+    """A call with the arguments *given*, a text or an object."""
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    call_id = id if isinstance(id, str) else ""
+    return ToolCall(call_id, name if isinstance(name, str) else "", text, index=index)
+
+
+def simplify(parts: Sequence[Part]) -> str | Sequence[Part]:
+    """The content of *parts*: a text if they are one."""
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        return parts[0].text
+
+    return parts or ""
+
+
+def keep_unknown(raw: Body, index: int | None = None) -> UnknownPart:
+    """A block that no part can hold, as it is."""
+    return UnknownPart(raw, source=SOURCE, index=index)
+
+
+# A record is kept as it was beside its messages, and what these say already is not kept
+# twice: a long text is a reference to theirs.
+_LONG = 48
+_TEXT = "$text"
+
+
+def fold(raw: Any, messages: Sequence[Message]) -> Any:
+    """*raw* with references to the long texts of *messages*."""
+    places: dict[str, int] = {}
+    for at, text in enumerate(_list_texts(messages)):
+        if len(text) >= _LONG:
+            places.setdefault(text, at)
+
+    return _replace(raw, lambda text: {_TEXT: places[text]} if text in places else text)
+
+
+def unfold(kept: Any, messages: Sequence[Message]) -> Any:
+    """What `fold` made of a record, with what *messages* say now."""
+    texts = _list_texts(messages)
+
+    def find(reference: Body) -> Any:
+        at = reference.get(_TEXT)
+        is_known = len(reference) == 1 and isinstance(at, int) and at < len(texts)
+        return texts[at] if is_known and isinstance(at, int) else None
+
+    return _restore(kept, find)
+
+
+def _replace(value: Any, change: Callable[[str], Any]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+
+    if is_map(value):
+        return {key: _replace(each, change) for key, each in value.items()}
+
+    return [_replace(each, change) for each in value] if is_list(value) else value
+
+
+def _restore(value: Any, find: Callable[[Body], Any]) -> Any:
+    if is_map(value):
+        text = find(value)
+        if text is not None:
+            return text
+
+        return {key: _restore(each, find) for key, each in value.items()}
+
+    return [_restore(each, find) for each in value] if is_list(value) else value
+
+
+def _list_texts(messages: Sequence[Message]) -> list[str]:
+    return [text for message in messages for text in texts_of(message)]
+
+
+def texts_of(message: Message) -> list[str]:
+    """All texts, media and arguments of *message*."""
+    texts = []
+    for part in message.parts:
+        if isinstance(part, MediaPart):
+            texts.append(part.url or encode_base64(part.data or b""))
+            texts.append(f"data:{part.media_type};base64,{texts[-1]}")
+        else:
+            texts += [getattr(part, "text", ""), getattr(part, "signature", "")]
+
+    for call in message.tool_calls:
+        texts.append(call.arguments)
+        with suppress(ValueError, RecursionError):
+            texts += _list_leaves(json.loads(call.arguments))
+
+    return texts
+
+
+def _list_leaves(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+
+    inside = value.values() if is_map(value) else value if is_list(value) else ()
+    return [text for each in inside for text in _list_leaves(each)]

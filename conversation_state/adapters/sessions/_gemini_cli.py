@@ -1,0 +1,264 @@
+"""
+Sessions of Gemini CLI: lines of JSON since 2026, and one document before.
+
+A message stands again under its id when it has grown, and the last one counts; a line
+``$rewindTo`` takes away a message and all behind it; ``$set`` changes what is known of
+the session.
+
+Source:
+    google-gemini/gemini-cli, ``chatRecordingTypes.ts`` and how
+    ``loadConversationRecord`` of ``chatRecordingService.ts`` reads the lines.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.sessions._session import (
+    Body,
+    LoadedSession,
+    SessionBuilder,
+    SessionLines,
+    fold,
+    keep_unknown,
+    make_call,
+    make_media,
+    make_usage,
+    note,
+    read_time,
+    simplify,
+    text_of,
+    texts_of,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ResponseMeta,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.parts import Part, ReasoningPart, TextPart
+from conversation_state.usage import Usage
+
+FORMAT = "gemini_cli"
+
+_SPOKEN = frozenset({"gemini", "user"})
+_FAILED = frozenset({"cancelled", "error"})
+
+
+def recognize(raws: Iterable[Body]) -> bool:
+    """Whether one of these is the head of such a session."""
+    return any(
+        isinstance(raw.get("sessionId"), str) and "projectHash" in raw for raw in raws
+    )
+
+
+def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSession:
+    """The session of *lines*, with those of its sub-agents by their ids."""
+    return _GeminiSession(lines).load(agents)
+
+
+class _GeminiSession:
+    # One session while it is read.
+
+    def __init__(self, lines: SessionLines) -> None:
+        self.builder = SessionBuilder(FORMAT, lines)
+        # The way to the tip: the ids of messages, and those of their records.
+        self.path: dict[str, str] = {}
+        self.about: dict[str, Any] = {}
+        # By record: the line it stands on, and its texts.
+        self.said: dict[str, tuple[int, set[str]]] = {}
+
+    def load(self, agents: Mapping[str, SessionLines]) -> LoadedSession:
+        for at, raw in self.builder.lines.objects:
+            updated = raw.get("$set")
+            if isinstance(raw.get("$rewindTo"), str):
+                self._rewind(at, raw["$rewindTo"])
+            elif is_map(updated):
+                self._update(at, updated)
+            elif isinstance(raw.get("id"), str) and raw.get("type") is not None:
+                self._add(at, raw)
+            elif "sessionId" in raw:
+                self._update(at, raw)
+                if "messages" in raw:
+                    self.builder.use(at)
+                    self.builder.notes["document"] = {
+                        key: raw[key] for key in raw if key != "messages"
+                    }
+
+        builder, about = self.builder, self.about
+        builder.name = text_of(about, "sessionId")
+        builder.title = text_of(about, "summary")
+        times = {key: about.get(key) for key in ("startTime", "lastUpdated")}
+        builder.times({"created": times["startTime"], "updated": times["lastUpdated"]})
+        builder.load_agents(agents, load)
+        return builder.build(next(reversed(self.path.values()), None))
+
+    def _rewind(self, at: int, id: str) -> None:
+        known = [*self.path]
+        if id not in self.path:
+            self.builder.problem(at, f"rewinds to {id!r}, which is missing")
+            self.path = {}
+            return
+
+        self.path = {each: self.path[each] for each in known[: known.index(id)]}
+
+    def _update(self, at: int, changed: Body) -> None:
+        self.about.update({k: v for k, v in changed.items() if k != "messages"})
+        messages = changed.get("messages")
+        if is_list(messages) and messages:
+            self.path = {}
+            for each in messages:
+                if is_map(each) and isinstance(each.get("id"), str):
+                    self._add(at, each, is_inner=True)
+                else:
+                    self.builder.problem(at, "has what is no message; kept as it is")
+                    self.builder.keep(at, each)
+
+    def _add(self, at: int, raw: Body, *, is_inner: bool = False) -> None:
+        id, kind = raw["id"], text_of(raw, "type")
+        if kind not in _SPOKEN:
+            if is_inner:
+                self.builder.keep(at, raw)
+
+            return
+
+        if is_inner and id in self.path:
+            self.builder.problem(at, f"has the id {id} twice; taken as another")
+            id = f"{id}~{len(self.path)}"
+
+        messages = self._load(id, at, raw)
+        record: str = self.path.get(id) or id
+        before = [*self.path]
+        if id in self.path:
+            before = before[: before.index(id)]
+
+        parent = self.path[before[-1]] if before else None
+
+        if id not in self.path and self.builder.knows(id):
+            # It was rewound, or said again behind others.
+            record = f"{id}~{at}"
+
+        said = {text for each in messages for text in texts_of(each)}
+        older, before_it = self.said.get(record, (at, said))
+        if not before_it <= said:
+            # What grows is not kept twice, and what shrinks is not lost.
+            self.builder.problem(at, f"says less than line {older}, which is kept")
+            self.builder.unuse(older)
+
+        self.said[record] = (at, said)
+        self.builder.use(at)
+        self.path[id] = record
+        made = [
+            note(FORMAT, each, **({"more": True} if place else {"at": at}))
+            for place, each in enumerate(messages)
+        ]
+        made[0] = note(FORMAT, made[0], at=at, raw=fold(raw, messages))
+        time = read_time(raw.get("timestamp"))
+        if time is not None:
+            made = [each.replace(timestamp=time) for each in made]
+
+        self.builder.add(record, parent, made, at)
+
+    def _load(self, id: str, at: int, raw: Body) -> list[Message]:
+        parts = _load_content(raw.get("content"))
+        if raw.get("type") == "user":
+            return [UserMessage(simplify(parts))]
+
+        thoughts = raw.get("thoughts")
+        for each in reversed(thoughts if is_list(thoughts) else ()):
+            if is_map(each):
+                words = (text_of(each, "subject"), text_of(each, "description"))
+                parts.insert(0, ReasoningPart("\n".join(filter(None, words))))
+
+        calls, results = [], []
+        given = raw.get("toolCalls")
+        for number, each in enumerate(given if is_list(given) else ()):
+            if not is_map(each):
+                continue
+
+            call_id = text_of(each, "id") or f"{id}-{number}"
+            calls.append(make_call(call_id, each.get("name"), each.get("args", {})))
+            if (result := self._load_result(at, call_id, each)) is not None:
+                results.append(result)
+
+        model = text_of(raw, "model")
+        tokens = raw.get("tokens")
+        usage = _read_tokens(tokens) if is_map(tokens) else None
+        if usage is not None and usage.total_tokens:
+            time = read_time(raw.get("timestamp"))
+            self.builder.bill(id, usage, model, time, at)
+        elif is_map(tokens) and usage is None:
+            self.builder.problem(at, "its counts can't be read; they are not billed")
+
+        meta = ResponseMeta(usage=usage, model=model, id=id)
+        answer = AssistantMessage(simplify(parts), tool_calls=calls, response=meta)
+        return [answer, *results]
+
+    def _load_result(self, at: int, call_id: str, call: Body) -> ToolMessage | None:
+        status, result = text_of(call, "status"), call.get("result")
+        if result is None:
+            self.builder.problem(at, f"its call {call_id} has no result")
+            return None
+
+        parts: list[Part] = []
+        blocks = result if is_list(result) else [result]
+        for block in blocks:
+            answer = block.get("functionResponse") if is_map(block) else None
+            response = answer.get("response") if is_map(answer) else None
+            if is_map(response):
+                parts.append(TextPart(_read_response(response)))
+            else:
+                parts += _load_content(block)
+
+        return ToolMessage(
+            simplify(parts),
+            tool_call_id=call_id,
+            tool_name=text_of(call, "name"),
+            is_error=status in _FAILED,
+        )
+
+
+def _read_response(response: Body) -> str:
+    for key in ("output", "error"):
+        if response.keys() == {key} and isinstance(response[key], str):
+            return str(response[key])
+
+    return json.dumps(response, ensure_ascii=False)
+
+
+def _load_content(content: Any) -> list[Part]:
+    if isinstance(content, str):
+        return [TextPart(content)] if content else []
+
+    if is_list(content):
+        return [part for each in content for part in _load_content(each)]
+
+    if not is_map(content):
+        return []
+
+    if isinstance(content.get("text"), str):
+        thought = content.get("thought") is True
+        return [(ReasoningPart if thought else TextPart)(content["text"])]
+
+    for key, where in (("inlineData", "data"), ("fileData", "fileUri")):
+        data = content.get(key)
+        if is_map(data):
+            media = make_media(data.get(where), text_of(data, "mimeType"))
+            return [media or keep_unknown(content)]
+
+    return [keep_unknown(content)]
+
+
+def _read_tokens(tokens: Body) -> Usage | None:
+    counts = {key: tokens.get(key) or 0 for key in ("cached", "input", "output")}
+    thought, tool = tokens.get("thoughts") or 0, tokens.get("tool") or 0
+    given = (*counts.values(), thought, tool)
+    if not all(isinstance(each, int) and not isinstance(each, bool) for each in given):
+        return None
+
+    prompt, output = counts["input"] + tool, counts["output"] + thought
+    return make_usage(prompt, output, cached=counts["cached"], thought=thought)

@@ -1,0 +1,276 @@
+"""
+Sessions of OpenCode: the document that ``opencode export`` writes.
+
+A message is its info and its parts, of which those of tools have the result, too; an
+answer of several steps is one message, and each step has its usage.
+
+Source:
+    The schemas of messages and parts in opencode-ai 1.18.33.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.sessions._session import (
+    COMPACTION,
+    Body,
+    LoadedSession,
+    SessionBuilder,
+    SessionLines,
+    fold,
+    keep_unknown,
+    make_call,
+    make_media,
+    make_usage,
+    note,
+    read_time,
+    simplify,
+    text_of,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ResponseMeta,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.parts import Part, ReasoningPart, TextPart
+from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
+
+FORMAT = "opencode"
+
+# Parts that say nothing to the model; their keys are kept with the record.
+_SILENT = frozenset({"compaction", "patch", "retry", "snapshot", "step-start"})
+
+
+def recognize(raws: Iterable[Body]) -> bool:
+    """Whether the first of these is such a document."""
+    first = next(iter(raws), {})
+    messages, info = first.get("messages"), first.get("info")
+    return is_map(info) and is_list(messages) and isinstance(info.get("id"), str)
+
+
+def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSession:
+    """The session of a document, with those of its sub-agents by their ids."""
+    return _OpenCodeSession(lines).load(agents)
+
+
+class _AnswerStep:
+    # One response of an answer, while it is read.
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.calls: list[ToolCall] = []
+        self.results: list[ToolMessage] = []
+        self.usage: Usage | None = None
+        self.id = self.reason = ""
+
+    def take(self, id: str, about: Body, reason: str) -> None:
+        """Take the usage that stands in a part or in the whole message *id*."""
+        self.usage, self.id = _read_tokens(about.get("tokens")), id
+        self.reason = reason
+
+    @property
+    def count(self) -> int:
+        return len(self.parts) + len(self.calls)
+
+
+class _OpenCodeSession:
+    # One document while it is read.
+
+    def __init__(self, lines: SessionLines) -> None:
+        self.builder = SessionBuilder(FORMAT, lines)
+        self.compaction: dict[str, Any] = {}
+        self.tip: str | None = None
+
+    def load(self, agents: Mapping[str, SessionLines]) -> LoadedSession:
+        builder = self.builder
+        at, raw = next(iter(builder.lines.objects), (1, {}))
+        builder.use(at)
+        builder.notes["document"] = {k: v for k, v in raw.items() if k != "messages"}
+        info, messages = raw.get("info"), raw.get("messages")
+        info = info if is_map(info) else {}
+        builder.name, builder.title = text_of(info, "id"), text_of(info, "title")
+        builder.version = text_of(info, "version")
+        builder.times(info.get("time"))
+        revert = info.get("revert")
+        reverted = text_of(revert, "messageID") if is_map(revert) else ""
+        head: str | None = None
+        is_head = True
+        for number, each in enumerate(messages if is_list(messages) else (), 1):
+            about = each.get("info") if is_map(each) else None
+            if not is_map(each) or not is_map(about):
+                builder.problem(number, "is no message; kept as it is")
+                builder.keep(number, each)
+                continue
+
+            id = text_of(about, "id") or f"message-{number}"
+            if builder.knows(id):
+                builder.problem(number, f"has the id {id}, as another message")
+                id = f"{id}~{number}"
+
+            is_head = is_head and id != reverted
+            self._add(id, number, each, about)
+            head = self.tip if is_head else head
+
+        if self.compaction:
+            builder.notes[COMPACTION] = self.compaction
+
+        builder.load_agents(agents, load)
+        return builder.build(head)
+
+    def _add(self, id: str, at: int, raw: Body, about: Body) -> None:
+        given = raw.get("parts")
+        parts = [each for each in given if is_map(each)] if is_list(given) else []
+        role = text_of(about, "role")
+        messages: list[Message] = []
+        if role == "assistant":
+            messages = self._load_answer(id, at, about, parts)
+        elif role == "user":
+            content = [self._load_part(each, None) for each in parts]
+            said = [each for each in content if each is not None]
+            # What asks for a compaction says nothing else.
+            is_request = any(each.get("type") == "compaction" for each in parts)
+            if said or not is_request:
+                messages = [UserMessage(simplify(said))]
+        else:
+            self.builder.problem(at, f"its role is {role!r}; kept as it is")
+
+        if not messages or about.get("summary") is True:
+            self.builder.keep(at, raw)
+            return
+
+        time = about.get("time")
+        created = read_time(time.get("created")) if is_map(time) else None
+        first, *more = messages
+        kept = {"raw": fold(raw, messages), "at": at, COMPACTION: self.compaction}
+        said_first = note(FORMAT, first, **kept)
+        made = [said_first, *[note(FORMAT, each, more=True) for each in more]]
+        if created is not None:
+            made = [each.replace(timestamp=created) for each in made]
+
+        self.compaction = {}
+        self.builder.add(id, self.tip, made, at)
+        self.tip = id
+
+    def _load_part(self, part: Body, index: int | None) -> Part | None:
+        kind = part.get("type")
+        if kind == "text" and isinstance(part.get("text"), str):
+            return TextPart(part["text"], index=index)
+
+        if kind == "reasoning":
+            signature = _find_signature(part.get("metadata"))
+            return ReasoningPart(text_of(part, "text"), signature, index=index)
+
+        if kind == "file":
+            mime, name = text_of(part, "mime"), text_of(part, "filename")
+            media = make_media(part.get("url"), mime, name, index=index)
+            return media or keep_unknown(part, index)
+
+        return None if kind in _SILENT else keep_unknown(part, index)
+
+    def _load_answer(
+        self, id: str, at: int, about: Body, parts: list[Body]
+    ) -> list[Message]:
+        steps = [_AnswerStep()]
+        for part in parts:
+            kind, step = part.get("type"), steps[-1]
+            if kind == "step-start" and (step.count or step.usage):
+                steps.append(_AnswerStep())
+            elif kind == "tool":
+                self._load_tool(at, part, step)
+            elif kind == "step-finish":
+                step.take(text_of(part, "id"), part, text_of(part, "reason"))
+            elif (said := self._load_part(part, step.count)) is not None:
+                step.parts.append(said)
+
+        if not any(step.id for step in steps):
+            steps[-1].take(id, about, text_of(about, "finish"))
+
+        messages: list[Message] = []
+        for step in steps:
+            if step.count or step.usage or len(steps) == 1:
+                messages += self._make_answer(step, at, about)
+
+        if about.get("summary") is True:
+            texts = [each.text for each in messages]
+            self.compaction = {"summary": "\n".join(filter(None, texts)), "id": id}
+
+        return messages
+
+    def _make_answer(self, step: _AnswerStep, at: int, about: Body) -> list[Message]:
+        model, usage = text_of(about, "modelID"), step.usage
+        if usage is None:
+            self.builder.problem(at, "its counts can't be read; not billed")
+
+        if usage is not None and usage.total_tokens:
+            time = about.get("time")
+            created = read_time(time.get("created")) if is_map(time) else None
+            self.builder.bill(step.id, usage, model, created, at)
+
+        meta = ResponseMeta(
+            finish_reason=step.reason, usage=usage, model=model, id=step.id
+        )
+        content = simplify(step.parts)
+        answer = AssistantMessage(content, tool_calls=step.calls, response=meta)
+        return [answer, *step.results]
+
+    def _load_tool(self, at: int, part: Body, step: _AnswerStep) -> None:
+        given = part.get("state")
+        state = given if is_map(given) else {}
+        index = step.count
+        call_id = text_of(part, "callID") or f"{text_of(part, 'id') or 'call'}-{index}"
+        call = make_call(call_id, part.get("tool"), state.get("input", {}), index)
+        step.calls.append(call)
+        status = text_of(state, "status")
+        if status == "completed":
+            content: list[Part] = [TextPart(text_of(state, "output"))]
+            files = state.get("attachments")
+            shown = [
+                self._load_part(each, None)
+                for each in (files if is_list(files) else ())
+                if is_map(each)
+            ]
+            said = simplify([*content, *[each for each in shown if each is not None]])
+        elif status == "error":
+            said = text_of(state, "error")
+        else:
+            self.builder.problem(at, f"its call {call_id} has no result")
+            return
+
+        step.results.append(
+            ToolMessage(
+                said,
+                tool_call_id=call_id,
+                tool_name=call.name,
+                is_error=status == "error",
+            )
+        )
+
+
+def _find_signature(metadata: Any) -> str:
+    about = metadata.get("anthropic") if is_map(metadata) else None
+    return text_of(about, "signature") if is_map(about) else ""
+
+
+def _read_tokens(tokens: Any) -> Usage | None:
+    if not is_map(tokens):
+        return None
+
+    cache = tokens.get("cache")
+    kept = cache if is_map(cache) else {}
+    read, written = kept.get("read", 0), kept.get("write", 0)
+    counts = [tokens.get(key, 0) for key in ("input", "output", "reasoning")]
+    if not all(isinstance(each, (int, float)) for each in (*counts, read, written)):
+        return None
+
+    prompt, output, thought = counts[0] + read + written, counts[1], counts[2]
+    # Which versions count reasoning twice, their total says.
+    if tokens.get("total") != prompt + output:
+        output += thought
+
+    return make_usage(prompt, output, cached=read, written=written, thought=thought)

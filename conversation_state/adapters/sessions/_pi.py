@@ -1,0 +1,331 @@
+"""
+Sessions of Pi: a header, and entries that name their parents.
+
+The last entry is the leaf. Entries of other types than messages stand on the way, too:
+compactions, labels, changes of the model.
+
+Source:
+    earendil-works/pi, ``packages/coding-agent/docs/session-format.md``, versions 1 to
+    3 of the format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.sessions._session import (
+    COMPACTION,
+    SOURCE,
+    Body,
+    LoadedSession,
+    SessionBuilder,
+    SessionLines,
+    fold,
+    keep_unknown,
+    make_call,
+    make_media,
+    make_usage,
+    note,
+    read_time,
+    simplify,
+    text_of,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import Part, ReasoningPart, TextPart
+from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
+
+FORMAT = "pi"
+
+_ENTRIES = frozenset(
+    {
+        "branch_summary",
+        "compaction",
+        "custom",
+        "custom_message",
+        "label",
+        "message",
+        "model_change",
+        "session_info",
+        "thinking_level_change",
+        "usage",
+    }
+)
+# Roles that the model gets as a user's, with the key of what they say.
+_AS_USER = {"branchSummary": "summary", "custom": "content", "user": "content"}
+
+
+def recognize(raws: Iterable[Body]) -> bool:
+    """Whether these are a header of Pi, or its entries."""
+    listed = [*raws]
+    if any("parentId" in raw and raw.get("type") in _ENTRIES for raw in listed):
+        return True
+
+    # The Simple Format has such a header, too, with a harness.
+    heads = [raw for raw in listed if raw.get("type") == "session"]
+    return any("cwd" in raw and "harness" not in raw for raw in heads)
+
+
+def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSession:
+    """The session of *lines*, with those of its sub-agents by their ids."""
+    return _PiSession(lines).load(agents)
+
+
+class _Way(NamedTuple):
+    # What stands before an entry: the record, and the compaction since.
+    record: str | None
+    compaction: Mapping[str, Any]
+
+
+class _PiSession:
+    # One session while it is read.
+
+    def __init__(self, lines: SessionLines) -> None:
+        self.builder = SessionBuilder(FORMAT, lines)
+        # By the id of each entry: what is on the way through it.
+        self.ways: dict[str | None, _Way] = {None: _Way(None, {})}
+        self.parents: dict[str, str | None] = {}
+        self.model = ""
+
+    def load(self, agents: Mapping[str, SessionLines]) -> LoadedSession:
+        builder = self.builder
+        entries: dict[str, tuple[int, Body]] = {}
+        before: str | None = None
+        for at, raw in builder.lines.objects:
+            if raw.get("type") == "session":
+                builder.name = builder.name or text_of(raw, "id")
+                continue
+
+            # Version 1 had neither ids nor parents.
+            id = text_of(raw, "id") or f"line-{at}"
+            parent = raw.get("parentId", before)
+            if id in entries:
+                other, known = entries[id]
+                if known == raw:
+                    builder.problem(at, f"repeats line {other}")
+                    continue
+
+                builder.problem(at, f"has the id of line {other}; taken as another")
+                id = f"{id}~{at}"
+
+            entries[id] = (at, raw)
+            self.parents[id] = parent if isinstance(parent, str) else None
+            before = id
+
+        for id in self._order(entries):
+            self._read_entry(id, *entries[id])
+
+        last = next(reversed(entries), None)
+        way = self.ways[last] if last in self.ways else self.ways[None]
+        if way.compaction:
+            builder.notes[COMPACTION] = way.compaction
+
+        builder.load_agents(agents, load)
+        return builder.build(way.record)
+
+    def _order(self, entries: Mapping[str, tuple[int, Body]]) -> list[str]:
+        for id, parent in self.parents.items():
+            if parent is not None and parent not in entries:
+                self.builder.problem(
+                    entries[id][0], f"the parent {parent!r} is missing"
+                )
+                self.parents[id] = None
+
+        return self.builder.order_by_parents(
+            self.parents, {id: at for id, (at, _) in entries.items()}
+        )
+
+    def _read_entry(self, id: str, at: int, raw: Body) -> None:
+        above = self.ways[self.parents[id]]
+        kind = text_of(raw, "type")
+        self.ways[id] = above
+        message = raw.get("message")
+        if kind == "message" and is_map(message):
+            self._add(id, at, raw, self._load(id, at, message))
+        elif kind in {"branch_summary", "custom_message"}:
+            key = "summary" if kind == "branch_summary" else "content"
+            said = UserMessage(simplify(_load_content(raw.get(key))))
+            self._add(id, at, raw, said)
+            self._bill(f"{id}", raw.get("usage"), at, raw)
+        elif kind == "compaction":
+            self.ways[id] = above._replace(compaction=self._read_compaction(id, raw))
+            self._bill(f"{id}", raw.get("usage"), at, raw)
+        elif kind == "usage":
+            self._bill(f"{id}", raw.get("usage"), at, raw)
+        elif kind == "label":
+            self._label(at, raw)
+        elif kind == "session_info":
+            self.builder.title = text_of(raw, "name")
+        elif kind == "model_change":
+            self.model = text_of(raw, "modelId")
+        elif kind == "message":
+            self.builder.problem(at, "has no message; kept as it is")
+
+    def _add(self, id: str, at: int, raw: Body, message: Message | None) -> None:
+        if message is None:
+            return
+
+        record, compaction = self.ways[id]
+        time = read_time(raw.get("timestamp"))
+        if time is not None:
+            message = message.replace(timestamp=time)
+
+        kept = fold(raw, [message])
+        said = note(FORMAT, message, raw=kept, at=at, compaction=compaction)
+        self.builder.use(at)
+        self.builder.add(id, record, [said], at)
+        self.ways[id] = _Way(id, {})
+
+    def _label(self, at: int, raw: Body) -> None:
+        target = self.ways.get(text_of(raw, "targetId"))
+        label = text_of(raw, "label")
+        if target is None or target.record is None:
+            self.builder.problem(at, "labels an entry that is missing")
+        elif label:
+            self.builder.labels[target.record] = label
+        else:
+            self.builder.labels.pop(target.record, None)
+
+    def _read_compaction(self, id: str, raw: Body) -> dict[str, Any]:
+        first = text_of(raw, "firstKeptEntryId")
+        tail = raw.get("retainedTail")
+        if is_list(tail):
+            # A copy of the last messages before it.
+            here, first = self.ways[self.parents[id]].record, ""
+            for _ in tail:
+                first, here = here or first, self.builder.parent_of(here)
+
+        return {"summary": text_of(raw, "summary"), "first_kept": first, "id": id}
+
+    def _bill(self, key: str, counts: Any, at: int, raw: Body) -> Usage | None:
+        if not is_map(counts):
+            return None
+
+        usage = _read_usage(counts)
+        if usage is None:
+            self.builder.problem(at, "its counts can't be read; they are not billed")
+        elif usage.total_tokens and key:
+            time = read_time(raw.get("timestamp"))
+            self.builder.bill(f"{FORMAT}:{key}", usage, self.model, time, at)
+
+        return usage
+
+    def _load(self, id: str, at: int, message: Body) -> Message | None:
+        role = text_of(message, "role")
+        if role == "assistant":
+            return self._load_answer(id, at, message)
+
+        if role == "toolResult":
+            return self._load_result(id, at, message)
+
+        if role == "bashExecution":
+            return _load_command(message)
+
+        return self._load_said(role, at, message)
+
+    def _load_result(self, id: str, at: int, message: Body) -> Message:
+        call_id = text_of(message, "toolCallId")
+        self._bill(id, message.get("usage"), at, message)
+        if not call_id:
+            self.builder.problem(at, "a result without the id of its call")
+            return UnknownMessage(message, source=SOURCE)
+
+        return ToolMessage(
+            simplify(_load_content(message.get("content"))),
+            tool_call_id=call_id,
+            tool_name=text_of(message, "toolName"),
+            is_error=message.get("isError") is True,
+        )
+
+    def _load_said(self, role: str, at: int, message: Body) -> Message | None:
+        content = _load_content(message.get(_AS_USER.get(role, "content")))
+        if role == "system" and all(isinstance(each, TextPart) for each in content):
+            return SystemMessage(simplify(content)) if content else None
+
+        if role in _AS_USER:
+            return UserMessage(simplify(content))
+
+        self.builder.problem(at, f"its role is {role!r}; kept as it is")
+        return UnknownMessage(message, source=SOURCE)
+
+    def _load_answer(self, id: str, at: int, message: Body) -> AssistantMessage:
+        parts: list[Part] = []
+        calls: list[ToolCall] = []
+        content = message.get("content")
+        blocks = [content] if isinstance(content, str) else content
+        for block in blocks if is_list(blocks) else ():
+            index = len(parts) + len(calls)
+            if is_map(block) and block.get("type") == "toolCall":
+                call_id = text_of(block, "id") or f"{id}-{index}"
+                given = block.get("arguments", {})
+                calls.append(make_call(call_id, block.get("name"), given, index))
+            else:
+                parts += _load_content(block, index)
+
+        usage = _read_usage(message["usage"]) if is_map(message.get("usage")) else None
+        model = text_of(message, "model")
+        self.model = model or self.model
+        if usage is not None and usage.total_tokens:
+            time = read_time(message.get("timestamp"))
+            self.builder.bill_record(id, usage, model, time, at)
+        elif usage is None and message.get("usage") is not None:
+            self.builder.problem(at, "its counts can't be read; they are not billed")
+
+        reason = text_of(message, "stopReason")
+        meta = ResponseMeta(finish_reason=reason, usage=usage, model=model)
+        return AssistantMessage(simplify(parts), tool_calls=calls, response=meta)
+
+
+def _load_command(message: Body) -> Message | None:
+    # A command that the user ran; the model does not get each.
+    if message.get("excludeFromContext") is True:
+        return None
+
+    command, output = text_of(message, "command"), text_of(message, "output")
+    return UserMessage(f"Ran `{command}`\n```\n{output}\n```")
+
+
+def _load_content(content: Any, index: int | None = None) -> list[Part]:
+    if isinstance(content, str):
+        return [TextPart(content, index=index)] if content else []
+
+    if is_list(content):
+        return [part for each in content for part in _load_content(each, index)]
+
+    if not is_map(content):
+        return []
+
+    kind = content.get("type")
+    if kind == "text" and isinstance(content.get("text"), str):
+        return [TextPart(content["text"], index=index)]
+
+    if kind == "thinking":
+        signature = text_of(content, "thinkingSignature")
+        return [ReasoningPart(text_of(content, "thinking"), signature, index=index)]
+
+    media = None
+    if kind == "image":
+        mime = text_of(content, "mimeType")
+        media = make_media(content.get("data"), mime, index=index)
+
+    return [media or keep_unknown(content, index)]
+
+
+def _read_usage(counts: Body) -> Usage | None:
+    keys = ("input", "output", "cacheRead", "cacheWrite")
+    given = [counts.get(key) or 0 for key in keys]
+    if not all(isinstance(each, int) and not isinstance(each, bool) for each in given):
+        return None
+
+    prompt, output, read, written = given
+    return make_usage(prompt + read + written, output, cached=read, written=written)

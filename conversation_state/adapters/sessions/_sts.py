@@ -1,0 +1,115 @@
+"""
+The Session Trace Simple Format of Hugging Face: a header with the harness that ran the
+session, and a message on each line.
+
+Source:
+    huggingface/hub-docs, ``docs/hub/session-traces-format.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.sessions._session import (
+    SOURCE,
+    Body,
+    LoadedSession,
+    SessionBuilder,
+    SessionLines,
+    fold,
+    make_call,
+    note,
+    read_time,
+    simplify,
+    text_of,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import Part, ReasoningPart, TextPart
+
+FORMAT = "sts"
+
+
+def recognize(raws: Iterable[Body]) -> bool:
+    """Whether one of these is its header."""
+    return any(raw.get("type") == "session" and "harness" in raw for raw in raws)
+
+
+def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSession:
+    """The session of *lines*, with those of its sub-agents by their ids."""
+    builder = SessionBuilder(FORMAT, lines)
+    names: dict[str, str] = {}
+    tip: str | None = None
+    for at, raw in lines.objects:
+        body = raw.get("message")
+        if raw.get("type") == "session":
+            builder.name = builder.name or text_of(raw, "id")
+            builder.title = builder.title or text_of(raw, "name")
+        elif raw.get("type") == "message" and is_map(body):
+            message = _load_message(builder, at, body, names)
+            names.update({call.id: call.name for call in message.tool_calls})
+            time = read_time(body.get("timestamp"))
+            if time is not None:
+                message = message.replace(timestamp=time)
+
+            said = note(FORMAT, message, raw=fold(raw, [message]), at=at)
+            builder.use(at)
+            builder.add(f"line-{at}", tip, [said], at)
+            tip = f"line-{at}"
+        elif raw.get("type") == "message":
+            builder.problem(at, "has no message; kept as it is")
+
+    builder.load_agents(agents, load)
+    return builder.build(tip)
+
+
+def _load_message(
+    builder: SessionBuilder, at: int, body: Body, names: Mapping[str, str]
+) -> Message:
+    role, content = text_of(body, "role"), body.get("content")
+    if content is not None and not isinstance(content, str):
+        builder.problem(at, "its content is no text; kept as it is")
+        return UnknownMessage(body, source=SOURCE)
+
+    text = content or ""
+    if role == "user":
+        return UserMessage(text)
+
+    if role == "system":
+        return SystemMessage(text)
+
+    call_id = text_of(body, "toolCallId")
+    if role == "tool" and call_id:
+        return ToolMessage(text, tool_call_id=call_id, tool_name=names.get(call_id, ""))
+
+    if role != "assistant":
+        builder.problem(at, f"a message of role {role!r} without a call; kept as it is")
+        return UnknownMessage(body, source=SOURCE)
+
+    parts: list[Part] = [TextPart(text)] if text else []
+    if thought := text_of(body, "reasoningContent"):
+        parts.insert(0, ReasoningPart(thought))
+
+    calls = []
+    given = body.get("toolCalls")
+    for number, each in enumerate(given if is_list(given) else ()):
+        function = each.get("function") if is_map(each) else None
+        if is_map(each) and is_map(function):
+            id = text_of(each, "id") or f"line-{at}-{number}"
+            arguments = function.get("arguments", "{}")
+            calls.append(make_call(id, function.get("name"), arguments))
+        else:
+            builder.problem(at, "has a call that is none; kept beside it")
+
+    meta = ResponseMeta(model=text_of(body, "model"))
+    return AssistantMessage(
+        simplify(parts), tool_calls=calls, response=meta if meta.model else None
+    )
