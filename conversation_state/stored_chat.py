@@ -39,57 +39,57 @@ from conversation_state.streams import Stream, drain, merge
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree, name
 
-__all__ = ["ChatUpdate", "RunningAnswer", "StoredChat"]
+__all__ = ["ChatAnswer", "ChatUpdate", "StoredChat"]
 
-Answers: TypeAlias = "Mapping[int, RunningAnswer]"
+State: TypeAlias = Aggregator
+Answers: TypeAlias = "Mapping[int, ChatAnswer]"
 Chat: TypeAlias = "Timeline[Aggregator]"
 Change: TypeAlias = "Callable[[ChatUpdate], Chat]"
 Model: TypeAlias = Callable[[Aggregator], Iterable[Message] | AsyncIterable[Message]]
 
-# So often an act is tried while other processes save at the same moment.
-_MAX_ATTEMPTS = 100
+_MAX_ATTEMPTS = 100  # of an act, while other processes save at the same moment
 _INTERRUPTED = AssistantMessage(response=ResponseMeta("interrupted"))
 _STOPPED = StreamClosedError("the answer was stopped")
 
 
-class RunningAnswer:
+class ChatAnswer:
     """
     An answer that streams in, with readers or without; made by `StoredChat.answer`.
 
     Attributes:
-        id: The id that interfaces know it by, from its first chunk on.
+        id: The id that interfaces know it by, from before its first chunk on.
 
-        step: The number of its moment in the chat's timeline.
+        step: The number of its moment.
 
         chunks: What the model gives, from the start, for any number of readers.
     """
 
-    chunks: Stream[Message]
-
-    def __init__(self, asked: Aggregator, step: int, id: str | None) -> None:
-        self.step = step
-        self._name = new_entry_id()
-        # With an *id* it goes on: behind results of tools that a client ran.
-        self.id = id or self._name
-        self._asked = self._done = self._shown = asked
+    def __init__(self, chat: StoredChat, id: str, chunks: Stream[Message]) -> None:
+        moment = chat.timeline.moment
+        self.step = moment.number
+        self.chunks = chunks.convert(self._receive)
+        self._show = chat._show
+        self._asked = self._done = self._shown = moment.state
         self._received = Accumulator()
         self._result: Future[Aggregator] = Future()
+        self._name = new_entry_id()
+        self.id = id or self._name  # with one, it goes on behind a client's results
 
-    def result(self) -> Aggregator:
+    def result(self) -> State:
         """
         The state with the whole answer, once it is saved. Raises what the model or the
         save raised; what had come is in the chat.
         """
         return self._result.result()
 
-    async def aresult(self) -> Aggregator:
+    async def aresult(self) -> State:
         """Like `result`, for tasks."""
         ended = TaskEvent()
         self._result.add_done_callback(lambda _: ended.set())
         await ended.wait()
         return self._result.result()
 
-    def _receive(self, chunk: Message) -> None:
+    def _receive(self, chunk: Message) -> Message:
         if isinstance(chunk, ToolMessage):
             self._shown = self._done = self._finish().add(chunk)
         elif isinstance(chunk, AssistantMessage):
@@ -100,7 +100,10 @@ class RunningAnswer:
             expected = "chunks of AssistantMessages and whole ToolMessages"
             raise TypeError(f"a model gives {expected}, got {shorten_repr(chunk)}")
 
-    def _finish(self, *, is_cut: bool = False) -> Aggregator:
+        self._show()
+        return chunk
+
+    def _finish(self, *, is_cut: bool = False) -> State:
         # The state with the response that has come. Its usage is recorded only here,
         # since pieces of a response may have less of it.
         if len(self._received):
@@ -117,11 +120,8 @@ class RunningAnswer:
     def _is_in(self, timeline: Chat) -> bool:
         # Another process may have replaced the chat that it was asked in.
         place = self.step - timeline.moments[0].number
-        is_there = 0 <= place < len(timeline.moments)
-        return is_there and _begins_with(timeline.moments[place].state, self._asked)
-
-    def _is_in_past_of(self, asked: Aggregator) -> bool:
-        return self._shown is not self._asked and _begins_with(asked, self._shown)
+        states = [each.state for each in timeline.moments[max(place, 0) :][:1]]
+        return any(_begins_with(state, self._asked) for state in states)
 
     def _show_in(self, timeline: Chat, **note: Any) -> Chat:
         if not self._is_in(timeline):
@@ -132,19 +132,10 @@ class RunningAnswer:
 
 class ChatUpdate(NamedTuple):
     """
-    What a tab shows, and what is new in it.
-
-    Attributes:
-        timeline: All states; the note of a moment has an *error* if its answer failed.
-
-        tree: All messages, with siblings and the whole bill.
-
-        running: The answers that stream in, by their steps.
-
-        after: The UI id of the last message that is as it was in the update before, as
-            `MessageTree.news` has it; None if none is.
-
-        entries: What is shown from there on.
+    What a tab shows: a timeline, whose moments have an *error* in their notes if their
+    answer failed; its tree; and the answers that stream in, by their steps. And what is
+    new in it: *entries*, behind the message with the UI id *after*, as
+    `MessageTree.news` has them.
     """
 
     timeline: Chat
@@ -162,34 +153,18 @@ class StoredChat:
     """
     One conversation as a service keeps it, for several tabs and processes.
 
-    It is a `Timeline` in a cell and the `MessageTree` that follows it, saved when
-    something is asked, when it is answered, and after each undo, redo and switch. So a
-    crash loses no question: `regenerate` answers it. Where another process saved the
-    chat meanwhile, an act is done on what that saved. Messages are named by their UI
-    ids (`tree.ui_id_of`), or those of their entries. Thread-safe; async twins save in
-    worker threads. A program may go on with `timeline` and the store by itself.
+    A `Timeline` in a cell and the `MessageTree` that follows it, saved when something
+    is asked, when it is answered, and after each undo, redo and switch. So a crash
+    loses no question: `regenerate` answers it. If another process saved the chat, an
+    act is done on what that saved. Messages are named by their UI ids, or by those of
+    their entries. Thread-safe; the async twins save in worker threads. A program may go
+    on with `timeline` and the store by itself.
 
-    Args:
-        store: Where it is saved.
-
-        name: Its name there; a timeline, see `Store.save_timeline`.
-
-        start: The state that a new chat begins with: a system message, say.
-
-    >>> from conversation_state import open_store
-    >>> def model(asked):
-    ...     yield AssistantMessage("To the ")
-    ...     yield AssistantMessage("sea.")
-    >>> chat = StoredChat(open_store("memory:"), "ann's chat")
-    >>> chat.answer("Where to?", model).result()[-1].text
-    'To the sea.'
-    >>> len(chat.undo().present)
-    0
+    *name* is that of a timeline in *store* (`Store.save_timeline`), and *start* the
+    state that a new chat begins with: a system message, say.
     """
 
-    def __init__(
-        self, store: Store, name: str, *, start: Aggregator | None = None
-    ) -> None:
+    def __init__(self, store: Store, name: str, *, start: State | None = None) -> None:
         self.store, self.name = store, name
         self._start = Timeline.begin(start or Aggregator.new())
         self._lock = RLock()  # reentrant, since a question may have to end an answer
@@ -213,101 +188,70 @@ class StoredChat:
         """The answers that stream in, by their steps."""
         return self._cell.value.running
 
-    def answer(self, asked: Any, model: Model) -> RunningAnswer:
+    def answer(self, asked: Any, model: Model) -> ChatAnswer:
         """
-        Ask *model*: the question is saved when this returns, and the answer begins.
-
-        One that streams in where it is asked is stopped first.
+        Ask *model*: the question is saved when this returns, and the answer begins. One
+        that streams in where it is asked is stopped first.
 
         Args:
-            asked: A text, a `UserMessage`, or what a client posted
-                (`adapters.ai_sdk.ChatRequest`).
+            asked: A text, a `UserMessage`, or an interface's request.
 
             model: Called once, with the state that ends with the question. Returns
                 chunks and, between responses, whole `ToolMessage` objects: an async
                 iterable, which a task of the running event loop reads, or another,
                 which a thread reads. What that raises ends the answer.
 
-        Raises:
-            LookupError: If the place of a request is not in the chat.
-
-            StaleHeadError, StoreError: If it can't be saved. Nothing was asked.
-
-            TypeError, ValueError: If *asked* or *model* is something else, or empty.
+        Raises LookupError if the place of a request is not in the chat, StaleHeadError
+        or StoreError if it can't be saved (nothing was asked then), and TypeError or
+        ValueError if *asked* or *model* is something else, or empty.
         """
         return self._ask(partial(_add_question, asked), model)
 
     aanswer = async_twin(answer)
 
-    def edit(self, id: str, asked: str | UserMessage, model: Model) -> RunningAnswer:
+    def edit(self, id: str, asked: str | UserMessage, model: Model) -> ChatAnswer:
         """
-        Ask *model* something else in the place of the user's message *id*, as its
-        sibling. Raises what `answer` does; LookupError without such a message.
+        Ask *model* something else in the place of a user's message, as its sibling.
+        Raises what `answer` does; LookupError without such a message.
         """
-
-        def replace(tree: MessageTree) -> Aggregator:
-            node = tree.node(tree.find(id))
-            if node.message.role != "user":
-                raise ValueError(f"can't edit {id!r}: it is no message of a user's")
-
-            return _add_question(asked, MessageTree.of(tree.path(node.parent)))
-
-        return self._ask(replace, model)
+        return self._ask(partial(_replace_question, id, asked), model)
 
     aedit = async_twin(edit)
 
-    def regenerate(self, id: str, model: Model) -> RunningAnswer:
-        """
-        Ask *model* again for what *id* answers, or what the user's message *id* asks.
-        Raises what `edit` does.
-        """
+    def regenerate(self, id: str, model: Model) -> ChatAnswer:
+        """Ask *model* again what *id* answers, or asks. Raises what `edit` does."""
         return self._ask(lambda tree: tree.path(tree.question(tree.find(id))), model)
 
     aregenerate = async_twin(regenerate)
 
     def stop(self) -> None:
-        """
-        End all answers that stream in. What had come stays, with the finish reason
-        ``interrupted``, and is saved with its usage.
-        """
+        """End all answers: what had come is saved, "interrupted", with its usage."""
         for answer in self.running.values():
             self._end(answer, _STOPPED)
 
     astop = async_twin(stop)
 
     def undo(self, n: int = 1) -> Chat:
-        """
-        Go *n* steps back, as `Timeline.undo` does. An answer that streams in goes on,
-        and is there when it is redone. Raises StoreError if that can't be saved.
-        """
+        """Go *n* steps back; what streams in goes on. StoreError if it isn't saved."""
         return self._change(lambda chat: chat.timeline.undo(n))
 
     aundo = async_twin(undo)
 
     def redo(self) -> Chat:
-        """Go a step further, as `Timeline.redo` does. Raises what `undo` does."""
+        """Go a step further, as `Timeline.redo` does; StoreError as for `undo`."""
         return self._change(lambda chat: chat.timeline.redo())
 
     aredo = async_twin(redo)
 
     def switch(self, id: str) -> Chat:
         """
-        Show the way through the message *id*, as `MessageTree.switch` does. It is no
-        step: the moment of that way is present then, whose own step `undo` takes back.
+        Show the way through a message, as `MessageTree.switch` does. It is no step: the
+        moment of that way is present then, whose own step `undo` takes back.
         Raises what `undo` does; LookupError without such a message.
         """
-
-        def find_moment(chat: ChatUpdate) -> Chat:
-            shown = chat.tree.switch(chat.tree.find(id)).shown
-            # A leaf is the last message of some moment.
-            ends = (
-                each.number
-                for each in reversed(chat.timeline.moments)
-                if len(each.state) == len(shown) and _begins_with(each.state, shown)
-            )
-            return chat.timeline.goto(next(ends))
-
-        return self._change(find_moment)
+        return self._change(
+            lambda chat: chat.timeline.goto(chat.tree.switch(chat.tree.find(id)).moment)
+        )
 
     aswitch = async_twin(switch)
 
@@ -330,18 +274,13 @@ class StoredChat:
         return self._cell.watch(lambda old, new: callback(new._since(old.tree)))
 
     async def awatch(self) -> AsyncIterator[ChatUpdate]:
-        """
-        What is shown, and then what is new after changes, for a tab. A slow one skips
-        what was between; its updates have all that is new since the one before.
-        """
+        """What is shown, then what is new at changes; slow tabs skip those between."""
         shown = None
         async for chat in self._cell.awatch():
             yield chat._since(shown)
             shown = chat.tree
 
-    def _ask(
-        self, ask: Callable[[MessageTree], Aggregator], model: Model
-    ) -> RunningAnswer:
+    def _ask(self, ask: Callable[[MessageTree], State], model: Model) -> ChatAnswer:
         if not callable(model) or iscoroutinefunction(model):
             expected = "a function that returns chunks, an async generator say"
             raise TypeError(f"model is {shorten_repr(model)}; expected {expected}")
@@ -349,33 +288,25 @@ class StoredChat:
         with self._lock:
             asked, present = ask(self.tree), self.timeline.moment.number
             for other in self.running.values():
-                if other.step == present or other._is_in_past_of(asked):
+                has_come = other._shown is not other._asked
+                is_before = has_come and _begins_with(asked, other._shown)
+                if is_before or other.step == present:
                     self._end(other, _STOPPED)
 
             # With a note it is a step of its own, also where nothing is added.
             self._change(lambda chat: chat.timeline.commit(ask(chat.tree), note={}))
-            tree, moment = self.tree, self.timeline.moment
-            goes_on = len(moment.state) and moment.state[-1].role in {
-                "assistant",
-                "tool",
-            }
-            id = tree.news(tree)[0] if goes_on else None
-            answer = RunningAnswer(moment.state, moment.number, id)
+            tree, state = self.tree, self.timeline.present
+            goes_on = len(state) and tree.head != tree.question(str(tree.head))
             # Merged, a thread of its own reads it if it may block: so an abort ends it
             # also while its source waits for the network.
-            chunks = merge(Stream.of(model(moment.state)), Stream.of(()))
-
-            def receive(chunk: Message) -> Message:
-                answer._receive(chunk)
-                self._show()
-                return chunk
-
-            answer.chunks = chunks.convert(receive)
+            chunks = merge(Stream.of(model(state)), Stream.of(()))
+            id = str(tree.news(tree)[0]) if goes_on else ""
+            answer = ChatAnswer(self, id, chunks)
             self._show(running={**self.running, answer.step: answer})
             drain(answer.chunks, partial(self._end, answer))
             return answer
 
-    def _end(self, answer: RunningAnswer, error: Exception | None) -> None:
+    def _end(self, answer: ChatAnswer, error: Exception | None) -> None:
         with self._lock:
             if self.running.get(answer.step) is not answer:
                 return
@@ -410,7 +341,7 @@ class StoredChat:
         # Save what *change* makes of the chat, and show it.
         save = self.store.save_timeline
         with self._lock:
-            for attempt in range(1, _MAX_ATTEMPTS + 1):
+            for attempt in range(_MAX_ATTEMPTS):
                 chat = self._cell.value
                 timeline = change(chat)
                 if timeline is chat.timeline and running is None:
@@ -419,7 +350,7 @@ class StoredChat:
                 try:
                     self._head = save(self.name, timeline, expecting=self._head)
                 except StaleHeadError:
-                    if attempt == _MAX_ATTEMPTS:
+                    if attempt == _MAX_ATTEMPTS - 1:
                         raise
 
                     self.refresh()
@@ -429,22 +360,20 @@ class StoredChat:
 
             return self.timeline
 
-    def _show(
-        self, timeline: Chat | None = None, running: Answers | None = None
-    ) -> None:
+    def _show(self, new: Chat | None = None, running: Answers | None = None) -> None:
         # Show what is given, with what has come of each answer by then.
         def show(chat: ChatUpdate) -> ChatUpdate:
             answers = chat.running if running is None else MappingProxyType({**running})
-            shown = chat.timeline if timeline is None else timeline
+            timeline = chat.timeline if new is None else new
             for answer in answers.values():
-                shown = answer._show_in(shown)
+                timeline = answer._show_in(timeline)
 
-            return ChatUpdate(shown, chat.tree.follow(shown), answers)
+            return ChatUpdate(timeline, chat.tree.follow(timeline), answers)
 
         self._cell.swap(show)
 
 
-def _add_question(asked: Any, tree: MessageTree) -> Aggregator:
+def _add_question(asked: Any, tree: MessageTree) -> State:
     if hasattr(asked, "resume_from"):
         return asked.resume_from(tree)  # type: ignore[no-any-return]  # a client's
 
@@ -452,6 +381,14 @@ def _add_question(asked: Any, tree: MessageTree) -> Aggregator:
         raise ValueError("asked is empty; expected a text with words")
 
     return tree.present.add_user_prompt(asked)
+
+
+def _replace_question(id: str, asked: str | UserMessage, tree: MessageTree) -> State:
+    node = tree.node(tree.find(id))
+    if node.message.role != "user":
+        raise ValueError(f"can't edit {id!r}: it is no message of a user's")
+
+    return _add_question(asked, MessageTree.of(tree.path(node.parent)))
 
 
 def _describe(error: Exception | None) -> dict[str, str]:

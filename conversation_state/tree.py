@@ -438,6 +438,23 @@ class MessageTree:
         return self._places[self._head].id if self._head else None
 
     @property
+    def moment(self) -> int:
+        """
+        The number of the newest moment that ends with the head, in the timeline that
+        the tree follows. O(moments).
+
+        Raises:
+            LookupError:
+                If the tree follows no timeline, or no moment of it ends there.
+        """
+        moments = self._followed.moments if self._followed else {}
+        ends = [k for k, (*_, number) in moments.items() if number == self._head]
+        if not ends:
+            raise LookupError("no moment ends with the head; see MessageTree.follow")
+
+        return max(ends)
+
+    @property
     def joined(self) -> Mapping[str, tuple[str | None, ...]]:
         """
         The entries that stand behind different ones in different states, by identity:

@@ -6,6 +6,7 @@ import copy
 import gc
 import itertools
 import pickle
+import queue
 import sys
 import threading
 import traceback
@@ -1513,6 +1514,58 @@ steps = st.lists(
     st.sampled_from(["send", "fail", "close", "read", "stop", "drop", "merge"]),
     max_size=25,
 )
+
+
+class TestDrain:
+    """Streams that go on without readers."""
+
+    def test_to_the_end(self):
+        """All is read in the background, and is there for those who come later."""
+        ends = queue.SimpleQueue()
+        sender, stream = pipe(0)
+        streams.drain(stream, ends.put)
+
+        assert [True, True] == [sender.send(1), sender.send(2)]
+
+        sender.close()
+
+        assert None is ends.get(timeout=60)
+        assert [1, 2] == list(stream)
+
+    def test_an_error_and_an_abort(self):
+        """What ends it early is passed on."""
+        ends = queue.SimpleQueue()
+        sender, stream = pipe(0)
+        streams.drain(stream, ends.put)
+        sender.fail(Boom("one"))
+
+        assert "one" == str(ends.get(timeout=60))
+
+        _, stream = pipe(0)
+        streams.drain(stream, ends.put)
+        stream.abort()
+
+        assert isinstance(ends.get(timeout=60), StreamClosedError)
+
+    def test_without_an_event_loop(self):
+        """An async source needs one, and that is passed on, too."""
+
+        async def numbers():
+            yield 1
+
+        ends = queue.SimpleQueue()
+        streams.drain(streams.Stream.of(numbers()), ends.put)
+
+        assert isinstance(ends.get(timeout=60), RuntimeError)
+
+    @pytest.mark.parametrize("given", [[1], None])
+    def test_something_else(self, given):
+        """Anything but a stream and a function is refused."""
+        with pytest.raises(TypeError, match="expected a stream"):
+            streams.drain(given, print)
+
+        with pytest.raises(TypeError, match="expected a function"):
+            streams.drain(streams.Stream.of(()), given)
 
 
 class TestAnyOrder:

@@ -12,6 +12,8 @@ from conversation_state import (
     Aggregator,
     AssistantMessage,
     Timeline,
+    ToolCall,
+    ToolMessage,
     Usage,
     UserMessage,
     decode,
@@ -378,6 +380,60 @@ def one_step(timeline):
             lambda given: timeline.commit(given[0], on=given[1], stay=True)
         ),
     )
+
+
+class TestDrawing:
+    """What an interface has to draw, and what its acts are about."""
+
+    CALL = ToolCall("c1", "trains", "{}")
+    START = ASKED.add(AssistantMessage(tool_calls=[CALL]))
+    RESULT = START.add(ToolMessage("9:04", tool_call_id="c1"))
+    WHOLE = RESULT.add_assistant_message("At 9:04.")
+
+    def test_everything(self):
+        """For an interface that shows nothing, all is new."""
+        tree = MessageTree.of(self.WHOLE)
+
+        assert (None, tuple(self.WHOLE.entries)) == tree.news(None)
+
+    def test_an_answer_is_one_message(self):
+        """A call, its result and what follows are drawn together, and named once."""
+        first, call, *_ = self.WHOLE.entries
+        before, after = MessageTree.of(self.START), MessageTree.of(self.WHOLE)
+        asked = after.add(self.WHOLE.add_user_prompt("And back?"))
+
+        assert (first.id, tuple(self.WHOLE.entries[1:])) == after.news(before)
+        assert (first.id, (call,)) == before.news(after)
+        assert (call.id, tuple(asked.shown.entries[4:])) == asked.news(after)
+        assert (call.id, ()) == after.news(asked)
+        assert (call.id, ()) == after.news(after)
+
+    def test_siblings_are_news(self):
+        """A message that got an alternative is drawn again, with what follows it."""
+        before = MessageTree.of(SEA)
+        after = before.add(HILLS).switch(last(SEA))
+
+        assert (last(ASKED), tuple(SEA.entries[1:])) == after.news(before)
+
+    def test_question(self):
+        """What an answer is to, from any part of it."""
+        tree = MessageTree.of(self.WHOLE)
+        alone = MessageTree.of(Aggregator.new([AssistantMessage("Hello!")]))
+
+        assert {last(ASKED)} == {tree.question(e.id) for e in self.WHOLE.entries}
+        assert None is alone.question(str(alone.head))
+        with pytest.raises(LookupError):
+            tree.question("none")
+
+    def test_moment(self):
+        """The newest moment that ends with the head; there may be none."""
+        timeline = Timeline.begin(ASKED).commit(SEA).commit(HILLS).commit(SEA, note={})
+        tree = MessageTree.of(timeline)
+
+        assert 3 == tree.moment
+        assert 2 == tree.switch(last(HILLS)).moment
+        with pytest.raises(LookupError, match="no moment"):
+            _ = MessageTree.of(SEA).moment
 
 
 class TestBill:
