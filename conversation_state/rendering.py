@@ -54,6 +54,7 @@ __all__ = [
     "format_code_span",
     "format_heading",
     "format_markdown_turn",
+    "indent_json",
     "iterate_blocks",
     "quote_word",
     "render_transcript",
@@ -261,9 +262,8 @@ def _make_part_block(part: Part, quote: Quote) -> ContentBlock:
 def _make_call_block(call: ToolCall, quote: Quote) -> ContentBlock:
     known = f" as {quote(call.id)}" if call.id else ""
     kind = f" ({quote(call.type)})" if call.type != "function" else ""
-    pretty = _indent_json(call.arguments)
-    body = call.arguments if pretty is None else pretty
-    return ContentBlock(f"calls {quote(call.name)}{known}{kind}", body, is_code=True)
+    label = f"calls {quote(call.name)}{known}{kind}"
+    return ContentBlock(label, indent_json(call.arguments), is_code=True)
 
 
 # JSON
@@ -287,13 +287,15 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _indent_json(text: str) -> str | None:
+def indent_json(text: str) -> str:
     """
-    *text* on several lines, if it is JSON; else None. Tokens are unchanged, so
-    that duplicate keys and escapes stay visible.
+    *text* on several lines, if it is JSON, else as it is. O(n).
+
+    Tokens are unchanged, so that duplicate keys and escapes stay visible. Of more than
+    100,000 characters, or more than 20 levels, nothing is changed.
     """
     if len(text) > _MAX_INDENTED or not _is_json(text):
-        return None
+        return text
 
     out: list[str] = []
     level, before = 0, ""
@@ -320,7 +322,7 @@ def _dump_shortened(raw: Any) -> str:
     import json  # noqa: PLC0415 - rarely needed, and slow to import
 
     text = json.dumps(_shorten_texts(thaw(raw)), ensure_ascii=False)
-    return _indent_json(text) or text
+    return indent_json(text)
 
 
 def _shorten_texts(value: Any) -> Any:
