@@ -143,7 +143,7 @@ def make_history():
         history = read_history(store, "trip")
 
     # Not when the picture was made.
-    states = [each._replace(facts="") for each in history.states]
+    states = [each._replace(saved_at=None) for each in history.states]
     return history._replace(states=tuple(states))
 
 

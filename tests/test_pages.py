@@ -23,16 +23,26 @@ from conversation_state import (
     cost,
     trim,
 )
+from conversation_state.errors import BudgetExceededError
+from conversation_state.messages import ResponseMeta
 from conversation_state.pages import (
     draw_fragment,
     draw_outline,
     make_page,
     read_history,
 )
-from conversation_state.parts import ReasoningPart, RefusalPart, TextPart
+from conversation_state.parts import (
+    AudioPart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+)
+from conversation_state.rendering import escape_invisible
 from conversation_state.store import open_store
 from conversation_state.testing.strategies import (
     aggregators,
+    conversations,
     message_trees,
     messages,
     timelines,
@@ -52,7 +62,8 @@ TRIP = (
     .goto("asked")
 )
 
-EMPTY = {"meta", "br", "circle", "path", "input", "link"}
+EMPTY = {"meta", "br", "circle", "hr", "path", "img", "input", "link"}
+MEDIA = re.compile("data:(image|audio)/[a-z]+;base64,[A-Za-z0-9+/]+={0,2}")
 forged = st.lists(st.sampled_from(FORGERIES), min_size=1, max_size=3).map("".join)
 hostile_messages = messages_from(forged)
 hostile_states = st.lists(messages() | hostile_messages, max_size=4).map(
@@ -87,10 +98,14 @@ class PageReader(HTMLParser):
     def handle_starttag(self, tag, attrs):
         # Lengths of words are in no attribute; titles and labels have words.
         kept = [(key, value) for key, value in attrs if key != "title"]
-        self.structure.append((tag, *kept))
+        # A picture has no place in a page without words.
+        if tag not in ("img", "audio"):
+            self.structure.append((tag, *kept))
+
         for key, value in attrs:
             assert not key.startswith("on")
-            assert key not in ("src", "style", "action")
+            assert key not in ("style", "action")
+            assert key != "src" or MEDIA.fullmatch(value)
             if key == "id":
                 self.ids.append(value)
             elif key == "href":
@@ -272,12 +287,12 @@ class TestTimelines:
         timeline = timeline.commit(SEA.add_user_prompt("When?"), on=2)
 
         assert (
-            "●  moment 3 ← you are here (3 messages, returns to moment 1)"
-            "  user: When?\n"
-            "○  moment 2 (3 messages)  user: Why?\n"
-            "│ ○  moment 1 (2 messages)  assistant: To the sea.\n"
+            "●  moment 3 ← you are here  user: When?"
+            "  (3 messages, returns to moment 1)\n"
+            "○  moment 2  user: Why?  (3 messages)\n"
+            "│ ○  moment 1  assistant: To the sea.  (2 messages)\n"
             "├─╯\n"
-            "○  moment 0 (1 message)  user: Where to?"
+            "○  moment 0  user: Where to?  (1 message)"
         ) == str(timeline)
 
     def test_joins_in_either_order(self):
@@ -311,7 +326,7 @@ class TestTimelines:
         assert "… 197 more states, then moment 3" in folded.text
         assert "#moment-3" in folded.links
         assert "#moment-4" not in folded.links
-        assert "M8 0V30" == tail
+        assert "M8 0V44" == tail
 
     def test_many_lanes(self):
         """
@@ -327,7 +342,7 @@ class TestTimelines:
         many = draw_fragment(timeline)
 
         assert len(timeline.moments) == many.count(
-            'viewBox="0 0 384 30" preserveAspectRatio="none"'
+            'viewBox="0 0 384 44" preserveAspectRatio="none"'
         )
         assert "viewBox" not in draw_fragment(TRIP)
 
@@ -347,8 +362,8 @@ class TestTrees:
         """Alternatives are numbered, with how many there are."""
         assert (
             "●  message 4 ← you are here  user: Why?\n"
-            "○  message 3 (2/2)  assistant: Uphill.\n"
-            "│ ○  message 2 (1/2)  assistant: To the sea.\n"
+            "○  message 3  assistant: Uphill.  (2/2)\n"
+            "│ ○  message 2  assistant: To the sea.  (1/2)\n"
             "├─╯\n"
             "○  message 1  user: Where to?"
         ) == str(MessageTree.of(SEA, HILLS))
@@ -358,13 +373,19 @@ class TestStates:
     """Pages of states."""
 
     def test_long_conversations(self):
-        """The newest messages are shown, the others counted."""
-        state = Aggregator.new(messages=[UserMessage(f"{n}") for n in range(1_000)])
+        """
+        A file has every message, older ones in blocks that can be unfolded; a notebook
+        the newest ones, and counts the others.
+        """
+        state = Aggregator.new(messages=[UserMessage(f"{n}") for n in range(1_200)])
         page = PageReader(make_page(state))
+        fragment = PageReader(draw_fragment(state))
 
-        assert 500 == page.count("article")
-        assert "500 messages before these" in page.text
-        assert 50 == PageReader(draw_fragment(state)).count("article")
+        assert 1_200 == page.count("article")
+        assert "Messages 1 to 500" in page.text
+        assert "Messages 501 to 700" in page.text
+        assert 50 == fragment.count("article")
+        assert "1,150 messages before these" in fragment.text
 
     def test_long_words(self):
         """Of a long text the beginning is in the page, folded, and its length."""
@@ -376,14 +397,15 @@ class TestStates:
         assert 1 == page.count("details")
 
     def test_large_conversations(self):
-        """A page has a size; what does not fit is counted."""
-        state = Aggregator.new(messages=[UserMessage("<" * 9_000)] * 400)
-        page = make_page(state)
+        """A page has a size: the newest messages are in it, and the others counted."""
+        messages = [UserMessage("<" * 9_000)] * 400
+        page = make_page(Aggregator.new(messages=[*messages, UserMessage("The end.")]))
         shown = PageReader(page).count("article")
 
-        assert len(page) < 5_000_000
-        assert f"{400 - shown} messages after these, which are not shown" in page
-        assert shown > 50
+        assert len(page) < 11_000_000
+        assert f"{401 - shown} messages before these, which are not shown" in page
+        assert "The end." in page
+        assert shown > 100
 
     def test_usage(self):
         """A bill has a row for each model."""
@@ -422,18 +444,13 @@ class TestViews:
     def test_order(self):
         """Every message is there once, in order, under its number, with its words."""
         view = trim(self.STATE, TokenBudget(context_window=40))
-        for html in (draw_fragment(view), make_page(self.STATE, view=view)):
-            text = " ".join(PageReader(html).text.split())
-            places = [
-                text.index(f"{role}#{number}")
-                for number, role in enumerate(
-                    ("system", "user", "assistant", "user"), 1
-                )
-            ]
+        text = " ".join(PageReader(draw_fragment(view)).text.split())
+        roles = enumerate(("system", "user", "assistant", "user"), 1)
+        places = [text.index(f"{role}#{number}") for number, role in roles]
 
-            assert sorted(places) == places
-            assert text.index("system#1") < text.index("Be brief.")
-            assert text.index("user#4") < text.index("Three?")
+        assert sorted(places) == places
+        assert text.index("system#1") < text.index("Be brief.")
+        assert text.index("user#4") < text.index("Three?")
 
     def test_labels(self):
         """What a part is stands above it."""
@@ -445,16 +462,17 @@ class TestViews:
 
         assert "reasoning (3 characters)So." in text
         assert "refusalNo." in text
-        assert "calls find as 1" in text
+        assert "find q=1no result here" in text
 
-    def test_over_a_page(self):
-        """On a page each message is marked as sent or not."""
+    def test_on_a_page(self):
+        """A page has the view, with what is dropped folded, and the conversation."""
         view = trim(self.STATE, TokenBudget(context_window=40))
         page = PageReader(make_page(self.STATE, view=view))
 
-        assert 4 == page.count("article")
-        assert 2 == page.text.count("not sent: over budget")
-        assert 4 == page.count("rect")
+        assert 4 + 4 == page.count("article")
+        assert 1 == page.count("details", "cs-dropped")
+        assert "2 messages dropped" in page.text
+        assert "over budget" in page.text
 
     def test_rewritten_message(self):
         """A message that the model gets in other words is shown with both."""
@@ -468,6 +486,211 @@ class TestViews:
         assert 1 == page.text.count("in other words")
         assert "found found" in page.text
         assert 1 == page.count("article", "cs-changed")
+
+
+def letters_of(text):
+    """*text* without what Markdown, JSON and HTML change: spaces and signs."""
+    return "".join(re.findall(r"[^\W_]+", text))
+
+
+class TestWhatIsSeen:
+    """All that the model sees is on the page, in its order."""
+
+    @staticmethod
+    def check(view):
+        shown = [letters_of(escape_invisible(one.text)) for one in view.messages]
+        for page in (draw_fragment(view), make_page(view)):
+            left = letters_of(PageReader(page).text)
+            for text in shown:
+                assert text in left
+                left = left[left.index(text) + len(text) :]
+
+    @given(conversations(), st.integers(40, 2_000))
+    def test_every_view(self, conversation, tokens):
+        """Whatever the view keeps and drops."""
+        state = Aggregator.new(messages=conversation)
+        try:
+            view = trim(state, TokenBudget(context_window=tokens))
+        except BudgetExceededError:
+            view = trim(state, None)
+
+        self.check(view)
+
+    def test_long_conversations(self):
+        """The system's message is kept from the start of a long conversation."""
+        state = Aggregator.new([SystemMessage("You plan long journeys.")])
+        for number in range(1_000):
+            state = state.add_user_prompt(f"Q{number} " * 20)
+            state = state.add_assistant_message(f"A{number} " * 20)
+
+        view = trim(state, TokenBudget(context_window=4_000))
+        page = PageReader(draw_fragment(view))
+
+        assert "You plan long journeys." in page.text
+        assert page.count("article") == len(view) + 200
+        assert "messages before these, dropped, too" in page.text
+        self.check(view)
+
+
+LINES = st.sampled_from(
+    [
+        *("# One", "Two\n---", "- three", "1. four", "7) five", "> six", "    seven"),
+        *("```python\neight = 8\n```", "~~~ x y\nz", "|a|b|\n|-|-|\n|1|2|3|"),
+        *("*nine* **ten** `e_l` ~~t~~", "[text](http://a_b.c/*d*)", "![alt](x.png)"),
+        *("<b>bold</b> &amp; &#65;", "[ref]: http://e.f 'title'", "<http://g.h>"),
+        *("a\\*b", "wo**r**d", "\u202eevil", "***", "|x|", "* * *", ""),
+    ]
+)
+
+
+class TestMarkdown:
+    """Texts with Markdown."""
+
+    @given(st.lists(LINES, max_size=8).map("\n".join) | st.text(max_size=60))
+    def test_no_word_is_lost(self, text):
+        """Every word is in the text of the page, in order, and nothing is loaded."""
+        page = PageReader(draw_fragment(Aggregator.new([UserMessage(text)])))
+
+        assert letters_of(escape_invisible(text)) in letters_of(page.text)
+        assert not page.links
+        assert not page.count("img")
+
+    def test_elements(self):
+        """Emphasis, lists, tables and code have their elements."""
+        text = (
+            "# Plan\n**May**, *maybe*\n\n- a\n- b\n\n3. c\n\n| x | y |\n|---|---|\n"
+            "| 1 | 2 |\n\n```py\nprint(1)\n```\n> said `so`\n"
+        )
+        page = PageReader(draw_fragment(Aggregator.new([AssistantMessage(text)])))
+        counts = {tag: page.count(tag) for tag in ("strong", "em", "li", "td", "pre")}
+
+        assert {"strong": 1, "em": 1, "li": 3, "td": 2, "pre": 1} == counts
+        assert "3. c" in page.text
+        assert 1 == page.count("h4") == page.count("blockquote")
+
+    def test_addresses(self):
+        """The address of a link is seen, and nobody goes there by a click."""
+        text = "**Go** to [the bank](https://evil.example/?x=1)."
+        html = draw_fragment(Aggregator.new([UserMessage(text)]))
+
+        assert "[the bank](https://evil.example/?x=1)" in PageReader(html).text
+        assert "href" not in html.partition("</style>")[2]
+
+    def test_a_table_that_would_lose_a_cell(self):
+        """A text of which a word would be lost is shown as it is."""
+        page = PageReader(
+            draw_fragment(Aggregator.new([UserMessage("|a|\n|-|\n|1|lost|")]))
+        )
+
+        assert "|1|lost|" in page.text
+        assert 0 == page.count("table")
+
+
+class TestCards:
+    """Calls and their results."""
+
+    STATE = ASKED.add(
+        AssistantMessage(
+            "",
+            tool_calls=[
+                ToolCall("1", "trains", '{"to": "Bern", "after": 12}'),
+                ToolCall("2", "weather", '{"city": "Bern"}'),
+                ToolCall("3", "hotels", "not JSON"),
+            ],
+        )
+    ).extend(
+        [
+            ToolMessage('{"at": "12:30"}', tool_call_id="1"),
+            ToolMessage("It is down.", tool_call_id="2", is_error=True),
+        ]
+    )
+
+    def test_one_card(self):
+        """
+        A call and its result are one card, where the result is; closed, but for that
+        of a failed one. A call without a result says so.
+        """
+        page = PageReader(draw_fragment(self.STATE))
+        cards = [each for each in page.structure if ("class", "cs-tool") in each]
+        text = " ".join(page.text.split())
+
+        assert 3 == len(cards)
+        assert [False, False, True] == [("open", None) in each for each in cards]
+        assert "hotels not JSONno result here" in text
+        assert "trains to=Bern, after=12ok" in text
+        assert "weather city=Bernfailed" in text
+        assert 4 == page.count("article")
+
+    def test_another_tool(self):
+        """A result that says that it is of another tool than its call is shown so."""
+        state = ASKED.add(AssistantMessage("", tool_calls=[ToolCall("1", "a", "{}")]))
+        result = ToolMessage("x", tool_call_id="1", tool_name="b")
+
+        assert "b for a call of a" in PageReader(draw_fragment(state.add(result))).text
+
+    def test_ids_again(self):
+        """A result answers the latest call with its id."""
+        state = ASKED
+        for number in (1, 2):
+            call = ToolCall("same", f"tool{number}", f'{{"n": {number}}}')
+            state = state.add(AssistantMessage("", tool_calls=[call]))
+            state = state.add(ToolMessage(f"r{number}", tool_call_id="same"))
+
+        text = PageReader(draw_fragment(state)).text
+
+        assert text.index("n=1") < text.index("r1") < text.index("n=2")
+        assert "no result here" not in text
+
+    def test_a_dropped_result(self):
+        """In a view the call of a result that is dropped stays at its message."""
+        kept = self.STATE.messages[:2]
+        page = PageReader(draw_fragment(Aggregator.new([*kept])))
+
+        assert 3 == page.text.count("no result here")
+
+
+class TestMedia:
+    """Pictures and sounds."""
+
+    def test_data(self):
+        """Those that are in the conversation are shown; nothing is loaded."""
+        parts = [
+            ImagePart(data=b"GIF89a", media_type="image/gif"),
+            ImagePart(url="data:image/png;base64,iVBORw0KGgo="),
+            ImagePart(url="https://example.org/x.png"),
+            ImagePart(data=b"<svg/>", media_type="image/svg+xml"),
+            ImagePart(url='data:image/png;base64,"><script>'),
+            AudioPart(data=b"ID3", media_type="audio/mpeg"),
+        ]
+        html = draw_fragment(Aggregator.new([UserMessage(parts)]))
+        page = PageReader(html)
+
+        assert [
+            "data:image/gif;base64,R0lGODlh",
+            "data:image/png;base64,iVBORw0KGgo=",
+        ] == (re.findall('<img src="([^"]*)"', html))
+        assert 1 == html.count("<audio")
+        assert "https://example.org/x.png" in page.text
+
+    def test_redacted(self):
+        """Without words there are no pictures."""
+        state = Aggregator.new(
+            [UserMessage([ImagePart(data=b"GIF89a", media_type="image/gif")])]
+        )
+
+        assert "<img" not in draw_fragment(state, redact=True)
+
+
+class TestFacts:
+    """What an answer cost."""
+
+    def test_model_and_tokens(self):
+        """An answer has its model, its tokens, and on a page its price."""
+        response = ResponseMeta("stop", Usage(1_000, 100), model="gpt-4o")
+        state = ASKED.add_response(AssistantMessage("So.", response=response))
+
+        assert "gpt-4o · 1,100 tokens" in PageReader(draw_fragment(state)).text
+        assert "gpt-4o · 1,100 tokens · $0.0035" in PageReader(make_page(state)).text
 
 
 class TestNotebooks:
@@ -521,8 +744,8 @@ class TestOutlines:
         painted = draw_outline(timeline, paint=lambda text, kind: f"<{kind} {text}>")
 
         assert (
-            "<present ●>  <present moment 2> <label [hills]> <present ← you are here> "
-            "<facts (3 messages)>  <excerpt user: Why?>"
+            "<present ●>  <present moment 2> <label [hills]> <present ← you are here>"
+            "  <excerpt user: Why?>  <facts (3 messages)>"
         ) == painted.splitlines()[0]
 
     @given(hostile_timelines, st.integers(20, 60))
@@ -593,6 +816,6 @@ class TestPictures:
 
         for name, page in pictures.draw_all_pages().items():
             assert f"{name}.png)" in shown
-            assert 70_000 > (folder / f"{name}.png").stat().st_size
+            assert 80_000 > (folder / f"{name}.png").stat().st_size
             for word in words[name]:
                 assert word in page

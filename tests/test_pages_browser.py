@@ -15,7 +15,15 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from conversation_state import Aggregator, TokenBudget, Usage, trim
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    TokenBudget,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    trim,
+)
 from conversation_state.pages import make_page
 from conversation_state.pages.server import make_app
 from conversation_state.store import open_store
@@ -148,6 +156,26 @@ class TestFiles:
         assert tab.tab.url.endswith("#moment-1")
         tab.check("file:")
 
+    def test_nobody_paints_over_anybody(self, tab, tmp_path):
+        """
+        Whatever characters a message has, the other messages look as they do beside a
+        harmless one of the same size.
+        """
+        odd = "W" * 300 + "\u0300" * 500 + "\ufdfd" * 20 + "\U0001f468\u200d" * 40
+        seen = []
+        for text in (odd, "W" * 300):
+            state = ASKED.add_assistant_message(text).add_user_prompt("After it.")
+            path = tmp_path / "odd.html"
+            path.write_text(make_page(state), encoding="utf-8")
+            tab.tab.goto(path.as_uri())
+            places = [
+                *tab.tab.query_selector_all("article"),
+                tab.tab.query_selector("header"),
+            ]
+            seen.append([places[at].screenshot() for at in (0, 2, 3)])
+
+        assert seen[0] == seen[1]
+
 
 class TestLive:
     """The live page."""
@@ -161,10 +189,12 @@ class TestLive:
             page.goto(address)
             assert "token" not in page.url
             page.click("text=trip")
-            page.click("text=revision 2")
+            page.click("nav >> text=revision 2")
             assert "To the sea." in page.inner_text("#content")
+            page.click("text=Label…")
             page.fill("input[name=label]", "sea")
             page.click("text=Label it")
+            page.click("text=Fork…")
             page.fill("input[name=new]", "branch")
             page.click("text=Fork from here")
             assert "branch" == page.inner_text("h1")
@@ -179,22 +209,28 @@ class TestLive:
         assert "To the sea." == store.load("branch")[-1].text
         assert ("sea",) == store.latest("trip", at=2).labels
 
-    def test_budget_comparison_and_search(self, tab, store):
-        """Forms show what the model sees, a difference, and what was found."""
+    def test_tabs_and_search(self, tab, store):
+        """Tabs show what the model sees and a difference; words are found."""
         with serving(store) as address:
             page = tab.tab
             page.goto(address)
             page.click("text=trip")
+            page.click("text=Model sees")
             page.fill("input[name=limit]", "1000")
-            page.click("button:has-text('What the model sees')")
+            page.click("button:has-text('Show')")
             assert "The model sees 2 of 2 messages" in page.inner_text("#content")
+            page.click(".cs-tabs >> text=Compare")
             page.fill("input[name=beside]", "2")
             page.click("button:has-text('Compare')")
             page.wait_for_selector("text=From revision 2 to revision 4")
+            page.click("text=Bill")
+            page.wait_for_selector("text=Bill by branch")
             page.keyboard.press("/")
             page.keyboard.type("uphill")
             page.keyboard.press("Enter")
             page.wait_for_selector("text=Found in 1 message")
+            page.click("#content li a")
+            page.wait_for_selector("article:target >> text=Uphill.")
             tab.check(address.partition("?")[0])
 
     def test_keys(self, tab, store):
@@ -209,6 +245,35 @@ class TestLive:
                 page.keyboard.press("ArrowDown")
                 page.wait_for_url(f"**at={number}")
 
+            # One step back leads out of the name.
+            page.go_back()
+            page.wait_for_selector("text=trip")
+            assert "/name/" not in page.url
+            tab.check(address.partition("?")[0])
+
+    def test_one_stop_for_the_tab_key(self, tab, store):
+        """The Tab key stops once in the tree, however many rows it has."""
+        with serving(store) as address:
+            page = tab.tab
+            page.goto(address)
+            page.click("text=trip")
+            page.wait_for_selector(".cs-row")
+
+            assert 1 == page.locator("main > nav .cs-row a[tabindex='0']").count()
+            assert 4 == page.locator("main > nav a.cs-state").count()
+
+    def test_alternatives(self, tab, store):
+        """A chat is its messages, and a click shows an alternative."""
+        timeline = Timeline.begin(ASKED).commit(SEA).undo().commit(HILLS)
+        store.save_timeline("chat", timeline)
+        with serving(store) as address:
+            page = tab.tab
+            page.goto(address)
+            page.click("text=chat")
+            page.click("[aria-label='Previous alternative']")
+            page.wait_for_selector("#content >> text=To the sea.")
+            page.click("[aria-label='Next alternative']")
+            page.wait_for_selector("#content >> text=Uphill.")
             tab.check(address.partition("?")[0])
 
     def test_another_writer(self, tab, store):
@@ -225,6 +290,33 @@ class TestLive:
             page.click("text=Restore this revision")
             page.wait_for_selector("text=Another save came first")
             page.click("text=Show the newest revision, then try again.")
-            assert "Why?" in page.inner_text("#content")
+            page.wait_for_selector("#content >> text=Why?")
 
         assert 5 == store.latest("trip").revision
+
+    def test_the_server_is_gone(self, tab, store):
+        """A page whose server ended says that it may be old."""
+        with serving(store) as address:
+            page = tab.tab
+            page.goto(address)
+            page.click("text=trip")
+            page.wait_for_selector(".cs-row")
+
+        page.wait_for_selector("text=The connection was lost: this page may be old.")
+
+    @pytest.mark.parametrize("width", [320, 400])
+    def test_narrow(self, tab, store, width):
+        """On a telephone nothing is wider than the screen."""
+        call = ToolCall("1", "x" * 80, f'{{"a": "{"b" * 200}"}}')
+        state = HILLS.add(AssistantMessage("|a|b|\n|-|-|\n|1|2|", tool_calls=[call]))
+        store.save("wide", state.add(ToolMessage("c" * 500, tool_call_id="1")))
+        with serving(store) as address:
+            page = tab.tab
+            page.set_viewport_size({"width": width, "height": 800})
+            page.goto(address)
+            for asked in ("", "?limit=2000", "?bill=1", "?format=openai_chat"):
+                page.goto(f"{address.partition('?')[0]}name/wide{asked}")
+
+                assert width >= page.evaluate("document.documentElement.scrollWidth")
+
+            tab.check(address.partition("?")[0])

@@ -102,6 +102,32 @@ class TestLayOut:
 
             at = next(iter(rows[at].node.parents), None)
 
+    @given(graphs())
+    def test_nested_lines(self, nodes):
+        """Of two lines of which one is within the other, it is nearer to the first."""
+        lines: dict[int, int] = {}  # where the line of a lane began
+        whole: list[tuple[int, int, int]] = []
+        for at, row in enumerate(lay_out(nodes)):
+            # A line goes on through the states of its branch.
+            ending = {*row.above} - {row.lane} & {*row.below}
+            whole += [(lines.pop(lane), at, lane) for lane in ending]
+
+            for lane in {*row.below} - {*row.passing}:
+                lines.setdefault(lane, at)
+
+        for start, end, lane in whole:
+            for other, until, beside in whole:
+                if start < other and until < end and lane and beside:
+                    assert beside < lane
+
+    def test_nested_branches(self):
+        """Branches that were left one after the other do not cross."""
+        nodes = [GraphNode(each, (each - 1,) if each else (), "") for each in range(7)]
+        nodes += [GraphNode(10 + each, (each,), "") for each in range(6)]
+        rows = [*format_tree(nodes)]
+
+        assert not [row for row in rows if "┼" in row]
+
     def test_many_branches(self):
         """Branches of one state share the way to it; a drawing has a widest lane."""
         star = [GraphNode(0, (), "root")]
@@ -214,7 +240,7 @@ class TestText:
             GraphNode("d", ("b", "c"), "join", is_present=True, facts="4 messages"),
         ]
         expected = [
-            "●  join ← you are here (4 messages)",
+            "●  join ← you are here  (4 messages)",
             "├─╮",
             "│ ○  right",
             "○ │  left [one]",

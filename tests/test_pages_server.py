@@ -8,11 +8,21 @@ from urllib.parse import quote, unquote, urljoin
 import pytest
 from starlette.testclient import TestClient
 
-from conversation_state import Aggregator, Usage
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    ToolCall,
+    ToolMessage,
+    Usage,
+)
 from conversation_state.adapters import openai_chat
-from conversation_state.pages import _live
+from conversation_state.pages import _live, server
+from conversation_state.pages._live import NamePage
+from conversation_state.pages._markup import Markup
 from conversation_state.pages.server import make_app
+from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.store import open_store
+from conversation_state.timeline import Timeline
 
 AUTHORITY = "127.0.0.1:7575"
 ORIGIN = f"http://{AUTHORITY}"
@@ -69,7 +79,7 @@ def links_of(answer, start):
 
 def nav_of(answer):
     """The tree of revisions."""
-    return "".join(re.findall("(?s)<nav.*</nav>", answer.text))
+    return "".join(re.findall('(?s)<nav aria-label="[RM].*?</nav>', answer.text))
 
 
 class TextReader(HTMLParser):
@@ -85,6 +95,13 @@ class TextReader(HTMLParser):
 def text_of(answer):
     assert 200 == answer.status_code
     return TextReader(re.sub("(?s)<(script|style).*?</\\1>", "", answer.text)).text
+
+
+def content_of(answer):
+    """The text beside the tree of revisions."""
+    assert 200 == answer.status_code
+    (content,) = re.findall('(?s)<div id="content".*</main>', answer.text)
+    return TextReader(content).text
 
 
 class TestPages:
@@ -110,23 +127,45 @@ class TestPages:
         first = client.get("/", params={"prefix": "many"})
         (link,) = re.findall(r'href="(/\?prefix[^"]*)"', first.text)
         second = text_of(client.get(link.replace("&amp;", "&")))
+        shown = [
+            re.findall("many ([0-9]{3})", each) for each in (text_of(first), second)
+        ]
 
         assert "More names" in text_of(first)
-        assert "many 100" not in text_of(first)
-        assert "many 100" in second
-        assert "many 149" in second
+        assert "More names" not in second
+        assert [100, 50] == [*map(len, shown)]
+        assert {f"{number:03}" for number in range(150)} == {*shown[0], *shown[1]}
+
+    def test_names_by_time(self, store):
+        """The name that was saved last is the first, with its title and last words."""
+        store.save("late", Aggregator.new().add_user_prompt("A **late** question"))
+        store.annotate("late", {"title": "The title"})
+        shown = text_of(connect(store).get("/"))
+
+        assert shown.index("The title") < shown.index("trip")
+        assert "user: A late question" in shown
+        assert "assistant: Home." in shown
+
+    def test_all_names_are_searched(self, store):
+        """Words are found in all names, each hit with a link to its place."""
+        answer = connect(store).get("/", params={"search": "UPHILL"})
+
+        assert "Found in 2 messages" in text_of(answer)
+        assert ["/name/trip?until=3#m-3"] == links_of(answer, "/name/trip?until")
+        assert 2 == answer.text.count("<mark>Uphill</mark>")
 
     @pytest.mark.parametrize(
         ("asked", "shown", "hidden"),
         [
-            ({}, ["revision 1", "revision 4", "you are here", "Home.", "Bill"], []),
+            ({}, ["To the sea.", "Home."], ["Input"]),
             ({"at": 2}, ["To the sea."], ["Uphill."]),
+            ({"bill": 1}, ["Bill", "Input", "no model recorded"], ["Home."]),
             (
                 {"at": 3, "beside": 2},
                 ["From revision 2 to revision 3", "Uphill."],
                 [],
             ),
-            ({"search": "THE SEA"}, ["Found in 1 message"], ["Uphill."]),
+            ({"search": "THE SEA"}, ["Found in 1 message", "the sea"], ["Uphill."]),
             ({"limit": 5}, ["The model sees", "over budget"], []),
             ({"limit": 1_000}, ["as in the view before"], []),
             ({"limit": 1}, ["No valid view fits"], []),
@@ -138,10 +177,13 @@ class TestPages:
         The tree of revisions beside the newest state, and its bill; an earlier one, two
         beside each other, the messages with a word, or what a model sees.
         """
-        text = text_of(show(connect(store), name="trip", **asked))
+        answer = show(connect(store), name="trip", **asked)
+        text = content_of(answer)
 
-        assert all(words in text for words in shown)
-        assert not any(words in text for words in hidden)
+        assert [] == [words for words in shown if words not in text]
+        assert [] == [words for words in hidden if words in text]
+        for words in ("revision 1", "revision 4", "newest", "To the sea.", "Home."):
+            assert words in TextReader(nav_of(answer)).text
 
     def test_only_the_newest_messages_are_read(self, store):
         """Of a long conversation the end is loaded, not the whole."""
@@ -162,9 +204,31 @@ class TestPages:
         finally:
             del store.load
 
-        assert [200] == [options.get("last") for options in calls]
+        assert [1, 200] == [options.get("last") for options in calls]
         assert "5,800 messages before these" in shown
         assert "message 5999" in shown
+
+    def test_older_messages(self, store):
+        """Every message of a long conversation is behind the links to older ones."""
+        state = Aggregator.new()
+        for number in range(450):
+            state = state.add_user_prompt(f"[{number}]")
+
+        store.save("long", state)
+        client = connect(store)
+        answer = show(client, name="long")
+        shown: list[str] = []
+        while True:
+            found = re.findall(r"\[([0-9]+)\]", content_of(answer))
+            shown = [*found, *shown]
+            older = [each for each in links_of(answer, "/name/long?until") if found]
+            if "before these" not in content_of(answer):
+                break
+
+            answer = client.get(older[0])
+
+        assert [str(number) for number in range(450)] == shown
+        assert "Show the 200 messages after these" in content_of(answer)
 
     def test_choosing_what_to_compare(self, store):
         """
@@ -178,7 +242,7 @@ class TestPages:
 
         assert 3 == len(links)
         assert "From revision 1 to revision 3" in text_of(compared)
-        assert re.search("revision 1</a>[^@]{0,9}<em>compared", compared.text)
+        assert re.search("<em>compared</em>revision 1 ", compared.text)
         assert "style=" not in compared.text
 
     def test_older_revisions(self, store, monkeypatch):
@@ -189,15 +253,16 @@ class TestPages:
         monkeypatch.setattr(_live, "_MAX_REVISIONS", 3)
         client = connect(store)
         newest = show(client, name="trip", at=3)
-        (link,) = links_of(newest, "/name/trip?at=3&before=")
-        older = client.get(link)
-        (back,) = links_of(older, "/name/trip?at=3")
+        (link,) = [
+            each for each in links_of(newest, "?at=3&before=") if "beside" not in each
+        ]
+        older = client.get(urljoin("/name/trip", link))
 
         assert "… and 1 older state" in text_of(newest)
-        assert ["1"] == re.findall(">revision ([0-9]+)<", nav_of(older))
+        assert ["1"] == re.findall("revision ([0-9]+)", TextReader(nav_of(older)).text)
         assert "Revision 3" in text_of(older)
-        assert ["?at=3&before=2&beside=1"] == links_of(older, "?at=3")
-        assert newest.text == client.get(back).text
+        assert "?at=3&before=2&beside=1" in links_of(older, "?at=3")
+        assert "?at=3" in links_of(older, "?at=3")
 
     def test_as_a_request(self, store):
         """A state in a provider's format, with what is lost, and as a file."""
@@ -241,8 +306,8 @@ class TestPages:
         fields = re.findall('type="hidden" name="([^"]*)" value="([^"]*)"', page.text)
         post(client, "label", **dict(fields), label="here")
 
-        assert "First." in text_of(earlier)
-        assert "Second." not in text_of(earlier)
+        assert "First." in content_of(earlier)
+        assert "Second." not in content_of(earlier)
         assert "From revision 1 to revision 2" in text_of(beside)
         assert {address} == {*re.findall('action="(/name[^"]*)"', page.text)}
         assert ("here",) == store.latest(name).labels
@@ -268,7 +333,7 @@ class TestPages:
         nav = nav_of(show(connect(store), name="n"))
 
         assert 1 == len({*sizes})
-        assert 100 * 600 > sizes[0]
+        assert 100 * 900 > sizes[0]
         assert "199 xxx" in nav
         assert "and 192 older labels" in nav
         assert sizes[0] + 1_000 > len(nav)
@@ -289,6 +354,78 @@ class TestPages:
     def test_what_is_not_there(self, store, asked, status):
         """Unknown names and revisions are reported as missing."""
         assert status == show(connect(store), **asked).status_code
+
+
+class TestMessages:
+    """A name as the tree of its messages."""
+
+    @pytest.fixture
+    def chat(self, store):
+        asked = Timeline.begin(Aggregator.new().add_user_prompt("Where to?"))
+        sea = asked.commit(asked.present.add_assistant_message("To the sea."))
+        hills = sea.undo().commit(asked.present.add_assistant_message("Uphill."))
+        store.save_timeline("chat", hills)
+        return connect(store)
+
+    def test_timelines(self, chat):
+        """A name with a timeline is its messages, with the alternatives of each."""
+        answer = show(chat, name="chat")
+
+        assert "message 3 · assistant · 2/2" in TextReader(nav_of(answer)).text
+        assert "2/2" in content_of(answer)
+        assert "Uphill." in content_of(answer)
+        assert "To the sea." not in content_of(answer)
+
+    def test_alternatives(self, chat):
+        """The links at a message lead to its alternatives, and back."""
+        answer = show(chat, name="chat")
+        (link,) = re.findall('href="([^"]*)" aria-label="Previous', answer.text)
+        other = chat.get(html.unescape(link))
+        (back,) = re.findall('href="([^"]*)" aria-label="Next', other.text)
+
+        assert "1/2" in content_of(other)
+        assert "To the sea." in content_of(other)
+        assert "Uphill." in content_of(chat.get(html.unescape(back)))
+
+    def test_revisions(self, chat):
+        """Its revisions are a link away, and the messages of other names, too."""
+        revisions = show(chat, name="chat", tree="revisions")
+        messages = show(chat, name="trip", tree="messages")
+
+        assert "revision 1" in nav_of(revisions)
+        assert "message 4 · assistant" in TextReader(nav_of(messages)).text
+
+    def test_unknown_message(self, chat):
+        """A message that is not there is reported as missing."""
+        assert 404 == show(chat, name="chat", node="nothing").status_code
+
+
+class TestSearch:
+    """What is found."""
+
+    @pytest.mark.parametrize("wanted", ["passengers", "THE PLAN", "platform 9"])
+    def test_in_all_that_is_said(self, store, wanted):
+        """Arguments, names of calls, results and reasoning are searched."""
+        call = ToolCall("1", "find", '{"passengers": 2}')
+        parts = [ReasoningPart("So the plan is this."), TextPart("Let me look.")]
+        state = Aggregator.new([AssistantMessage(parts, tool_calls=[call])])
+        store.save("it", state.add(ToolMessage("From platform 9.", tool_call_id="1")))
+        answer = show(connect(store), name="it", search=wanted)
+
+        assert "Found in 1 message" in content_of(answer)
+        assert [wanted.casefold()] == [
+            each.casefold() for each in re.findall("<mark>(.*?)</mark>", answer.text)
+        ]
+
+    def test_other_branches(self, store):
+        """A message that was left is found, and its link shows it."""
+        store.rollback("trip", 1)
+        client = connect(store)
+        answer = show(client, name="trip", search="uphill")
+        (link,) = links_of(answer, "/name/trip?until")
+
+        assert "Uphill." in content_of(client.get(link))
+        assert 'id="m-3"' in client.get(link).text
 
 
 class TestActs:
@@ -340,6 +477,8 @@ class TestActs:
 
         assert 409 == answer.status_code
         assert "Another save came first, so nothing was changed." in answer.text
+        assert "To the sea." in answer.text
+        assert act == "restore" or 'value="x"' in answer.text
         assert 4 == store.latest("trip").revision
         assert () == store.latest("trip", at=2).labels
         assert {"trip", "<b>other</b>"} == {*store.names()}
@@ -361,7 +500,12 @@ class TestActs:
 
         monkeypatch.setattr(store, "latest", save_after)
         fields = {"label": "x", "note": "x", "new": "x", "digest": digest}
-        answer = post(client, act, name="trip", at=2, seen=4, **fields)
+        with monkeypatch.context() as patch:
+            # The page that says what was refused reads the newest revision, too.
+            patch.setattr(
+                server, "draw_name", lambda *_, **__: NamePage("", Markup(""), [])
+            )
+            answer = post(client, act, name="trip", at=2, seen=4, **fields)
         saved = latest("trip").revision
 
         assert {303: {4, 5} if act == "restore" else {4}, 409: {5}}[

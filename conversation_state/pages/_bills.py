@@ -21,6 +21,7 @@ from conversation_state.pages._markup import (
     element,
     join_markup,
 )
+from conversation_state.pages._messages import round_dollars
 from conversation_state.pages._trees import draw_labels
 from conversation_state.tree import MessageTree
 
@@ -320,13 +321,17 @@ def _draw_row(
         None,
         element("th", {"scope": scope}, title),
         [element(tag, None, f"{each:,}") for each in (prompt, completion, tokens)],
-        element(tag, None, _describe_amount(found)) if has_prices else None,
+        _draw_amount(found, tag) if has_prices else None,
     )
 
 
-def _describe_amount(found: Cost) -> str:
+def _draw_amount(found: Cost, tag: str) -> Markup:
     # In a few words; why something is not known is below the table.
+    exact = format_dollars(found.total)
     if not (found.unpriced or found.unbilled):
-        return str(found)
+        return element(tag, {"title": exact}, round_dollars(found.total))
 
-    return f"at least {format_dollars(found.total)}" if found.total else "unknown"
+    if not found.total:
+        return element(tag, None, "unknown")
+
+    return element(tag, {"title": exact}, f"at least {round_dollars(found.total)}")

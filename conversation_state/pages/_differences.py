@@ -27,13 +27,15 @@ from conversation_state.diffing.drawing import (
     pair_blocks,
 )
 from conversation_state.pages._markup import Child, Markup, Words, element, join_markup
-from conversation_state.pages._transcripts import CallNames
 from conversation_state.rendering import (
     ContentBlock,
     escape_invisible,
     format_heading,
     iterate_blocks,
 )
+
+# The names of the calls made so far, by their ids.
+CallNames = dict[str, str]
 
 # The most characters of a part, how many are shown without unfolding it, and how many
 # stand for it until then.

@@ -20,7 +20,8 @@ from conversation_state.pages._bills import (
 from conversation_state.pages._differences import draw_columns
 from conversation_state.pages._graphs import History, graph_history, graph_tree
 from conversation_state.pages._layout import GraphNode
-from conversation_state.pages._markup import Child, Markup, Words, draw_before, element
+from conversation_state.pages._markup import Child, Markup, Words, draw_rest, element
+from conversation_state.pages._messages import Drawer
 from conversation_state.pages._sections import (
     Section,
     draw_comparisons,
@@ -30,8 +31,6 @@ from conversation_state.pages._sections import (
 )
 from conversation_state.pages._transcripts import (
     check_view,
-    draw_bars,
-    draw_figures,
     draw_transcript,
     draw_view,
 )
@@ -50,7 +49,8 @@ _MAX_PRICED = 1_000
 def draw_fragment(value: object, *, redact: bool = False) -> str:
     """
     *value* as a fragment of HTML, as notebooks show it: with its own styles,
-    readable on light and on dark; no scripts, links or images.
+    readable on light and on dark; no scripts or links, and only pictures and sounds
+    that are in it.
 
     All content is escaped. Of a long conversation the newest messages are shown,
     of a large tree the newest states.
@@ -153,9 +153,9 @@ def _list_states(value: History | MessageTree) -> tuple[list[GraphNode], int]:
 def _draw_value(value: object, words: Words) -> Child:
     if isinstance(value, Aggregator):
         start = max(len(value) - _MAX_MESSAGES, 0)
-        transcript = draw_transcript(value.messages[start:], words, start + 1)
-        facts = element("p", None, describe_state(value))
-        return [facts, draw_before(start), transcript]
+        before = draw_rest(describe_before(start)) if start else None
+        transcript = draw_transcript(value.messages[start:], Drawer(words), start + 1)
+        return [element("p", None, describe_state(value)), before, transcript]
 
     if isinstance(value, (History, MessageTree)):
         # Without links: a notebook shows several values on one page.
@@ -167,7 +167,7 @@ def _draw_value(value: object, words: Words) -> Child:
         return [tree, draw_branch_bills(bills, words) if is_billed else None]
 
     if isinstance(value, TrimContext):
-        return draw_view(value, words)
+        return draw_view(value, Drawer(words))
 
     if isinstance(value, Cost):
         return draw_cost(value, words)
@@ -179,6 +179,10 @@ def _draw_value(value: object, words: Words) -> Child:
         f"can't draw {shorten_repr(value)}; expected an Aggregator, a Timeline, a "
         "History, a MessageTree, a TrimContext, a Cost or a Diff"
     )
+
+
+def describe_before(count: int) -> str:
+    return f"{format_count(count, 'message')} before these"
 
 
 def describe_state(state: Aggregator) -> str:
@@ -203,15 +207,15 @@ def make_page(
 
     The tree beside the present conversation, with every message of each branch
     once; what the model sees; what differs between the present conversation and the
-    ends of other branches, in two columns; and the bill. Up to 500 messages of each
-    branch.
+    ends of other branches, in two columns; and the bill. Every message is in it, up to
+    10 MB; what is left out is counted where it would be.
 
     Args:
         value: A state, a timeline, a history or a message tree; a view or a cost.
 
         title: The title of the page.
 
-        view: What the model sees of the present conversation, for the overlay.
+        view: What the model sees of the present conversation: a section of its own.
 
         redact: Whether words are left out, and only their lengths shown.
 
@@ -225,6 +229,7 @@ def make_page(
     # Once: the sections, the tree and the bill each read it.
     value = _unwrap_timeline(value)
     words = Words(redact=redact)
+    drawer = Drawer(words, has_prices=True)
     sections: list[Section] = []
     present: object = None
     if isinstance(value, History):
@@ -240,10 +245,10 @@ def make_page(
     content: list[Child] = []
     if view is not None:
         content.append(element("h2", None, "What the model sees"))
-        content += [draw_figures(view, words), draw_bars(view)]
+        content.append(draw_view(view, drawer))
 
     content += [
-        draw_sections(sections, words, view) if sections else _draw_value(value, words),
+        draw_sections(sections, drawer) if sections else _draw_value(value, words),
         *comparisons,
         *_draw_footer(value, here, words),
     ]
@@ -293,9 +298,18 @@ def _draw_nav(
 
 
 def write_document(
-    title: Markup, facts: str, *content: Child, with_tree: bool, is_live: bool = False
+    title: Markup,
+    facts: str,
+    *content: Child,
+    with_tree: bool,
+    is_live: bool = False,
+    home: str = "",
+    tools: Child = None,
 ) -> str:
-    """A whole page. In a file it has its policy; a live page has it in its headers."""
+    """
+    A whole page, with a link *home* and *tools* in its header. In a file it has its
+    policy; a live page has it in its headers.
+    """
     policy = None
     if not is_live:
         attributes = {"http-equiv": "Content-Security-Policy", "content": make_policy()}
@@ -312,7 +326,6 @@ def write_document(
         element("title", None, title),
         element("style", None, Markup(_read_styles())),
     )
-    names = element("a", {"href": "/"}, "All names") if is_live else None
     body = element(
         "body",
         None,
@@ -320,9 +333,12 @@ def write_document(
         element(
             "header",
             None,
+            element("a", {"class": "cs-crumb", "href": home}, "Conversations")
+            if home
+            else None,
             element("h1", None, title),
             element("p", None, facts) if facts else None,
-            element("p", None, names) if names else None,
+            tools,
         ),
         element("main", {"class": "cs cs-with-tree" if with_tree else "cs"}, *content),
         element("script", {"type": "module"}, Markup(_read_asset("page.js"))),
@@ -338,6 +354,7 @@ def make_policy(*, is_live: bool = False) -> str:
     policy = (
         f"default-src 'none'; style-src '{_compute_digest(_read_styles())}'; "
         f"script-src '{_compute_digest(_read_asset('page.js'))}'; base-uri 'none'; "
+        "img-src data:; media-src data:; "
     )
     # Not frame-ancestors, which browsers ignore in a `meta` element.
     if not is_live:

@@ -16,6 +16,8 @@ from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from conversation_state.store import Head, Store
 
 # How much of a message is looked at for its excerpt, in characters.
@@ -36,14 +38,17 @@ class HistoryState(NamedTuple):
 
         labels: Its labels.
 
-        facts: More about it: when it was saved.
+        length: How many messages it has; None if it is not a conversation.
+
+        saved_at: When it was saved; None if it was not.
     """
 
     number: int
     parent: int | None
     state: Any
     labels: tuple[str, ...] = ()
-    facts: str = ""
+    length: int | None = None
+    saved_at: datetime | None = None
 
 
 @final
@@ -77,6 +82,7 @@ class History(NamedTuple):
                 moment.parent,
                 moment.state,
                 (moment.label,) if moment.label else (),
+                len(moment.state) if isinstance(moment.state, Aggregator) else None,
             )
             for moment in timeline.moments
         ]
@@ -130,11 +136,8 @@ def _count_older(newest_first: Sequence[HistoryState]) -> int:
 
 
 def _make_revision(head: Head, state: Aggregator | None) -> HistoryState:
-    saved = f"saved {head.saved_at:%Y-%m-%d %H:%M} UTC"
-    if state is None:
-        saved = f"{format_count(head.length, 'message')}, {saved}"
-
-    return HistoryState(head.revision, head.parent, state, head.labels, saved)
+    about = head.labels, head.length, head.saved_at
+    return HistoryState(head.revision, head.parent, state, *about)
 
 
 def graph_history(history: History) -> list[GraphNode]:
@@ -175,12 +178,9 @@ def _make_node(
     each: HistoryState, parents: tuple[Hashable, ...], history: History
 ) -> GraphNode:
     state = each.state
-    role, excerpt, facts = "", "", each.facts
+    role, excerpt = "", ""
     if isinstance(state, Aggregator):
-        messages = format_count(len(state), "message")
-        facts = f"{messages}, {facts}" if facts else messages
-        if len(state):
-            role, excerpt = _excerpt_message(state[-1])
+        role, excerpt = excerpt_newest(state.messages)
     elif state is not None:
         role, excerpt = type(state).__name__, shorten_repr(state)
 
@@ -191,7 +191,8 @@ def _make_node(
         excerpt=excerpt,
         role=role,
         labels=each.labels,
-        facts=facts,
+        facts="" if each.length is None else format_count(each.length, "message"),
+        saved_at=each.saved_at,
         is_present=each.number == history.present,
         target=f"#{history.noun}-{each.number}",
     )
@@ -252,7 +253,7 @@ def graph_tree(tree: MessageTree) -> list[GraphNode]:
     counts = Counter([node.parent for node in messages])
     seen: Counter[str | None] = Counter()
     for number, node in enumerate(messages, 1):
-        role, excerpt = _excerpt_message(node.message)
+        role, excerpt = excerpt_message(node.message)
         seen[node.parent] += 1
         position, count = seen[node.parent], counts[node.parent]
         nodes.append(
@@ -274,7 +275,12 @@ def graph_tree(tree: MessageTree) -> list[GraphNode]:
     return nodes
 
 
-def _excerpt_message(message: Message) -> tuple[str, str]:
+def excerpt_newest(messages: Sequence[Message]) -> tuple[str, str]:
+    """The role and the first words of the newest message, if there is one."""
+    return excerpt_message(messages[-1]) if len(messages) else ("", "")
+
+
+def excerpt_message(message: Message) -> tuple[str, str]:
     text = message.text[:_EXCERPT]
     if not text.strip():
         names: Iterable[str] = [call.name for call in message.tool_calls]

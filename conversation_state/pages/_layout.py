@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from heapq import heappop, heappush
+from datetime import datetime
 from typing import NamedTuple
 
 # Further branches share the last lane; a page is not wider than this.
@@ -29,6 +29,7 @@ class GraphNode(NamedTuple):
     role: str = ""  # whose message that is; "" without a message
     labels: tuple[str, ...] = ()
     facts: str = ""  # more about it: "12 messages"
+    saved_at: datetime | None = None  # when it was saved
     is_present: bool = False  # whether it is the present state
     target: str = ""  # the address of what shows it; "" if nothing does
     is_selected: bool = False  # whether it is the one that is shown
@@ -103,25 +104,41 @@ def lay_out(nodes: Sequence[GraphNode | Fold]) -> Iterator[GraphRow]:
     The rows of a drawing, newest on top, of *nodes*, oldest first: parents come
     before their children.
 
-    A line stays in its lane until the row of the parent it leads to; two lines
-    share a lane only on their way to one parent. So no two cross in a lane, but
-    in the last one of `MAX_LANES`. O(lanes) for each row.
+    A line stays in its lane until the row of the parent it leads to, or until it meets
+    another line to that parent. Lines that end sooner are nearer to the first lane, so
+    that those within others do not cross them. No two are in one lane, but in the last
+    one of `MAX_LANES`. O(nodes · lanes).
     """
-    lanes = _Lanes(nodes)
-    return map(lanes.place, reversed(nodes))
+    return _Lanes(nodes).place_all()
+
+
+class _Line:
+    """A line of the drawing: the rows it is in, and then its lane."""
+
+    __slots__ = ("end", "lane", "start")
+
+    def __init__(self, start: int, lane: int = -1) -> None:
+        self.start = self.end = start
+        self.lane = lane
+
+
+class _PlacedNode(NamedTuple):
+    node: GraphNode | Fold
+    own: _Line
+    above: list[_Line]
+    below: list[_Line]
 
 
 class _Lanes:
     def __init__(self, nodes: Sequence[GraphNode | Fold]) -> None:
         self._nodes = nodes
         self._known = {node.key for node in nodes}
-        self._main = self._find_main()
-        # By the key of a parent, the lanes of the lines that lead to it.
-        self._waiting: dict[Hashable, list[int]] = {}
-        self._free: list[int] = []
-        self._next = 1 if self._main else 0
-        # How many lines are in each lane of the drawing.
-        self._drawn: Counter[int] = Counter()
+        self._main_keys = self._find_main()
+        self._main = _Line(0, 0)
+        # By the key of a parent, the lines that lead to it: the one to the present
+        # state has a lane of its own.
+        self._waiting: dict[Hashable, list[_Line]] = {}
+        self._lines: list[_Line] = []
 
     def _find_main(self) -> set[Hashable]:
         """The present state and those on the way to it, which stay in lane 0."""
@@ -138,65 +155,75 @@ class _Lanes:
     def _list_parents(self, node: GraphNode | Fold) -> list[Hashable]:
         return [each for each in dict.fromkeys(node.parents) if each in self._known]
 
-    def place(self, node: GraphNode | Fold) -> GraphRow:
+    def place_all(self) -> Iterator[GraphRow]:
+        placed = [
+            self._place(number, node)
+            for number, node in enumerate(reversed(self._nodes))
+        ]
+        self._choose_lanes()
+        open_lines: set[_Line] = set()
+        counts: Counter[int] = Counter()  # how many of them are in each lane
+        for each in placed:
+            for line in each.above:
+                open_lines.remove(line)
+                counts[line.lane] -= 1
+                if not counts[line.lane]:
+                    del counts[line.lane]
+
+            passing = tuple(sorted(counts))
+            for line in each.below:
+                if line not in open_lines:
+                    open_lines.add(line)
+                    counts[line.lane] += 1
+
+            above, below = _list_lanes(each.above), _list_lanes(each.below)
+            yield GraphRow(each.node, each.own.lane, above, below, passing)
+
+    def _place(self, row: int, node: GraphNode | Fold) -> _PlacedNode:
         above = self._waiting.pop(node.key, [])
         for each in above:
-            shown = _clamp_lane(each)
-            self._drawn[shown] -= 1
-            if not self._drawn[shown]:
-                del self._drawn[shown]
+            each.end = row
 
-        if node.key in self._main:
-            lane = 0
-        elif above:
-            lane = above[-1]
+        if node.key in self._main_keys:
+            own = self._main
         else:
-            lane = self._take_lane()
+            own = above[-1] if above else self._begin(row)
 
-        for each in above:
-            if each != lane:
-                self._give_back(each)
-
-        passing = tuple(sorted(self._drawn))
         below = [
-            self._begin_line(lane, parent, is_own=number == 0)
+            self._lead_to(parent, own if number == 0 else None, row)
             for number, parent in enumerate(self._list_parents(node))
         ]
-        if lane not in below:
-            self._give_back(lane)
+        own.end = row
+        return _PlacedNode(node, own, above, below)
 
-        return GraphRow(
-            node, _clamp_lane(lane), _sort_lanes(above), _sort_lanes(below), passing
-        )
+    def _lead_to(self, parent: Hashable, own: _Line | None, row: int) -> _Line:
+        lines = self._waiting.setdefault(parent, [])
+        # Only the line of the present state stays apart from those that lead there.
+        if lines and own is not self._main:
+            return lines[-1]
 
-    def _begin_line(self, lane: int, parent: Hashable, *, is_own: bool) -> int:
-        lanes = self._waiting.setdefault(parent, [])
-        # Each is to the left of those before it.
-        if lanes and (lanes[-1] < lane or not is_own):
-            return lanes[-1]
+        line = own or self._begin(row)
+        lines.append(line)
+        return line
 
-        chosen = lane if is_own else self._take_lane()
-        lanes.append(chosen)
-        self._drawn[_clamp_lane(chosen)] += 1
-        return chosen
+    def _begin(self, row: int) -> _Line:
+        line = _Line(row)
+        self._lines.append(line)
+        return line
 
-    def _take_lane(self) -> int:
-        # The leftmost one, so that a drawing is as narrow as it can be.
-        if self._free:
-            return heappop(self._free)
-
-        self._next += 1
-        return self._next - 1
-
-    def _give_back(self, lane: int) -> None:
-        # Lane 0 is kept for the way to the present state, also above and below it.
-        if lane or not self._main:
-            heappush(self._free, lane)
-
-
-def _clamp_lane(lane: int) -> int:
-    return min(lane, MAX_LANES - 1)
+    def _choose_lanes(self) -> None:
+        first = 1 if self._main_keys else 0
+        # By lane, the rows in which it is taken, in order.
+        taken: list[list[tuple[int, int]]] = [[] for _ in range(MAX_LANES - 1 - first)]
+        for line in sorted(self._lines, key=lambda one: (one.end, one.start)):
+            line.lane = MAX_LANES - 1
+            for lane, rows in enumerate(taken):
+                # Those before end sooner, so that only the last ones can overlap.
+                if not rows or rows[-1][1] < line.start:
+                    rows.append((line.start, line.end))
+                    line.lane = first + lane
+                    break
 
 
-def _sort_lanes(lanes: Iterable[int]) -> tuple[int, ...]:
-    return tuple(sorted({_clamp_lane(lane) for lane in lanes}))
+def _list_lanes(lines: Iterable[_Line]) -> tuple[int, ...]:
+    return tuple(sorted({line.lane for line in lines}))

@@ -7,134 +7,156 @@ Pure but for reading the store; requests and their safety are in `server`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from importlib import import_module
-from itertools import islice
 from json import dumps
+from types import MappingProxyType
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import quote
 
 from conversation_state import adapters
-from conversation_state._persistent import thaw
 from conversation_state._wording import format_count
 from conversation_state.adapters import Export
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget
 from conversation_state.diffing import diff
 from conversation_state.errors import BudgetExceededError
+from conversation_state.messages import Message
 from conversation_state.pages._bills import compute_bills, draw_branch_bills
 from conversation_state.pages._differences import draw_columns
-from conversation_state.pages._graphs import graph_history, list_revisions, read_history
+from conversation_state.pages._graphs import (
+    excerpt_newest,
+    graph_history,
+    graph_tree,
+    list_revisions,
+    read_history,
+)
+from conversation_state.pages._index import draw_notes
+from conversation_state.pages._layout import GraphNode
 from conversation_state.pages._markup import (
+    Attributes,
     Child,
     Markup,
     Words,
-    draw_before,
-    draw_head,
+    draw_rest,
     element,
 )
-from conversation_state.pages._transcripts import draw_transcript, draw_view
-from conversation_state.pages._trees import draw_tree
-from conversation_state.store import Head, NamedHead, Store
-from conversation_state.trimming import (
-    Step,
-    TrimContext,
-    clear_tool_results,
-    fit,
-    repair,
-    shorten_tool_results,
-    trim,
+from conversation_state.pages._messages import Drawer, Siblings
+from conversation_state.pages._requests import (
+    TRIMMERS,
+    PageQuery,
+    draw_acts,
+    draw_choice,
+    draw_field,
+    draw_form,
+    draw_tools,
+    encode_fields,
+    link_to,
+    name_tab,
+    stay_at,
 )
-
-# The trimmers that can be chosen.
-TRIMMERS: Mapping[str, tuple[Step, ...]] = {
-    "fit": (repair(), fit()),
-    "shorten tool results": (repair(), shorten_tool_results(500), fit()),
-    "clear tool results": (repair(), clear_tool_results(keep=3), fit()),
-}
-
-
-class PageQuery(NamedTuple):
-    name: str
-    at: int | None = None  # the revision; None for the newest
-    # The revision it is compared with; None for no comparison.
-    beside: int | None = None
-    limit: int | None = None  # the budget of the view, in tokens; None for no view
-    trimmer: str = "fit"  # the trimmer of the view, a key of `TRIMMERS`
-    search: str = ""  # what is searched for in the words; "" for nothing
-    format: str = ""  # the provider's format it is shown in; "" for none
-    bill: int | None = None  # 1 if the bill is shown of a large history, too
-    # The revision whose older ones are in the tree; None for the newest.
-    before: int | None = None
+from conversation_state.pages._search import draw_found
+from conversation_state.pages._sections import list_siblings
+from conversation_state.pages._transcripts import draw_transcript, draw_view
+from conversation_state.pages._trees import draw_time, draw_tree
+from conversation_state.store import Head, Store
+from conversation_state.trimming import TrimContext, trim
 
 
-# The newest messages of a state, the names on one page, the messages found.
+class NamePage(NamedTuple):
+    """The pieces of the page of one name."""
+
+    facts: str
+    tools: Markup
+    content: list[Child]
+
+
+# The messages of a state that are shown at once, and the losses of a request.
 _MAX_MESSAGES = 200
-_MAX_NAMES = 100
-_MAX_FOUND = 50
+_MAX_LOST = 50
 # The messages of each side of a difference.
 _MAX_COMPARED = 100
-# The newest revisions that are drawn. Of more messages or revisions than the second
-# not all are read for the bill alone.
+# The newest revisions that are drawn, and those whose words are read.
 _MAX_REVISIONS = 10_000
-_MAX_BILLED = 2_000
+_MAX_EXCERPTS = 100
 # Longer words that are searched are not repeated in the addresses of all revisions.
 _MAX_REPEATED = 50
 
 
-def draw_names(store: Store, words: Words, *, prefix: str, after: str) -> Markup:
-    # One more shows whether there are further names.
-    found = store.heads(prefix=prefix, after=after, limit=_MAX_NAMES + 1)
-    rows = [_draw_head(each, words) for each in found[:_MAX_NAMES]]
-    more = None
-    if len(found) > _MAX_NAMES:
-        query = urlencode({"prefix": prefix, "after": found[_MAX_NAMES - 1].name})
-        more = element("p", None, element("a", {"href": f"/?{query}"}, "More names"))
-
-    table = element(
-        "table",
-        {"class": "cs-bill"},
-        draw_head(("Name", "Revision", "Messages", "Saved (UTC)")),
-        element("tbody", None, rows),
-    )
-    return element(
-        "div",
-        {"id": "content"},
-        draw_search_form("/", "prefix", "Names that begin with", prefix),
-        table if rows else element("p", {"class": "cs-rest"}, "no names"),
-        more,
-    )
-
-
-def _draw_head(found: NamedHead, words: Words) -> Markup:
-    head = found.head
-    name = element("a", {"href": link_to(PageQuery(head.name))}, words.line(head.name))
-    return element(
-        "tr",
-        None,
-        element("th", {"scope": "row"}, name, _draw_notes(found.notes, words)),
-        element("td", None, f"{head.revision:,}"),
-        element("td", None, f"{head.length:,}"),
-        element("td", None, f"{head.saved_at:%Y-%m-%d %H:%M}"),
-    )
-
-
 def draw_name(
-    store: Store, query: PageQuery, words: Words, *, may_write: bool
-) -> list[Child]:
+    store: Store,
+    query: PageQuery,
+    words: Words,
+    *,
+    may_write: bool,
+    has_prices: bool = False,
+    problem: Child = None,
+    typed: Mapping[str, str] = MappingProxyType({}),
+) -> NamePage:
     """
-    The page of one name: its revisions beside the one that is shown.
+    The page of one name: its revisions, or its messages, beside what is shown.
 
     Reads the revisions in one query, and of the state the newest messages; the
-    whole state only for a view, a search, a difference or the bill.
+    whole state only for a view, a search, a difference, older messages or the bill.
+    With a *problem*, what was *typed* into the forms of the page that it is of.
     """
     newest = store.latest(query.name)
     head = newest if query.at is None else store.latest(query.name, at=query.at)
+    drawer = Drawer(
+        words, is_raw=bool(query.raw), has_prices=has_prices, has_anchors=True
+    )
+    tree = query.tree or ("messages" if store._is_timeline(query.name) else "revisions")
+    is_plain = name_tab(query) == "Conversation" and query.at is None
+    if tree == "messages" and (is_plain or query.search):
+        nav, shown = _draw_messages(store, query, drawer)
+    else:
+        nav = _draw_revisions(store, query, head, newest, words)
+        shown = _draw_shown(store, query, head, drawer)
+
+    alert = None
+    if problem is not None:
+        alert = element("p", {"role": "alert", "class": "cs-alert"}, problem)
+
+    acts = None
+    if may_write and not query.node:
+        acts = draw_acts(query, head, newest, typed, words)
+
+    attributes: Attributes = {
+        "id": "content",
+        "data-revision": newest.revision,
+        "data-name": quote(query.name),
+    }
+    content = element("div", attributes, alert, shown)
+    foot = element(
+        "footer",
+        {"class": "cs-foot"},
+        acts,
+        element(
+            "span",
+            {"class": "cs-saved"},
+            f"Revision {head.revision:,} · saved ",
+            draw_time(head.saved_at),
+            " UTC",
+            draw_notes(head.notes, words),
+        ),
+    )
+    facts = f"{format_count(head.length, 'message')}"
+    tools = draw_tools(query, head, newest)
+    return NamePage(facts, tools, [nav, element("div", None, content, foot)])
+
+
+def _draw_revisions(
+    store: Store, query: PageQuery, head: Head, newest: Head, words: Words
+) -> Markup:
     history = list_revisions(store, newest, before=query.before, limit=_MAX_REVISIONS)
     # Without the name, which is in the path of the page, and with numbers last: there
     # may be thousands of revisions.
-    near = query if len(query.search) <= _MAX_REPEATED else query._replace(search="")
+    near = query._replace(until=None, node="")
+    if len(query.search) > _MAX_REPEATED:
+        near = near._replace(search="")
+
     shown = f"?{encode_fields(near._replace(at=None))}&at=".replace("?&", "?")
     compared = f"?{encode_fields(near._replace(at=head.revision, beside=None))}&beside="
     nodes = [
@@ -148,109 +170,182 @@ def draw_name(
     ]
     newer = None
     if query.before is not None:
-        address = link_to(query, before=None)
+        address = stay_at(query, before=None)
         newer = element("p", None, element("a", {"href": address}, "Newest revisions"))
 
-    nav = element(
-        "nav",
-        {"aria-label": "Revisions"},
-        element("h2", None, "Revisions"),
-        newer,
-        draw_tree(
-            nodes,
-            words,
-            older=history.older,
-            link_older=lambda last: link_to(query, before=last),
-        ),
+    left = iter(range(_MAX_EXCERPTS))
+
+    def complete(node: GraphNode) -> GraphNode:
+        if next(left, None) is None:
+            return node
+
+        found = store.load(query.name, at=node.key, last=1)  # type: ignore[call-overload]
+        role, excerpt = excerpt_newest(found.messages)
+        return node._replace(role=role, excerpt=excerpt)
+
+    tree = draw_tree(
+        nodes,
+        words,
+        older=history.older,
+        link_older=lambda last: stay_at(query, before=last),
+        complete=complete,
+        now=datetime.now(UTC),
     )
-    content = element(
-        "div",
-        {
-            "id": "content",
-            "data-revision": newest.revision,
-            "data-name": quote(query.name),
-        },
-        draw_controls(query, head, newest),
-        draw_acts(query, head, newest) if may_write else None,
-        _draw_shown(store, query, head, words),
-        _draw_bills(store, query, newest, words),
+    return _draw_nav(query, "Revisions", [newer, tree])
+
+
+def _draw_nav(query: PageQuery, what: str, content: Child) -> Markup:
+    other = "messages" if what == "Revisions" else "revisions"
+    address = stay_at(PageQuery(query.name, tree=other))
+    switch = element("a", {"href": address, "class": "cs-switch"}, f"as {other}")
+    return element(
+        "nav", {"aria-label": what}, element("h2", None, what, " ", switch), content
     )
-    return [nav, content]
+
+
+def _draw_messages(
+    store: Store, query: PageQuery, drawer: Drawer
+) -> tuple[Markup, list[Child]]:
+    """The messages of all branches, and the branch of one of them."""
+    tree = store.message_tree(query.name)
+    if query.node:
+        tree = tree.switch(query.node)
+
+    base = PageQuery(query.name, tree="messages", raw=query.raw)
+
+    def link(entry_id: str) -> str:
+        return link_to(base, node=entry_id)
+
+    nodes = [
+        node._replace(target=link(str(node.key)), is_selected=node.key == query.node)
+        for node in graph_tree(tree)
+    ]
+    nav = _draw_nav(query, "Messages", draw_tree(nodes, drawer.words))
+    if query.search:
+        return nav, draw_found(tree, query, drawer)
+
+    state = tree.present
+    beside = list_siblings(tree, link)
+    siblings = {
+        number: beside[entry.id]
+        for number, entry in enumerate(state.entries, 1)
+        if entry.id in beside
+    }
+    return nav, _draw_window(state.messages, query, drawer, siblings)
 
 
 def _draw_shown(
-    store: Store, query: PageQuery, head: Head, words: Words
+    store: Store, query: PageQuery, head: Head, drawer: Drawer
 ) -> list[Child]:
+    words = drawer.words
     if query.beside is not None:
         return _draw_difference(store, query, head, words)
 
     if query.search:
-        return _draw_found(store.load(query.name, at=head), query, words)
+        return draw_found(store.message_tree(query.name), query, drawer)
 
     if query.format:
         return _draw_export(store.load(query.name, at=head), query, words)
 
     if query.limit is not None:
-        return _draw_overlay(store, query, head, words)
+        return _draw_overlay(store, query, head, drawer)
+
+    if query.bill:
+        return _draw_bills(store, query, words)
+
+    return _draw_conversation(store, query, head, drawer)
+
+
+def _draw_conversation(
+    store: Store, query: PageQuery, head: Head, drawer: Drawer
+) -> list[Child]:
+    if query.until is not None:
+        state = store.load(query.name, at=head)
+        return _draw_window(state.messages, query, drawer, {})
 
     window = store.load(query.name, at=head, last=_MAX_MESSAGES)
     return [
-        element("h2", None, f"Revision {head.revision}"),
-        _draw_notes(head.notes, words),
-        draw_before(window.start),
-        draw_transcript(window.messages, words, window.start + 1),
+        _draw_older(query, window.start),
+        draw_transcript(window.messages, drawer, window.start + 1),
     ]
 
 
-def _draw_bills(
-    store: Store, query: PageQuery, head: Head, words: Words
+def _draw_window(
+    messages: Sequence[Message],
+    query: PageQuery,
+    drawer: Drawer,
+    siblings: Mapping[int, Siblings],
 ) -> list[Child]:
-    """
-    What each branch of a name cost. Of large ones only if it is asked for, because
-    all states are read.
-    """
-    is_large = head.length > _MAX_BILLED or head.revision > _MAX_BILLED
-    if is_large and not query.bill:
-        if not head.ledger_length:
-            return []
+    """So many of *messages* as fit on a page, with links to those before and after."""
+    stop = min(query.until or len(messages), len(messages))
+    start = max(stop - _MAX_MESSAGES, 0)
+    after = None
+    if stop < len(messages):
+        until = min(stop + _MAX_MESSAGES, len(messages))
+        address = link_to(query, until=until)
+        text = f"Show the {format_count(until - stop, 'message')} after these"
+        after = element(
+            "p", {"class": "cs-rest"}, element("a", {"href": address}, text)
+        )
 
-        link = element("a", {"href": link_to(query, bill=1)}, "Show the bill")
-        return [element("p", None, link)]
+    return [
+        _draw_older(query, start),
+        draw_transcript(messages[start:stop], drawer, start + 1, siblings),
+        after,
+    ]
 
+
+def _draw_older(query: PageQuery, count: int) -> Child:
+    if not count:
+        return None
+
+    address = link_to(query, until=count)
+    text = f"Show the {min(count, _MAX_MESSAGES):,} before these"
+    link = element("a", {"href": address}, text)
+    return element(
+        "p",
+        {"class": "cs-rest"},
+        f"{format_count(count, 'message')} before these. ",
+        link,
+    )
+
+
+def _draw_bills(store: Store, query: PageQuery, words: Words) -> list[Child]:
+    """What each branch of a name cost: all its states are read."""
     history = read_history(store, query.name, limit=_MAX_REVISIONS)
     bills = compute_bills(history)
     if not bills.has_usage:
-        return []
+        return [draw_rest("no usage is recorded")]
 
-    older = ""
+    older = None
     if history.older:
         count = format_count(history.older, "older revision")
-        older = f"Branches of {count} are not in it."
+        older = draw_rest(f"Branches of {count} are not in it.")
 
-    return [
-        element("h2", None, "Bill" if len(bills.parts) == 1 else "Bill by branch"),
-        draw_branch_bills(bills, words),
-        element("p", {"class": "cs-rest"}, older) if older else None,
-    ]
+    title = "Bill" if len(bills.parts) == 1 else "Bill by branch"
+    return [element("h2", None, title), draw_branch_bills(bills, words), older]
 
 
 def _draw_overlay(
-    store: Store, query: PageQuery, head: Head, words: Words
+    store: Store, query: PageQuery, head: Head, drawer: Drawer
 ) -> list[Child]:
     heading = element("h2", None, "What the model sees")
+    limit = draw_field("limit", "Budget in tokens", query.limit, kind="number")
+    trimmers = draw_choice("trimmer", "by", TRIMMERS, query.trimmer)
+    form = draw_form(query, "Show", limit, trimmers)
     try:
         view = _trim_revision(store, query, head.revision)
     except BudgetExceededError as error:
         needed = format_count(error.needed_tokens, "token")
         problem = f"No valid view fits: the smallest needs {needed}."
-        return [heading, element("p", {"role": "alert"}, problem)]
+        return [heading, form, element("p", {"role": "alert"}, problem)]
 
     previous = None
     if head.parent is not None:
         with suppress(BudgetExceededError):
             previous = _trim_revision(store, query, head.parent)
 
-    return [heading, draw_view(view, words, previous=previous)]
+    return [heading, form, draw_view(view, drawer, previous=previous)]
 
 
 def _trim_revision(store: Store, query: PageQuery, revision: int) -> TrimContext:
@@ -266,10 +361,10 @@ def _draw_difference(
     a = store.load(query.name, at=beside)
     b = store.load(query.name, at=head)
     titles = f"revision {beside.revision}", f"revision {head.revision}"
-    alone = element("a", {"href": link_to(query, beside=None)}, f"Show {titles[1]}")
+    field = draw_field("beside", "with revision", beside.revision, kind="number")
     return [
         element("h2", None, f"From {titles[0]} to {titles[1]}"),
-        element("p", None, alone),
+        draw_form(query, "Compare", field),
         draw_columns(diff(a, b), words, names=titles, limit=_MAX_COMPARED),
     ]
 
@@ -287,187 +382,39 @@ def dump_state(state: Aggregator, format: str) -> Export:  # noqa: A002 - its na
 def _draw_export(state: Aggregator, query: PageQuery, words: Words) -> list[Child]:
     export = dump_state(state, query.format)
     lost = [element("li", None, words.line(str(each))) for each in export.lost]
-    text = dumps(export.payload, ensure_ascii=False, indent=2)
+    text = dumps(_shorten_data(export.payload), ensure_ascii=False, indent=2)
     shown = words.text(text[:_MAX_JSON])
     address = link_to(query).replace("/name/", "/export/", 1)
     return [
         element("h2", None, f"As {query.format}"),
+        draw_form(
+            query,
+            "Show",
+            draw_choice("format", "format", adapters.PROVIDERS, query.format),
+        ),
         element("p", None, "Lost:") if lost else element("p", None, "Nothing is lost."),
-        element("ul", None, lost[:_MAX_FOUND]) if lost else None,
+        element("ul", None, lost[:_MAX_LOST]) if lost else None,
         element("p", None, element("a", {"href": address, "download": ""}, "Download")),
         element("pre", {"class": "cs-code", "tabindex": 0}, shown),
     ]
 
 
-# The most characters of an export that are shown; the file has all.
+# The most characters of an export that are shown, and of media in it; the file has
+# all.
 _MAX_JSON = 100_000
+_MAX_DATA = 200
 
 
-def _draw_notes(notes: Mapping[str, Any], words: Words) -> Markup | None:
-    if not notes:
-        return None
+def _shorten_data(value: Any) -> Any:
+    """*value* with the beginning of long data in base64, and its length."""
+    if isinstance(value, dict):
+        return {key: _shorten_data(item) for key, item in value.items()}
 
-    shown = [
-        f"{key}: {value if isinstance(value, str) else dumps(thaw(value))}"
-        for key, value in notes.items()
-    ]
-    return element("small", None, words.line("; ".join(shown), 80))
+    if isinstance(value, list):
+        return [_shorten_data(item) for item in value]
 
+    if isinstance(value, str) and len(value) > _MAX_DATA and " " not in value[:1_000]:
+        left_out = format_count(len(value) - 80, "character")
+        return f"{value[:80]} … and {left_out} more"
 
-def _draw_found(state: Aggregator, query: PageQuery, words: Words) -> list[Child]:
-    wanted = query.search.casefold()
-    # Lazily: a common word is in the newest messages, and the search ends there.
-    found = islice(
-        (
-            (number, message)
-            for number, message in reversed(list(enumerate(state.messages, 1)))
-            if wanted in message.text.casefold()
-        ),
-        _MAX_FOUND + 1,
-    )
-    hits = list(found)
-    count = format_count(min(len(hits), _MAX_FOUND), "message")
-    most = "the newest " if len(hits) > _MAX_FOUND else ""
-    return [
-        element("h2", None, f"Found in {most}{count}"),
-        [
-            draw_transcript([message], words, number)
-            for number, message in reversed(hits[:_MAX_FOUND])
-        ],
-    ]
-
-
-# Requests: their addresses, and the forms that send them
-
-
-def link_to(query: PageQuery, **changes: Any) -> str:
-    changed = query._replace(**changes)
-    asked = encode_fields(changed)
-    return f"/name/{quote_name(changed.name)}" + (f"?{asked}" if asked else "")
-
-
-def encode_fields(query: PageQuery) -> str:
-    # A trimmer alone shows no view; what is not asked for makes no address longer.
-    asked = query._asdict()
-    del asked["name"]
-    if asked["limit"] is None:
-        del asked["trimmer"]
-
-    return urlencode(
-        {key: value for key, value in asked.items() if value not in {None, ""}}
-    )
-
-
-def quote_name(name: str) -> str:
-    """
-    *name* as one segment of a path that no browser or server changes: neither dots
-    nor slashes nor percent signs are in it.
-    """
-    return quote(name, safe="").replace(".", "%2E").replace("%", "=")
-
-
-def unquote_name(segment: str) -> str:
-    return unquote(segment.replace("=", "%"))
-
-
-def draw_controls(query: PageQuery, head: Head, newest: Head) -> Markup:
-    hidden = _draw_hidden(at=head.revision)
-    address = link_to(PageQuery(query.name))
-
-    def draw_form(title: str, *fields: Child) -> Markup:
-        button = element("button", None, title)
-        return element("form", {"action": address}, hidden, *fields, button)
-
-    trimmers = _draw_choice("trimmer", "Trimmer", TRIMMERS, query.trimmer)
-    formats = _draw_choice("format", "Format", adapters.PROVIDERS, query.format)
-    # Not with itself, which shows nothing: the newest one with the one before it.
-    other = query.beside or newest.revision
-    if query.beside is None and head.revision == newest.revision:
-        other = newest.parent or 1
-
-    limit = _draw_field("limit", "Budget in tokens", query.limit, kind="number")
-    beside = _draw_field("beside", "Compare with revision", other, kind="number")
-    return element(
-        "div",
-        {"class": "controls"},
-        draw_form("What the model sees", limit, trimmers),
-        draw_form("Compare", beside),
-        draw_form("Show as request", formats),
-        draw_search_form(address, "search", "Words", query.search, hidden),
-    )
-
-
-def _draw_choice(name: str, label: str, options: Iterable[str], chosen: str) -> Markup:
-    drawn = [
-        element("option", {"selected": "" if each == chosen else None}, each)
-        for each in options
-    ]
-    return element("label", None, f"{label} ", element("select", {"name": name}, drawn))
-
-
-def draw_search_form(
-    action: str, field: str, label: str, value: str, hidden: Child = None
-) -> Markup:
-    return element(
-        "form",
-        {"action": action, "role": "search"},
-        hidden,
-        _draw_field(field, label, value, kind="search", id="search"),
-        element("button", None, "Search"),
-    )
-
-
-def draw_acts(query: PageQuery, head: Head, newest: Head) -> Markup:
-    hidden = _draw_hidden(
-        name=quote(query.name),
-        at=head.revision,
-        seen=newest.revision,
-        digest=newest.digest,
-    )
-    acts: list[Markup] = []
-    if head.revision != newest.revision:
-        acts.append(_draw_act("/restore", hidden, "Restore this revision"))
-
-    acts.append(_draw_act("/fork", hidden, "Fork from here", _draw_field("new", "as")))
-    acts.append(_draw_act("/label", hidden, "Label it", _draw_field("label", "as")))
-    acts.append(_draw_act("/note", hidden, "Note", _draw_field("note", "on it")))
-    return element("div", {"class": "controls acts"}, acts)
-
-
-def _draw_act(action: str, hidden: Child, title: str, field: Child = None) -> Markup:
-    button = element("button", None, title)
-    return element(
-        "form", {"action": action, "method": "post"}, hidden, button, " ", field
-    )
-
-
-def _draw_field(
-    name: str,
-    label: str,
-    value: str | int | None = None,
-    *,
-    kind: str = "text",
-    id: str | None = None,
-) -> Markup:
-    field = element(
-        "input",
-        {
-            "name": name,
-            "type": kind,
-            "id": id,
-            "value": value or None,
-            "min": 1 if kind == "number" else None,
-            # An empty note removes the present one.
-            "required": None if kind == "search" or name == "note" else "",
-            "maxlength": None if kind == "number" else 500,
-        },
-    )
-    return element("label", None, label, " ", field)
-
-
-# Names are quoted in forms, which change the ends of lines.
-def _draw_hidden(**values: str | int) -> list[Markup]:
-    return [
-        element("input", {"type": "hidden", "name": key, "value": value})
-        for key, value in values.items()
-    ]
+    return value

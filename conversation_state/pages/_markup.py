@@ -7,14 +7,18 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import TypeAlias
 
-from conversation_state._wording import format_count
 from conversation_state.rendering import escape_invisible, escape_line
 
 # Elements that have no content and no end tag.
-_EMPTY = frozenset({"br", "circle", "input", "link", "meta", "path"})
+_EMPTY = frozenset({"br", "circle", "img", "input", "link", "meta", "path"})
 # What is shown in the place of a character that must not be shown.
 _REDACTED = "▪"
 _VISIBLE = re.compile(r"[^\s]")
+# What makes Markdown of a word or a line.
+_SIGNS = re.compile(
+    r"^[ \t]*(?:#{1,6}|[-*+>])[ \t]+|^[ \t|:-]*--[ \t|:-]*$|[*`~|]+|\b__|__\b",
+    re.MULTILINE,
+)
 
 
 class Markup(str):
@@ -54,6 +58,16 @@ class Words:
         short = escape_line(self._hide_words(text[:most].strip()))
         return Markup(escape(short + (" …" if len(text) > most else "")))
 
+    def title(self, text: str, most: int = 200) -> str:
+        """*text* as a line for an attribute, which is escaped with its element."""
+        return escape_line(self._hide_words(text[:most]))
+
+    def excerpt(self, text: str, most: int = 120) -> Markup:
+        """The beginning of *text* on one line, without the signs of Markdown."""
+        short = " ".join(_SIGNS.sub(" ", text[: 2 * most]).split())
+        cut = len(short) > most or len(text) > 2 * most
+        return Markup(self.line(short[:most]) + (" …" if cut else ""))
+
     def code(self, word: str) -> Markup:
         return Markup(f"<code>{self.line(word)}</code>")
 
@@ -83,21 +97,9 @@ def element(name: str, attributes: Attributes | None, *children: Child) -> Marku
     return Markup(f"<{opening}>{join_markup(children)}</{name}>")
 
 
-def draw_before(count: int) -> Markup:
-    """A note that *count* messages are before those shown; nothing for none."""
-    if not count:
-        return Markup("")
-
-    return element(
-        "p", {"class": "cs-rest"}, f"{format_count(count, 'message')} before these"
-    )
-
-
-def draw_too_large(count: int) -> Markup:
-    """A note that *count* messages are left out because of the size of the page."""
-    rest = format_count(count, "message")
-    more = f"{rest} after these, which are not shown: this page is large"
-    return element("p", {"class": "cs-rest"}, more)
+def draw_rest(text: str) -> Markup:
+    """A note on what is not shown here."""
+    return element("p", {"class": "cs-rest"}, text)
 
 
 def draw_head(columns: Iterable[str]) -> Markup:

@@ -6,7 +6,8 @@ it shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from conversation_state._wording import shorten_repr
@@ -16,24 +17,16 @@ from conversation_state.diffing.drawing import describe_common
 from conversation_state.messages import Message
 from conversation_state.pages._differences import draw_columns
 from conversation_state.pages._graphs import History, HistoryState
-from conversation_state.pages._markup import (
-    Markup,
-    Words,
-    draw_before,
-    draw_too_large,
-    element,
-)
+from conversation_state.pages._markup import Markup, Words, draw_rest, element
+from conversation_state.pages._messages import Calls, Drawer, Siblings
 from conversation_state.pages._transcripts import (
     MAX_SIZE,
-    CallNames,
-    ViewBubbles,
+    describe_too_large,
 )
 from conversation_state.tree import MessageTree
-from conversation_state.trimming import TrimContext
 
-# The most messages of one section, from its end, and of a page.
-_MAX_IN_SECTION = 500
-_MAX_IN_PAGE = 5_000
+# Older messages of a section are folded, so many in a block.
+_IN_BLOCK = 500
 # The states that are compared with the present one, and the messages of each side.
 _MAX_COMPARED = 20
 _MAX_IN_COLUMN = 50
@@ -47,70 +40,71 @@ class Section(NamedTuple):
     # come before all of them.
     anchors: dict[int, list[str]]
     other: str = ""  # what is shown if the state is not a conversation
+    # By the number of a message, its alternatives.
+    siblings: Mapping[int, Siblings] = MappingProxyType({})
 
 
-def draw_sections(
-    sections: Sequence[Section], words: Words, view: TrimContext | None
-) -> list[Markup]:
-    """
-    *sections* for a page; of long ones the newest messages. With a *view*, what
-    the model sees of the first section is noted at its messages.
-    """
-    left = _MAX_IN_PAGE
-    size = 0
+def draw_sections(sections: Sequence[Section], drawer: Drawer) -> list[Markup]:
+    """*sections* for a page, with every message while there is room."""
+    left = MAX_SIZE
     drawn: list[Markup] = []
     for section in sections:
-        shown = min(len(section.messages), _MAX_IN_SECTION, left)
-        # Its heading and its anchors stay: rows of the tree lead to them.
-        if size > MAX_SIZE:
-            shown = 0
-
-        left -= shown
-        drawn.append(_draw_section(section, shown, words, ViewBubbles(view, words)))
-        size += len(drawn[-1])
-        view = None
+        drawn.append(_draw_section(section, drawer, left))
+        left -= len(drawn[-1])
 
     return drawn
 
 
-def _draw_section(
-    section: Section, shown: int, words: Words, overlay: ViewBubbles
-) -> Markup:
-    # Of all messages: one that is shown may answer a call of one that is not.
-    names: CallNames = {}
-    bubbles: list[Markup] = []
-    left_out = len(section.messages) - shown
-    size = too_large = 0
-    for number, message in enumerate(section.messages, section.first):
-        if number == section.first:
-            bubbles += _draw_anchors(section, number - 1)
+def _draw_section(section: Section, drawer: Drawer, left: int) -> Markup:
+    numbered = list(enumerate(section.messages, section.first))
+    calls = Calls(numbered)
+    # The newest ones first: an older one is left out where there is no more room.
+    drawn: list[Markup] = []
+    left_out = 0
+    for number, message in reversed(numbered):
+        anchors = _draw_anchors(section, number)
+        if left < 0:
+            # Its heading and its anchors stay: rows of the tree lead to them.
+            drawn.append(Markup("".join(anchors)))
+            left_out += 1
+            continue
 
-        if number - section.first >= left_out:
-            if size > MAX_SIZE:
-                too_large += 1
-            else:
-                bubbles.append(overlay.draw(number, message, names))
-                size += len(bubbles[-1])
-        elif number - section.first == left_out - 1:
-            bubbles.append(draw_before(left_out))
+        beside = section.siblings.get(number)
+        bubble = drawer.draw(message, calls, number, siblings=beside)
+        left -= len(bubble)
+        drawn.append(Markup("".join([bubble, *anchors])))
 
-        bubbles += _draw_anchors(section, number)
-        names |= {call.id: call.name for call in message.tool_calls}
-
-    if too_large:
-        bubbles.append(draw_too_large(too_large))
+    bubbles = list(_fold_older(drawn[::-1], section.first))
+    if left_out:
+        bubbles.insert(0, draw_rest(describe_too_large(left_out)))
 
     if not section.messages:
-        bubbles += _draw_anchors(section, section.first - 1)
-        what = words.line(section.other, 2_000) if section.other else "no messages"
-        bubbles.append(element("p", {"class": "cs-rest"}, what))
+        what = drawer.words.line(section.other, 2_000) if section.other else ""
+        bubbles.append(element("p", {"class": "cs-rest"}, what or "no messages"))
 
     return element(
         "section",
         None,
         element("h2", None, section.title),
-        element("div", {"class": "cs-transcript"}, bubbles),
+        element(
+            "div",
+            {"class": "cs-transcript"},
+            _draw_anchors(section, section.first - 1),
+            bubbles,
+        ),
     )
+
+
+def _fold_older(drawn: Sequence[Markup], first: int) -> Iterator[Markup]:
+    """*drawn* with all but the newest messages in blocks that can be unfolded."""
+    older = max(len(drawn) - _IN_BLOCK, 0)
+    for start in range(0, older, _IN_BLOCK):
+        stop = min(start + _IN_BLOCK, older)
+        title = f"Messages {first + start:,} to {first + stop - 1:,}"
+        summary = element("summary", None, title)
+        yield element("details", {"class": "cs-block"}, summary, drawn[start:stop])
+
+    yield from drawn[older:]
 
 
 def _draw_anchors(section: Section, number: int) -> list[Markup]:
@@ -242,6 +236,7 @@ def split_tree(tree: MessageTree) -> list[Section]:
     for node in nodes.values():
         depths[node.id] = depths[node.parent] + 1
 
+    beside = list_siblings(tree, lambda entry_id: f"#message-{numbers[entry_id]}")
     sections: list[Section] = []
     drawn: set[str] = set()
     head = [tree.head] if tree.head is not None else []
@@ -266,8 +261,32 @@ def split_tree(tree: MessageTree) -> list[Section]:
             depth: [f"message-{numbers[node.id]}"]
             for depth, node in enumerate(chain, first)
         }
-        sections.append(
-            Section(title, [node.message for node in chain], first, anchors)
-        )
+        siblings = {
+            depth: beside[node.id]
+            for depth, node in enumerate(chain, first)
+            if node.id in beside
+        }
+        shown = [node.message for node in chain]
+        sections.append(Section(title, shown, first, anchors, siblings=siblings))
 
     return sections
+
+
+def list_siblings(tree: MessageTree, link: Callable[[str], str]) -> dict[str, Siblings]:
+    """
+    The alternatives of each message of *tree* that has any, by its identity; *link*
+    gives the address of a message. O(messages).
+    """
+    children: dict[str | None, list[str]] = {}
+    for node in tree.nodes:
+        children.setdefault(node.parent, []).append(node.id)
+
+    found: dict[str, Siblings] = {}
+    for ids in children.values():
+        if len(ids) > 1:
+            addresses = ["", *map(link, ids), ""]
+            for at, entry_id in enumerate(ids, 1):
+                sides = addresses[at - 1], addresses[at + 1]
+                found[entry_id] = Siblings(at, len(ids), *sides)
+
+    return found

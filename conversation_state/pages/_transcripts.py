@@ -1,5 +1,5 @@
 """
-Conversations as people read them, a bubble for each message; and what the model sees
+Conversations as people read them, one message below the other; and what the model sees
 of them: the budget as a bar, every message as a bar beside the others, and the
 transcript with what is dropped, and why.
 """
@@ -7,117 +7,64 @@ transcript with what is dropped, and why.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from typing import NamedTuple
 
 from conversation_state._wording import describe_value, format_count, shorten_repr
-from conversation_state.messages import Message, find_erasure
+from conversation_state.messages import Message
 from conversation_state.pages._markup import (
     Markup,
     Words,
-    draw_before,
-    draw_too_large,
+    draw_rest,
     element,
     join_markup,
 )
-from conversation_state.rendering import ContentBlock, format_heading, iterate_blocks
+from conversation_state.pages._messages import Calls, Drawer, Siblings
 from conversation_state.trimming import Element, TrimContext
 
-# The names of the calls made so far, by their ids.
-CallNames = dict[str, str]
-
-# The most characters of a part, how many are shown without unfolding it, and the
-# most parts of a message.
-_MAX_BODY = 10_000
-_MAX_UNFOLDED = 1_500
-_MAX_PARTS = 100
-# After so many characters of markup no further message is shown: content may be made
-# so that each of its characters takes six.
-MAX_SIZE = 4_000_000
+# So many characters of markup a page or a fragment has at most; what does not fit is
+# counted.
+MAX_SIZE = 10_000_000
 
 
-def draw_transcript(messages: Sequence[Message], words: Words, first: int) -> Markup:
-    names: CallNames = {}
+def draw_transcript(
+    messages: Sequence[Message],
+    drawer: Drawer,
+    first: int,
+    siblings: Mapping[int, Siblings] | None = None,
+) -> Markup:
+    """
+    *messages*, numbered from *first* on; the newest ones, if all are too large for a
+    page.
+    """
+    numbered = list(enumerate(messages, first))
+    calls = Calls(numbered)
     items: list[Markup] = []
     size = 0
-    for number, message in enumerate(messages, first):
+    for number, message in reversed(numbered):
         if size > MAX_SIZE:
-            items.append(draw_too_large(first + len(messages) - number))
+            items.append(draw_rest(describe_too_large(number - first + 1)))
             break
 
-        items.append(draw_message(message, words, names, number=number))
+        beside = (siblings or {}).get(number)
+        items.append(drawer.draw(message, calls, number, siblings=beside))
         size += len(items[-1])
 
-    return element("div", {"class": "cs-transcript"}, items)
+    return element("div", {"class": "cs-transcript"}, items[::-1])
 
 
-def draw_message(
-    message: Message,
-    words: Words,
-    names: CallNames,
-    *,
-    number: int,
-    note: Markup | None = None,
-    kind: str = "",
-) -> Markup:
-    """One message; *names* has the names of the calls before it, and then its own."""
-    heading = Markup(format_heading(message, names, words.code))
-    erased = " cs-erased" if find_erasure(message) is not None else ""
-    blocks = list(islice(iterate_blocks(message, words.code), _MAX_PARTS + 1))
-    if len(blocks) > _MAX_PARTS:
-        blocks[-1] = ContentBlock("more parts, which are not shown", "")
-
-    return element(
-        "article",
-        {"class": f"cs-message cs-{message.role}{erased}{kind}"},
-        element("h3", None, heading, element("small", None, f"#{number:,}"), note),
-        [_draw_block(block, words) for block in blocks],
-    )
-
-
-def _draw_block(block: ContentBlock, words: Words) -> Markup:
-    """One piece of a message: what it is, and its content, folded if it is long."""
-    label = Markup(block.label)
-    if not block.body:
-        return element("p", {"class": "cs-part"}, label)
-
-    body = words.text(block.body[:_MAX_BODY])
-    shown = element(
-        "div",
-        {"class": "cs-code" if block.is_code else "cs-prose", "dir": "auto"},
-        body,
-    )
-    more = None
-    left_out = len(block.body) - _MAX_BODY
-    if left_out > 0:
-        rest = f"… {format_count(left_out, 'more character')}"
-        more = element("p", {"class": "cs-part"}, rest)
-
-    is_aside = block.label.startswith(("reasoning", "calls "))
-    if len(block.body) <= _MAX_UNFOLDED and not block.label.startswith("reasoning"):
-        head = element("p", {"class": "cs-part"}, label) if label else None
-        return join_markup([head, shown, more])
-
-    length = format_count(len(block.body), "character")
-    summary: list[Markup | str] = [label, " "] if label else []
-    if not is_aside:
-        summary += [words.line(block.body, 80), " "]
-
-    return element(
-        "details",
-        None,
-        element("summary", None, summary, element("small", None, f"({length})")),
-        shown,
-        more,
-    )
+def describe_too_large(count: int) -> str:
+    messages = format_count(count, "message")
+    return f"{messages} before these, which are not shown: this page is large"
 
 
 # What the model sees
 
 
-# The most messages, from the end, that have a bar and a bubble of their own.
+# The most messages, from the end, that have a bar of their own; and the most of a run
+# of dropped ones that can be unfolded.
 MAX_BARS = 1_000
-MAX_SHOWN = 200
+_MAX_DROPPED = 200
 
 # The picture, in units of its own.
 _WIDTH, _BAR, _LEFT, _ROW = 960, 26, 12, 64
@@ -146,78 +93,89 @@ class _SeenMessage(NamedTuple):
 
 
 def draw_view(
-    view: TrimContext, words: Words, *, previous: TrimContext | None = None
+    view: TrimContext, drawer: Drawer, *, previous: TrimContext | None = None
 ) -> Markup:
     """
-    *view* as a section of a page: its figures, its bars and its transcript. What the
-    view of the turn before, *previous*, shows at its start, too, a provider that cached
-    it need not process again.
+    *view* as a section of a page: its figures, its bars, and all that the model sees,
+    in order, with what is dropped folded between. What the view of the turn before,
+    *previous*, shows at its start, too, a provider that cached it need not process
+    again.
     """
-    start = max(len(view.original) - MAX_SHOWN, 0)
-    seen = list(_survey_messages(view, start))
-    bubbles = [draw_before(start)]
-    names: CallNames = {}
-    # The position of the last message that both views begin with.
-    shared = 0 if previous is None else view.shared_prefix(previous).messages
-    last = view.elements[shared - 1].seq if shared else None
-    for reason, group in groupby(seen, lambda each: each.reason):
-        messages = list(group)
-        if reason:
-            bubbles.append(_draw_dropped(messages, reason, words, names))
-            continue
-
-        for each in messages:
-            bubbles.append(_draw_kept(each, words, names))
-            if each.seq == last:
-                text = "up to here as in the view before"
-                bubbles.append(element("p", {"class": "cs-rest cs-cached"}, text))
-
     return element(
         "section",
         {"class": "cs-view", "aria-label": "What the model sees"},
-        draw_figures(view, words, previous),
-        draw_bars(view),
-        element("div", {"class": "cs-transcript"}, bubbles),
+        _draw_figures(view, drawer.words, previous),
+        _draw_bars(view),
+        element("div", {"class": "cs-transcript"}, _draw_seen(view, drawer, previous)),
     )
 
 
-def _survey_messages(view: TrimContext, start: int) -> Iterator[_SeenMessage]:
+def _draw_seen(
+    view: TrimContext, drawer: Drawer, previous: TrimContext | None
+) -> Iterator[Markup]:
+    seen = list(_order_as_seen(view))
+    calls = Calls((each.seq + 1, each.message) for each in seen if each.shown)
+    # The position of the last message that both views begin with.
+    shared = 0 if previous is None else view.shared_prefix(previous).messages
+    last = view.elements[shared - 1].seq if shared else None
+    size = 0
+    for reason, group in groupby(seen, lambda each: each.reason):
+        run = list(group)
+        if reason:
+            drawn = _draw_dropped(run, reason, drawer)
+            size += len(drawn)
+            yield drawn
+            continue
+
+        for each in run:
+            if size > MAX_SIZE:
+                left = format_count(len(view.original) - each.seq, "message")
+                text = f"{left} after these, which are not shown: this page is large"
+                yield draw_rest(text)
+                return
+
+            drawn = _draw_kept(each, calls, drawer)
+            size += len(drawn)
+            yield drawn
+            if each.seq == last:
+                text = "up to here as in the view before"
+                yield element("p", {"class": "cs-rest cs-cached"}, text)
+
+
+def _order_as_seen(view: TrimContext) -> Iterator[_SeenMessage]:
+    """
+    What the view shows, in its order, and the dropped messages where they were: a late
+    result stands at its call, for example.
+    """
+    surveyed = list(_survey_messages(view))
+    dropped = (each for each in surveyed if not each.shown)
+    pending = next(dropped, None)
+    for seq in dict.fromkeys([each.seq for each in view.elements]):
+        while pending is not None and pending.seq < seq:
+            yield pending
+            pending = next(dropped, None)
+
+        yield surveyed[seq]
+
+    while pending is not None:
+        yield pending
+        pending = next(dropped, None)
+
+
+def _survey_messages(view: TrimContext) -> Iterator[_SeenMessage]:
+    """Each message of the conversation, and what the view shows in its place."""
     reasons = {each.seq: each.reason for each in view.dropped}
     shown: dict[int, list[Element]] = {}
     for each in view.elements:
         shown.setdefault(each.seq, []).append(each)
 
-    originals = view.original.elements
-    for seq in range(start, len(originals)):
-        original = originals[seq]
+    for seq, original in enumerate(view.original.elements):
         here = tuple(shown.get(seq, ()))
         reason = "" if here else reasons.get(seq, "not shown")
         yield _SeenMessage(seq, original.message, original.tokens, here, reason)
 
 
-class ViewBubbles:
-    def __init__(self, view: TrimContext | None, words: Words) -> None:
-        seen = () if view is None else _survey_messages(view, 0)
-        self._seen = {each.seq: each for each in seen}
-        self._words = words
-
-    def draw(self, number: int, message: Message, names: CallNames) -> Markup:
-        seen = self._seen.get(number - 1)
-        # The page may show another state than the view is of.
-        if seen is None or not (seen.message is message or seen.message == message):
-            return draw_message(message, self._words, names, number=number)
-
-        if seen.shown:
-            return _draw_kept(seen, self._words, names)
-
-        note = element("mark", None, "not sent: ", self._words.line(seen.reason))
-        kind = " cs-gone"
-        return draw_message(
-            message, self._words, names, number=number, note=note, kind=kind
-        )
-
-
-def draw_figures(
+def _draw_figures(
     view: TrimContext, words: Words, previous: TrimContext | None = None
 ) -> Markup:
     """How much of the conversation a view has, its budget, and what failed."""
@@ -263,53 +221,54 @@ def describe_view(view: TrimContext) -> str:
     return f"The model sees {kept}, {view.total_tokens:,}{limit} tokens"
 
 
-def _draw_kept(each: _SeenMessage, words: Words, names: CallNames) -> Markup:
+def _draw_kept(each: _SeenMessage, calls: Calls, drawer: Drawer) -> Markup:
+    number = each.seq + 1
     if not each.is_changed:
-        return draw_message(each.message, words, names, number=each.seq + 1)
+        return drawer.draw(each.message, calls, number)
 
     note = element("mark", None, "in other words")
     bubbles = [
-        draw_message(
-            shown.message,
-            words,
-            names,
-            number=each.seq + 1,
-            note=note,
-            kind=" cs-changed",
+        drawer.draw(
+            shown.message, calls, number, note=note, kind=" cs-changed", is_copy=at > 0
         )
-        for shown in each.shown
+        for at, shown in enumerate(each.shown)
     ]
     original = element(
         "details",
         {"class": "cs-original"},
         element("summary", None, "as it is in the conversation"),
-        draw_message(each.message, words, names, number=each.seq + 1),
+        drawer.draw(each.message, calls, number, is_copy=True),
     )
     return join_markup([bubbles, original])
 
 
-def _draw_dropped(
-    group: Sequence[_SeenMessage], reason: str, words: Words, names: CallNames
-) -> Markup:
-    bubbles = [
-        draw_message(each.message, words, names, number=each.seq + 1, kind=" cs-gone")
-        for each in group
+def _draw_dropped(run: Sequence[_SeenMessage], reason: str, drawer: Drawer) -> Markup:
+    left_out = len(run) - _MAX_DROPPED
+    shown = run[-_MAX_DROPPED:]
+    calls = Calls((each.seq + 1, each.message) for each in shown)
+    inner = [
+        drawer.draw(each.message, calls, each.seq + 1, kind=" cs-gone")
+        for each in shown
     ]
-    tokens = format_count(sum([each.tokens for each in group]), "token")
-    which = f"{format_count(len(group), 'message')} dropped ({tokens}): "
+    if left_out > 0:
+        messages = format_count(left_out, "message")
+        inner.insert(0, draw_rest(f"{messages} before these, dropped, too"))
+
+    tokens = format_count(sum([each.tokens for each in run]), "token")
+    which = f"{format_count(len(run), 'message')} dropped ({tokens}): "
     # The reason may name a call of the conversation.
     return element(
         "details",
         {"class": "cs-dropped"},
-        element("summary", None, which, words.line(reason)),
-        bubbles,
+        element("summary", None, which, drawer.words.line(reason)),
+        inner,
     )
 
 
 # The bars
 
 
-def draw_bars(view: TrimContext) -> Markup:
+def _draw_bars(view: TrimContext) -> Markup:
     """
     One bar for each message, as wide as it has tokens: full if the model sees it,
     hollow if it does not, low if it sees other words. SVG, without any words of the
@@ -381,7 +340,7 @@ def draw_views(views: Mapping[str, TrimContext]) -> str:
 def _draw_shapes(view: TrimContext, top: float) -> list[Markup]:
     scale = (_WIDTH - 2 * _LEFT) / max(view.original.total_tokens, 1)
     start = max(len(view.original) - MAX_BARS, 0)
-    seen = list(_survey_messages(view, start))
+    seen = list(_survey_messages(view))[start:]
     x = float(_LEFT)
     shapes: list[Markup] = []
     if start:

@@ -5,6 +5,7 @@ The drawing of a tree of states: as HTML with a picture beside each row, and as 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from datetime import date, datetime, timedelta
 from itertools import islice
 from typing import Literal, TypeAlias
 
@@ -32,7 +33,7 @@ _MAX_LABELS = 8
 _LONGEST_LABEL = 60
 
 # The size of a row and the width of a lane, in pixels.
-_HEIGHT = 30
+_HEIGHT = 44
 _WIDTH = 16
 _RADIUS = 4.5
 # So many lanes fit beside the text of a row on a small telephone.
@@ -46,18 +47,28 @@ def draw_tree(
     max_rows: int = MAX_ROWS,
     older: int = 0,
     link_older: Callable[[Hashable], str] | None = None,
+    complete: Callable[[GraphNode], GraphNode] | None = None,
+    now: datetime | None = None,
 ) -> Markup:
     """
     A list of the states in *nodes*, oldest first, with the newest on top.
 
     Long runs without forks are folded. At most *max_rows* rows are drawn; what is
     left out is counted, with *older* ones that are not in *nodes*, and is a link to
-    what *link_older* returns for the last row that is drawn.
+    what *link_older* returns for the last row that is drawn. What is dear to find out
+    of a state, *complete* adds to those that are drawn. Times are shown as what has
+    passed until *now*; without it as they are.
     """
     rows, left_out = _select_rows(nodes, max_rows)
     left_out += older
     lanes = 1 + max([_find_widest(row) for row in rows], default=0)
-    items: list[Markup] = [_draw_row(row, lanes, words) for row in rows]
+    items: list[Markup] = []
+    for row in rows:
+        if complete is not None and isinstance(row.node, GraphNode):
+            row = row._replace(node=complete(row.node))  # noqa: PLW2901 - a new row
+
+        items.append(_draw_row(row, lanes, words, now))
+
     if left_out:
         more: Child = f"… and {format_count(left_out, 'older state')}"
         if link_older is not None and rows:
@@ -85,12 +96,16 @@ def format_tree(
     """
     rows, left_out = _select_rows(nodes, max_rows)
     left_out += older
+    day: date | None = None
     for row in rows:
         if len(row.above) > 1 or (row.above and row.above[0] != row.lane):
             yield _join_lanes(row, row.above, is_above=True)
 
         lanes = _draw_lanes(row)
-        pieces = list(_shorten_pieces(_describe_node(row.node, width), width))
+        pieces = list(_shorten_pieces(_describe_node(row.node, width, day), width))
+        if isinstance(row.node, GraphNode) and row.node.saved_at is not None:
+            day = row.node.saved_at.date()
+
         if paint is None:
             yield f"{lanes}  {''.join([text for text, _ in pieces])}".rstrip()
         else:
@@ -121,7 +136,7 @@ def _find_widest(row: GraphRow) -> int:
 # HTML
 
 
-def _draw_row(row: GraphRow, lanes: int, words: Words) -> Markup:
+def _draw_row(row: GraphRow, lanes: int, words: Words, now: datetime | None) -> Markup:
     picture = _draw_picture(row, lanes)
     node = row.node
     if isinstance(node, Fold):
@@ -141,20 +156,34 @@ def _draw_row(row: GraphRow, lanes: int, words: Words) -> Markup:
         attributes = {"class": "cs-compare", "href": node.comparison}
         comparison = element("a", {**attributes, "aria-label": label}, "compare")
 
+    facts: list[Child] = [node.title]
+    if node.role:
+        facts += [" · ", words.line(node.role)]
+
+    if node.facts:
+        facts += [" · ", node.facts]
+
+    # What is saved is at its newest revision; a timeline may be at any moment.
+    present = "you are here" if node.saved_at is None else "newest"
+    small = element(
+        "small",
+        None,
+        element("em", {"class": "cs-here"}, present) if node.is_present else None,
+        element("em", None, "compared") if node.is_compared else None,
+        draw_labels(node.labels, words),
+        facts,
+    )
+    shown = words.excerpt(node.excerpt) if node.excerpt else node.title
+    inner = [element("b", {"dir": "auto"}, shown), small]
+    time = None if node.saved_at is None else draw_time(node.saved_at, now)
     return element(
         "li",
         {"class": kind, "aria-current": here},
         picture,
-        element(
-            "span",
-            {"class": "cs-state"},
-            _link_state(node),
-            draw_labels(node.labels, words),
-            element("em", None, "you are here") if node.is_present else None,
-            element("em", None, "compared") if node.is_compared else None,
-            element("small", None, words.line(node.facts)) if node.facts else None,
-            _describe_excerpt(node, words),
-        ),
+        element("a", {"class": "cs-state", "href": node.target}, inner)
+        if node.target
+        else element("span", {"class": "cs-state"}, inner),
+        time,
         comparison,
     )
 
@@ -166,15 +195,33 @@ def _link_state(node: GraphNode) -> Child:
     return element("a", {"href": node.target}, node.title)
 
 
+def draw_time(time: datetime, now: datetime | None = None) -> Markup:
+    """*time* in UTC, or how long before *now* it was."""
+    whole = f"{time:%Y-%m-%d %H:%M} UTC"
+    attributes = {"datetime": time.isoformat(), "title": whole}
+    shown = f"{time:%Y-%m-%d %H:%M}" if now is None else format_age(now - time)
+    return element("time", attributes, shown)
+
+
+def format_age(age: timedelta) -> str:
+    """*age* in the largest unit of which it is one: ``4 min``."""
+    seconds = max(int(age.total_seconds()), 0)
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size:,} {unit}"
+
+    return "now"
+
+
 def draw_labels(labels: Sequence[str], words: Words) -> list[Markup]:
     shown = labels[-_MAX_LABELS:]
     drawn = [
-        element("b", {"class": "cs-label"}, words.line(each, _LONGEST_LABEL))
+        element("span", {"class": "cs-label"}, words.line(each, _LONGEST_LABEL))
         for each in shown
     ]
     if len(labels) > len(shown):
         more = format_count(len(labels) - len(shown), "older label")
-        drawn.append(element("small", None, f"and {more}"))
+        drawn.append(element("i", None, f"and {more}"))
 
     return drawn
 
@@ -183,7 +230,7 @@ def _describe_excerpt(node: GraphNode, words: Words) -> Markup | None:
     if not node.role:
         return None
 
-    excerpt = words.line(node.excerpt, 120)
+    excerpt = words.excerpt(node.excerpt)
     return element("span", {"class": "cs-excerpt"}, f"{node.role}: ", excerpt)
 
 
@@ -273,8 +320,9 @@ def _draw_bend(x: float, y: float, to_x: float, to_y: float) -> str:
 
 
 def _describe_node(
-    node: GraphNode | Fold, width: int
+    node: GraphNode | Fold, width: int, day: date | None
 ) -> Iterator[tuple[str, PieceKind]]:
+    """The pieces of a row: words before facts; the date only where it is not *day*."""
     if isinstance(node, Fold):
         yield f"… {format_count(len(node.nodes), 'state')}", "facts"
         return
@@ -288,14 +336,23 @@ def _describe_node(
         yield " ", ""
         yield "← you are here", "present"
 
-    if node.facts:
-        yield " ", ""
-        yield f"({node.facts})", "facts"
+    facts = [node.facts] if node.facts else []
+    if node.saved_at is not None:
+        is_same = node.saved_at.date() == day
+        facts.append(f"{node.saved_at:{'%H:%M' if is_same else '%Y-%m-%d %H:%M UTC'}}")
 
+    shown = f"({', '.join(facts)})" if facts else ""
     if node.role:
         yield "  ", ""
+        # Cut, so that the facts have room.
         excerpt = " ".join(node.excerpt[:width].split())
-        yield f"{node.role}: {escape_line(excerpt)}", "excerpt"
+        room = max(width - len(shown) - len(node.title) - len(node.role) - 24, 20)
+        cut = " …" if len(excerpt) > room else ""
+        yield f"{node.role}: {escape_line(excerpt[:room])}{cut}", "excerpt"
+
+    if shown:
+        yield "  ", ""
+        yield shown, "facts"
 
 
 def _shorten_pieces(

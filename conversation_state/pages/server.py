@@ -15,12 +15,17 @@ import asyncio
 import re
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from threading import Thread
+from types import MappingProxyType
+from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import (
@@ -34,23 +39,25 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from conversation_state._wording import shorten_repr
+from conversation_state.counting import price
 from conversation_state.errors import (
     ConversationStateError,
     NotSavedError,
     StaleHeadError,
 )
 from conversation_state.pages._documents import make_policy, write_document
-from conversation_state.pages._live import (
+from conversation_state.pages._index import draw_names
+from conversation_state.pages._live import draw_name, dump_state
+from conversation_state.pages._markup import Child, Markup, Words, element
+from conversation_state.pages._requests import (
     TRIMMERS,
     PageQuery,
-    draw_name,
-    draw_names,
-    dump_state,
     link_to,
     unquote_name,
 )
-from conversation_state.pages._markup import Child, Markup, Words, element
+from conversation_state.pages._search import draw_all_found
 from conversation_state.store import Head, Store
+from conversation_state.usage import Usage
 
 __all__ = ["make_app", "run_server"]
 
@@ -136,8 +143,8 @@ def make_app(
         ],
     ]
     guard = Middleware(_Guard, token=token, authority=authority)
-    explained = (ConversationStateError, ValueError, _BadRequestError)
-    handlers = dict.fromkeys(explained, _respond_to_error)
+    explained = (ConversationStateError, LookupError, ValueError, HTTPException)
+    handlers: Any = dict.fromkeys((*explained, _BadRequestError), _respond_to_error)
     app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
     app.state.is_ending = False
     return app
@@ -201,10 +208,11 @@ def _make_refusal(status: int, problem: str) -> Response:
 
 
 def _write_problem(title: str, problem: str, *more: Child) -> str:
-    body = element(
-        "div", {"id": "content"}, element("p", {"role": "alert"}, problem), more
+    alert = element("p", {"role": "alert", "class": "cs-alert"}, problem)
+    body = element("div", {"id": "content", "class": "cs-index"}, alert, more)
+    return write_document(
+        Markup(title), "", body, with_tree=False, is_live=True, home="/"
     )
-    return write_document(Markup(title), "", body, with_tree=False, is_live=True)
 
 
 def _add_headers(send: Send) -> Send:
@@ -241,24 +249,59 @@ class _Pages:
         self._store = store
         self._may_write = may_write
         self._words = Words()
+        # Loading them takes seconds, which no page waits for.
+        self._has_prices = False
+        Thread(target=self._load_prices, daemon=True).start()
+
+    def _load_prices(self) -> None:
+        with suppress(ConversationStateError):
+            price(Usage(1), "gpt-4o")
+            self._has_prices = True
 
     # Starlette runs these beside the event loop, because they are not async.
     def show_names(self, request: Request) -> Response:
-        prefix = request.query_params.get("prefix", "")
-        after = request.query_params.get("after", "")
-        body = draw_names(self._store, self._words, prefix=prefix, after=after)
-        title = Markup("Conversations")
+        given = request.query_params
+        search = given.get("search", "")[:500]
+        if search:
+            body = draw_all_found(self._store, self._words, search)
+        else:
+            prefix, after = given.get("prefix", ""), given.get("after", "")
+            body = draw_names(self._store, self._words, prefix=prefix, after=after)
+
+        title, home = Markup("Conversations"), "/" if search else ""
         return HTMLResponse(
-            write_document(title, "", body, with_tree=False, is_live=True)
+            write_document(title, "", body, with_tree=False, is_live=True, home=home)
         )
 
     def show_name(self, request: Request) -> Response:
-        query = _read_query(request)
-        content = draw_name(self._store, query, self._words, may_write=self._may_write)
-        title = self._words.line(query.name)
-        return HTMLResponse(
-            write_document(title, "", *content, with_tree=True, is_live=True)
+        return self._respond_with_name(_read_query(request), 200)
+
+    def _respond_with_name(
+        self,
+        query: PageQuery,
+        status: int,
+        problem: Child = None,
+        typed: Mapping[str, str] = MappingProxyType({}),
+    ) -> Response:
+        page = draw_name(
+            self._store,
+            query,
+            self._words,
+            may_write=self._may_write,
+            has_prices=self._has_prices,
+            problem=problem,
+            typed=typed,
         )
+        text = write_document(
+            self._words.line(query.name),
+            page.facts,
+            *page.content,
+            with_tree=True,
+            is_live=True,
+            home="/",
+            tools=page.tools,
+        )
+        return HTMLResponse(text, status_code=status)
 
     def export(self, request: Request) -> Response:
         query = _read_query(request)
@@ -310,7 +353,29 @@ class _Pages:
             return _make_refusal(413, "This form is larger than any of this page.")
 
         act = request.url.path.strip("/")
-        return await run_in_threadpool(self._perform_act, act, form)
+        return await run_in_threadpool(self._answer_act, act, form)
+
+    def _answer_act(self, act: str, form: dict[str, str]) -> Response:
+        """What *act* led to; where it was refused, the page again with the reason."""
+        try:
+            return self._perform_act(act, form)
+        except StaleHeadError as error:
+            link = element(
+                "a",
+                {"href": link_to(PageQuery(error.name))},
+                "Show the newest revision, then try again.",
+            )
+            problem: Child = ["Another save came first, so nothing was changed. ", link]
+            status = 409
+        except _BadRequestError as error:
+            problem, status = str(error), 400
+
+        query = PageQuery(unquote(form.get("name", "")))
+        with suppress(_BadRequestError):
+            query = query._replace(at=_read_number(form.get("at"), "at"))
+
+        typed = {key: form[key] for key in form.keys() & {"new", "label", "note"}}
+        return self._respond_with_name(query, status, problem, typed)
 
     def _perform_act(self, act: str, form: dict[str, str]) -> Response:
         name, at = unquote(form.get("name", "")), _read_number(form.get("at"), "at")
@@ -328,7 +393,7 @@ class _Pages:
                     raise
 
                 raise _BadRequestError(
-                    f"there is a name {shorten_repr(new)} already; choose another"
+                    f"There is a name {shorten_repr(new)} already; choose another."
                 ) from None
         elif act == "label":
             text = form.get("label", "")
@@ -355,15 +420,11 @@ class _Pages:
 
 
 def _respond_to_error(_request: Request, error: Exception) -> Response:
-    if isinstance(error, StaleHeadError):
-        address = link_to(PageQuery(error.name))
-        link = element(
-            "a", {"href": address}, "Show the newest revision, then try again."
-        )
-        problem = "Another save came first, so nothing was changed. "
-        return HTMLResponse(_write_problem("Changed", problem, link), 409)
+    if isinstance(error, HTTPException):
+        problem = f"{error.detail}: no page of this address takes such a request."
+        return HTMLResponse(_write_problem(error.detail, problem), error.status_code)
 
-    if isinstance(error, NotSavedError):
+    if isinstance(error, (NotSavedError, LookupError)):
         return HTMLResponse(_write_problem("Not saved", str(error)), 404)
 
     return HTMLResponse(_write_problem("Refused", str(error)), 400)
@@ -388,7 +449,7 @@ def _read_query(request: Request) -> PageQuery:
 
     numbers = {
         field: _read_number(given[field], field)
-        for field in ("at", "beside", "limit", "bill", "before")
+        for field in ("at", "beside", "limit", "bill", "before", "until", "raw")
         if field in given
     }
     return PageQuery(
@@ -396,6 +457,8 @@ def _read_query(request: Request) -> PageQuery:
         trimmer=trimmer,
         search=given.get("search", "")[:500],
         format=given.get("format", ""),
+        tree=given.get("tree", ""),
+        node=given.get("node", "")[: _MAX_DIGITS * 10],
         **numbers,
     )
 

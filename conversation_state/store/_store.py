@@ -232,6 +232,11 @@ class Store:
             found = _load.read_states(transaction, there, numbered)
             return {number: each.state for number, each in found.items()}
 
+    def _is_timeline(self, name: str) -> bool:
+        """Whether *name* is written as a timeline. One row is read."""
+        with self._cache.read() as transaction:
+            return bool(transaction.get_name(name).is_timeline)
+
     def load_timeline(self, name: str) -> Timeline[Aggregator]:
         """
         The timeline that was saved, equal to what it was: its moments with their

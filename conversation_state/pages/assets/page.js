@@ -2,11 +2,17 @@
 // go to the next state with a label; / searches in the words.
 const nav = document.querySelector("main > nav");
 const listRows = () =>
-  [...(nav?.querySelectorAll("a[href]:not(.cs-compare)") ?? [])].filter((a) => !a.closest("details:not([open]) > ul"));
+  [...(nav?.querySelectorAll("a.cs-state[href], li li > a[href]") ?? [])].filter((a) => !a.closest("details:not([open]) > ul"));
 
 function findCurrent(rows) {
   const marked = nav.querySelector("[aria-current=page]") ?? nav.querySelector("[aria-current]");
   return rows.findIndex((a) => a === document.activeElement || marked?.contains(a));
+}
+
+// One stop for the Tab key: arrows go on from there.
+function rove(current) {
+  for (const a of nav?.querySelectorAll(".cs-row a, .cs-fold summary") ?? []) a.tabIndex = -1;
+  if (current) current.tabIndex = 0;
 }
 
 function go(step, wanted = () => true) {
@@ -17,11 +23,14 @@ function go(step, wanted = () => true) {
   if (!rows[at]) return;
   for (const row of nav.querySelectorAll(".cs-selected")) row.classList.remove("cs-selected");
   rows[at].closest("li")?.classList.add("cs-selected");
-  rows[at].click();
+  rove(rows[at]);
+  // One step back in the browser leads out of the name, not through its rows.
+  if (rows[at].getAttribute("href").startsWith("#")) rows[at].click();
+  else location.replace(rows[at].href);
   rows[at].focus();
 }
 
-const hasLabel = (a) => a.parentElement.querySelector(".cs-label");
+const hasLabel = (a) => a.querySelector(".cs-label");
 const keys = {
   ArrowDown: () => go(1), j: () => go(1), ArrowUp: () => go(-1), k: () => go(-1),
   "]": () => go(1, hasLabel), "[": () => go(-1, hasLabel),
@@ -41,16 +50,17 @@ function openTarget() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   for (let up = target; up; up = up.parentElement)
     if (up.tagName === "DETAILS") up.open = true;
+  for (const fold of target?.querySelectorAll("details") ?? []) fold.open = true;
   target?.scrollIntoView({ block: "center" });
 }
 
 addEventListener("hashchange", openTarget);
 if (location.hash) openTarget();
-const shown = nav?.querySelector("[aria-current=page]");
-if (shown) {
-  shown.scrollIntoView({ block: "nearest" });
-  shown.querySelector("a").focus({ preventScroll: true });
-}
+const shown = nav?.querySelector("[aria-current=page]") ?? nav?.querySelector("[aria-current]");
+if (nav) rove(shown?.querySelector("a") ?? listRows()[0]);
+if (shown && nav.scrollHeight > nav.clientHeight) nav.scrollTop = shown.offsetTop - nav.clientHeight / 2;
+if (shown && !location.hash && matchMedia("(hover: hover)").matches)
+  nav.querySelector("[aria-current=page] a")?.focus({ preventScroll: true });
 
 // A live page follows other writers while it is visible: it says what is new,
 // and leaves the reader alone. Browsers have few connections for all tabs.
@@ -78,10 +88,17 @@ function follow() {
   source?.close();
   if (document.hidden) return;
   const query = new URLSearchParams({ quoted: content.dataset.name });
+  let isLost = false;
   source = new EventSource(`/follow?${query}`);
   source.onmessage = (event) => {
+    if (isLost) document.querySelector("#newer")?.remove();
+    isLost = false;
     if (Number(event.data) > Number(content.dataset.revision))
       notify(`Revision ${event.data} was saved.`, location.pathname);
+  };
+  source.onerror = () => {
+    isLost = true;
+    notify("The connection was lost: this page may be old.");
   };
   source.addEventListener("gone", () => {
     source.close();
@@ -92,4 +109,5 @@ function follow() {
 if (content) {
   follow();
   document.addEventListener("visibilitychange", follow);
+  addEventListener("pagehide", () => source?.close());
 }
