@@ -18,7 +18,7 @@ settings.register_profile("default", _SAME, max_examples=30)
 settings.register_profile("quick", _SAME, max_examples=10)
 # For the interpreters beside the one that runs everything: they differ in what
 # they do with a value, not in which values there are.
-settings.register_profile("brief", _SAME, max_examples=15)
+settings.register_profile("brief", _SAME, max_examples=5)
 settings.register_profile("thorough", _SAME, max_examples=2_000, derandomize=False)
 settings.load_profile("default")
 

@@ -4,7 +4,6 @@ branch's messages are lost, and nothing hangs.
 """
 
 import asyncio
-import contextlib
 import contextvars
 import gc
 import logging
@@ -18,6 +17,7 @@ import weakref
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from pickle import PicklingError
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -88,15 +88,13 @@ def executor(request):
 def time_is_up(monkeypatch):
     """An event: once it is set, and not before, all time for fan-outs is up."""
     up = threading.Event()
+    clock = SimpleNamespace(monotonic=lambda: 1e9 if up.is_set() else 0.0)
 
     class Queue(queue.SimpleQueue[Any]):
         def get(self, *, timeout):  # type: ignore[override]  # as it is called
-            while timeout >= threading.TIMEOUT_MAX or not up.is_set():
-                with contextlib.suppress(queue.Empty):
-                    return super().get(timeout=0.01)
+            return super().get(timeout=min(timeout, 0.01))
 
-            raise queue.Empty
-
+    monkeypatch.setattr("conversation_state.parallel._fan_out.time", clock)
     monkeypatch.setattr("conversation_state.parallel._fan_out.SimpleQueue", Queue)
     return up
 
@@ -880,9 +878,8 @@ class TestOnTurn:
             if texts(turn) == ["late"]:
                 raise Refused
 
-        time_is_up.set()
         with caplog.at_level(logging.ERROR, "conversation_state.parallel"):
-            steps = [slow, lambda _: began.wait(60)]
+            steps = [slow, lambda _: began.wait(60) and time_is_up.set()]
             fan_out(CHAT, steps, timeout_s=1, on_error="keep", on_turn=broken)
             go.set()
             until(lambda: caplog.records)
