@@ -12,8 +12,10 @@ const nothing = {
   canUndo: false, canRedo: false, isRunning: false, error: "",
 }
 
-/** What the server shows in every tab. `useChat` has it too, but for an answer that it reads itself. */
-export function useShown(chat: { status: string; stop(): void; setMessages(messages: UIMessage[]): void }) {
+type Chat = { status: string; stop(): void; setMessages(messages: (own: any[]) => any[]): void }
+
+/** What the server shows in every tab. `useChat` has it too, but for the message that it reads itself. */
+export function useShown(chat: Chat) {
   const [shown, setShown] = useState(nothing), isReading = /submitted|streaming/.test(chat.status)
   useEffect(() => {
     const events = new EventSource(`${url}/events`)
@@ -24,8 +26,11 @@ export function useShown(chat: { status: string; stop(): void; setMessages(messa
     return () => events.close()
   }, [])
   useEffect(() => {
-    if (!isReading) chat.setMessages(shown.messages)
-    else if (chat.status === "streaming" && !shown.isRunning) chat.stop() // what it reads was undone
+    if (chat.status === "streaming" && !shown.isRunning) chat.stop() // what it reads was undone
+    chat.setMessages((own) => {
+      const last = isReading ? own.at(-1) : undefined, at = shown.messages.findIndex(({ id }) => id === last?.id)
+      return !last ? shown.messages : at < 0 ? own : [...shown.messages.slice(0, at), last]
+    })
   }, [shown, shown.isRunning || isReading]) // not yet when it is ready and the last event is to come
   return shown
 }
