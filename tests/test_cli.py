@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state.aggregator import Aggregator
-from conversation_state.cli import _input
+from conversation_state.cli import _values
 from conversation_state.cli import replay as replaying
 from conversation_state.cli._commands import cli
 from conversation_state.codec import decode
@@ -147,12 +147,12 @@ class TestReplay:
 
     @pytest.mark.parametrize(
         "roles",
-        [[], ["user"], ["system"], ["assistant", "assistant"], ["user", "assistant"]],
+        [["user"], ["system"], ["assistant", "assistant"], ["user", "assistant"]],
     )
     def test_unusual_shapes(self, write, roles):
         """
-        Empty, only a question, no user: all are replayed, with a state for each
-        message, an empty one, two forks and their join.
+        Only a question, or no user: all are replayed, with a state for each message,
+        an empty one, two forks and their join.
         """
         messages = [{"role": role, "content": "So."} for role in roles]
 
@@ -162,12 +162,12 @@ class TestReplay:
         assert [] == outcome["broken"]
         assert len(roles) == outcome["messages"]
         assert len(roles) + 4 == outcome["states"]
-        assert bool(roles) == (outcome["bytes_per_state"] is not None)
+        assert outcome["bytes_per_state"] is not None
 
     def test_many(self, write, monkeypatch):
         """Where reading every state in full would take too long, some are."""
         monkeypatch.setattr(replaying, "_MAX_READ", 20_000)
-        path = write(line(messages=[{"role": "user", "content": ""}] * 400))
+        path = write(line(messages=[{"role": "user", "content": "x"}] * 400))
 
         result = run(path)
         (outcome,) = outcomes(run("--json", path))
@@ -474,13 +474,15 @@ class TestBadInput:
             (b'{"id": "x", "messages": [', "a conversation must be on one line"),
             (b'{"messages": [], "n": NaN}', "NaN is not JSON"),
             (b"[" * 100_000, "unreadable JSON"),
-            (b"null", "no conversation; expected a list of messages"),
+            (b"null", "no conversation; null, not a conversation"),
+            (b'{"messages": []}', "no conversation; a conversation without messages"),
             (
                 b'{"messages": {}}',
                 "$.messages: is an object; expected a list of messages",
             ),
-            (b"[1, 2, 3]", "(and 2 more)"),
-            (b'[{"role": "user", "content": 7}]', "$.messages[0].content"),
+            (b"[1, 2, 3]", "a list of other values than messages"),
+            (b'[{"role": "user"}, 2, 3]', "(and 2 more)"),
+            (b'[{"role": "user", "content": 7}]', "$[0].content"),
             (b"\x89PNG\r\x1a\0\0\0\rIHDR", "binary data"),
             (b"\xff\xfe[\0]\0", "UTF-16 text; save it as UTF-8"),
             (b'["\xe9t\xe9"]', "no UTF-8 text from byte 3 of the line on"),
@@ -587,7 +589,7 @@ class TestLines:
         """
         data = b"".join(pieces)
 
-        found = [*_input.read_lines(io.BytesIO(data), limit=limit)]
+        found = [*_values.read_lines(io.BytesIO(data), limit=limit)]
 
         expected = re.findall(rb"[^\n]*\n|[^\n]+", data)
         assert len(data) == sum(size for _, size in found)
@@ -615,7 +617,7 @@ class TestLines:
 
         tracemalloc.start()
         try:
-            ((found, size),) = _input.read_lines(
+            ((found, size),) = _values.read_lines(
                 io.BufferedReader(Endless()), limit=1_000
             )
             _, peak = tracemalloc.get_traced_memory()

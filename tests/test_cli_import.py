@@ -147,7 +147,7 @@ class TestImport:
         assert "Be brief." == saved(run, "a")[0].text
         assert openai_chat.load(MESSAGES) == tuple(saved(run, "a"))[1:]
         assert openai_chat.load(MESSAGES) == tuple(saved(run, "c"))
-        assert "$.system: is a list; expected a text" in result.stderr
+        assert "$.system[0].text: is missing; expected a text" in result.stderr
 
     def test_standard_input(self, run):
         """What comes from standard input has its name from there."""
@@ -157,7 +157,7 @@ class TestImport:
 
     def test_again(self, run):
         """Importing again changes nothing, not even a byte of the revisions."""
-        path = run.write(line("oslo"), line(None), line("empty", []))
+        path = run.write(line("oslo"), line(None), line("lima", LONGER))
         run("import", path)
         before = run.json("log", "oslo")
 

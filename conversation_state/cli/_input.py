@@ -1,52 +1,66 @@
 """
-Reads conversations from files, and reports the lines without one.
+Reads conversations from files, and reports what is none.
 
-Lines in bounded memory and the errors of invalid lines are here; parsing the
-formats (`adapters.transcripts`) and what is done with a conversation
-(`replay`, `_transfer`) are not.
+What belongs together in a file (one message a line, the lines of a session, the
+elements of a list) and the errors are here; JSON (`_values`), formats (`_formats`) and
+archives (`_sources`), and what is done with a conversation (`replay`, `_transfer`), are
+not.
 """
 
 from __future__ import annotations
 
 import stat
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
-from conversation_state.adapters import openai_chat, transcripts
-from conversation_state.adapters.transcripts import Transcript, line_results
+from conversation_state._persistent import EMPTY_MAP
 from conversation_state.aggregator import Aggregator
-from conversation_state.codec import from_data
-from conversation_state.errors import ConversationStateError, DecodeError, Problem
+from conversation_state.cli import _formats, _sources
+from conversation_state.cli._formats import FoundConversation
+from conversation_state.cli._sources import STANDARD_INPUT, InputSource, NotRead
+from conversation_state.cli._values import (
+    WRAPPERS,
+    DamagedText,
+    JsonValue,
+    LeftOut,
+    ListEnd,
+    read_values,
+)
+from conversation_state.errors import DecodeError, Problem
 from conversation_state.messages import Message
+from conversation_state.tree import MessageTree
 
-STANDARD_INPUT = "-"
-
-# The value of "format" in a document of this library.
-_OWN_FORMAT = "conversation_state"
+__all__ = [
+    "STANDARD_INPUT",
+    "InputConversation",
+    "UnreadableInput",
+    "read_files",
+    "total_bytes",
+]
 
 # So many invalid lines of a file are reported; the others are counted. Of lines
 # that are not text, the first is enough.
 _MAX_REPORTED = 10
 _MAX_REPORTED_BINARY = 1
 
+_UNPACKING = (_sources.DamagedArchiveError, _sources.ExpansionError)
+
 # The longest part of an error that is printed, in characters.
 _MAX_ERROR_LENGTH = 300
 
-_SKIP_CHUNK_BYTES = 1 << 16
-_MEBIBYTE = 1 << 20
-_UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
-
 
 class InputConversation(NamedTuple):
-    name: str  # its id, or its file and line without an id
+    name: str  # its id, or its file and line or position without an id
     file: str  # its file, as given on the command line
     line: int  # its line, counted from 1
     messages: tuple[Message, ...]
     id: str = ""  # its id in the file, or ""
     state: Aggregator | None = None  # the state, if the line holds an encoded one
+    tree: MessageTree | None = None  # all its branches, if the format has some
+    notes: Mapping[str, Any] = EMPTY_MAP  # what the file has of it besides messages
+    mended: tuple[str, ...] = ()  # what was wrong, and could be read all the same
 
 
 class UnreadableInput(NamedTuple):
@@ -55,6 +69,7 @@ class UnreadableInput(NamedTuple):
     file: str  # the file, as given on the command line
     line: int  # the line, counted from 1; 0 if this is about the whole file
     reason: str  # what is wrong
+    is_error: bool = True  # not so of what is left out on purpose
 
     def __str__(self) -> str:
         file = "standard input" if self.file == STANDARD_INPUT else self.file
@@ -65,58 +80,44 @@ class UnreadableInput(NamedTuple):
         )
 
 
-class _NotTextError(DecodeError): ...
-
-
-def read_lines(stream: BinaryIO, *, limit: int) -> Iterator[tuple[bytes | None, int]]:
-    """
-    The lines of *stream*, each with the number of bytes it takes there.
-
-    A line of more than *limit* bytes is None: it is read to its end in chunks
-    and discarded, so that never more than twice the limit is in memory.
-    """
-    # One byte more: a line that is too long is not one that ends the stream.
-    while line := stream.readline(limit + 1):
-        size = len(line)
-        if size <= limit or line.endswith(b"\n"):
-            yield line, size
-            continue
-
-        while line and not line.endswith(b"\n"):
-            line = stream.readline(_SKIP_CHUNK_BYTES)
-            size += len(line)
-
-        yield None, size
-
-
 def read_files(
-    files: Sequence[str], *, limit: int, advance: Callable[[int], object]
+    files: Sequence[str],
+    *,
+    limit: int,
+    advance: Callable[[int], object],
+    format: str = "",  # noqa: A002 - as elsewhere
 ) -> Iterator[InputConversation | UnreadableInput]:
     """
-    All conversations of *files* in order, with invalid lines in their places.
+    All conversations of *files* in order, with what is invalid in its place.
 
-    A line holds one conversation: messages in OpenAI's chat format, as a list
-    or as an object with the list as ``messages`` and optionally an ``id``; or
-    one in ShareGPT's format and others that `adapters.transcripts` reads, one
-    of which has a message per line; or a state as `codec.encode` writes it.
-    Blank lines are skipped. The first invalid lines of a file are reported, the
-    rest are counted.
+    A file is one JSON document, or has a JSON value on each line, in one of the formats
+    of `_formats.FORMATS`; it may be compressed with gzip, or a zip archive of such.
+    Blank lines are skipped. The first errors of a file are reported, the rest are
+    counted.
 
     Args:
         files: Paths; ``-`` is standard input.
 
-        limit: The longest line that is parsed, in bytes.
+        limit: The longest line, or element of a document, that is parsed, in bytes.
 
-        advance: Called with the size of each line that was read.
+        advance: Called with the number of bytes that were read, each time.
+
+        format: The format of all of them; by default each is recognised.
     """
     for file in files:
-        nameless = "line {}" if len(files) == 1 else f"{file}:{{}}"
         try:
-            is_stdin = file == STANDARD_INPUT
-            with (
-                nullcontext(sys.stdin.buffer) if is_stdin else Path(file).open("rb")
-            ) as stream:
-                yield from _read_stream(file, stream, limit, advance, nameless)
+            for source in _sources.open_sources(file, advance=advance):
+                if isinstance(source, NotRead):
+                    yield UnreadableInput(
+                        source.file, 0, source.reason, source.is_error
+                    )
+                else:
+                    has_many = len(files) > 1 or source.file != file
+                    nameless = f"{source.file}:{{}}" if has_many else "line {}"
+                    reader = _SourceReader(source, limit, format, nameless)
+                    yield from reader.read()
+        except _UNPACKING as error:
+            yield UnreadableInput(file, 0, str(error))
         except OSError as error:
             yield UnreadableInput(file, 0, error.strerror or str(error))
 
@@ -138,128 +139,199 @@ def total_bytes(files: Sequence[str]) -> int | None:
     return total
 
 
-def _read_stream(
-    file: str,
-    stream: BinaryIO,
-    limit: int,
-    advance: Callable[[int], object],
-    nameless: str,
-) -> Iterator[InputConversation | UnreadableInput]:
-    is_empty = True
-    reported = reported_binary = unreported = 0
-    for found in line_results(_decode_lines(stream, limit, advance), load=_load_record):
-        is_empty = False
-        if isinstance(found, Transcript):
-            messages = found.messages
-            # The id of a state is an identity, not a name.
-            state = messages.state if isinstance(messages, _StateMessages) else None
-            id = found.name if state is None else ""
-            name = id or nameless.format(found.line)
-            yield InputConversation(name, file, found.line, tuple(messages), id, state)
-            continue
+class _SourceReader:
+    """One file while it is read: the messages that are not a conversation yet."""
 
-        binary = isinstance(found.error, _NotTextError)
-        if reported < _MAX_REPORTED and not (
-            binary and reported_binary >= _MAX_REPORTED_BINARY
-        ):
-            reported += 1
-            reported_binary += binary
-            yield UnreadableInput(file, found.line, _describe_problems(found.error))
-        else:
-            unreported += 1
+    def __init__(
+        self, source: InputSource, limit: int, format_name: str, nameless: str
+    ) -> None:
+        self.source, self.limit = source, limit
+        self.format, self.nameless = format_name, nameless
+        self.items: list[JsonValue] = []
+        self.session: list[JsonValue] = []
+        self.is_empty = True
+        self.reported = self.reported_binary = self.unreported = 0
 
-    if unreported:
-        more = "1 more line is" if unreported == 1 else f"{unreported:,} more lines are"
-        yield UnreadableInput(file, 0, f"{more} invalid as well")
-
-    if is_empty:
-        yield UnreadableInput(file, 0, "empty; expected a conversation on each line")
-
-
-def _decode_lines(
-    stream: BinaryIO, limit: int, advance: Callable[[int], object]
-) -> Iterator[str | DecodeError]:
-    """The lines of *stream* as texts, or why they are not text."""
-    for line, size in read_lines(stream, limit=limit):
-        advance(size)
-        if line is None:
-            reason = (
-                f"a line of {size / _MEBIBYTE:,.1f} MiB was skipped; --max-line is "
-                f"{limit / _MEBIBYTE:,g} MiB"
-            )
-            yield DecodeError((Problem("$", reason),))
-            continue
-
-        yield _decode_line(line)
-
-
-def _decode_line(line: bytes) -> str | DecodeError:
-    reason = ""
-    if line.startswith(_UTF_16_BOMS):
-        reason = "UTF-16 text; save it as UTF-8"
-    elif b"\0" in line:
-        reason = "binary data; expected a line of JSON"
-    else:
+    def read(self) -> Iterator[InputConversation | UnreadableInput]:
+        values = read_values(
+            self.source.stream, limit=self.limit, is_conversation=_is_conversation
+        )
         try:
-            return line.decode()
-        except UnicodeDecodeError as error:
-            reason = f"no UTF-8 text from byte {error.start + 1} of the line on"
+            for found in values:
+                yield from self._take(found)
+        except _UNPACKING as error:
+            yield from self._flush()
+            yield UnreadableInput(self.source.file, 0, str(error))
 
-    return _NotTextError((Problem("$", reason),))
+        yield from self._flush()
+        if self.unreported:
+            more = self.unreported
+            words = "1 more line is" if more == 1 else f"{more:,} more lines are"
+            yield UnreadableInput(self.source.file, 0, f"{words} invalid as well")
+
+        if self.is_empty:
+            reason = "empty; expected a conversation on each line"
+            yield UnreadableInput(self.source.file, 0, reason)
+
+    def _take(
+        self, found: JsonValue | DamagedText | LeftOut | ListEnd
+    ) -> Iterator[InputConversation | UnreadableInput]:
+        if isinstance(found, ListEnd):
+            if not self.session:
+                yield from self._flush()
+
+            return
+
+        self.is_empty = False
+        if isinstance(found, LeftOut):
+            text = found.text
+            yield UnreadableInput(self.source.file, found.line, text, is_error=False)
+        elif isinstance(found, DamagedText):
+            yield from self._report(found.line, found.reason, is_binary=found.is_binary)
+        elif self.session or self._is_of_session(found.data):
+            self.session.append(found)
+        elif isinstance(found.data, dict) and _formats.is_item(found.data):
+            self.items.append(found)
+        else:
+            yield from self._flush()
+            yield from self._take_several(found)
+
+    def _is_of_session(self, data: Any) -> bool:
+        if self.format:
+            return self.format in _formats.SESSIONS
+
+        return bool(_formats.recognize_session(data))
+
+    def _take_several(
+        self, found: JsonValue
+    ) -> Iterator[InputConversation | UnreadableInput]:
+        """A conversation, or a list of some, which an object may have under a key."""
+        listed, path = found.data, found.path
+        if isinstance(listed, dict) and not _formats.recognize(listed):
+            key = next((k for k in WRAPPERS if isinstance(listed.get(k), list)), "")
+            path = f"{path}.{key}"
+            left_out = ", ".join(each for each in listed if each != key)
+            listed = listed.get(key)
+            if listed and left_out and any(map(_is_conversation, listed)):
+                what = f"left out what is beside the list: {left_out}"
+                yield UnreadableInput(
+                    self.source.file, found.line, what, is_error=False
+                )
+
+        if not isinstance(listed, list) or not any(map(_is_conversation, listed)):
+            yield from self._load(found.data, found)
+            return
+
+        for at, each in enumerate(listed):
+            here = JsonValue(each, found.line, at + 1, f"{path}[{at}]")
+            yield from self._load(each, here)
+
+    def _flush(self) -> Iterator[InputConversation | UnreadableInput]:
+        """The conversation of the messages so far."""
+        if self.session:
+            yield from self._load_session()
+
+        items, self.items = self.items, []
+        if not items:
+            return
+
+        first = items[0]
+        try:
+            found = _formats.load([each.data for each in items], self.format)
+        except DecodeError as error:
+            # Those that can't be read by themselves are reported at their places, and
+            # the rest goes on without them.
+            good = []
+            for each in items:
+                try:
+                    _formats.load([each.data], self.format)
+                except DecodeError as wrong:
+                    yield from self._report(
+                        each.line, _describe(wrong, each, is_item=True)
+                    )
+                else:
+                    good.append(each)
+
+            if not good or len(good) == len(items):
+                if good:
+                    yield from self._report(first.line, _describe(error, first))
+
+                return
+
+            found = _formats.load([each.data for each in good], self.format)
+
+        # In a list they are one document.
+        at = 1 if first.position else first.line
+        yield self._name(found, first.line, at)
+
+    def _load_session(self) -> Iterator[InputConversation | UnreadableInput]:
+        lines, self.session = self.session, []
+        first = lines[0]
+        try:
+            found = _formats.load_session([each.data for each in lines], self.format)
+        except DecodeError as error:
+            yield from self._report(first.line, _describe(error, first))
+        else:
+            for each in found:
+                yield self._name(each, first.line, first.line)
+
+    def _load(
+        self, data: Any, value: JsonValue
+    ) -> Iterator[InputConversation | UnreadableInput]:
+        try:
+            found = _formats.load(data, self.format)
+        except DecodeError as error:
+            yield from self._report(value.line, _describe(error, value))
+        else:
+            yield self._name(found, value.line, value.position or value.line)
+
+    def _name(self, found: FoundConversation, line: int, at: int) -> InputConversation:
+        return InputConversation(
+            found.id or self.nameless.format(at),
+            self.source.file,
+            line,
+            found.messages,
+            found.id,
+            found.state,
+            found.tree,
+            found.notes,
+            found.mended,
+        )
+
+    def _report(
+        self, line: int, reason: str, *, is_binary: bool = False
+    ) -> Iterator[UnreadableInput]:
+        self.is_empty = False
+        is_enough = is_binary and self.reported_binary >= _MAX_REPORTED_BINARY
+        if self.reported >= _MAX_REPORTED or is_enough:
+            self.unreported += 1
+            return
+
+        self.reported += 1
+        self.reported_binary += is_binary
+        yield UnreadableInput(self.source.file, line, reason)
 
 
-class _StateMessages(tuple[Message, ...]):  # noqa: SLOT001 - a tuple takes none
-    state: Aggregator
+def _is_conversation(value: Any) -> bool:
+    """Whether an element of a list is a conversation by itself."""
+    if isinstance(value, list):
+        return bool(_formats.recognize(value))
+
+    return isinstance(value, dict) and bool(_formats.recognize(value))
 
 
-def _load_record(record: Any) -> tuple[Message, ...]:
-    """
-    The messages of *record*, in OpenAI's format or another that people share,
-    or of a state of ours.
-    """
-    if isinstance(record, dict) and record.get("format") == _OWN_FORMAT:
-        state = from_data(record, expect=Aggregator)
-        messages = _StateMessages(state)
-        messages.state = state
-        return messages
-
-    try:
-        items = record.get("messages") if isinstance(record, dict) else record
-        if not isinstance(items, list) or any(map(_is_shared_turn, items)):
-            return transcripts.load(record)
-
-        # What stands next to a list of messages comes first.
-        beside = record.get("system") if isinstance(record, dict) else None
-        system = transcripts.load({"system": beside, "messages": []}) if beside else ()
-        return (*system, *_load_listed(items))
-    except DecodeError:
-        raise
-    except ConversationStateError as error:
-        raise DecodeError((Problem("$", f"no conversation; {error}"),)) from None
-
-
-def _is_shared_turn(item: Any) -> bool:
-    """Whether *item* has its role or its content where OpenAI has none."""
-    return isinstance(item, dict) and (
-        "from" in item
-        or ("content" not in item and ("value" in item or "text" in item))
-    )
-
-
-def _load_listed(items: list[Any]) -> tuple[Message, ...]:
-    # If it is neither, the problems are those of the format that most files have.
-    try:
-        return openai_chat.load({"messages": items})
-    except DecodeError:
-        with suppress(DecodeError):
-            return transcripts.load({"messages": items})
-
-        raise
-
-
-def _describe_problems(error: DecodeError) -> str:
+def _describe(error: DecodeError, value: JsonValue, *, is_item: bool = False) -> str:
     first, *others = error.problems
-    # About the line itself, or about something in a conversation.
-    reason = first.what if first.path == "$" else f"no conversation; {first}"
+    path = first.path
+    if is_item:
+        path = path.replace("$.messages[0]", "$", 1).replace("$[0]", "$", 1)
+
+    if value.position and not is_item:
+        path = f"{value.path}{path[1:]}" if path.startswith("$") else path
+
+    # About the value itself, or about something in a conversation.
+    first = Problem(path, first.what)
+    reason = first.what if path == "$" else str(first)
+    reason = f"no conversation; {reason}"
     reason = f"{reason:.{_MAX_ERROR_LENGTH}}"
     return f"{reason} (and {len(others):,} more)" if others else reason

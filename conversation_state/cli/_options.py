@@ -74,6 +74,7 @@ def store_command(
     has_json: bool = True,
     creates: bool = False,
     has_pages: bool = False,
+    kind: type[click.Command] = click.Command,
 ) -> Callable[[Callable[..., int | None]], click.Command]:
     """
     Make a command of a function that takes the open store and its own options.
@@ -82,6 +83,7 @@ def store_command(
     environment; and ``--json`` if it *has_json*, as the argument *as_json*. A
     missing file is an error, unless the command *creates* it. If it *has_pages*,
     its output goes through a pager at a terminal, and there is ``--no-pager``.
+    *kind* is its class.
     What the function returns is the exit status; None is 0.
     """
 
@@ -113,7 +115,7 @@ def store_command(
         pager_option = click.Option(
             ["--no-pager"], is_flag=True, help="Print without a pager."
         )
-        return click.Command(
+        return kind(
             name or function.__name__,
             callback=run,
             help=cleandoc(function.__doc__ or ""),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import click
 
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, shorten_repr
 from conversation_state.cli._exit import (
     BROKEN,
     FAILED,
@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from conversation_state.adapters import Lost
     from conversation_state.aggregator import Aggregator
     from conversation_state.cli._input import InputConversation
+    from conversation_state.cli._progress import ProgressBar
     from conversation_state.messages import Message
     from conversation_state.store import Head, Store
+    from conversation_state.tree import MessageTree, Node
 
 IMPORTED = "imported"
 EXTENDED = "extended"
@@ -57,8 +59,54 @@ class ImportResult(NamedTuple):
     added: int  # the number of messages written
 
 
-@store_command("import", creates=True)
+class _InputFormat(click.ParamType[str]):
+    """The formats that are read, which are imported when one is asked for."""
+
+    name = "NAME"
+
+    def convert(
+        self,
+        value: str,
+        param: click.Parameter | None,  # noqa: ARG002 - click's
+        ctx: click.Context | None,  # noqa: ARG002 - the same
+    ) -> str:
+        from difflib import get_close_matches
+
+        from conversation_state.cli._formats import FORMATS
+
+        if value in FORMATS:
+            return value
+
+        near = get_close_matches(value, FORMATS, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise RefusedError(
+            f"unknown format {shorten_repr(value)}{hint}; valid formats are "
+            f"{', '.join(FORMATS)}"
+        )
+
+
+class _HelpWithFormats(click.Command):
+    """The command, whose help lists the formats."""
+
+    def format_epilog(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's
+        formatter: click.HelpFormatter,
+    ) -> None:
+        from conversation_state.cli._formats import FORMATS
+
+        with formatter.section("Formats"):
+            formatter.write_dl([*FORMATS.items()])
+
+
+@store_command("import", creates=True, kind=_HelpWithFormats)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "--format",
+    "format_name",
+    type=_InputFormat(),
+    help="The format; it is recognised if this is not given.",
+)
 @click.option("--prefix", default="", help="Put this before every name.")
 @click.option(
     "--on-conflict",
@@ -75,6 +123,7 @@ def import_(
     store: Store,
     *,
     files: tuple[str, ...],
+    format_name: str | None,
     prefix: str,
     on_conflict: str,
     strict: bool,
@@ -84,15 +133,18 @@ def import_(
     """
     Save conversations of files in a store.
 
-    The store is created if it does not exist. A FILE holds what `replay` reads:
-    a conversation on each line, for example in OpenAI's chat format, or a state
-    that `export` wrote. "-" is standard input. The name of a conversation is
-    its "id", or else the name of its file and the number of its line.
+    The store is created if it does not exist. A FILE is a JSON document, or has a
+    conversation, or a message of one, on each line, in one of the formats below;
+    also compressed with gzip, or several in a zip archive. "-" is standard input.
+    The name of a conversation is its id, or else the name of its file and the
+    number of its line, or its position in a list. What stands beside its messages
+    becomes notes of the name.
 
-    Each is saved atomically, as one revision. Importing is idempotent, so an
-    interrupted import can be run again: if the name has the same conversation
-    or a longer one that starts with it, nothing is saved; if it has a shorter
-    one, the new messages are appended.
+    Each is saved atomically, as one revision, or one for each branch. Importing
+    is idempotent, so an interrupted import can be run again: if the name has the
+    same conversation or a longer one that starts with it, nothing is saved; if it
+    has a shorter one, the new messages are appended, and new branches beside
+    those there are.
 
     If the name has a different conversation, --on-conflict decides: skip this
     one (exit status 1); replace the saved one, which stays a revision; rename
@@ -112,17 +164,22 @@ def import_(
     total = _input.total_bytes(files)
     try:
         with progress(total, doing="Importing", as_json=as_json) as bar:
-            for item in _input.read_files(files, limit=max_line, advance=bar.advance):
+            for item in _input.read_files(
+                files, limit=max_line, advance=bar.advance, format=format_name or ""
+            ):
                 try:
                     found = _name_conversation(item, prefix)
                     result = _import_conversation(store, found, on_conflict, starts)
+                    left_out = _keep_notes(store, found, result)
                 except _CannotImportError as error:
-                    unreadable += 1
                     bar.print(str(error))
-                    if strict:
+                    unreadable += error.is_failure
+                    if strict and error.is_failure:
                         break
 
                     continue
+
+                _report_left_out(bar, result, left_out)
 
                 tally[result.outcome] += 1
                 bar.count(tally.total())
@@ -146,18 +203,75 @@ def import_(
     return FAILED if unreadable else BROKEN if tally[SKIPPED] else 0
 
 
-class _CannotImportError(Exception): ...
+class _CannotImportError(Exception):
+    is_failure = True  # not so of what is left out on purpose
 
 
 def _name_conversation(item: object, prefix: str) -> InputConversation:
     from conversation_state.cli._input import STANDARD_INPUT, UnreadableInput
 
     if isinstance(item, UnreadableInput):
-        raise _CannotImportError(str(item))
+        error = _CannotImportError(str(item))
+        error.is_failure = item.is_error
+        raise error
 
     found: InputConversation = item  # type: ignore[assignment]  # the only other type
     stem = "stdin" if found.file == STANDARD_INPUT else Path(found.file).stem
-    return found._replace(name=f"{prefix}{found.id or f'{stem}-{found.line}'}")
+    number = found.name.rpartition(":")[2].removeprefix("line ")
+    return found._replace(name=f"{prefix}{found.id or f'{stem}-{number}'}")
+
+
+def _keep_notes(
+    store: Store, found: InputConversation, result: ImportResult
+) -> list[str]:
+    """Note what the file has besides messages; what was mended or can't be kept."""
+    left_out = [*found.mended]
+    if result.outcome == SKIPPED or not found.notes:
+        return left_out
+
+    from conversation_state.errors import ConversationStateError
+
+    saved = store.notes(result.name)
+    new = {
+        key: value
+        for key, value in found.notes.items()
+        if value not in (None, "", [], {}, ()) and saved.get(key) != value
+    }
+    # The smallest first, so that as many as possible are kept.
+    sizes = {key: len(json.dumps(value, default=dict)) for key, value in new.items()}
+    room = _MAX_NOTES - len(json.dumps(dict(saved), default=dict))
+    kept = {}
+    for key in sorted(new, key=sizes.__getitem__):
+        room -= sizes[key] + len(key) + 8
+        if room < 0:
+            left_out.append(
+                f"{key}: {sizes[key]:,} bytes are more than the notes of a name hold"
+            )
+        else:
+            kept[key] = new[key]
+
+    if kept:
+        try:
+            store.annotate(result.name, kept)
+        except (ConversationStateError, ValueError) as error:
+            left_out.append(f"{', '.join(sorted(kept))}: {error}")
+
+    return left_out
+
+
+# What `Store.annotate` takes for a name, in bytes.
+_MAX_NOTES = 16_000
+
+
+def _report_left_out(
+    bar: ProgressBar, result: ImportResult, left_out: Sequence[str]
+) -> None:
+    for detail in left_out[:_MAX_REPORTED]:
+        bar.print(f"{result.name}: not kept as it was: {detail}")
+
+    more = len(left_out) - _MAX_REPORTED
+    if more > 0:
+        bar.print(f"{result.name}: not kept as it was: {more:,} more")
 
 
 # The hashes of the first messages of a conversation; None for an erased one.
@@ -211,18 +325,13 @@ def _save_as(
     The result of saving as *name*; None if it has another conversation and the
     next name is to be tried.
     """
-    from conversation_state.aggregator import Aggregator
     from conversation_state.errors import StaleHeadError
     from conversation_state.store import Head
-
-    state = found.state
-    if state is None:
-        state = Aggregator.new(found.messages).record_responses()
 
     try:
         # Save first and look afterwards: asking for a name that is not saved
         # makes the store search all names for near matches.
-        head = store.save(name, state, expecting=0)
+        head = _save_new(store, found, name)
     except StaleHeadError as error:
         if not isinstance(error.actual, Head):
             raise
@@ -235,6 +344,33 @@ def _save_as(
     else:
         return ImportResult(IMPORTED, name, head, head.length)
 
+    if found.tree is not None:
+        return _save_grown_tree(store, found.tree, name, head, on_conflict)
+
+    return _save_grown(store, found, name, head, on_conflict, starts)
+
+
+def _save_new(store: Store, found: InputConversation, name: str) -> Head:
+    from conversation_state.aggregator import Aggregator
+
+    if found.state is not None:
+        return store.save(name, found.state, expecting=0)
+
+    if found.tree is not None:
+        return store.save_tree(name, found.tree, expecting=0)
+
+    state = Aggregator.new(found.messages).record_responses()
+    return store.save(name, state, expecting=0)
+
+
+def _save_grown(  # noqa: PLR0917 - as `_save_as`
+    store: Store,
+    found: InputConversation,
+    name: str,
+    head: Head,
+    on_conflict: str,
+    starts: dict[str, _Start],
+) -> ImportResult | None:
     # At the head that the error had, not the newest: that one is compared below.
     saved = store.load(name, at=head)
     extended = _extend_saved(saved, found)
@@ -258,6 +394,71 @@ def _save_as(
     state = found.state or saved.fork(at=common).extend(found.messages[common:])
     head = store.save(name, state, expecting=head)
     return ImportResult(REPLACED, name, head, len(state) - common)
+
+
+def _save_grown_tree(
+    store: Store, tree: MessageTree, name: str, head: Head, on_conflict: str
+) -> ImportResult | None:
+    """
+    The result of saving what *tree* has and the history of *name* has not, as branches
+    of that; they have another conversation if not even a first message is the same.
+    """
+    saved = store.message_tree(name)
+    grown = _graft(saved, tree)
+    if grown is None:
+        if on_conflict == "rename":
+            return None
+
+        if on_conflict != "replace":
+            return ImportResult(SKIPPED, name, head, 0)
+
+        grown = tree
+
+    added = len(grown) - (0 if grown is tree else len(saved))
+    if grown == saved:
+        return ImportResult(UNCHANGED, name, head, 0)
+
+    new = store.save_tree(name, grown, expecting=head)
+    outcome = REPLACED if grown is tree else EXTENDED
+    return ImportResult(outcome, name, new, added)
+
+
+def _graft(saved: MessageTree, tree: MessageTree) -> MessageTree | None:
+    """
+    *saved* with the messages of *tree* that it lacks, and the same one shown; None if
+    it has none of them.
+    """
+    from conversation_state.messages import find_erasure
+
+    if any(node.id in saved for node in tree.nodes[:1]):
+        # The format has identities of its own.
+        return saved.add(*tree.states, tree.shown)
+
+    children: dict[str | None, list[Node]] = {}
+    for node in saved.nodes:
+        children.setdefault(node.parent, []).append(node)
+
+    places: dict[str | None, str | None] = {None: None}
+    states: list[Aggregator] = []
+    grown = saved
+    for node in tree.nodes:
+        parent = places[node.parent]
+        for other in children.get(parent, ()):
+            old, new = other.message, node.message
+            if old == new or (find_erasure(old) is not None and old.role == new.role):
+                places[node.id] = other.id
+                break
+        else:
+            if node.parent is None and saved.nodes and not any(places.values()):
+                return None
+
+            state = grown.path(parent).add(node.message).record_responses()
+            grown = grown.add(state)
+            places[node.id] = grown.head
+            states.append(state)
+
+    shown = places.get(tree.head)
+    return grown.switch(shown) if shown is not None and shown != grown.head else grown
 
 
 def _extend_saved(saved: Aggregator, found: InputConversation) -> Aggregator | None:

@@ -282,7 +282,7 @@ class TranscriptTurn:
             # Null is not content, as OpenAI has it next to calls. Without any such key,
             # the content may be under one that is not known here, and would be lost.
             silent = any(key in raw for key in _WHAT) or raw.get("tool_calls")
-            if not silent:
+            if not silent or self.role == "user":
                 what = f"has none of {', '.join(_WHAT)}; expected content"
                 self.loader.problem(self.node.path, what)
 

@@ -1,0 +1,576 @@
+"""
+The JSON values of a file: lines of them, or one document, in bounded memory.
+
+Which of the two a file is, the elements of a large array one after another, and what is
+whole before and after damage are here; which format a value is in (`_formats`), and
+archives and encodings (`_sources`), are not.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, BinaryIO, NamedTuple, NoReturn, TypeAlias
+
+from conversation_state.adapters.engine.wire import (
+    make_unique_object,
+    parse_arguments,
+    parse_finite,
+)
+
+_MEBIBYTE = 1 << 20
+_SKIP_CHUNK_BYTES = 1 << 16
+_READ_BYTES = 1 << 20
+
+# How far from the end of the text an error may be that more text would mend.
+_MARGIN = 16
+# How much of the value behind it an unclosed string may have swallowed.
+_BEFORE_DAMAGE = 256
+# How much is parsed in search of the next whole value, in characters.
+_MAX_SEARCH = 1 << 30
+_DEEP_STEP = 500
+
+# Where documents have a list of conversations.
+WRAPPERS = (
+    *("conversations", "chats", "data", "examples", "items", "records", "requests"),
+    *("responses", "results", "rows", "samples", "sessions", "threads", "traces"),
+)
+
+
+class JsonValue(NamedTuple):
+    """One JSON value: that of a line, or an element of a document."""
+
+    data: Any
+    line: int  # the line that it starts on, counted from 1
+    position: int = 0  # its place in a list, counted from 1; 0 outside of any
+    path: str = "$"  # its place in the value of its line, or in the document
+
+
+class DamagedText(NamedTuple):
+    """What is no JSON, and why."""
+
+    line: int
+    reason: str
+    is_binary: bool = False  # of lines that are no text, the first is enough
+    is_skipped: bool = False  # what comes behind it is known
+
+
+class LeftOut(NamedTuple):
+    """What was left out."""
+
+    line: int
+    text: str
+
+
+class ListEnd(NamedTuple):
+    """A blank line, or the end of a list: what comes next is no part of it."""
+
+
+Found: TypeAlias = JsonValue | DamagedText | LeftOut | ListEnd
+
+
+def read_lines(stream: BinaryIO, *, limit: int) -> Iterator[tuple[bytes | None, int]]:
+    """
+    The lines of *stream*, each with the number of bytes it takes there.
+
+    A line of more than *limit* bytes is None: it is read to its end in chunks
+    and discarded, so that never more than twice the limit is in memory.
+    """
+    # One byte more: a line that is too long is not one that ends the stream.
+    while line := stream.readline(limit + 1):
+        size = len(line)
+        if size <= limit or line.endswith(b"\n"):
+            yield line, size
+            continue
+
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(_SKIP_CHUNK_BYTES)
+            size += len(line)
+
+        yield None, size
+
+
+def read_values(
+    stream: BinaryIO, *, limit: int, is_conversation: Callable[[Any], bool]
+) -> Iterator[Found]:
+    """
+    The values of *stream*, which is UTF-8, as they come; damage in its place.
+
+    Lines are read by lines, also where some are damaged. What begins on the first line
+    and ends on a later one is a document, and so is a first line that is longer than
+    *limit*.
+
+    Args:
+        stream: Read with ``readline`` and ``read``.
+
+        limit: The longest value that is parsed, in bytes.
+
+        is_conversation: Tells, behind damage in a document, whole elements from parts
+            of the damaged one.
+    """
+    head: list[bytes] = []
+    first = _take_line(stream, limit, head)
+    text = first.lstrip(codecs.BOM_UTF8).strip()
+    if not text.startswith((b"[", b"{")):
+        is_document = False
+    elif text in {b"[", b"{"} or (len(first) > limit and first[-1:] != b"\n"):
+        is_document = True
+    elif _is_json(text):
+        is_document = False
+    else:
+        following = _take_line(stream, limit, head).strip()
+        looks_open = text.endswith((b"[", b"{", b",", b":"))
+        is_document = not following or (
+            not _is_json(following) and (looks_open or text.startswith(b"["))
+        )
+
+    if is_document:
+        yield from _DocumentParser(stream, b"".join(head), limit, is_conversation).run()
+        return
+
+    # The last of these lines may go on in the stream.
+    start = _Prefixed(head, stream)
+    yield from _read_line_values(start, limit)
+
+
+def _take_line(stream: BinaryIO, limit: int, head: list[bytes]) -> bytes:
+    """The next line that is not blank, at most *limit* bytes; kept in *head*."""
+    while line := stream.readline(limit + 1):
+        head.append(line)
+        if not line.isspace():
+            return line
+
+    return b""
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        return isinstance(parse_arguments(text.decode()), (dict, list))
+    except ValueError:
+        return False
+
+
+class _Prefixed:
+    """A stream that begins with lines that were read from it."""
+
+    def __init__(self, lines: list[bytes], stream: BinaryIO) -> None:
+        self._lines, self._stream = lines, stream
+
+    def readline(self, size: int) -> bytes:
+        if not self._lines:
+            return self._stream.readline(size)
+
+        line = self._lines.pop(0)
+        if len(line) > size:
+            self._lines.insert(0, line[size:])
+            return line[:size]
+
+        if not line.endswith(b"\n") and len(line) < size and not self._lines:
+            line += self._stream.readline(size - len(line))
+
+        return line
+
+
+# Lines
+
+
+def _read_line_values(stream: Any, limit: int) -> Iterator[Found]:
+    for number, (line, size) in enumerate(read_lines(stream, limit=limit), 1):
+        if line is None:
+            yield _skipped(number, "a line", size, limit)
+            continue
+
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901 - no part of it
+
+        text, why = _decode_line(line)
+        if why:
+            yield DamagedText(number, why, is_binary=True)
+            continue
+
+        if not text or text.isspace():
+            yield ListEnd()
+            continue
+
+        try:
+            yield JsonValue(parse_arguments(text), number)
+        except json.JSONDecodeError as error:
+            if error.pos >= len(text.rstrip()):
+                why = "incomplete JSON; a conversation must be on one line"
+                yield DamagedText(number, why)
+            else:
+                yield DamagedText(number, _describe_syntax(error))
+        except ValueError as error:
+            # Too deep, a number of thousands of digits, NaN, or a key twice.
+            yield DamagedText(number, f"unreadable JSON; {error}")
+
+
+def _decode_line(line: bytes) -> tuple[str, str]:
+    """The text of *line*, and why it has none, "" if it has one."""
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "", "UTF-16 text; save it as UTF-8"
+
+    if b"\0" in line:
+        return "", "binary data; expected a line of JSON"
+
+    try:
+        return line.decode(), ""
+    except UnicodeDecodeError as error:
+        return "", f"no UTF-8 text from byte {error.start + 1} of the line on"
+
+
+def _describe_syntax(error: json.JSONDecodeError) -> str:
+    # Some of Python's messages end in the preposition.
+    return f"invalid JSON; {error.msg.removesuffix(' at')} at column {error.colno}"
+
+
+def _skipped(line: int, what: str, size: int, limit: int) -> DamagedText:
+    reason = (
+        f"{what} of {size / _MEBIBYTE:,.1f} MiB was skipped; --max-line is "
+        f"{limit / _MEBIBYTE:,g} MiB"
+    )
+    return DamagedText(line, reason, is_skipped=True)
+
+
+# Documents
+
+
+class _TooLongError(Exception): ...
+
+
+class _DamagedError(Exception):
+    def __init__(self, reason: str, position: int) -> None:
+        super().__init__(reason, position)
+        self.reason = reason
+        self.position = position  # in the text
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_PLAIN = json.JSONDecoder()
+_UNIQUE = json.JSONDecoder(
+    object_pairs_hook=make_unique_object,
+    parse_constant=_refuse_constant,
+    parse_float=parse_finite,
+)
+_SPACE = re.compile(r"[ \t\r\n]*")
+_BRACKET = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
+_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
+
+
+class _DocumentParser:
+    """
+    The values of a document while it is read: the text that was read and is not parsed
+    yet, and the position in it.
+    """
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        start: bytes,
+        limit: int,
+        is_conversation: Callable[[Any], bool],
+    ) -> None:
+        self.stream, self.limit = stream, limit
+        self.is_conversation = is_conversation
+        self.text, self.at = "", 0
+        self.is_ended = False
+        self.has_bad_bytes = False
+        self.damaged_at = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
+        # The line of a position in the text, up to which line ends were counted.
+        self._line, self._counted = 1, 0
+        self._add(start.removeprefix(codecs.BOM_UTF8))
+
+    def run(self) -> Iterator[Found]:
+        """All values; each list is followed by an `ListEnd`."""
+        while char := self._peek():
+            if char == "[":
+                yield from self._read_list("$")
+            elif char == "{":
+                yield from self._read_object()
+            else:
+                line = self._count_line()
+                yield DamagedText(line, f"expected [ or {{, got {char!r}")
+                if not self._find_next():
+                    return
+
+    # Text
+
+    def _add(self, data: bytes) -> None:
+        try:
+            self.text += self._decoder.decode(data, final=self.is_ended)
+        except UnicodeDecodeError:
+            pending = self._decoder.getstate()[0]
+            self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+            self.has_bad_bytes = True
+            self.text += self._decoder.decode(pending + data, final=self.is_ended)
+
+    def _fill(self) -> None:
+        """Read more, at least as much as there is, and forget what was parsed."""
+        self._count_line()
+        self.text, self.at, self._counted = self.text[self.at :], 0, 0
+        data = self.stream.read(max(_READ_BYTES, len(self.text)))
+        self.is_ended = not data
+        self._add(data)
+
+    def _count_line(self) -> int:
+        self._line += self.text.count("\n", self._counted, self.at)
+        self._counted = max(self._counted, self.at)
+        return self._line
+
+    def _peek(self) -> str:
+        """The next character that is not white space; "" at the end."""
+        while True:
+            match = _SPACE.match(self.text, self.at)
+            self.at = match.end() if match else self.at
+            if self.at < len(self.text):
+                return self.text[self.at]
+
+            if self.is_ended:
+                return ""
+
+            self._fill()
+
+    # One value
+
+    def _scan(self) -> tuple[Any, str]:
+        """
+        The value at the position, which moves behind it, and why it can't be taken, ""
+        if it can.
+
+        Raises:
+            _TooLongError:
+                If it is over the limit, or nested too deep. The position stays.
+
+            _DamagedError:
+                If it is no JSON. The position stays.
+        """
+        reason = ""
+        try:
+            value, end = self._decode(_UNIQUE)
+        except ValueError as error:
+            # JSON of which Python would lose something.
+            reason = f"unreadable JSON; {error}"
+            value, end = self._decode(_PLAIN)
+
+        if self.has_bad_bytes and _ESCAPED_BYTE.search(self.text, self.at, end):
+            reason = "no UTF-8 text"
+
+        self.at = end
+        return value, reason
+
+    def _decode(self, decoder: json.JSONDecoder) -> tuple[Any, int]:
+        while True:
+            try:
+                value, end = decoder.raw_decode(self.text, self.at)
+            except json.JSONDecodeError as error:
+                is_cut = error.pos >= len(self.text) - _MARGIN or error.msg.startswith(
+                    "Unterminated string"
+                )
+                if self.is_ended or not is_cut:
+                    raise _DamagedError(error.msg, error.pos) from None
+            except RecursionError:
+                raise _TooLongError from None
+            else:
+                # A number may go on.
+                if end < len(self.text) or self.is_ended or self.text[end - 1] in '"]}':
+                    return value, end
+
+            if len(self.text) - self.at > self.limit:
+                raise _TooLongError
+
+            self._fill()
+
+    def _skip(self) -> int:
+        """Move behind the object or list at the position; its size in bytes, nearly."""
+        size = depth = 0
+        is_string = False
+        while True:
+            for match in _BRACKET.finditer(self.text, self.at):
+                char = match[0]
+                if char == '"':
+                    is_string = not is_string
+                elif not is_string and char in "[{":
+                    depth += 1
+                elif not is_string and char in "]}":
+                    depth -= 1
+                    if not depth:
+                        size += match.end() - self.at
+                        self.at = match.end()
+                        return size
+
+            # A backslash at the end belongs to what comes next.
+            end = len(self.text) - self.text.endswith("\\")
+            size, self.at = size + end - self.at, end
+            if self.is_ended:
+                self.at = len(self.text)
+                return size
+
+            self._fill()
+
+    def _find_next(self, position: int = 0) -> bool:
+        """
+        Move to the next whole conversation from shortly before *position* in the text
+        on; False at the end.
+        """
+        self.at = max(self.at + 1, position - _BEFORE_DAMAGE)
+        searched = 0
+        while searched < _MAX_SEARCH:
+            found = self.text.find("{", self.at)
+            self.at = len(self.text) if found < 0 else found
+            if found < 0:
+                if self.is_ended:
+                    return False
+
+                self._fill()
+                continue
+
+            step = 1
+            try:
+                value, end = self._decode(_PLAIN)
+            except _DamagedError as error:
+                searched += error.position - self.at
+            except _TooLongError:
+                searched += self.limit
+                step = _DEEP_STEP
+            else:
+                searched += end - self.at
+                if self.is_conversation(value):
+                    return True
+
+            self.at += step
+
+        return False
+
+    # Values in each other
+
+    def _read_list(self, path: str) -> Iterator[Found]:
+        self.at += 1
+        position = 0
+        is_found = True
+        while is_found:
+            char = self._peek()
+            line = self._count_line()
+            if char in {"", "]"}:
+                self.at += len(char)
+                if not char:
+                    yield DamagedText(line, f"{path} does not end: ] is missing")
+
+                break
+
+            position += 1
+            found = self._read_element(line, position, f"{path}[{position - 1}]")
+            yield found
+            if isinstance(found, DamagedText) and not found.is_skipped:
+                is_found = self._find_next(self.damaged_at)
+                continue
+
+            char = self._peek()
+            if char == ",":
+                self.at += 1
+            elif char not in {"", "]"}:
+                yield DamagedText(
+                    self._count_line(), f"expected , or ] here, got {char!r}"
+                )
+                self.at -= 1  # this may be the next one
+                is_found = self._find_next()
+
+        yield ListEnd()
+
+    def _read_element(
+        self, line: int, position: int, where: str
+    ) -> JsonValue | DamagedText:
+        try:
+            value, reason = self._scan()
+        except _TooLongError:
+            return _skipped(line, where, self._skip(), self.limit)
+        except _DamagedError as error:
+            self.damaged_at = error.position
+            what = error.reason.removesuffix(" at")
+            on = self._line_of(error.position)
+            return DamagedText(line, f"{where} is damaged: {what} on line {on}")
+
+        if reason:
+            return DamagedText(
+                line, f"{where} can't be read: {reason}", is_skipped=True
+            )
+
+        return JsonValue(value, line, position, where)
+
+    def _line_of(self, position: int) -> int:
+        return self._line + self.text.count("\n", self._counted, position)
+
+    def _read_object(self) -> Iterator[Found]:
+        line = self._count_line()
+        try:
+            value, reason = self._scan()
+        except _DamagedError as error:
+            damage = DamagedText(
+                self._line_of(error.position),
+                f"damaged JSON: {error.reason.removesuffix(' at')}",
+            )
+            if self._find_list():
+                yield from self._read_members()
+            else:
+                yield damage
+                self._find_next(error.position)
+        except _TooLongError:
+            if self._find_list():
+                yield from self._read_members()
+            else:
+                yield _skipped(line, "a document", self._skip(), self.limit)
+        else:
+            yield DamagedText(line, reason) if reason else JsonValue(value, line)
+
+    def _find_list(self) -> bool:
+        return _WRAPPED.match(self.text, self.at) is not None
+
+    def _read_members(self) -> Iterator[Found]:
+        """The elements of the list of conversations that an object has."""
+        self.at += 1
+        left_out: list[str] = []
+        with suppress(_DamagedError):  # its end is missing, then
+            while self._peek() == '"':
+                key, _ = self._scan()
+                if self._peek() != ":":
+                    break
+
+                self.at += 1
+                if self._peek() == "[" and key in WRAPPERS:
+                    yield from self._read_list(f"$.{key}")
+                else:
+                    left_out.append(key)
+                    try:
+                        self._scan()
+                    except _TooLongError:
+                        self._skip()
+
+                if self._peek() == ",":
+                    self.at += 1
+
+        if left_out:
+            keys = ", ".join(left_out)
+            yield LeftOut(
+                self._count_line(), f"left out what is beside the list: {keys}"
+            )
+
+        if self._peek() == "}":
+            self.at += 1
+        else:
+            yield DamagedText(
+                self._count_line(), "the document does not end: } is missing"
+            )
+            self._find_next(self.at)
+
+
+# An object that has such a list among its first keys, beside plain values.
+_WRAPPED = re.compile(
+    r'\{(?:\s*"[^"\\]*"\s*:\s*(?:"[^"\\]*"|[^"\[\]{},\s]+)\s*,)*\s*'
+    rf'"(?:{"|".join(WRAPPERS)})"\s*:\s*\[\s*[\[{{]'
+)
