@@ -14,6 +14,7 @@ from pathlib import Path
 
 from conversation_state import (
     Aggregator,
+    AssistantMessage,
     SystemMessage,
     Timeline,
     TokenBudget,
@@ -25,6 +26,7 @@ from conversation_state import (
 )
 from conversation_state.adapters import openai_chat
 from conversation_state.diffing import diff
+from conversation_state.messages import ResponseMeta
 from conversation_state.pages import (
     draw_difference,
     draw_fragment,
@@ -32,13 +34,25 @@ from conversation_state.pages import (
     make_page,
     read_history,
 )
+from conversation_state.pages._documents import write_document
+from conversation_state.pages._live import draw_name
+from conversation_state.pages._markup import Markup, Words
+from conversation_state.pages._requests import PageQuery
 from conversation_state.store import open_store
 from conversation_state.trimming import clear_tool_results, compact
 
 ROOT = Path(__file__).resolve().parent.parent
 VIEWS = ROOT / "docs" / "view.svg"
 # How wide the pictures of pages are, in pixels; higher ones are cut.
-WIDTHS = {"page": 1_100, "undo": 720, "difference": 720, "overlay": 720, "store": 1_100}
+WIDTHS = {
+    "page": 1_100,
+    "undo": 720,
+    "difference": 720,
+    "overlay": 720,
+    "store": 1_100,
+    "live": 1_200,
+    "live-narrow": 400,
+}
 HIGHEST = 640
 
 
@@ -147,6 +161,50 @@ def make_history():
     return history._replace(states=tuple(states))
 
 
+def draw_live(**asked):
+    """The live page of a trip with calls, a table and a branch that was left."""
+    with open_store("memory:") as store:
+        state = Aggregator.new([SystemMessage("You are a travel agent. Be brief.")])
+        state = state.add_user_prompt(
+            "Where should we go in **May**?\n\n1. hiking\n2. `quiet` places"
+        )
+        store.save("trip", state)
+        store.save("trip", _answer(state, "How about Cinque Terre?", 150), label="sea")
+        store.rollback("trip", 1)
+        calls = [
+            ToolCall("1", "trains", '{"to": "St. Moritz", "after": "12:00"}'),
+            ToolCall("2", "weather", '{"city": "Bern"}'),
+        ]
+        state = _answer(store.load("trip"), "The Engadin. Let me look.", 210, calls)
+        state = state.extend(
+            [
+                ToolMessage('{"at": "12:30", "change": "Chur"}', tool_call_id="1"),
+                ToolMessage("It is down.", tool_call_id="2", is_error=True),
+            ]
+        )
+        store.save("trip", state)
+        table = (
+            "By train, change in *Chur*:\n\n| dep | arr |\n|---|---|\n| 12:30 | 16:40 |"
+        )
+        store.save("trip", _answer(state, table, 330))
+        query = PageQuery("trip", **asked)
+        page = draw_name(store, query, Words(), may_write=True, has_prices=True)
+        return write_document(
+            Markup("trip"),
+            page.facts,
+            *page.content,
+            with_tree=True,
+            home="/",
+            tools=page.tools,
+        )
+
+
+def _answer(state, text, tokens, calls=()):
+    response = ResponseMeta("stop", Usage(tokens, 40), model="gpt-4o")
+    message = AssistantMessage(text, tool_calls=list(calls), response=response)
+    return state.add_response(message, key=text)
+
+
 def draw_all_pages():
     """The pages and fragments that are shown as pictures, by their names."""
     _, _, price, hills = make_trip()
@@ -158,6 +216,8 @@ def draw_all_pages():
         "difference": draw_difference(diff(price, hills), names=("sea", "hills")),
         "overlay": draw_fragment(view),
         "store": make_page(make_history(), title="trip"),
+        "live": draw_live(),
+        "live-narrow": draw_live(),
     }
 
 
@@ -171,7 +231,9 @@ def write_pictures():
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         for name, html in draw_all_pages().items():
             wide = WIDTHS[name]
-            tab = browser.new_page(color_scheme="light")
+            tab = browser.new_page()
+            scheme = "dark" if name == "live-narrow" else "light"
+            tab.emulate_media(color_scheme=scheme)
             tab.set_viewport_size({"width": wide, "height": HIGHEST})
             tab.set_content(f"<!doctype html>{html}")
             high = tab.evaluate("Math.ceil(document.body.scrollHeight) + 16")

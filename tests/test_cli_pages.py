@@ -11,6 +11,7 @@ import pytest
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import UserMessage
 from conversation_state.store import open_store
+from conversation_state.timeline import Timeline
 from tests.commands import HOSTILE, MAIN, Commands
 
 ASKED = Aggregator.new().add_user_prompt("Where to?")
@@ -60,6 +61,26 @@ class TestTree:
 
         assert newest.startswith("●  revision 4")
         assert "… and 3 older states" == rest
+
+    def test_messages(self, run):
+        """A name that was saved as a timeline is its messages, with alternatives."""
+        timeline = Timeline.begin(ASKED).commit(SEA).undo().commit(HILLS)
+        with open_store(run.path) as store:
+            store.save_timeline("chat", timeline)
+
+        drawn = [
+            "●  message 3 ← you are here  assistant: Uphill.  (2/2)",
+            "│ ○  message 2  assistant: To the sea.  (1/2)",
+            "├─╯",
+            "○  message 1  user: Where to?",
+        ]
+
+        assert drawn == run("tree", "chat").stdout.splitlines()
+        assert "revision 3" in run("tree", "chat", "--as", "revisions").stdout
+        assert "moment 2" in run("tree", "chat", "--as", "timeline").stdout
+        assert "2/2" in run("tree", "trip", "--as", "messages").stdout
+        for kind, word in (("messages", "message 3"), ("timeline", "moment 2")):
+            assert word in run("page", "chat", "--as", kind).stdout
 
     def test_unknown_name(self, run):
         """A name that is not saved is an error."""

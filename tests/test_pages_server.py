@@ -448,6 +448,36 @@ class TestActs:
         assert "To the sea." == store.load("branch")[-1].text
         assert "Uphill." == store.load("trip", at="hills")[-1].text
 
+    def test_at_a_message(self, store):
+        """What came behind a message is left, with its bill, in the name or a fork."""
+        client = connect(store, write=True)
+        (link,) = [
+            each
+            for each in links_of(show(client, name="trip"), "?at=4")
+            if "upto=2" in each
+        ]
+        page = client.get(urljoin("/name/trip", link)).text
+        post(client, "fork", name="trip", at=4, seen=4, upto=2, new="branch")
+        post(client, "restore", name="trip", at=4, seen=4, upto=2)
+
+        assert "Restore to message 2" in page
+        assert 'name="upto" value="2"' in page
+        assert ["Where to?", "To the sea."] == [m.text for m in store.load("trip")]
+        assert 45 == store.load("trip").total_usage.total_tokens
+        assert store.load("trip").messages == store.load("branch").messages
+        assert 5 == store.latest("trip").revision
+
+    @pytest.mark.parametrize("act", ["restore", "fork"])
+    @pytest.mark.parametrize("upto", ["0", "9", "x"])
+    def test_at_no_message(self, store, act, upto):
+        """A message that is not there is refused."""
+        client = connect(store, write=True)
+        answer = post(client, act, name="trip", at=4, seen=4, upto=upto, new="branch")
+
+        assert 400 <= answer.status_code < 410
+        assert {"trip", "<b>other</b>"} == {*store.names()}
+        assert 4 == store.latest("trip").revision
+
     def test_note(self, store):
         """A note is on its revision, until an empty one removes it."""
         client = connect(store, write=True)

@@ -32,7 +32,9 @@ from conversation_state.cli._transfer import replace_file
 
 if TYPE_CHECKING:
     # A command imports this when it runs, so that --help is quick.
+    from conversation_state.pages import History
     from conversation_state.store import Store
+    from conversation_state.tree import MessageTree
 
 _MAX_REVISIONS = 1_000
 
@@ -46,8 +48,36 @@ _STYLES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+_as_option = click.option(
+    "--as",
+    "kind",
+    type=click.Choice(("revisions", "messages", "timeline")),
+    help="Of what the tree is: the revisions that were saved, the messages with their "
+    "alternatives, or the moments of a timeline. Without it the messages of a name "
+    "that was saved as a timeline, and the revisions of any other.",
+)
+
+
+def _read_tree(
+    store: Store, name: str, kind: str | None, limit: int
+) -> History | MessageTree:
+    from conversation_state.pages import History, read_history
+
+    if kind is None:
+        kind = "messages" if store._is_timeline(name) else "revisions"
+
+    if kind == "messages":
+        return store.message_tree(name)
+
+    if kind == "timeline":
+        return History.of_timeline(store.load_timeline(name))
+
+    return read_history(store, name, limit=limit)
+
+
 @store_command(has_pages=True)
 @click.argument("name")
+@_as_option
 @click.option(
     "-n",
     "--limit",
@@ -56,14 +86,16 @@ _STYLES: Mapping[str, Mapping[str, Any]] = {
     show_default=True,
     help="Draw at most this many of the newest revisions.",
 )
-def tree(store: Store, *, name: str, limit: int, as_json: bool) -> None:
+def tree(
+    store: Store, *, name: str, kind: str | None, limit: int, as_json: bool
+) -> None:
     """
-    Draw the revisions of NAME as a tree, the newest on top.
+    Draw the revisions of NAME, or its messages, as a tree, the newest on top.
 
     Each branch has a lane; abandoned branches end beside the one that the newest
     revision is on. Long runs without forks are folded.
     """
-    from conversation_state.pages import draw_outline, read_history
+    from conversation_state.pages import draw_outline
 
     which = find_state(store, name)
     if as_json:
@@ -72,16 +104,17 @@ def tree(store: Store, *, name: str, limit: int, as_json: bool) -> None:
 
         return
 
-    history = read_history(store, which.name, limit=limit)
+    drawn = _read_tree(store, which.name, kind, limit)
 
     def paint_piece(text: str, kind: str) -> str:
         return paint(escape_line(text), **_STYLES.get(kind, {}))
 
-    print_text(draw_outline(history, paint=paint_piece))
+    print_text(draw_outline(drawn, paint=paint_piece))
 
 
 @store_command(has_json=False)
 @click.argument("name")
+@_as_option
 @click.option(
     "-o",
     "--output",
@@ -101,6 +134,7 @@ def page(
     store: Store,
     *,
     name: str,
+    kind: str | None,
     output: Path | None,
     title: str | None,
     limit: int | None,
@@ -109,18 +143,22 @@ def page(
     """
     Write NAME as a page in one file.
 
-    The page has the tree of revisions, the messages of every branch, what the model
-    sees of the newest one with --limit, and the bill. It opens from a disk, and asks
-    nothing of any other host: for a pull request, or a report of a fault.
+    The page has the tree of its revisions or messages, the messages of every branch,
+    what the model sees of the newest one with --limit, and the bill. It opens from a
+    disk, and asks nothing of any other host: for a pull request, or a report of a
+    fault.
     """
-    from conversation_state.pages import make_page, read_history
+    from conversation_state.pages import make_page
 
     which = find_state(store, name)
-    history = read_history(store, which.name, limit=_MAX_REVISIONS)
+    view = None
+    if limit is not None:
+        view = trim_to(limit, store.load(which.name), which.name)
+
     text = make_page(
-        history,
+        _read_tree(store, which.name, kind, _MAX_REVISIONS),
         title=title or which.name,
-        view=None if limit is None else trim_to(limit, history.state, which.name),
+        view=view,
         redact=redact,
     )
     if output is None:

@@ -246,7 +246,7 @@ def _holds_past(state: Aggregator, past: Aggregator) -> bool:
 
 def graph_tree(tree: MessageTree) -> list[GraphNode]:
     """The messages of a tree, oldest first. O(messages)."""
-    messages = tree.nodes
+    messages, joined = tree.nodes, tree.joined
     nodes = []
     # Counted: `MessageTree.siblings` compares an entry with all of its siblings, and
     # a prompt may have thousands of answers.
@@ -261,7 +261,7 @@ def graph_tree(tree: MessageTree) -> list[GraphNode]:
                 key=node.id,
                 parents=(
                     *([] if node.parent is None else [node.parent]),
-                    *[each for each in tree.joined.get(node.id, ()) if each],
+                    *[each for each in joined.get(node.id, ()) if each],
                 ),
                 title=f"message {number}",
                 excerpt=excerpt,

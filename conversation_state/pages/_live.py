@@ -104,10 +104,21 @@ def draw_name(
     """
     newest = store.latest(query.name)
     head = newest if query.at is None else store.latest(query.name, at=query.at)
+    is_timeline = store._is_timeline(query.name)
+
+    def link_acts(number: int) -> str:
+        return f"{stay_at(query, at=head.revision, upto=number)}#m-{number}"
+
+    # A timeline is written by the program that holds it.
+    has_acts = may_write and not is_timeline and not query.node
     drawer = Drawer(
-        words, is_raw=bool(query.raw), has_prices=has_prices, has_anchors=True
+        words,
+        is_raw=bool(query.raw),
+        has_prices=has_prices,
+        has_anchors=True,
+        link_acts=link_acts if has_acts and name_tab(query) == "Conversation" else None,
     )
-    tree = query.tree or ("messages" if store._is_timeline(query.name) else "revisions")
+    tree = query.tree or ("messages" if is_timeline else "revisions")
     is_plain = name_tab(query) == "Conversation" and query.at is None
     if tree == "messages" and (is_plain or query.search):
         nav, shown = _draw_messages(store, query, drawer)
@@ -153,7 +164,7 @@ def _draw_revisions(
     history = list_revisions(store, newest, before=query.before, limit=_MAX_REVISIONS)
     # Without the name, which is in the path of the page, and with numbers last: there
     # may be thousands of revisions.
-    near = query._replace(until=None, node="")
+    near = query._replace(until=None, upto=None, node="")
     if len(query.search) > _MAX_REPEATED:
         near = near._replace(search="")
 

@@ -16,7 +16,7 @@ _REDACTED = "▪"
 _VISIBLE = re.compile(r"[^\s]")
 # What makes Markdown of a word or a line.
 _SIGNS = re.compile(
-    r"^[ \t]*(?:#{1,6}|[-*+>])[ \t]+|^[ \t|:-]*--[ \t|:-]*$|[*`~|]+|\b__|__\b",
+    r"^[ \t]*(?:#{1,6}|[-*+>])[ \t]+|^[ \t|:-]*--[ \t|:-]*$|[*`~]+|\b__|__\b",
     re.MULTILINE,
 )
 
@@ -64,7 +64,7 @@ class Words:
 
     def excerpt(self, text: str, most: int = 120) -> Markup:
         """The beginning of *text* on one line, without the signs of Markdown."""
-        short = " ".join(_SIGNS.sub(" ", text[: 2 * most]).split())
+        short = " ".join(_SIGNS.sub("", text[: 2 * most]).replace("|", " ").split())
         cut = len(short) > most or len(text) > 2 * most
         return Markup(self.line(short[:most]) + (" …" if cut else ""))
 

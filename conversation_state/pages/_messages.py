@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import islice
 from typing import NamedTuple, TypeAlias
@@ -122,6 +122,9 @@ class Drawer:
 
         has_anchors: Whether each message has an address on its page: its number, which
             only one conversation of a page may have.
+
+        link_acts: The address of the page whose acts are about a message, by its
+            number; None if there is none.
     """
 
     def __init__(
@@ -131,11 +134,13 @@ class Drawer:
         is_raw: bool = False,
         has_prices: bool = False,
         has_anchors: bool = False,
+        link_acts: Callable[[int], str] | None = None,
     ) -> None:
         self.words = words
         self._is_raw = is_raw
         self._has_prices = has_prices
         self._has_anchors = has_anchors
+        self._link_acts = link_acts
 
     def draw(
         self,
@@ -197,7 +202,14 @@ class Drawer:
             return element("small", None, shown)
 
         attributes = {"class": "cs-number", "href": f"#m-{number}"}
-        return element("a", attributes, shown)
+        link = element("a", attributes, shown)
+        if self._link_acts is None:
+            return link
+
+        title = f"Go on from message {number:,}"
+        attributes = {"href": self._link_acts(number), "title": title}
+        acts = element("a", {**attributes, "aria-label": title}, "↳")
+        return element("small", {"class": "cs-acts"}, acts, " ", link)
 
     def _draw_facts(self, message: Message) -> Markup | None:
         response = message.response if isinstance(message, AssistantMessage) else None

@@ -48,6 +48,7 @@ class PageQuery(NamedTuple):
     # The revision whose older ones are in the tree; None for the newest.
     before: int | None = None
     until: int | None = None  # the last message that is shown; None for the newest
+    upto: int | None = None  # the message that the acts are about; None for the state
     raw: int | None = None  # 1 if texts are shown as they are, not as Markdown
     # "messages" or "revisions": what the tree is of; "" for what suits the name.
     tree: str = ""
@@ -186,15 +187,19 @@ def draw_acts(
         digest=newest.digest,
     )
     acts: list[Markup] = []
-    if head.revision != newest.revision:
-        title = "Restore this revision"
+    forms = [("/fork", "Fork…", "Fork from here", "new", "as")]
+    if query.upto is not None:
+        hidden += _draw_hidden(upto=query.upto)
+        title = f"Restore to message {query.upto:,}"
         acts.append(_draw_act("/restore", hidden, title))
+    else:
+        if head.revision != newest.revision:
+            acts.append(_draw_act("/restore", hidden, "Restore this revision"))
 
-    for act, title, button, field, label in (
-        ("/fork", "Fork…", "Fork from here", "new", "as"),
-        ("/label", "Label…", "Label it", "label", "as"),
-        ("/note", "Note…", "Note", "note", "on it"),
-    ):
+        forms.append(("/label", "Label…", "Label it", "label", "as"))
+        forms.append(("/note", "Note…", "Note", "note", "on it"))
+
+    for act, title, button, field, label in forms:
         value = typed.get(field)
         shown = None if value is None else words.title(value, 500)
         form = _draw_act(act, hidden, button, draw_field(field, label, shown))

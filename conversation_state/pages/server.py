@@ -379,14 +379,15 @@ class _Pages:
 
     def _perform_act(self, act: str, form: dict[str, str]) -> Response:
         name, at = unquote(form.get("name", "")), _read_number(form.get("at"), "at")
+        upto = _read_number(form["upto"], "upto") if "upto" in form else None
         seen = self._find_seen(name, form)
         if act == "restore":
-            head = self._store.rollback(name, at, expecting=seen)
+            head = self._restore(name, at, upto, seen)
             query = PageQuery(name, head.revision)
         elif act == "fork":
             new = form.get("new", "")
             try:
-                head = self._store.fork(name, new, at=at, expecting=seen)
+                head = self._fork(name, new, at, upto, seen)
                 query = PageQuery(head.name)
             except StaleHeadError as error:
                 if error.name != new:
@@ -405,6 +406,20 @@ class _Pages:
             query = PageQuery(name, at)
 
         return RedirectResponse(link_to(query), status_code=303)
+
+    def _restore(self, name: str, at: int, upto: int | None, seen: Head) -> Head:
+        if upto is None:
+            return self._store.rollback(name, at, expecting=seen)
+
+        state = self._store.load(name, at=at)
+        return self._store.save(name, state.rollback(upto), expecting=seen)
+
+    def _fork(self, name: str, new: str, at: int, upto: int | None, seen: Head) -> Head:
+        if upto is None:
+            return self._store.fork(name, new, at=at, expecting=seen)
+
+        state = self._store.load(name, at=at)
+        return self._store.save(new, state.fork(at=upto), expecting=0)
 
     def _find_seen(self, name: str, form: dict[str, str]) -> Head:
         """
@@ -449,7 +464,7 @@ def _read_query(request: Request) -> PageQuery:
 
     numbers = {
         field: _read_number(given[field], field)
-        for field in ("at", "beside", "limit", "bill", "before", "until", "raw")
+        for field in ("at", "beside", "limit", "bill", "before", "until", "upto", "raw")
         if field in given
     }
     return PageQuery(
