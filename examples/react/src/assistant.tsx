@@ -8,9 +8,10 @@ import { id, textOf, useShown } from "./shown"
 
 function Chat() {
   const chat = useChat({ id, resume: true }), shown = useShown(chat), [messageId, setEdited] = useState<string>()
-  const sendMessage: typeof chat.sendMessage = (message, options) =>
-    (setEdited(undefined), chat.sendMessage(message && { ...message, messageId }, options))
-  const runtime = useAISDKRuntime({ ...chat, sendMessage }, { joinStrategy: "none" })
+  const sendMessage: typeof chat.sendMessage = (message, options) => (chat.setMessages(shown.messages),
+    setEdited(undefined), chat.sendMessage(message && { ...message, messageId }, options))
+  const status = shown.isRunning ? "streaming" : "ready", { messages } = shown
+  const runtime = useAISDKRuntime({ ...chat, messages, status, sendMessage }, { joinStrategy: "none" })
   const edit = (id: string, text: string) => (setEdited(id), runtime.thread.composer.setText(text))
   return <Aui.AssistantRuntimeProvider runtime={runtime}><Aui.ThreadPrimitive.Messages>{({ message: { id, role, content } }) =>
     <Aui.MessagePrimitive.Root data-id={id} data-role={role}>

@@ -1,4 +1,3 @@
-import type { UIMessage } from "ai"
 import { useEffect, useState } from "react"
 
 export const id = new URLSearchParams(location.search).get("chat") ?? "demo"
@@ -7,16 +6,12 @@ export const act = (name: string, body = {}) =>
   fetch(`${url}/${name}`, { method: "POST", headers, body: JSON.stringify(body) })
 export const textOf = (parts: readonly object[]) =>
   parts.map((part) => "text" in part ? part.text : "").join("")
-const nothing = {
-  messages: [] as UIMessage[], siblings: {} as Record<string, { at: number; ids: string[] }>,
-  canUndo: false, canRedo: false, isRunning: false, error: "",
-}
+const nothing = { siblings: {} as Record<string, { at: number; ids: string[] }>,
+  canUndo: false, canRedo: false, isRunning: false, error: "" }
 
-type Chat = { status: string; stop(): void; setMessages(messages: (own: any[]) => any[]): void }
-
-/** What the server shows in every tab. `useChat` has it too, but for the message that it reads itself. */
-export function useShown(chat: Chat) {
-  const [shown, setShown] = useState(nothing), isReading = /submitted|streaming/.test(chat.status)
+/** What the server shows in every tab; of the answer that this one reads, what `useChat` has read. */
+export function useShown<Message extends { id: string }>({ messages: read }: { messages: Message[] }) {
+  const [shown, setShown] = useState({ ...nothing, messages: [] as Message[] }), own = read.at(-1)
   useEffect(() => {
     const events = new EventSource(`${url}/events`)
     events.onmessage = ({ data }) => setShown(({ messages: old }) => {
@@ -25,12 +20,5 @@ export function useShown(chat: Chat) {
     })
     return () => events.close()
   }, [])
-  useEffect(() => {
-    if (chat.status === "streaming" && !shown.isRunning) chat.stop() // what it reads was undone
-    chat.setMessages((own) => {
-      const last = isReading ? own.at(-1) : undefined, at = shown.messages.findIndex(({ id }) => id === last?.id)
-      return !last ? shown.messages : at < 0 ? own : [...shown.messages.slice(0, at), last]
-    })
-  }, [shown, shown.isRunning || isReading]) // not yet when it is ready and the last event is to come
-  return shown
+  return { ...shown, messages: shown.messages.map((each) => shown.isRunning && own?.id === each.id ? own : each) }
 }
