@@ -44,7 +44,7 @@ from conversation_state.tools import ToolCall
 
 # Formats of a framework's objects, and those for one direction only.
 FRAMEWORKS = {"langchain", "pydantic_ai"}
-ONE_WAY = {"ag_ui", "message_trees", "otel", "sessions", "transcripts"}
+ONE_WAY = {"ag_ui", "ai_sdk", "message_trees", "otel", "sessions", "transcripts"}
 
 EVERY: dict[str, Any] = {
     name: importlib.import_module(f"conversation_state.adapters.{name}")

@@ -108,6 +108,7 @@ def _import_adapter(name: str) -> Callable[[], Format]:
 FORMATS: dict[str, Callable[[], Format]] = {
     **{name: _import_adapter(f"adapters.{name}") for name in adapters.PROVIDERS},
     "agents": _import_adapter("hosts.agents"),
+    "ai_sdk": _import_adapter("adapters.ai_sdk"),
     "langchain": _import_langchain,
     "pydantic_ai": _pydantic_ai,
     "transcripts": _import_adapter("adapters.transcripts"),

@@ -9,7 +9,6 @@ from conversation_state.adapters.ag_ui._load import (
     FAILED,
     ROLES,
     SOURCE,
-    VERSION,
     read_part,
 )
 from conversation_state.adapters.engine.export import (
@@ -19,8 +18,13 @@ from conversation_state.adapters.engine.export import (
     in_order,
     merge_kept_keys,
 )
-from conversation_state.adapters.engine.notes import RESERVED, list_of, map_of
+from conversation_state.adapters.engine.notes import list_of, map_of
 from conversation_state.adapters.engine.reading import DocumentReader, ObjectReader
+from conversation_state.adapters.engine.ui import (
+    find_siblings,
+    list_entries,
+    wrap_own,
+)
 from conversation_state.adapters.engine.wire import (
     decode_base64,
     encode_base64,
@@ -70,17 +74,12 @@ def dump(
     """
     if isinstance(messages, MessageTree):
         tree = messages if tree is None else tree
-        messages = messages.present
 
-    given = list(messages.entries if isinstance(messages, Aggregator) else messages)
+    entries = list_entries(messages)
     writer = AgUiWriter()
-    plain = [each.message if isinstance(each, Entry) else each for each in given]
-    for at, (message, path) in enumerate(writer.each(plain)):
-        one = given[at]
-        # A message alone has no identity, and is named by its place.
-        entry = one if isinstance(one, Entry) else Entry(f"message_{at}", message)
-        siblings = () if tree is None else _find_siblings(tree, entry)
-        writer.add(message, path, ui_id_of(entry), siblings)
+    plain = writer.each([each.message for each in entries])
+    for entry, (message, path) in zip(entries, plain, strict=True):
+        writer.add(message, path, ui_id_of(entry), find_siblings(tree, entry)[1])
 
     return writer.export(writer.items)  # type: ignore[arg-type]  # a list here
 
@@ -93,15 +92,6 @@ def snapshot(state: Aggregator | MessageTree) -> dict[str, Any]:
     {'type': 'MESSAGES_SNAPSHOT', 'messages': []}
     """
     return {"type": "MESSAGES_SNAPSHOT", "messages": dump(state).payload}
-
-
-def _find_siblings(tree: MessageTree, entry: Entry) -> tuple[str, ...]:
-    try:
-        _, ids = tree.siblings(tree.find(ui_id_of(entry)))
-    except LookupError:
-        return ()
-
-    return tuple([ui_id_of(tree.node(each).entry) for each in ids]) if ids[1:] else ()
 
 
 def is_words(part: Part) -> bool:
@@ -144,7 +134,7 @@ class AgUiWriter(PayloadWriter):
             item["name"] = message.name
 
         if own:
-            item["metadata"] = {RESERVED: {"version": VERSION, **own}}
+            item["metadata"] = wrap_own(own)
 
         self.items.append(merge_kept_keys(map_of(notes, "keys"), item))
         self.items += behind
@@ -344,6 +334,6 @@ def _write_media(part: MediaPart, notes: Mapping[str, Any]) -> dict[str, Any]:
         key: given for key in ("name", "detail") if (given := getattr(part, key, ""))
     }
     if own:
-        block["metadata"] = {RESERVED: {"version": VERSION, **own}}
+        block["metadata"] = wrap_own(own)
 
     return block

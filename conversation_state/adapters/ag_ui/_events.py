@@ -7,6 +7,7 @@ from typing import Any
 
 from conversation_state._canonical import dump as dump_json
 from conversation_state.adapters.ag_ui._dump import AgUiWriter, is_words
+from conversation_state.adapters.engine.ui import write_usage
 from conversation_state.adapters.engine.wire import make_call_id
 from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.errors import ConversationStateError
@@ -15,8 +16,6 @@ from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-# The largest integer that survives JSON in a browser.
-_MAX_COUNT = 2**53 - 1
 # Keys that JavaScript's patch libraries refuse in a path.
 _UNSAFE = ("__proto__", "constructor", "prototype")
 
@@ -339,20 +338,8 @@ def dump_usage(
 
 
 def _write_usage(model: str, usage: Usage) -> dict[str, Any]:
-    prompt, completion = usage.prompt_tokens, usage.completion_tokens
-    parts = {
-        "reasoningTokens": usage.completion_tokens_details.reasoning_tokens,
-        "cachedInputTokens": usage.prompt_tokens_details.cached_tokens,
-        "cacheWriteInputTokens": usage.extra.get("cache_write_tokens", 0),
-    }
-    counts = {
-        "inputTokens": prompt,
-        "outputTokens": completion,
-        "totalTokens": prompt + completion,
-    }
-    counts |= {key: count for key, count in parts.items() if count}
     row: dict[str, Any] = {"model": model} if model else {}
-    return row | {key: n for key, n in counts.items() if n <= _MAX_COUNT}
+    return row | write_usage(usage)
 
 
 def patch(old: Any, new: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from conversation_state.adapters.engine.reading import (
     is_map,
     note_mended,
 )
+from conversation_state.adapters.engine.ui import read_own
 from conversation_state.adapters.engine.wire import (
     MEDIA_CLASSES,
     MessageLoader,
@@ -35,8 +36,6 @@ from conversation_state.tree import name as name_message
 
 # The name of the format: of its notes, and the source of unknown parts and messages.
 SOURCE = "ag_ui"
-# Of what stands under our key of a metadata.
-VERSION = 1
 FAILED = "The tool failed."
 ROLES = frozenset({"assistant", "developer", "reasoning", "system", "tool", "user"})
 
@@ -214,23 +213,6 @@ def _read_source(block: ObjectReader) -> dict[str, Any]:
         block.keep_within("source", inside, _MEDIA_SOURCE)
 
     return fields
-
-
-def read_own(node: ObjectReader) -> Mapping[str, Any]:
-    """What `dump` kept in the metadata at *node*; the rest is kept as a key."""
-    given = node.raw.get("metadata")
-    own = given.get(RESERVED) if is_map(given) else None
-    if is_map(given) and is_map(own) and own.get("version") == VERSION:
-        given = {key: given[key] for key in given if key != RESERVED}
-        if not given:
-            return own
-    else:
-        own = {}
-
-    if "metadata" in node.raw:
-        node.keys["metadata"] = node.reading.json(given, f"{node.path}.metadata")
-
-    return own
 
 
 class AgUiLoader(MessageLoader):

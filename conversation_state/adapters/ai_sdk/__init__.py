@@ -1,0 +1,68 @@
+"""
+The wire of Vercel's AI SDK: ``UIMessage`` of ``ai`` 6 and 7, and its message stream.
+
+A user's message is one ``UIMessage``, and so is the system's. A run of answers and
+results is one message of the assistant: each answer begins with ``step-start``, and a
+call and its result are one part. A run ends before an answer that has another id, or
+siblings in the tree.
+
+A message has the id that interfaces know it by (`conversation_state.tree.name`), or
+else its entry's; a message without either is ``message_0`` by its place. Of a run the
+first message has it.
+
+What the format has no field for is under ``conversation_state``, with a version, in the
+metadata of the message (``metadata``) or part (``providerMetadata`` and, of a call and
+its result, ``callProviderMetadata`` and ``resultProviderMetadata``): a signature, a
+refusal, the kind of media and the detail of an image, the sender, and the text of
+arguments and results where the JSON is not equal to it.
+
+Lost are parts that only another provider knows, messages of unknown roles, and, for
+version 6, ``custom``, ``reasoning-file`` and ``steering-message``. The caller's own
+metadata is not sent to a client.
+
+Beside those of all formats (see `adapters.engine.notes`) there are these notes:
+
+id, state
+    What a part had there, if it is not what `dump` writes; of a message, that its id
+    was empty; of a call or result, a state that our model has no field for.
+
+begins, empty
+    That a message begins one of its own, and that a step had nothing in it.
+
+static
+    That a call's part was ``tool-NAME``.
+
+output
+    Whether an output was a ``text`` or other ``json``, where that is not the usual.
+
+others
+    Parts of a system message that are no texts, each with its place.
+
+steering
+    That a user's message was a part within the assistant's.
+
+usage
+    The usage that came with a message.
+
+Source:
+    ``validateUIMessages``, ``processUIMessageStream`` and ``convertToModelMessages`` of
+    ``ai`` 6.0.326 and 7.0.173.
+
+>>> from conversation_state.messages import UserMessage
+>>> dump([UserMessage("hi")]).payload
+[{'id': 'message_0', 'role': 'user', 'parts': [{'type': 'text', 'text': 'hi', \
+'state': 'done'}]}]
+>>> [each.text for each in load(dump([UserMessage("hi")]).payload)]
+['hi']
+"""
+
+from conversation_state.adapters.ai_sdk._dump import dump
+from conversation_state.adapters.ai_sdk._load import load
+from conversation_state.adapters.engine.export import Export, Lost
+from conversation_state.adapters.engine.notes import Format
+
+__all__ = ["FORMAT", "Export", "Lost", "dump", "load"]
+
+# Messages for a page, and no request to a provider: the tables and commands that go
+# through all providers leave it out.
+FORMAT = Format("ai_sdk", is_both_ways=False)

@@ -1,0 +1,101 @@
+"""
+What formats of user interfaces share: entries of whatever is shown, the siblings of an
+entry, notes of ours that a client keeps, and the usage of models in a page's terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from conversation_state._persistent import check_iterable
+from conversation_state.adapters.engine.notes import RESERVED
+from conversation_state.adapters.engine.reading import ObjectReader, is_map
+from conversation_state.aggregator import Aggregator, Entry
+from conversation_state.messages import Message
+from conversation_state.tree import MessageTree, ui_id_of
+from conversation_state.usage import Usage
+
+# Of what stands under our key of a metadata.
+VERSION = 1
+# The largest integer that survives JSON in a browser.
+_MAX_COUNT = 2**53 - 1
+
+
+def list_entries(
+    messages: Aggregator | MessageTree | Iterable[Entry | Message],
+) -> list[Any]:
+    """
+    The entries of a state, of what a tree shows, or of entries and messages. A message
+    alone has no identity, and is named by its place. What is no message is one of the
+    entries all the same, for the writer to refuse.
+    """
+    shown = messages.present if isinstance(messages, MessageTree) else messages
+    given: Any = shown.entries if isinstance(shown, Aggregator) else shown
+    check_iterable(given, "messages", "a list of Messages")
+    return [
+        each if isinstance(each, Entry) else Entry(f"message_{at}", each)
+        for at, each in enumerate(given)
+    ]
+
+
+def find_siblings(
+    tree: MessageTree | None, entry: Entry
+) -> tuple[int, tuple[str, ...]]:
+    """
+    The place of *entry* among its siblings in *tree*, and the ids by which interfaces
+    know all of them; none if it is the only one.
+    """
+    if tree is None:
+        return 0, ()
+
+    ui_id = ui_id_of(entry)
+    try:
+        node = entry.id if entry.id in tree else tree.find(ui_id)
+        at, ids = tree.siblings(node)
+    except LookupError:
+        return 0, ()
+
+    if not ids[1:]:
+        return 0, ()
+
+    return at, tuple([ui_id_of(tree.node(each).entry) for each in ids])
+
+
+def wrap_own(own: Mapping[str, Any]) -> dict[str, Any]:
+    """*own*, notes of ours, as a client keeps them in a metadata; nothing if empty."""
+    return {RESERVED: {"version": VERSION, **own}} if own else {}
+
+
+def read_own(node: ObjectReader, key: str = "metadata") -> Mapping[str, Any]:
+    """What `wrap_own` kept under *key* of *node*; the rest is kept as a key."""
+    given = node.raw.get(key)
+    own = given.get(RESERVED) if is_map(given) else None
+    if is_map(given) and is_map(own) and own.get("version") == VERSION:
+        given = {name: given[name] for name in given if name != RESERVED}
+        if not given:
+            return own
+    else:
+        own = {}
+
+    if key in node.raw:
+        node.keys[key] = node.reading.json(given, f"{node.path}.{key}")
+
+    return own
+
+
+def write_usage(usage: Usage) -> dict[str, int]:
+    """The counts of *usage*; those that a browser can't represent are left out."""
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    parts = {
+        "reasoningTokens": usage.completion_tokens_details.reasoning_tokens,
+        "cachedInputTokens": usage.prompt_tokens_details.cached_tokens,
+        "cacheWriteInputTokens": usage.extra.get("cache_write_tokens", 0),
+    }
+    counts = {
+        "inputTokens": prompt,
+        "outputTokens": completion,
+        "totalTokens": prompt + completion,
+    }
+    counts |= {key: count for key, count in parts.items() if count}
+    return {key: count for key, count in counts.items() if count <= _MAX_COUNT}
