@@ -6,6 +6,7 @@ that is named beside it, whatever the seed, and what is honest passes.
 import copy
 import itertools
 import json
+from typing import Any
 
 import attrs
 import pytest
@@ -453,7 +454,7 @@ def half(view):
     return view.remove(gone)
 
 
-STEPS = {  # type: ignore[var-annotated]
+STEPS = {
     "removes results": (
         step_removing(lambda _a, e, _v: e.role == "tool"),
         "keeps pairs",
@@ -786,7 +787,7 @@ ADAPTERS = {
 }
 
 
-KINDS = {  # type: ignore[var-annotated]
+KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "reducer": (check_reducer, ReducerContract, REDUCERS),
     "counter": (check_counter, CounterContract, COUNTERS),
     "step": (check_trimming_step, TrimmingStepContract, STEPS),
