@@ -18,7 +18,7 @@ from langgraph.checkpoint.base import (
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError
-from conversation_state.hosts._host import bill_entries, keep_ledger
+from conversation_state.hosts._host import bill_entries, decode_text, keep_ledger
 from conversation_state.hosts.langgraph._checkpoints import (
     LEDGER,
     CheckpointReader,
@@ -31,7 +31,6 @@ from conversation_state.hosts.langgraph._threads import (
     WritableThread,
     checkpoint_key,
     checkpoints_of,
-    decode_text,
     id_part_of,
     name_of,
     names_of,
