@@ -107,6 +107,12 @@ class _HelpWithFormats(click.Command):
     type=_InputFormat(),
     help="The format; it is recognised if this is not given.",
 )
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(["langchain", "langgraph", "openai-agents"]),
+    help="The framework that wrote FILE, a SQLite file; see below.",
+)
 @click.option("--prefix", default="", help="Put this before every name.")
 @click.option(
     "--on-conflict",
@@ -124,6 +130,7 @@ def import_(
     *,
     files: tuple[str, ...],
     format_name: str | None,
+    source: str | None,
     prefix: str,
     on_conflict: str,
     strict: bool,
@@ -140,6 +147,11 @@ def import_(
     number of its line, or its position in a list. What stands beside its messages
     becomes notes of the name.
 
+    With --from, a FILE is the SQLite file in which a framework keeps conversations:
+    langgraph's SqliteSaver, the threads with their branches; openai-agents'
+    SQLiteSession; langchain's SQLChatMessageHistory. It is opened read-only and read
+    as data; nothing in it is run.
+
     Each is saved atomically, as one revision, or one for each branch. Importing
     is idempotent, so an interrupted import can be run again: if the name has the
     same conversation or a longer one that starts with it, nothing is saved; if it
@@ -155,8 +167,11 @@ def import_(
     Exit status: 0 if all is saved, 1 if something was skipped because of its
     name, and 2 if something could not be read, which is reported with its line.
     """
-    from conversation_state.cli import _input
+    from conversation_state.cli import _frameworks, _input
     from conversation_state.cli._progress import progress
+
+    if source and format_name:
+        raise click.UsageError("--from and --format: expected one of them, got both")
 
     tally: Counter[str] = Counter()
     starts: dict[str, _Start] = {}
@@ -164,8 +179,12 @@ def import_(
     total = _input.total_bytes(files)
     try:
         with progress(total, doing="Importing", as_json=as_json) as bar:
-            for item in _input.read_files(
-                files, limit=max_line, advance=bar.advance, format=format_name or ""
+            for item in (
+                _frameworks.read_files(source, files, advance=bar.advance)
+                if source
+                else _input.read_files(
+                    files, limit=max_line, advance=bar.advance, format=format_name or ""
+                )
             ):
                 try:
                     found = _name_conversation(item, prefix)
