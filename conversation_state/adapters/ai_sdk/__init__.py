@@ -1,6 +1,12 @@
 """
 The wire of Vercel's AI SDK: ``UIMessage`` of ``ai`` 6 and 7, and its message stream.
 
+::
+
+    asked = load_request(await request.json())          # what a client posts
+    state = resume_from(tree, asked)                    # what to ask the model with
+    dump(tree, siblings=True)                           # what a page shows
+
 A user's message is one ``UIMessage``, and so is the system's. A run of answers and
 results is one message of the assistant: each answer begins with ``step-start``, and a
 call and its result are one part. A run ends before an answer that has another id, or
@@ -58,10 +64,24 @@ Source:
 
 from conversation_state.adapters.ai_sdk._dump import dump
 from conversation_state.adapters.ai_sdk._load import load
+from conversation_state.adapters.ai_sdk._request import (
+    ChatRequest,
+    load_request,
+    resume_from,
+)
 from conversation_state.adapters.engine.export import Export, Lost
 from conversation_state.adapters.engine.notes import Format
 
-__all__ = ["FORMAT", "Export", "Lost", "dump", "load"]
+__all__ = [
+    "FORMAT",
+    "ChatRequest",
+    "Export",
+    "Lost",
+    "dump",
+    "load",
+    "load_request",
+    "resume_from",
+]
 
 # Messages for a page, and no request to a provider: the tables and commands that go
 # through all providers leave it out.

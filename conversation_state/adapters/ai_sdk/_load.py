@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from conversation_state._canonical import dump as dump_json
+from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters.engine.notes import notes_of, with_notes
 from conversation_state.adapters.engine.reading import (
     DocumentReader,
@@ -207,14 +208,20 @@ class UiLoader(MessageLoader):
         found: list[Message] = []
         before: Mapping[str, Any] = {}
         for at, raw in enumerate(raws):
-            if is_map(raw):
-                node = ObjectReader(self, raw, f"{path}[{at}]")
-                found += self._read_message(node, before)
-                before = raw
-            else:
-                self.wrong(f"{path}[{at}]", raw, "a UIMessage, an object")
+            found += self.read_item(raw, f"{path}[{at}]", before)
+            before = raw if is_map(raw) else before
 
         return found
+
+    def read_item(
+        self, raw: Any, path: str, before: Mapping[str, Any] = EMPTY_MAP
+    ) -> list[Message]:
+        """The messages that one ``UIMessage`` is, behind another."""
+        if is_map(raw):
+            return self._read_message(ObjectReader(self, raw, path), before)
+
+        self.wrong(path, raw, "a UIMessage, an object")
+        return []
 
     def _read_message(
         self, node: ObjectReader, before: Mapping[str, Any]

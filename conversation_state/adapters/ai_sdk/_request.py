@@ -1,0 +1,339 @@
+"""What a client posts, and the state that a server answers it from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal
+
+import attrs
+
+from conversation_state.adapters.ai_sdk._dump import Turn, group_turns
+from conversation_state.adapters.ai_sdk._load import (
+    DENIED,
+    SOURCE,
+    UiLoader,
+    read_reason,
+)
+from conversation_state.adapters.engine.notes import (
+    RESERVED,
+    map_of,
+    notes_of,
+    with_notes,
+)
+from conversation_state.adapters.engine.reading import ObjectReader, is_list, is_map
+from conversation_state.adapters.engine.ui import list_entries
+from conversation_state.aggregator import Aggregator
+from conversation_state.messages import Message, ToolMessage
+from conversation_state.tools import ToolCall
+from conversation_state.tree import MessageTree
+
+_TRIGGERS = ("submit-message", "regenerate-message")
+_BODY = frozenset({"id", "message", "messageId", "messages", "trigger"})
+
+
+@attrs.frozen
+class ChatRequest:
+    """
+    What ``useChat`` posts.
+
+    Attributes:
+        chat: The conversation.
+
+        trigger: Whether a message is submitted, or an answer made again.
+
+        message_id: The message that is edited, or whose answer is made again; None for
+            the last one.
+
+        messages: The messages that the client has. A server that keeps its own reads
+            of these only what is new, see `resume_from`.
+
+        ids: The ids of these, one for each ``UIMessage``.
+
+        extra: What else the client's program sends.
+    """
+
+    chat: str
+    trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
+    message_id: str | None = None
+    messages: tuple[Message, ...] = ()
+    ids: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def approvals(self) -> dict[str, bool]:
+        """
+        Whether the user approved calls of the last message, by their ids. Which of
+        these wait for it, the server knows (`Aggregator.pending_calls`).
+        """
+        turns = group_turns(list_entries(self.messages))
+        calls = _find_calls(turns[-1]) if turns else {}
+        return {key: bool(_find_approval(call)) for key, call in calls.items()}
+
+
+def load_request(body: Any) -> ChatRequest:
+    """
+    What a client posts: ``{id, messages, trigger?, messageId?, …}``, or, if its program
+    sends the last message alone, ``{id, message, …}``.
+
+    Raises:
+        DecodeError:
+            If something is invalid; with all that is, each with its path.
+
+    >>> parts = [{"type": "text", "text": "Hi"}]
+    >>> message = {"id": "u1", "role": "user", "parts": parts}
+    >>> asked = load_request({"id": "c1", "messages": [message], "model": "small"})
+    >>> asked.chat, asked.trigger, asked.ids, asked.extra
+    ('c1', 'submit-message', ('u1',), {'model': 'small'})
+    """
+    loader = UiLoader()
+    if not is_map(body):
+        loader.wrong("$", body, "what useChat posts, an object")
+        loader.finish()
+
+    node = ObjectReader(loader, body, "$")
+    chat, message_id = node.text("id"), node.nullable("messageId") or None
+    trigger: Any = node.nullable("trigger") or _TRIGGERS[0]
+    if trigger not in _TRIGGERS:
+        node.wrong("trigger", " or ".join(_TRIGGERS))
+
+    messages: list[Message] = []
+    if is_list(body.get("messages")):
+        messages = loader.history(body["messages"], "$.messages")
+        last = body["messages"][-1:]
+        path = f"$.messages[{len(body['messages']) - 1}].role"
+    elif is_map(body.get("message")):
+        last, path = [body["message"]], "$.message.role"
+        messages = loader.read_item(body["message"], "$.message")
+    else:
+        node.wrong("messages", "a list of UIMessages")
+        last, path = [{}], ""
+
+    if trigger == _TRIGGERS[0]:
+        if not last:
+            loader.problem("$.messages", "is empty; expected what is submitted")
+        elif is_map(last[0]) and last[0].get("role") == "system":
+            loader.problem(path, "is 'system'; expected that of a user or assistant")
+
+    extra = loader.rest(body, _BODY, "$")
+    loader.finish()
+    ids = tuple(loader.ids)
+    return ChatRequest(chat, trigger, message_id, tuple(messages), ids, extra)
+
+
+def resume_from(tree: MessageTree, request: ChatRequest) -> Aggregator:
+    """
+    The state to ask the model with.
+
+    - A new message of the user stands behind the last message of the client that
+      *tree* has, or behind what the tree shows if it has none of them.
+    - A message that the tree has, with other words, is edited: the new one is its
+      sibling, with an id of its own. With the same words it is asked again.
+    - Of an assistant's message the outputs, and denied approvals, of calls that wait
+      (`Aggregator.pending_calls`) are its results.
+    - An answer is made again from what stands before it.
+
+    The server's history wins: whatever else the client posts, the text of earlier
+    messages too, is not read. O(n).
+
+    Raises:
+        LookupError:
+            If *tree* lacks the message that is edited, answered again or has the
+            outputs: an HTTP server answers 409, and the client loads the conversation.
+
+    >>> tree = MessageTree.of(Aggregator.new().add_user_prompt("When?"))
+    >>> parts = [{"type": "text", "text": "Well?"}]
+    >>> message = {"id": "u2", "role": "user", "parts": parts}
+    >>> state = resume_from(tree, load_request({"id": "c1", "messages": [message]}))
+    >>> [message.text for message in state.messages]
+    ['When?', 'Well?']
+    """
+    turns = group_turns(list_entries(request.messages))
+    last = turns[-1] if turns else None
+    if request.trigger == "regenerate-message":
+        return _ask_again(tree, request, last)
+
+    if last is None or last.role not in ("assistant", "user"):
+        raise LookupError("there is no message of a user or assistant to go on from")
+
+    if last.role == "assistant":
+        return _add_results(tree, last)
+
+    return _submit(tree, request, last)
+
+
+class _Found:
+    """A turn that a tree has, and the tree with the way through it shown."""
+
+    def __init__(self, tree: MessageTree, turn: Turn) -> None:
+        self.tree = tree
+        self.turn = turn
+
+    def before(self) -> Aggregator:
+        return self.tree.path(self.tree.node(self.turn.entries[0].id).parent)
+
+    def through(self) -> Aggregator:
+        return self.tree.path(self.turn.entries[-1].id)
+
+
+def _find(tree: MessageTree, ui_id: str | None) -> _Found | None:
+    try:
+        node = tree.node(tree.find(ui_id or ""))
+    except LookupError:
+        return None
+
+    tree = tree.switch(node.id)
+    for turn in group_turns(tree.shown.entries, tree):
+        if any(each.id == node.entry.id for each in turn.entries):
+            return _Found(tree, turn)
+
+    return None
+
+
+def _lack(ui_id: str | None) -> LookupError:
+    return LookupError(
+        f"this conversation has no message {ui_id!r:.80}; load it again, and then post"
+    )
+
+
+def _ask_again(
+    tree: MessageTree, request: ChatRequest, last: Turn | None
+) -> Aggregator:
+    # The client has cut its list behind what is answered; unless it sends the answer.
+    last_id = request.ids[-1] if request.ids else None
+    found = None if last_id == request.message_id else _find(tree, last_id)
+    if found is not None:
+        return _find_words(found, last).through()
+
+    found = _find(tree, request.message_id)
+    if found is None:
+        raise _lack(request.message_id or last_id)
+
+    if found.turn.role == "assistant":
+        return found.before()
+
+    return _find_words(found, last).through()
+
+
+def _submit(tree: MessageTree, request: ChatRequest, last: Turn) -> Aggregator:
+    new = last.entries[0].message
+    found = _find(tree, last.id)
+    if found is not None and found.turn.role == "user":
+        same = _find_words(found, last)
+        if _read_words(same.turn) == _read_words(last):
+            return same.through()
+
+        return found.before().add(_without_id(new))
+
+    if found is not None:
+        new = _without_id(new)
+
+    if request.message_id is not None:
+        edited = _find(tree, request.message_id)
+        if edited is not None and edited.turn.role == "user":
+            return edited.before().add(new)
+
+        # The first message of a conversation can't be an edited one.
+        if tree.head is not None:
+            raise _lack(request.message_id)
+
+    for ui_id in reversed(request.ids[:-1]):
+        known = _find(tree, ui_id)
+        if known is not None:
+            return known.through().add(new)
+
+    return tree.present.add(new)
+
+
+def _find_words(found: _Found, last: Turn | None) -> _Found:
+    # A client that edited a message still knows the new one by the id of the old one.
+    # Which of the siblings it means, the words say.
+    tree = found.tree
+    if last is None or found.turn.role != "user" or last.role != "user":
+        return found
+
+    _, ids = tree.siblings(found.turn.entries[0].id)
+    for sibling in (found.turn.entries[0].id, *reversed(ids)):
+        entry = tree.node(sibling).entry
+        turn = Turn("", entry.message.role, 0, [entry])
+        if _read_words(turn) == _read_words(last):
+            return _Found(tree.switch(sibling), turn)
+
+    return found
+
+
+def _read_words(turn: Turn) -> tuple[str, list[Any]]:
+    message = turn.entries[0].message
+    parts: tuple[Any, ...] = message.parts
+    return message.role, [attrs.evolve(each, index=None, metadata={}) for each in parts]
+
+
+def _without_id(message: Message) -> Message:
+    kept = {k: v for k, v in map_of(message.metadata, RESERVED).items() if k != "ui"}
+    metadata = {k: v for k, v in message.metadata.items() if k != RESERVED}
+    return message.replace(metadata={**metadata, **({RESERVED: kept} if kept else {})})
+
+
+def _add_results(tree: MessageTree, last: Turn) -> Aggregator:
+    found = _find(tree, last.id)
+    if found is None or found.turn.role != "assistant":
+        raise _lack(last.id)
+
+    state = found.through()
+    calls, results = _find_calls(last), _find_results(last)
+    for call in state.pending_calls:
+        result = results.get(call.id)
+        if result is None and call.id in calls:
+            result = _deny(calls[call.id])
+
+        if result is not None:
+            state = state.add(result.replace(tool_name=call.name, name=""))
+
+    return state
+
+
+def _find_results(turn: Turn) -> dict[str, ToolMessage]:
+    """The results of the latest call with each id in *turn*."""
+    found: dict[str, ToolMessage] = {}
+    for entry in turn.entries:
+        message = entry.message
+        for call in message.tool_calls:
+            found.pop(call.id, None)
+
+        if isinstance(message, ToolMessage):
+            keys = map_of(notes_of(message.metadata, SOURCE), "keys")
+            if keys.get("preliminary") is not True:
+                found[message.tool_call_id] = message
+
+    return found
+
+
+def _find_calls(turn: Turn) -> dict[str, ToolCall]:
+    """The latest calls in *turn* that the user approved or denied, by their ids."""
+    calls = [call for each in turn.entries for call in each.message.tool_calls]
+    latest = {call.id: call for call in calls}
+    return {
+        key: call for key, call in latest.items() if _find_approval(call) is not None
+    }
+
+
+def _find_approval(call: ToolCall) -> bool | None:
+    notes = notes_of(call.metadata, SOURCE)
+    approved = map_of(map_of(notes, "keys"), "approval").get("approved")
+    is_given = notes.get("state") == "approval-responded"
+    return approved if is_given and isinstance(approved, bool) else None
+
+
+def _deny(call: ToolCall) -> ToolMessage | None:
+    if _find_approval(call) is not False:
+        return None
+
+    given = map_of(map_of(notes_of(call.metadata, SOURCE), "keys"), "approval")
+    approval = {key: given[key] for key in ("approved", "id", "reason") if key in given}
+    notes = {"state": "output-denied", "approval": approval}
+    return ToolMessage(
+        read_reason(given) or DENIED,
+        tool_call_id=call.id,
+        is_error=True,
+        metadata=with_notes(SOURCE, notes),
+    )
