@@ -72,8 +72,8 @@ class ChatAnswer:
         self._asked = self._done = self._shown = moment.state
         self._received = Accumulator()
         self._result: Future[Aggregator] = Future()
-        self._name = new_entry_id()
-        self.id = id or self._name  # with one, it goes on behind a client's results
+        self.id = id or new_entry_id()  # with one it goes on, behind a client's results
+        self._name = f"{id}:{new_entry_id()}" if id else self.id
 
     def result(self) -> State:
         """
@@ -113,7 +113,7 @@ class ChatAnswer:
 
             message = name(self._received.message, self._name)
             self._shown = self._done = self._done.add_response(message)
-            self._received, self._name = Accumulator(), new_entry_id()
+            self._received, self._name = Accumulator(), f"{self.id}:{new_entry_id()}"
 
         return self._done
 

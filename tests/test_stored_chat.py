@@ -26,6 +26,7 @@ from conversation_state import (
     UserMessage,
     open_store,
 )
+from conversation_state.adapters import ai_sdk
 from conversation_state.errors import StaleHeadError, StoreError
 from conversation_state.stored_chat import StoredChat
 from conversation_state.streams import pipe
@@ -146,6 +147,7 @@ class TestAnswer:
         assert "At 9:04." == state[3].text
         assert Usage(15, 2) == state.total_usage
         assert 4 == len(set(ids(chat)))
+        assert 2 == len(ai_sdk.dump(state).payload)
 
     def test_goes_on_without_readers(self, chat):
         """An answer needs nobody who reads it; who comes later gets all its chunks."""
@@ -195,7 +197,9 @@ class TestAnswer:
 
         assert first.id == second.id
         assert 4 == len(set(ids(chat)))
-        assert first.id == ids(chat)[1]
+        assert [ids(chat)[0], first.id] == [
+            each["id"] for each in ai_sdk.dump(chat.tree).payload
+        ]
 
     def test_fails(self, store, chat):
         """What the model raises ends the answer; what had come stays, and says so."""

@@ -170,6 +170,8 @@ class TestMessages:
 
         assert [each["id"] for each in dump(first).payload] == ["u", "a"]
         assert [each["id"] for each in dump(again).payload] == ["u", "a", "b"]
+        more = ran.add(name(AssistantMessage("Soon."), "a:2"))
+        assert [each["id"] for each in dump(more).payload] == ["u", "a"]
         tree = MessageTree.of(first, again)
         last = first.entries[-1].id
         payload = dump(tree.switch(last), siblings=True).payload

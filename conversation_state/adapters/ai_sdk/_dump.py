@@ -164,7 +164,9 @@ def _begins_turn(entry: Entry, turn: Turn, tree: MessageTree | None) -> bool:
     if isinstance(entry.message, ToolMessage):
         return False
 
-    if ui_id_of(entry) not in (entry.id, turn.id):
+    ui_id = ui_id_of(entry)
+    # A later response of one answer may have an id of its own below that.
+    if ui_id not in (entry.id, turn.id) and not ui_id.startswith(f"{turn.id}:"):
         return True
 
     notes = notes_of(entry.message.metadata, SOURCE)
