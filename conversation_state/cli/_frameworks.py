@@ -9,7 +9,7 @@ is made or imported because a file names it. What does not: what a message says
 
 Source:
     ``SqliteSaver`` of langgraph-checkpoint-sqlite 3.1.2 and its serializer in
-    langgraph-checkpoint 4.1; ``SQLiteSession`` and ``AdvancedSQLiteSession`` of
+    langgraph-checkpoint 4.3.2; ``SQLiteSession`` and ``AdvancedSQLiteSession`` of
     openai-agents 0.24; ``SQLChatMessageHistory`` of langchain-community 0.4.2.
 """
 
