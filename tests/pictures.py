@@ -232,8 +232,9 @@ def write_pictures():
         for name, html in draw_all_pages().items():
             wide = WIDTHS[name]
             tab = browser.new_page()
-            scheme = "dark" if name == "live-narrow" else "light"
-            tab.emulate_media(color_scheme=scheme)
+            if name == "live-narrow":
+                tab.emulate_media(color_scheme="dark")
+
             tab.set_viewport_size({"width": wide, "height": HIGHEST})
             tab.set_content(f"<!doctype html>{html}")
             high = tab.evaluate("Math.ceil(document.body.scrollHeight) + 16")

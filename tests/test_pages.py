@@ -48,7 +48,7 @@ from conversation_state.testing.strategies import (
     timelines,
 )
 from conversation_state.tree import MessageTree
-from conversation_state.trimming import shorten_tool_results
+from conversation_state.trimming import repair, shorten_tool_results
 from tests import pictures
 from tests.hostile import FORGERIES, messages_from
 
@@ -529,7 +529,19 @@ class TestWhatIsSeen:
         assert "You plan long journeys." in page.text
         assert page.count("article") == len(view) + 200
         assert "messages before these, dropped, too" in page.text
+        newest = max(each.seq for each in view.dropped)
+        assert letters_of(state[newest].text) in letters_of(page.text)
         self.check(view)
+
+    def test_dropped_at_the_end(self):
+        """What is dropped behind all that is kept is there, too."""
+        view = trim(
+            ASKED.add(ToolMessage("Of no call.", tool_call_id="x")), None, repair()
+        )
+        page = PageReader(draw_fragment(view))
+
+        assert "1 message dropped" in page.text
+        assert "Of no call." in page.text
 
 
 LINES = st.sampled_from(
@@ -574,7 +586,15 @@ class TestMarkdown:
         html = draw_fragment(Aggregator.new([UserMessage(text)]))
 
         assert "[the bank](https://evil.example/?x=1)" in PageReader(html).text
+        assert "<strong>Go</strong>" in html
         assert "href" not in html.partition("</style>")[2]
+
+    def test_definitions(self):
+        """The definition of a reference stays in the text."""
+        html = draw_fragment(Aggregator.new([UserMessage("**a** [b]\n\n[b]: c.d 'e'")]))
+
+        assert "<strong>a</strong> [b]" in html
+        assert "[b]: c.d 'e'" in PageReader(html).text
 
     def test_a_table_that_would_lose_a_cell(self):
         """A text of which a word would be lost is shown as it is."""
@@ -737,6 +757,12 @@ class TestOutlines:
         assert [line.rstrip() for line in painted.splitlines()] == plain.splitlines()
         assert {"present"} <= kinds
         assert kinds <= {"present", "lanes", "label", "facts", "excerpt"}
+
+    def test_long_words_leave_room(self):
+        """Beside a long message there is room for the facts."""
+        timeline = Timeline.begin(ASKED.add_user_prompt("long " * 100))
+
+        assert draw_outline(timeline, width=80).endswith(" …  (2 messages)")
 
     def test_pieces(self):
         """What is coloured is neither more nor less than the piece."""

@@ -223,6 +223,12 @@ class TestTables:
         """
         assert [*self.ROWS] == read_rows(draw(TRIP))
 
+    def test_small_amounts(self):
+        """An amount has two digits that tell it, and all of them in its title."""
+        page = draw_fragment(cost(ASKED.add_usage(Usage(123), model="gpt-4o")))
+
+        assert '<td title="$0.2503075">$0.25</td>' in page
+
     def test_order(self):
         """The present branch comes first, then the newest."""
         titles = [row[0] for row in read_rows(draw_fragment(TRIP.goto(1)))]

@@ -2,6 +2,7 @@
 
 import html
 import re
+from datetime import timedelta
 from html.parser import HTMLParser
 from urllib.parse import quote, unquote, urljoin
 
@@ -136,10 +137,14 @@ class TestPages:
         assert [100, 50] == [*map(len, shown)]
         assert {f"{number:03}" for number in range(150)} == {*shown[0], *shown[1]}
 
-    def test_names_by_time(self, store):
+    def test_names_by_time(self, store, monkeypatch):
         """The name that was saved last is the first, with its title and last words."""
-        store.save("late", Aggregator.new().add_user_prompt("A **late** question"))
-        store.annotate("late", {"title": "The title"})
+        store.save("zoo", Aggregator.new().add_user_prompt("A **late** question"))
+        store.annotate("zoo", {"title": "The title"})
+        found = store.heads(limit=10)
+        later = found[-1].head.saved_at + timedelta(hours=1)
+        last = found[-1]._replace(head=found[-1].head._replace(saved_at=later))
+        monkeypatch.setattr(store, "heads", lambda **_: (*found[:-1], last))
         shown = text_of(connect(store).get("/"))
 
         assert shown.index("The title") < shown.index("trip")

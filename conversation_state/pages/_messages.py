@@ -83,7 +83,7 @@ class Calls:
         waiting: dict[str, tuple[int, int, ToolCall]] = {}
         for number, message in numbered:
             if isinstance(message, ToolMessage):
-                found = waiting.pop(message.tool_call_id, None)
+                found = waiting.get(message.tool_call_id)
                 if found is not None:
                     self._asked[number] = found[2]
                     self._answered.add(found[:2])

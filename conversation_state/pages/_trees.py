@@ -198,7 +198,7 @@ def _link_state(node: GraphNode) -> Child:
 def draw_time(time: datetime, now: datetime | None = None) -> Markup:
     """*time* in UTC, or how long before *now* it was."""
     whole = f"{time:%Y-%m-%d %H:%M} UTC"
-    attributes = {"datetime": time.isoformat(), "title": whole}
+    attributes = {"datetime": time.isoformat(timespec="seconds"), "title": whole}
     shown = f"{time:%Y-%m-%d %H:%M}" if now is None else format_age(now - time)
     return element("time", attributes, shown)
 
