@@ -534,6 +534,26 @@ class MessageTree:
         ids = tuple([self._places[each].id for each in numbers])
         return numbers.index(number), ids
 
+    def pagers(self) -> dict[str, tuple[int, tuple[str, ...]]]:
+        """
+        Of the messages shown that have siblings, what `siblings` returns, with UI ids:
+        for ``‹ 2/3 ›``, by the UI id of the message. O(messages shown).
+
+        >>> from conversation_state import UserMessage
+        >>> asked = Aggregator.new().add(name(UserMessage("In May?"), "u1"))
+        >>> again = Aggregator.new().add(name(UserMessage("In June?"), "u2"))
+        >>> MessageTree.of(asked, again).pagers()
+        {'u2': (1, ('u1', 'u2'))}
+        """
+        found = {}
+        for entry in self.shown.entries:
+            position, ids = self.siblings(entry.id)
+            if len(ids) > 1:
+                names = [ui_id_of(self.node(each).entry) for each in ids]
+                found[ui_id_of(entry)] = (position, tuple(names))
+
+        return found
+
     def question(self, entry_id: str) -> str | None:
         """
         The id of the message that an answer is to: the next one above *entry_id* that

@@ -1,5 +1,5 @@
 """
-A chat in the terminal with undo, redo, branches, siblings and a diff between them.
+A chat in the terminal with undo, redo, siblings, and a diff between any two of them.
 
     pip install . textual
     python examples/terminal_chat.py [FILE]
@@ -7,8 +7,8 @@ A chat in the terminal with undo, redo, branches, siblings and a diff between th
 FILE keeps the whole undo tree from one run to the next. The answers come from a
 script, so nothing is sent anywhere; give `Chat` another *answers* for a real
 model. All there is to undo and redo is a `Timeline` of states: no state is ever
-changed, so every branch stays what it was. What stands beside a message, an edited
-prompt or another answer, is found in the `MessageTree` of the timeline.
+changed, so every branch stays what it was. The `MessageTree` that follows it has what
+stands beside a message, an edited prompt or another answer, and where each branch ends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ from conversation_state import (
 )
 from conversation_state.errors import DecodeError
 from conversation_state.rendering import render_transcript
-from conversation_state.timeline import Moment
 
 ChatTimeline: TypeAlias = Timeline[Aggregator]
 Answers: TypeAlias = Callable[[Sequence[Message]], AsyncIterator[AssistantMessage]]
@@ -77,28 +76,34 @@ def draw(tree: MessageTree, entry_id: str) -> str:
     return f"‹ {position + 1}/{len(ids)} › {text}" if len(ids) > 1 else text
 
 
-class Branches(ModalScreen[Moment[Aggregator] | None]):
+def describe(tree: MessageTree, leaf: str) -> str:
+    """The end of a branch in a line."""
+    state = tree.path(leaf)
+    words = [" ".join(message.text.split()) for message in state.messages[-2:]]
+    return f"{' → '.join(words)} ({len(state)} messages)"
+
+
+class Branches(ModalScreen[str | None]):
     """The ends of all branches, to choose one from."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Close")]
 
-    def __init__(self, timeline: ChatTimeline) -> None:
+    def __init__(self, tree: MessageTree) -> None:
         super().__init__()
-        self.tips = timeline.tips
-        self.here = timeline.moment
+        self.messages = tree
 
     def compose(self) -> ComposeResult:
         """A line for each; the one that is shown is marked."""
         lines = []
-        for tip in self.tips:
-            mark = "*" if tip == self.here else " "
-            lines.append(f"{mark} {tip.label} ({len(tip.state)} messages)")
+        for leaf in self.messages.leaves:
+            mark = "*" if leaf == self.messages.head else " "
+            lines.append(f"{mark} {describe(self.messages, leaf)}")
 
         yield OptionList(*[Option(line) for line in lines], markup=False)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return what was chosen to the caller."""
-        self.dismiss(self.tips[event.option_index])
+        self.dismiss(self.messages.leaves[event.option_index])
 
 
 class Difference(ModalScreen[None]):
@@ -122,6 +127,8 @@ class Chat(App[None]):
     CSS = """
     #messages { height: 1fr; padding: 0 1; }
     #messages Static { margin-bottom: 1; }
+    .user { color: $accent; }
+    .system { color: $text-muted; }
     #usage { height: 1; padding: 0 1; color: $text-muted; }
     ModalScreen { align: center middle; }
     ModalScreen > * { width: 80%; height: auto; max-height: 80%; background: $panel; }
@@ -147,6 +154,7 @@ class Chat(App[None]):
         if path is not None and path.exists():
             self.timeline = decode(path.read_bytes(), expect=Timeline)
 
+        self.messages = MessageTree.of(self.timeline)
         self.lines: list[Static] = []
         self.texts: list[str] = []
         # The prompt that is edited in the input line.
@@ -166,8 +174,9 @@ class Chat(App[None]):
 
     def show(self, timeline: ChatTimeline) -> None:
         """Go on with another timeline. Only what differs is drawn again."""
-        tree = MessageTree.of(timeline)
-        texts = [draw(tree, entry.id) for entry in timeline.present.entries]
+        tree = self.messages.follow(timeline)
+        entries = timeline.present.entries
+        texts = [draw(tree, entry.id) for entry in entries]
         for line, was, text in zip(self.lines, self.texts, texts, strict=False):
             if was != text:
                 line.update(text)
@@ -180,10 +189,20 @@ class Chat(App[None]):
         scroll.mount_all(drawn)
         scroll.scroll_end(animate=False)
         self.lines = [*self.lines[: len(texts)], *drawn]
-        self.timeline, self.texts, self.editing = timeline, texts, ""
+        for line, entry in zip(self.lines, entries, strict=True):
+            line.set_classes(entry.message.role)
+
+        self.timeline, self.messages, self.texts, self.editing = (
+            timeline,
+            tree,
+            texts,
+            "",
+        )
         here, everywhere = timeline.present.total_usage, tree.total_usage
+        count = len(tree.leaves)
+        branches = "1 branch" if count == 1 else f"{count} branches"
         self.query_one("#usage", Static).update(
-            f"{len(timeline.tips)} tips; {here.total_tokens:,} tokens on this one, "
+            f"{branches}; {here.total_tokens:,} tokens on this one, "
             f"{everywhere.total_tokens:,} in all"
         )
 
@@ -250,34 +269,31 @@ class Chat(App[None]):
 
     def action_sibling(self, step: int) -> None:
         """Show the sibling before or after the newest message that has siblings."""
-        tree = MessageTree.of(self.timeline)
         for entry in reversed(self.timeline.present.entries):
-            position, ids = tree.siblings(entry.id)
+            position, ids = self.messages.siblings(entry.id)
             if len(ids) > 1:
-                other = ids[(position + step) % len(ids)]
-                label = tree.node(other).message.text
-                self.go(self.timeline.commit(tree.switch(other).present, label))
+                self.show_branch(ids[(position + step) % len(ids)])
                 return
+
+    def show_branch(self, entry_id: str | None) -> None:
+        """Show the way through a message. That is no step, and undo skips it."""
+        if entry_id is not None:
+            self.go(self.timeline.goto(self.messages.switch(entry_id).moment))
 
     def action_branches(self) -> None:
         """Go to the end of another branch."""
-
-        def chosen(tip: Moment[Aggregator] | None) -> None:
-            if tip is not None:
-                self.go(self.timeline.goto(tip))
-
-        self.push_screen(Branches(self.timeline), chosen)
+        self.push_screen(Branches(self.messages), self.show_branch)
 
     def action_difference(self) -> None:
-        """Compare this branch with another."""
+        """Compare this branch with another: two answers, or two prompts."""
 
-        def chosen(tip: Moment[Aggregator] | None) -> None:
-            if tip is not None:
-                difference = diff(self.timeline.present, tip.state)
-                shown = difference.text(names=("here", tip.label))
+        def chosen(leaf: str | None) -> None:
+            if leaf is not None:
+                difference = diff(self.timeline.present, self.messages.path(leaf))
+                shown = difference.text(names=("here", describe(self.messages, leaf)))
                 self.push_screen(Difference(shown))
 
-        self.push_screen(Branches(self.timeline), chosen)
+        self.push_screen(Branches(self.messages), chosen)
 
     def save(self) -> None:
         """

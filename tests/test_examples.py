@@ -276,11 +276,40 @@ class TestTerminalChat:
 
         lines, shown = driven(chat.Chat(answers=at_once), scenario)
 
-        assert ["  sea (3 messages)", "* hills (3 messages)"] == lines
+        assert [
+            "  sea → 2 seen. (3 messages)",
+            "* hills → 2 seen. (3 messages)",
+        ] == lines
         assert "‹ 1/2 › user: sea" == shown[0]
 
+    def test_siblings_are_compared(self, chat):
+        """Two answers to one prompt are two branches, and what differs is shown."""
+        answers = iter(["sea", "hills"])
+
+        async def differing(_):
+            yield AssistantMessage(next(answers))
+
+        async def scenario(app, pilot):
+            await send(app, pilot, "where")
+            await pilot.press("ctrl+r")
+            await settled(app, pilot)
+            usage = str(app.query_one("#usage", Static).render())
+            await pilot.press("ctrl+d")
+            await pilot.pause()
+            await pilot.press("home", "enter")
+            await pilot.pause()
+            return usage, str(app.screen.query_one("#difference", Static).render())
+
+        usage, difference = driven(chat.Chat(answers=differing), scenario)
+
+        assert usage.startswith("2 branches")
+        assert "sea" in difference
+        assert "hills" in difference
+
     def test_regenerate(self, chat):
-        """Another answer stands beside the first, and both can be shown."""
+        """
+        Another answer stands beside the first, and both can be shown, which is no step.
+        """
         answers = iter(["sea", "hills", "lakes"])
 
         async def differing(_):
@@ -296,7 +325,7 @@ class TestTerminalChat:
 
                 shown.append(on_screen(app))
 
-            await pilot.press("ctrl+z", "ctrl+z", "ctrl+z")
+            await pilot.press("ctrl+z")
             await settled(app, pilot)
             return shown, on_screen(app), len(MessageTree.of(app.timeline).leaves)
 
@@ -308,7 +337,7 @@ class TestTerminalChat:
             ["user: where", "‹ 2/3 › assistant: hills"],
             ["user: where", "‹ 3/3 › assistant: lakes"],
         ] == shown
-        assert shown[1] == undone
+        assert shown[2] == undone
         assert 3 == leaves
 
     def test_edit(self, chat):
@@ -328,7 +357,7 @@ class TestTerminalChat:
             await pilot.press("ctrl+left")
             await settled(app, pilot)
             other = on_screen(app)
-            await pilot.press("ctrl+z", "ctrl+z")
+            await pilot.press("ctrl+right", "ctrl+z")
             await settled(app, pilot)
             return offered, edited, other, on_screen(app)
 

@@ -60,6 +60,13 @@ class ChatRequest:
     ids: tuple[str, ...] = ()
     extra: Mapping[str, Any] = MappingProxyType({})
 
+    def resume_from(self, tree: MessageTree) -> Aggregator:
+        """
+        What `resume_from` returns for it: `StoredChat.answer` takes requests that have
+        this.
+        """
+        return resume_from(tree, self)
+
     @property
     def approvals(self) -> dict[str, bool]:
         """
