@@ -117,7 +117,7 @@ def _open(file: str) -> Iterator[tuple[sqlite3.Connection, int]]:
         yield db, path.stat().st_size
 
 
-class _Found(NamedTuple):
+class _FoundConversation(NamedTuple):
     name: str
     tree: MessageTree | None  # None if it has no messages
     damage: Sequence[str] = ()  # what could not be read
@@ -195,7 +195,7 @@ def _describe_tables(db: sqlite3.Connection, source: str) -> str:
 # Trees
 
 
-class _Branches:
+class _BranchBuilder:
     """
     The lists of messages that one conversation had, as a tree whose identities follow
     from the file, so that a file that has grown is imported again as what it adds.
@@ -238,7 +238,7 @@ class _Branches:
         )
 
 
-class _Said(NamedTuple):
+class _FileMessage(NamedTuple):
     # A message, its id in the file or "", and its digest; whether it stands for the
     # removal of the one with its id.
     message: Message
@@ -247,12 +247,14 @@ class _Said(NamedTuple):
     removes: bool = False
 
     @classmethod
-    def of(cls, message: Message, id: object = "", *, removes: bool = False) -> _Said:
+    def of(
+        cls, message: Message, id: object = "", *, removes: bool = False
+    ) -> _FileMessage:
         digest = hashlib.sha256(encode(message)).digest()
         return cls(message, id if isinstance(id, str) else "", digest, removes)
 
 
-def _make_entries(messages: Iterable[_Said]) -> list[Entry]:
+def _make_entries(messages: Iterable[_FileMessage]) -> list[Entry]:
     """
     The entries of *messages*: identified by their ids and what they say; without an id,
     by what they say and what is before them.
@@ -290,7 +292,7 @@ _CLASSES: Mapping[str, str] = {
 }
 
 
-def _load_langchain(name: str, fields: Mapping[str, Any]) -> _Said:
+def _load_langchain(name: str, fields: Mapping[str, Any]) -> _FileMessage:
     kind = fields.get("type")
     known = {*_CLASSES.values(), *[f"{each}Chunk" for each in _CLASSES.values()]}
     if name not in known:
@@ -304,10 +306,12 @@ def _load_langchain(name: str, fields: Mapping[str, Any]) -> _Said:
 
     # No class of LangChain's runs code for what its fields are set to here.
     message = langchain.load_message(langchain.make_message(name, fields))
-    return _Said.of(message, fields.get("id"), removes=name == "RemoveMessage")
+    return _FileMessage.of(message, fields.get("id"), removes=name == "RemoveMessage")
 
 
-def _read_langchain(db: sqlite3.Connection, tables: Sequence[str]) -> Iterator[_Found]:
+def _read_langchain(
+    db: sqlite3.Connection, tables: Sequence[str]
+) -> Iterator[_FoundConversation]:
     """``SQLChatMessageHistory``: a row for each message."""
     for table in tables:
         rows = db.execute(
@@ -327,9 +331,9 @@ def _read_langchain(db: sqlite3.Connection, tables: Sequence[str]) -> Iterator[_
                 except (_ReadError, DecodeError) as error:
                     problems.append(f"row {number} is left out: {error}")
 
-            branches = _Branches(f"langchain:{name}")
+            branches = _BranchBuilder(f"langchain:{name}")
             branches.add(Log(_make_entries(messages)))
-            yield _Found(name, branches.build(), problems)
+            yield _FoundConversation(name, branches.build(), problems)
 
 
 def _parse(text: object) -> dict[str, Any]:
@@ -353,7 +357,9 @@ class _AgentRow(NamedTuple):
     text: str
 
 
-def _read_agents(db: sqlite3.Connection, tables: Sequence[str]) -> Iterator[_Found]:
+def _read_agents(
+    db: sqlite3.Connection, tables: Sequence[str]
+) -> Iterator[_FoundConversation]:
     """
     ``SQLiteSession``: a row for each item; ``AdvancedSQLiteSession`` says of which
     branches it is, and what each turn cost.
@@ -378,15 +384,15 @@ def _read_agents(db: sqlite3.Connection, tables: Sequence[str]) -> Iterator[_Fou
         for session, group in groupby(rows, key=lambda row: row[0] or ""):
             name = session if len(tables) == 1 else f"{table}/{session}"
             found = [_AgentRow(branch or "", id, text) for _, branch, id, text in group]
-            branches = _Branches(f"openai-agents:{name}")
+            branches = _BranchBuilder(f"openai-agents:{name}")
             problems = _add_items(branches, found)
             if has_usage:
                 problems += _add_turns(db, branches, session)
 
-            yield _Found(name, branches.build(), problems)
+            yield _FoundConversation(name, branches.build(), problems)
 
 
-def _add_items(branches: _Branches, rows: Iterable[_AgentRow]) -> list[str]:
+def _add_items(branches: _BranchBuilder, rows: Iterable[_AgentRow]) -> list[str]:
     problems: dict[int, str] = {}
     items: dict[str, list[Any]] = {}
     for row in rows:
@@ -399,13 +405,15 @@ def _add_items(branches: _Branches, rows: Iterable[_AgentRow]) -> list[str]:
             problems[row.id] = f"row {row.id} is left out: {error}"
 
     for listed in items.values():
-        messages = [_Said.of(message) for message in agents.load(listed)]
+        messages = [_FileMessage.of(message) for message in agents.load(listed)]
         branches.add(Log(_make_entries(messages)))
 
     return [*problems.values()]
 
 
-def _add_turns(db: sqlite3.Connection, branches: _Branches, session: str) -> list[str]:
+def _add_turns(
+    db: sqlite3.Connection, branches: _BranchBuilder, session: str
+) -> list[str]:
     problems = []
     rows = db.execute(
         "SELECT branch_id, user_turn_number, input_tokens, output_tokens, "
@@ -440,7 +448,7 @@ def _add_turns(db: sqlite3.Connection, branches: _Branches, session: str) -> lis
 # LangGraph
 
 
-class _Packed(NamedTuple):
+class _PackedObject(NamedTuple):
     # An object in msgpack: its code, and what it is made of.
     code: int
     data: bytes
@@ -463,13 +471,13 @@ def _unpack(data: bytes) -> Any:
 
     try:
         return ormsgpack.unpackb(
-            data, ext_hook=_Packed, option=ormsgpack.OPT_NON_STR_KEYS
+            data, ext_hook=_PackedObject, option=ormsgpack.OPT_NON_STR_KEYS
         )
     except (ValueError, RecursionError) as error:
         raise _ReadError(f"it is no msgpack ({error})") from None
 
 
-def _unpack_object(packed: _Packed) -> tuple[object, Any]:
+def _unpack_object(packed: _PackedObject) -> tuple[object, Any]:
     """The name of the class of an object, and the data it was made of."""
     inner = _unpack(packed.data)
     if packed.code not in _CONSTRUCTORS:
@@ -483,7 +491,7 @@ def _unpack_object(packed: _Packed) -> tuple[object, Any]:
 
 def _make_plain(value: Any) -> Any:
     """*value* with the data of objects in their places."""
-    if isinstance(value, _Packed):
+    if isinstance(value, _PackedObject):
         return _make_plain(_unpack_object(value)[1])
 
     if isinstance(value, dict):
@@ -510,9 +518,9 @@ class _ThreadReader:
         self._db = db
         self._key = (thread, namespace)
         # Most messages are in many checkpoints: each is loaded once.
-        self._loaded: dict[bytes, _Said] = {}
+        self._loaded: dict[bytes, _FileMessage] = {}
         # The ids that messages have in the file, by entry.
-        self._said: dict[str, _Said] = {}
+        self._said: dict[str, _FileMessage] = {}
         self.checkpoints: dict[str, _Checkpoint] = {}
         self.problems: list[str] = []
 
@@ -614,7 +622,7 @@ class _ThreadReader:
         said = [self._said[entry.id] for entry in old or ()]
         for kind, data in writes.fetchall():
             value = _load_typed(kind, data)
-            if isinstance(value, _Packed):
+            if isinstance(value, _PackedObject):
                 name, inner = _unpack_object(value)
                 if name == "Overwrite" and isinstance(inner, dict):
                     said, value = [], inner.get("value")
@@ -628,7 +636,7 @@ class _ThreadReader:
 
         return self._log(old or Log(), said)
 
-    def _log(self, old: Log[Entry], said: Sequence[_Said]) -> Log[Entry]:
+    def _log(self, old: Log[Entry], said: Sequence[_FileMessage]) -> Log[Entry]:
         entries = _make_entries(said)
         self._said.update(zip([entry.id for entry in entries], said, strict=True))
         common = 0
@@ -640,9 +648,9 @@ class _ThreadReader:
 
         return old.take(common).extend(entries[common:])
 
-    def _read_list(self, value: Any, *, is_known: bool) -> list[_Said] | None:
+    def _read_list(self, value: Any, *, is_known: bool) -> list[_FileMessage] | None:
         """The messages in *value*; None if it is no list of messages."""
-        if isinstance(value, _Packed) and value.code == _SNAPSHOT:
+        if isinstance(value, _PackedObject) and value.code == _SNAPSHOT:
             value = _unpack(value.data)
 
         if not isinstance(value, list) or not (value or is_known):
@@ -650,15 +658,18 @@ class _ThreadReader:
 
         if value and all(_is_chat(each) for each in value):
             try:
-                return [_Said.of(each) for each in openai_chat.load(_make_plain(value))]
+                return [
+                    _FileMessage.of(each)
+                    for each in openai_chat.load(_make_plain(value))
+                ]
             except DecodeError:
                 return None
 
         said = [self._read_message(each) for each in value]
         return None if None in said else said  # type: ignore[return-value]  # none is
 
-    def _read_message(self, value: Any) -> _Said | None:
-        if isinstance(value, _Packed):
+    def _read_message(self, value: Any) -> _FileMessage | None:
+        if isinstance(value, _PackedObject):
             if value.code not in _PYDANTIC:
                 return None
 
@@ -678,7 +689,7 @@ class _ThreadReader:
             return None
 
         said = _load_langchain(str(name), _make_plain(fields))
-        if isinstance(value, _Packed):
+        if isinstance(value, _PackedObject):
             self._loaded[value.data] = said
 
         return said
@@ -697,7 +708,9 @@ def _is_langchain(name: object, fields: Any) -> bool:
     return named or (isinstance(kind, str) and kind in _CLASSES)
 
 
-def _reduce(old: Sequence[_Said], new: Iterable[_Said]) -> list[_Said]:
+def _reduce(
+    old: Sequence[_FileMessage], new: Iterable[_FileMessage]
+) -> list[_FileMessage]:
     """
     *old* messages after a write of *new* ones: one with a known id takes the place of
     that, a `RemoveMessage` removes it.
@@ -705,7 +718,7 @@ def _reduce(old: Sequence[_Said], new: Iterable[_Said]) -> list[_Said]:
     Source:
         ``add_messages`` of langgraph 1.2.
     """
-    merged: list[_Said] = [*old]
+    merged: list[_FileMessage] = [*old]
     for said in new:
         at = next(
             (at for at, each in enumerate(merged) if said.id and each.id == said.id),
@@ -766,7 +779,9 @@ def _order_parents_first(parents: Mapping[str, str | None]) -> list[str]:
     return order
 
 
-def _read_langgraph(db: sqlite3.Connection, tables: Sequence[str]) -> Iterator[_Found]:
+def _read_langgraph(
+    db: sqlite3.Connection, tables: Sequence[str]
+) -> Iterator[_FoundConversation]:
     """
     ``SqliteSaver``: a row for each checkpoint, with all messages at that moment. A
     checkpoint with several children is where branches part.
@@ -780,7 +795,7 @@ def _read_langgraph(db: sqlite3.Connection, tables: Sequence[str]) -> Iterator[_
         problems: list[str] = []
         left_out: set[str] = set()
         left = ""
-        found: list[_Found] = []
+        found: list[_FoundConversation] = []
         for _, namespace in group:
             reader = _ThreadReader(db, thread, namespace)
             reader.read()
@@ -792,7 +807,7 @@ def _read_langgraph(db: sqlite3.Connection, tables: Sequence[str]) -> Iterator[_
             listed = ", ".join(sorted(map(shorten_repr, left_out)))
             left = f"channels without messages are left out: {listed}"
 
-        found = found or [_Found(str(thread), None)]
+        found = found or [_FoundConversation(str(thread), None)]
         found[0] = found[0]._replace(damage=problems, left_out=left)
 
         yield from found
@@ -800,7 +815,7 @@ def _read_langgraph(db: sqlite3.Connection, tables: Sequence[str]) -> Iterator[_
 
 def _make_trees(
     reader: _ThreadReader, thread: str, namespace: str, seen: set[str]
-) -> Iterator[_Found]:
+) -> Iterator[_FoundConversation]:
     channels = {
         name: None for each in reader.checkpoints.values() for name in each.messages
     }
@@ -816,33 +831,33 @@ def _make_trees(
         seen |= ids
         parts = [thread, namespace, "" if channel == main else channel]
         name = "/".join([part for part in parts if part])
-        branches = _Branches(f"langgraph:{name}")
+        branches = _BranchBuilder(f"langgraph:{name}")
         for log in logs:
             branches.add(log)
 
-        yield _Found(name, branches.build())
+        yield _FoundConversation(name, branches.build())
 
 
-class _Source(NamedTuple):
+class _Framework(NamedTuple):
     # Which tables of a file are the framework's, what they are called, and the
     # conversations in them.
     find: Callable[[sqlite3.Connection], list[str]]
     expected: str
-    read: Callable[[sqlite3.Connection, Sequence[str]], Iterator[_Found]]
+    read: Callable[[sqlite3.Connection, Sequence[str]], Iterator[_FoundConversation]]
 
 
-SOURCES: Mapping[str, _Source] = {
-    "langchain": _Source(
+SOURCES: Mapping[str, _Framework] = {
+    "langchain": _Framework(
         _find_tables({"id", "session_id", "message"}),
         "the table message_store of SQLChatMessageHistory",
         _read_langchain,
     ),
-    "langgraph": _Source(
+    "langgraph": _Framework(
         _find_tables({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint"}),
         "the table checkpoints of SqliteSaver",
         _read_langgraph,
     ),
-    "openai-agents": _Source(
+    "openai-agents": _Framework(
         _find_tables({"id", "session_id", "message_data"}),
         "the table agent_messages of SQLiteSession",
         _read_agents,
