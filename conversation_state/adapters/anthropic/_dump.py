@@ -558,3 +558,19 @@ def _write_request(
         request["tool_choice"] = {"type": _CHOICES[choice]}
 
     return request
+
+
+# A message of a file, which no request is made of.
+_AS_KEPT = attrs.evolve(
+    ANTHROPIC, is_request=False, takes_thinking_only=True, max_markers=None
+)
+
+
+def write_message(message: Message, path: str) -> tuple[list[Any], list[Lost]]:
+    """
+    The messages of the format that one *message* is, each with role and content, none
+    if all of it is lost; and what is lost.
+    """
+    writer = AnthropicWriter(_AS_KEPT, system_on_top=False)
+    writer.add(message, path)
+    return writer.turns.payload()["messages"], writer.lost

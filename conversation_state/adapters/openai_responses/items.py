@@ -3,7 +3,12 @@ Items of a conversation, one by one: what `hosts.agents` needs of this format, w
 sessions add and remove items and have no instructions.
 """
 
-from conversation_state.adapters.openai_responses._blocks import CALLERS, CALLS, SOURCE
+from conversation_state.adapters.openai_responses._blocks import (
+    CALLERS,
+    CALLS,
+    RESULTS,
+    SOURCE,
+)
 from conversation_state.adapters.openai_responses._dump import write_items
 from conversation_state.adapters.openai_responses._load import (
     load_items,
@@ -13,6 +18,7 @@ from conversation_state.adapters.openai_responses._load import (
 __all__ = [
     "CALLERS",
     "CALLS",
+    "RESULTS",
     "SOURCE",
     "load_items",
     "read_responses_counts",

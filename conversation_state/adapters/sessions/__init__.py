@@ -19,6 +19,7 @@ says what was verified with which version.
 """
 
 from conversation_state.adapters.engine.notes import Format
+from conversation_state.adapters.sessions._dump import dump_session
 from conversation_state.adapters.sessions._load import (
     FORMATS,
     load_session,
@@ -32,6 +33,7 @@ __all__ = [
     "FORMATS",
     "LoadedSession",
     "compacted",
+    "dump_session",
     "load_session",
     "read_session",
     "recognize",

@@ -167,6 +167,13 @@ class _ClaudeSession:
             kind = text_of(raw, "type")
             builder.name = builder.name or text_of(raw, "sessionId")
             builder.version = text_of(raw, "version") or builder.version
+            builder.cwd = builder.cwd or text_of(raw, "cwd")
+            if kind == "agent_metadata" and not self.agent:
+                self.called.setdefault(
+                    text_of(raw, "agentId"), text_of(raw, "toolUseId")
+                )
+                builder.use(at)
+
             if kind in _TITLES:
                 titles[kind] = text_of(raw, _TITLES[kind]) or titles.get(kind, "")
 
@@ -536,10 +543,15 @@ class _ClaudeSession:
             self._load_agent(id, SessionLines(several, ()))
 
         for id, file in self.files.items():
-            self._load_agent(id, file)
+            self._load_agent(id, file, is_file=True)
 
-    def _load_agent(self, id: str, lines: SessionLines) -> None:
+    def _load_agent(
+        self, id: str, lines: SessionLines, *, is_file: bool = False
+    ) -> None:
         reader = _ClaudeSession(lines, {}, agent=id)
+        if is_file:
+            reader.builder.notes["file"] = True
+
         meta = [raw for _, raw in lines.objects if raw.get("type") == "agent_metadata"]
         call = text_of(meta[-1], "toolUseId") if meta else ""
         reader.builder.called_by = call or self.called.get(id) or self._find_call(lines)

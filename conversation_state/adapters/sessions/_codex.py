@@ -159,6 +159,7 @@ class _CodexSession:
         if not builder.name:
             builder.name = text_of(payload, "id")
             builder.version = text_of(payload, "cli_version")
+            builder.cwd = text_of(payload, "cwd")
 
     def _read_event(self, at: int, raw: Body, payload: Body) -> None:
         kind = text_of(payload, "type")
@@ -253,7 +254,7 @@ class _CodexSession:
         if isinstance(message, AssistantMessage) and self.model:
             return message.replace(response=ResponseMeta(model=self.model))
 
-        if isinstance(message, ToolMessage) and _has_failed(message):
+        if isinstance(message, ToolMessage) and has_failed(message):
             return message.replace(is_error=True)
 
         return message
@@ -321,7 +322,8 @@ def _mend_item(item: Body) -> Body:
     return item
 
 
-def _has_failed(message: ToolMessage) -> bool:
+def has_failed(message: ToolMessage) -> bool:
+    """Whether a result says of itself that its call failed."""
     text = message.text
     kept = map_of(notes_of(message.metadata, openai_responses.FORMAT.name), "keys")
     if kept.get("success") is False:

@@ -96,6 +96,7 @@ class _OpenCodeSession:
         info = info if is_map(info) else {}
         builder.name, builder.title = text_of(info, "id"), text_of(info, "title")
         builder.version = text_of(info, "version")
+        builder.cwd = text_of(info, "directory")
         builder.times(info.get("time"))
         revert = info.get("revert")
         reverted = text_of(revert, "messageID") if is_map(revert) else ""

@@ -104,6 +104,7 @@ class _PiSession:
         for at, raw in builder.lines.objects:
             if raw.get("type") == "session":
                 builder.name = builder.name or text_of(raw, "id")
+                builder.cwd = builder.cwd or text_of(raw, "cwd")
                 continue
 
             # Version 1 had neither ids nor parents.

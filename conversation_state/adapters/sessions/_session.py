@@ -23,6 +23,7 @@ import attrs
 from conversation_state._persistent import EMPTY_MAP, Log, final, freeze_map
 from conversation_state._wording import describe_type, format_count, shorten_repr
 from conversation_state.adapters import openai_responses
+from conversation_state.adapters.anthropic.items import arguments_of
 from conversation_state.adapters.engine.notes import map_of, notes_of, with_notes
 from conversation_state.adapters.engine.reading import DocumentReader, is_list, is_map
 from conversation_state.adapters.engine.usage import as_count
@@ -86,6 +87,8 @@ class LoadedSession:
 
         version: The version of the agent that wrote its last line; "" if unknown.
 
+        cwd: The folder that the agent worked in; "" if unknown.
+
         created_at: The time of the first line that has one.
 
         updated_at: The time of the last line that has one.
@@ -107,6 +110,7 @@ class LoadedSession:
     tree: MessageTree
     format: str
     version: str = ""
+    cwd: str = ""
     created_at: datetime | None = None
     updated_at: datetime | None = None
     agents: tuple[LoadedSession, ...] = ()
@@ -362,7 +366,7 @@ class SessionBuilder:
         self.format = kind
         self.lines = lines
         self.problems = list(lines.problems)
-        self.name = self.title = self.version = ""
+        self.name = self.title = self.version = self.cwd = ""
         self.notes: dict[str, Any] = {}
         # By the ids of records.
         self.labels: dict[str, str] = {}
@@ -563,6 +567,7 @@ class SessionBuilder:
             tree=tree,
             format=self.format,
             version=self.version,
+            cwd=self.cwd,
             created_at=self._times.get("created") or min(times, default=None),
             updated_at=self._times.get("updated") or max(times, default=None),
             agents=tuple(self.agents),
@@ -668,9 +673,13 @@ _MEDIA: Mapping[str, Any] = {
 
 def make_call(id: Any, name: Any, given: Any, index: int | None = None) -> ToolCall:
     """A call with the arguments *given*, a text or an object."""
-    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    text = given if isinstance(given, str) else _write_arguments(given)
     call_id = id if isinstance(id, str) else ""
     return ToolCall(call_id, name if isinstance(name, str) else "", text, index=index)
+
+
+def _write_arguments(given: Any) -> str:
+    return arguments_of(given) if is_map(given) else json.dumps(given)
 
 
 def simplify(parts: Sequence[Part]) -> str | Sequence[Part]:
