@@ -20,7 +20,7 @@ function Chat() {
         : <Aui.ActionBarPrimitive.Reload>Regenerate</Aui.ActionBarPrimitive.Reload>}
       <Siblings of={id} shown={shown} /></Aui.MessagePrimitive.Root>}</Aui.ThreadPrimitive.Messages>
     <Aui.ComposerPrimitive.Root><Aui.ComposerPrimitive.Input aria-label="Message" autoFocus /> <Aui.ComposerPrimitive.Send>
-      Send</Aui.ComposerPrimitive.Send></Aui.ComposerPrimitive.Root><Acts shown={shown} /> {chat.error?.message}
+      Send</Aui.ComposerPrimitive.Send></Aui.ComposerPrimitive.Root><Acts shown={shown} error={chat.error} />
   </Aui.AssistantRuntimeProvider>
 }
 createRoot(document.getElementById("root")!).render(<Chat />)

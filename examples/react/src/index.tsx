@@ -16,6 +16,6 @@ function Chat() {
     <form onSubmit={(event) => { event.preventDefault(); post(() => chat.sendMessage(draft)) }}>
       <input aria-label="Message" autoFocus required value={draft.text}
         onChange={({ target }) => setDraft({ ...draft, text: target.value })} /> <button>Send</button></form>
-    <Acts shown={shown} /> {chat.error?.message}</main>
+    <Acts shown={shown} error={chat.error} /></main>
 }
 createRoot(document.getElementById("root")!).render(<Chat />)
