@@ -175,7 +175,7 @@ proof: .venv/mutants/.mutants .venv/peers/.peers ## all of these, counted in doc
 	@PYTHONHASHSEED=0 .venv/mutants/bin/python -m tools.proof $(ARGS)
 
 # Node is asked for first: nothing is set up where it is not.
-wires: ## what the packages of interfaces make of ours, made anew in tests/wires (needs Node)
+wires: ## tests/wires made anew by the packages of interfaces, React pages driven (needs Node)
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo \
 		'make wires needs Node 20 or newer, with npm, on PATH: not found' >&2; exit 1; }
 	@$(MAKE) --silent .venv/$(version)/.test $(WIRES) $(REACT)
@@ -183,6 +183,7 @@ wires: ## what the packages of interfaces make of ours, made anew in tests/wires
 		.venv/$(version)/bin/python -m tests.wires."$$(basename "$$each" .py)" && \
 			echo "Made anew: $${each%.py}" || exit 1; \
 	done
+	@PYTHONHASHSEED=0 .venv/$(version)/bin/python -m pytest -q -rs tests/test_react_pages.py
 	@echo "With Node $$(node --version) and" && \
 		npm ls --prefix tests/wires --depth=0 && npm ls --prefix examples/react --depth=0
 
