@@ -1,6 +1,7 @@
 """
 Conversations as chat interfaces keep them, with all their branches: assistant-ui,
-LibreChat and Open WebUI are read and written, ChatGPT's archives are read.
+LibreChat and Open WebUI are read and written, archives of ChatGPT and Claude.ai are
+read.
 
 ::
 

@@ -22,6 +22,7 @@ from conversation_state.adapters.engine.reading import is_list, is_map
 from conversation_state.adapters.engine.wire import (
     data_url,
     decode_base64,
+    make_call_id,
     parse_arguments,
     parse_data_url,
 )
@@ -80,6 +81,9 @@ class RecordForm(NamedTuple):
         holds: The roles it has records for.
 
         has_name: Whether each record has the id of its conversation.
+
+        select_kept: Of a format that is not written, what of a body its messages do
+            not have.
     """
 
     read: Callable[[Body], list[Message]]
@@ -88,6 +92,7 @@ class RecordForm(NamedTuple):
     owned: frozenset[str]
     holds: frozenset[str] = frozenset({"system", "user", "assistant", "tool"})
     has_name: bool = False
+    select_kept: Callable[[Body], dict[str, Any]] | None = None
 
 
 # Times
@@ -823,6 +828,147 @@ def _read_chatgpt_content(raw: Body) -> list[Part]:
     return [_unknown(raw, "chatgpt")]
 
 
+_ANYTHING = object()
+# What most messages have.
+_CHATGPT_USUAL: Body = {
+    "end_turn": True,
+    "recipient": "all",
+    "status": "finished_successfully",
+    "weight": 1.0,
+}
+
+
+def _select_chatgpt(raw: Body) -> dict[str, Any]:
+    kept = {
+        key: value
+        for key, value in raw.items()
+        if value is not None and _CHATGPT_USUAL.get(key, _ANYTHING) != value
+    }
+    kept.pop("id", None)
+    if read_time(kept.get("create_time")) is not None:
+        del kept["create_time"]
+
+    author, content = kept.get("author"), kept.get("content")
+    if is_map(author) and not any(author[key] for key in author if key not in _AUTHOR):
+        del kept["author"]
+
+    if is_map(content) and content.keys() == _TEXT_CONTENT:
+        is_text = content["content_type"] == "text" and is_list(content["parts"])
+        if is_text and all(isinstance(part, str) for part in content["parts"]):
+            del kept["content"]
+
+    return kept
+
+
+_AUTHOR = frozenset({"name", "role"})
+_TEXT_CONTENT = frozenset({"content_type", "parts"})
+
+
+# Claude.ai, which is read only
+
+
+def _read_claude(raw: Body) -> list[Message]:
+    fields = _fields(read_time(raw.get("created_at")))
+    pieces: list[Piece] = []
+    blocks = raw.get("content")
+    if is_list(blocks):
+        calls: list[ToolCall] = []
+        for at, block in enumerate(blocks):
+            pieces += _read_claude_block(block, f"{_get_text(raw, 'uuid')}_{at}", calls)
+
+    if not any(isinstance(piece, TextPart) for piece in pieces) and raw.get("text"):
+        pieces.append(TextPart(_get_text(raw, "text")))
+
+    sender = raw.get("sender")
+    if sender == "assistant":
+        return _answer(pieces, **fields)
+
+    for each in raw.get("attachments") or ():
+        # What was pasted, or read out of a file: the model got it as text.
+        if is_map(each) and (text := _get_text(each, "extracted_content")):
+            pieces.append(TextPart(text))
+        else:
+            pieces.append(_unknown(each, "claude_ai"))
+
+    pieces += [_unknown(each, "claude_ai") for each in raw.get("files") or ()]
+    known = (TextPart, MediaPart, UnknownPart)
+    held = [piece for piece in pieces if isinstance(piece, known)]
+    if sender != "human" or len(held) < len(pieces):
+        raise UnreadableError(
+            "has an unknown sender, or content that its sender can't have"
+        )
+
+    return [UserMessage(_text_of(held), **fields)]
+
+
+def _read_claude_block(raw: Any, made: str, calls: list[ToolCall]) -> list[Piece]:
+    kind = _get_text(raw, "type") if is_map(raw) else ""
+    if kind == "text" and isinstance(raw.get("text"), str):
+        return [TextPart(raw["text"])] if raw["text"] else []
+
+    if kind == "thinking" and isinstance(raw.get("thinking"), str):
+        return [ReasoningPart(raw["thinking"], signature=_get_text(raw, "signature"))]
+
+    if kind == "tool_use":
+        id = _get_text(raw, "id") or make_call_id(made, 0)
+        calls.append(_call(id, _get_text(raw, "name"), raw.get("input")))
+        return [calls[-1]]
+
+    if kind == "tool_result":
+        # Without an id it answers the first call of that name that has no result.
+        id, name = _get_text(raw, "tool_use_id"), _get_text(raw, "name")
+        open_calls = [c for c in calls if (c.id == id if id else c.name == name)]
+        if open_calls:
+            calls.remove(open_calls[0])
+            id = open_calls[0].id
+
+        content = raw.get("content")
+        texts = [
+            each["text"]
+            for each in (content if is_list(content) else ())
+            if is_map(each) and isinstance(each.get("text"), str)
+        ]
+        is_text = is_list(content) and len(texts) == len(content)
+        text = "\n".join(texts) if is_text else _as_text(content)
+        return [
+            ToolMessage(
+                text,
+                tool_call_id=id or make_call_id(made, 0),
+                tool_name=name,
+                is_error=raw.get("is_error") is True,
+            )
+        ]
+
+    # Marks of the interface, such as what is left of a budget, say nothing.
+    return [] if kind in {"token_budget", "flag"} else [_unknown(raw, "claude_ai")]
+
+
+def _select_claude(raw: Body) -> dict[str, Any]:
+    # The text says again what the content has.
+    read = frozenset({"created_at", "sender", "text", "uuid"})
+    kept = {
+        key: value
+        for key, value in raw.items()
+        if key not in read and value not in (None, [], "")
+    }
+    if kept.get("updated_at") == raw.get("created_at"):
+        kept.pop("updated_at", None)
+
+    blocks = raw.get("content")
+    if is_list(blocks) and all(
+        is_map(each)
+        and each.get("type") == "text"
+        and not any(each[key] for key in each if key not in _CLAUDE_TEXT)
+        for each in blocks
+    ):
+        kept.pop("content", None)
+
+    return kept
+
+
+_CLAUDE_TEXT = frozenset({"start_timestamp", "stop_timestamp", "text", "type"})
+
+
 def _write_nothing(*_: object) -> dict[str, Any]:
     return {}
 
@@ -860,7 +1006,20 @@ FORMS: Mapping[str, RecordForm] = {
         _complete_open_webui,
         frozenset({"role", "content", "output", "timestamp", "model", "files"}),
     ),
-    "chatgpt": RecordForm(_read_chatgpt, _write_nothing, _write_nothing, frozenset()),
+    "chatgpt": RecordForm(
+        _read_chatgpt,
+        _write_nothing,
+        _write_nothing,
+        frozenset(),
+        select_kept=_select_chatgpt,
+    ),
+    "claude_ai": RecordForm(
+        _read_claude,
+        _write_nothing,
+        _write_nothing,
+        frozenset(),
+        select_kept=_select_claude,
+    ),
 }
 
 

@@ -30,17 +30,18 @@ from conversation_state.errors import DecodeError, Problem
 from conversation_state.messages import Message, ToolMessage, UnknownMessage
 from conversation_state.tree import MessageTree
 
-# The parent of LibreChat's first messages.
+# The parent of LibreChat's first messages, and of Claude.ai's.
 NO_PARENT = "00000000-0000-0000-0000-000000000000"
+_NO_PARENTS = frozenset({"", NO_PARENT, "00000000-0000-4000-8000-000000000000"})
 
 # What is noted of a conversation that its own keys do not say: where its messages
 # stood, and which was shown. No format has such a key.
 LAYOUT = "conversation_state"
 
 _EXPECTED = (
-    "expected an archive of ChatGPT (mapping) or Open WebUI (chat.history), an export "
-    "of LibreChat (conversationId) or of assistant-ui (messages with parentId), or its "
-    "storage rows (parent_id)"
+    "expected an archive of ChatGPT (mapping), Claude.ai (chat_messages) or Open WebUI "
+    "(chat.history), an export of LibreChat (conversationId) or of assistant-ui "
+    "(messages with parentId), or its storage rows (parent_id)"
 )
 
 
@@ -128,8 +129,9 @@ def load_trees(
     Args:
         payload: What `json.load` returns for a file.
 
-        format: ``assistant_ui``, ``assistant_ui_rows``, ``chatgpt``, ``librechat`` or
-            ``open_webui``; by default it is recognised, for each conversation.
+        format: ``assistant_ui``, ``assistant_ui_rows``, ``chatgpt``, ``claude_ai``,
+            ``librechat`` or ``open_webui``; by default it is recognised, for each
+            conversation.
 
     Raises:
         DecodeError:
@@ -215,6 +217,7 @@ def _recognize(raw: Any) -> str:
     tries = (
         ("mapping" in raw, "chatgpt"),
         (is_map(chat) and "history" in chat, "open_webui"),
+        ("chat_messages" in raw, "claude_ai"),
         (_item_format(item) != "", _item_format(item)),
         (is_librechat, "librechat"),
         ("headId" in raw, "assistant_ui"),
@@ -244,6 +247,7 @@ _PLACES = {
     "assistant_ui": _RecordKeys("", "parentId", "", "message"),
     "assistant_ui_rows": _RecordKeys("id", "parent_id", "", "content"),
     "chatgpt": _RecordKeys("id", "parent", "children", "message"),
+    "claude_ai": _RecordKeys("uuid", "parent_message_uuid", "", ""),
     "librechat": _RecordKeys("messageId", "parentMessageId", "children", ""),
     "open_webui": _RecordKeys("id", "parentId", "childrenIds", ""),
 }
@@ -303,23 +307,48 @@ def _find_items(  # noqa: PLR0911 - one for each format, and what is wrong with 
         rest = reader.rest(raw, frozenset({"mapping"}), path)
         return _map_items(mapping, f"{path}.mapping"), raw.get("current_node"), rest
 
+    if kind == "librechat":
+        return _find_librechat(reader, raw, path)
+
+    key = "chat_messages" if kind == "claude_ai" else "messages"
+    messages, rest = raw.get(key), reader.rest(raw, frozenset({key}), path)
+    if not is_list(messages):
+        reader.problem(path, f"has no list of {key}")
+        return (), None, {}
+
+    if kind == "claude_ai":
+        items = _list_chain(messages, f"{path}.{key}")
+        return items, raw.get("current_leaf_message_uuid"), rest
+
+    return _list_items(messages, f"{path}.{key}"), raw.get("headId"), rest
+
+
+def _find_librechat(
+    reader: DocumentReader, raw: Body, path: str
+) -> tuple[Iterable[_Item], object, dict[str, Any]]:
     key = "messagesTree" if "messagesTree" in raw else "messages"
     messages, rest = raw.get(key), reader.rest(raw, frozenset({key}), path)
     if not is_list(messages):
         reader.problem(path, f"has no list of {key}")
         return (), None, {}
 
-    if kind == "librechat":
-        items = _list_nested(messages, f"{path}.{key}")
-        is_nested = any(is_map(each) and "children" in each for _, each, _, _ in items)
-        nesting = {"key": key, "is_nested": is_nested}
-        return items, None, {**rest, LAYOUT: nesting}
-
-    return _list_items(messages, f"{path}.{key}"), raw.get("headId"), rest
+    items = _list_nested(messages, f"{path}.{key}")
+    is_nested = any(is_map(each) and "children" in each for _, each, _, _ in items)
+    nesting = {"key": key, "is_nested": is_nested}
+    return items, None, {**rest, LAYOUT: nesting}
 
 
 def _list_items(items: Sequence[Any], path: str) -> Iterator[_Item]:
     return ((None, each, f"{path}[{at}]", None) for at, each in enumerate(items))
+
+
+def _list_chain(messages: Sequence[Any], path: str) -> list[_Item]:
+    # Older exports name no parents: each message stands behind the one before it.
+    before = [None, *[each.get("uuid") if is_map(each) else None for each in messages]]
+    return [
+        (None, each, f"{path}[{at}]", above)
+        for at, (each, above) in enumerate(zip(messages, before, strict=False))
+    ]
 
 
 def _map_items(items: Mapping[str, Any], path: str) -> Iterator[_Item]:
@@ -361,6 +390,9 @@ def _read_record(  # noqa: PLR0917 - where it stands
     else:
         # In assistant-ui's items the body has the id, which is not part of it.
         ids = {place.id or "id", place.parent, place.children}
+        if kind == "claude_ai":
+            ids.remove("uuid")  # of which ids of calls are made
+
         is_inner = bool(place.body and place.id)
         said = reader.rest(body, frozenset() if is_inner else frozenset(ids), path)
 
@@ -385,7 +417,7 @@ def _read_record(  # noqa: PLR0917 - where it stands
     listed = item.get(place.children) if key is not None else None
     return TreeRecord(
         id=id,
-        parent=None if parent in {"", NO_PARENT} else parent,
+        parent=None if parent in _NO_PARENTS else parent,
         body=said,
         item=around,
         listed=listed if is_list(listed) else None,
@@ -510,11 +542,15 @@ class _TreeBuilder:
         # What differs from the record that would be written; nothing for most.
         body = record.body or {}
         written: Mapping[str, Any] = {}
-        if self.format != "chatgpt":
-            written = write_whole(self.form, messages, [], record.path, self.name)
-
         notes: dict[str, Any] = {}
-        keys = {key: body[key] for key in body if not _is_same(body, written, key)}
+        if self.form.select_kept is None:
+            written = write_whole(self.form, messages, [], record.path, self.name)
+            keys = {key: body[key] for key in body if not _is_same(body, written, key)}
+        elif isinstance(messages[0], UnknownMessage):
+            keys = {}  # it is kept whole
+        else:
+            keys = self.form.select_kept(body)
+
         if keys:
             notes["keys"] = keys
 
@@ -571,6 +607,7 @@ class _TreeBuilder:
         )
         chat = rest.get("chat")
         titles = [rest.get("title"), chat.get("title") if is_map(chat) else None]
+        titles += [rest.get("name")] if self.format == "claude_ai" else []
         return LoadedTree(
             name=self.name,
             title=next((each for each in titles if isinstance(each, str)), ""),
@@ -583,7 +620,7 @@ class _TreeBuilder:
         )
 
 
-_IDS = ("conversation_id", "conversationId", "id")
+_IDS = ("conversation_id", "conversationId", "id", "uuid")
 _CREATED = ("create_time", "created_at", "createdAt")
 _UPDATED = ("update_time", "updated_at", "updatedAt")
 
@@ -657,4 +694,4 @@ def _order_by_parents(records: Sequence[TreeRecord]) -> list[str]:
     return order
 
 
-_TIMES = ("createdAt", "timestamp", "create_time")
+_TIMES = ("createdAt", "timestamp", "create_time", "created_at")
