@@ -1,12 +1,16 @@
 """Files as people have them: what `import` makes of each, and what it refuses."""
 
+import copy
 import gzip
 import io
 import json
+import random
 import zipfile
 
 import pytest
 
+from conversation_state.cli import _sources
+from conversation_state.cli._input import InputConversation, read_files
 from conversation_state.parts import ReasoningPart
 from conversation_state.store import open_store
 from tests.commands import Commands
@@ -174,6 +178,116 @@ OPEN_WEBUI = {
     },
 }
 
+CLAUDE_AI = {
+    "uuid": "c1",
+    "name": "T",
+    "chat_messages": [
+        {
+            "uuid": "u",
+            "sender": "human",
+            "text": "",
+            "content": [{"type": "text", "text": ""}],
+            "attachments": [{"file_name": "a.txt", "extracted_content": "pasted"}],
+            "parent_message_uuid": "00000000-0000-4000-8000-000000000000",
+        },
+        *[
+            {
+                "uuid": id,
+                "sender": "assistant",
+                "text": id,
+                "content": [
+                    {"type": "thinking", "thinking": "hm"},
+                    {"type": "tool_use", "id": None, "name": "f", "input": {}},
+                    {"type": "tool_result", "name": "f", "content": [{"text": "r"}]},
+                    {"type": "text", "text": id},
+                ],
+                "parent_message_uuid": "u",
+                "created_at": f"2026-05-0{at}T10:00:00Z",
+            }
+            for at, id in enumerate(("old", "new"), 1)
+        ],
+    ],
+}
+CLAUDE_AI_FLAT = {
+    "uuid": "c1",
+    "name": "",
+    "chat_messages": [
+        {"uuid": str(at), "sender": sender, "text": text}
+        for at, (sender, text) in enumerate((("human", "hi"), ("assistant", "yo")))
+    ],
+}
+LIBRECHAT = {
+    "conversationId": "l1",
+    "messages": [
+        {
+            "messageId": id,
+            "parentMessageId": parent,
+            "isCreatedByUser": id == "u",
+            "text": text,
+            "createdAt": f"2026-05-01T10:0{at}:00Z",
+        }
+        for at, (id, parent, text) in enumerate(
+            (
+                ("u", "00000000-0000-0000-0000-000000000000", "hi"),
+                ("a1", "u", "old"),
+                ("a2", "u", "new"),
+            )
+        )
+    ],
+}
+ASSISTANT_UI = {
+    "headId": "a2",
+    "messages": [
+        {
+            "parentId": parent,
+            "message": {
+                "id": id,
+                "role": role,
+                "content": [{"type": "text", "text": t}],
+            },
+        }
+        for id, parent, role, t in (
+            ("u", None, "user", "hi"),
+            ("a1", "u", "assistant", "old"),
+            ("a2", "u", "assistant", "new"),
+        )
+    ],
+}
+AI_SDK = [
+    {"id": "1", "role": "user", "parts": [{"type": "text", "text": "q"}]},
+    {
+        "id": "2",
+        "role": "assistant",
+        "parts": [
+            {"type": "step-start"},
+            {"type": "reasoning", "text": "hm", "state": "done"},
+            {
+                "type": "tool-f",
+                "toolCallId": "c1",
+                "state": "output-available",
+                "input": {},
+                "output": "r",
+            },
+            {"type": "step-start"},
+            {"type": "text", "text": "done", "state": "done"},
+        ],
+    },
+]
+LANGCHAIN = [
+    {"type": "human", "data": {"content": "q"}},
+    {
+        "lc": 1,
+        "type": "constructor",
+        "id": ["langchain", "schema", "messages", "AIMessage"],
+        "kwargs": {
+            "content": "",
+            "tool_calls": [{"name": "f", "args": {}, "id": "c1"}],
+        },
+    },
+    {"type": "tool", "data": {"content": "r", "tool_call_id": "c1"}},
+    {"type": "ai", "content": "done", "additional_kwargs": {}, "response_metadata": {}},
+]
+
 # What a value is, and the conversations by name: their messages, and their leaves.
 VALUES = {
     "request": ({"id": "x", "messages": HI}, {"x": (["u hi", "a yo"], 1)}),
@@ -320,6 +434,15 @@ VALUES = {
         {"line 1": (["a yo"], 1)},
     ),
     "chatgpt": (CHATGPT, {"g1": (["u hi", "a new"], 2)}),
+    "claude.ai": (
+        CLAUDE_AI,
+        {"c1": (["u pasted", "a (hm) f{}", "t[new_1_call_0] r", "a new"], 2)},
+    ),
+    "claude.ai, flat": (CLAUDE_AI_FLAT, {"c1": (["u hi", "a yo"], 1)}),
+    "librechat": (LIBRECHAT, {"l1": (["u hi", "a new"], 2)}),
+    "assistant-ui": (ASSISTANT_UI, {"line 1": (["u hi", "a new"], 2)}),
+    "ai sdk": (AI_SDK, {"line 1": (["u q", "a (hm) f{}", "t[c1] r", "a done"], 1)}),
+    "langchain": (LANGCHAIN, {"line 1": (CALLED, 1)}),
     "open webui": (OPEN_WEBUI, {"w1": (["u hi", "a (hm) yo"], 1)}),
     "ag-ui": (
         {
@@ -374,6 +497,261 @@ def zipped(**members):
             archive.writestr(name.replace("__", "."), text)
 
     return data.getvalue()
+
+
+# A line each, and the messages that they are together.
+LINES = {
+    "chat": (CALLS, CALLED),
+    "anthropic": (ANTHROPIC, ["u q", "a (hm) f{}", "t[c1] r", "a done"]),
+    "gemini": (GEMINI, CALLED),
+    "responses": (ITEMS, CALLED),
+    "sharegpt": (TAGGED, TAG_CALLED),
+    "ai sdk": (AI_SDK, ["u q", "a (hm) f{}", "t[c1] r", "a done"]),
+    "langchain": (LANGCHAIN, CALLED),
+}
+
+
+class TestLines:
+    @pytest.mark.parametrize("kind", LINES)
+    def test_messages(self, run, kind):
+        """Messages on lines of their own are a conversation, up to a blank line."""
+        items, expected = LINES[kind]
+        text = "".join(f"{json.dumps(each)}\n" for each in items)
+
+        run("import", run.write(f"{text}\n{text}"))
+
+        names = ["chats-1", f"chats-{len(items) + 2}"]
+        assert dict.fromkeys(names, (expected, 1)) == chats(run)
+
+    def test_broken_message(self, run):
+        """A message that can't be read is reported, and the rest goes on without it."""
+        lines = [user("hi"), {"role": "user", "content": 5}, model("yo")]
+        path = run.write("".join(f"{json.dumps(each)}\n" for each in lines))
+
+        result = run("import", path, status=2)
+
+        assert f"{path}:2: no conversation; $.content: is 5; expected" in result.stderr
+        assert {"chats-1": (["u hi", "a yo"], 1)} == chats(run)
+
+
+ENTRY = {"isSidechain": False, "sessionId": "s1", "version": "2.1", "cwd": "/x"}
+CLAUDE_CODE = [
+    {"type": "ai-title", "aiTitle": "T", "sessionId": "s1"},
+    {**ENTRY, "type": "user", "uuid": "1", "parentUuid": None, "message": user("hi")},
+    *[
+        {
+            **ENTRY,
+            "type": "assistant",
+            "uuid": uuid,
+            "parentUuid": "1",
+            "requestId": f"req_{uuid}",
+            "message": {
+                "id": f"msg_{uuid}",
+                "type": "message",
+                "role": "assistant",
+                "model": "claude-x",
+                "content": [{"type": "text", "text": text}],
+                "usage": {"input_tokens": 5, "output_tokens": 1},
+            },
+        }
+        for uuid, text in (("2", "old"), ("3", "new"))
+    ],
+]
+CODEX = [
+    {"type": "session_meta", "payload": {"id": "s1", "cli_version": "0.171.0"}},
+    *[
+        {
+            "type": "response_item",
+            "payload": {
+                "type": "message",
+                "role": role,
+                "content": [{"type": f"{kind}_text", "text": text}],
+            },
+        }
+        for role, kind, text in (("user", "input", "hi"), ("assistant", "output", "yo"))
+    ],
+]
+
+
+class TestSessions:
+    @pytest.mark.parametrize(
+        ("lines", "expected"),
+        [(CLAUDE_CODE, (["u hi", "a new"], 2)), (CODEX, (["u hi", "a yo"], 1))],
+    )
+    def test_session(self, run, lines, expected):
+        """The lines of a session are one conversation with its branches."""
+        path = run.write("".join(f"{json.dumps(each)}\n" for each in lines))
+
+        run("import", path)
+        again = run.json("import", path)
+
+        assert {"s1": expected} == chats(run)
+        assert "unchanged" == again[0]["outcome"]
+
+    def test_bill(self, run):
+        """Each response is in the ledger once, those of other branches too."""
+        path = run.write("".join(f"{json.dumps(each)}\n" for each in CLAUDE_CODE))
+        run("import", path)
+
+        with open_store(run.url) as store:
+            ledger = store.load("s1").ledger
+
+        assert [(5, 1)] * 2 == [
+            (each.usage.prompt_tokens, each.usage.completion_tokens) for each in ledger
+        ]
+        assert "T" == notes(run, "s1")["title"]
+
+    def test_grown(self, run):
+        """A session that has grown goes on under its name."""
+        text = "".join(f"{json.dumps(each)}\n" for each in CLAUDE_CODE)
+        more = {**CLAUDE_CODE[1], "uuid": "4", "parentUuid": "3", "message": user("q")}
+        run("import", run.write(text))
+
+        (grown,) = run.json("import", run.write(text, json.dumps(more)))
+
+        assert ("extended", 1) == (grown["outcome"], grown["added"])
+        assert {"s1": (["u hi", "a new", "u q"], 2)} == chats(run)
+
+    def test_damaged_line(self, run):
+        """A line that is no JSON is reported, and the others are loaded."""
+        lines = [json.dumps(each) for each in CLAUDE_CODE]
+        lines[2] = lines[2][:50]
+
+        result = run("import", run.write("\n".join(lines)), status=2)
+
+        assert ":3: incomplete JSON" in result.stderr
+        assert {"s1": (["u hi", "a new"], 1)} == chats(run)
+
+
+class TestNotes:
+    def test_beside_messages(self, run):
+        """What stands beside the messages becomes notes of the name, without nulls."""
+        tools = [{"type": "function", "function": {"name": "f"}}]
+        record = {"id": "x", "messages": HI, "tools": tools, "n": 1, "user": None}
+
+        run("import", run.write(json.dumps(record)))
+
+        kept = notes(run, "x")
+        assert {"tools", "n"} == {*kept}
+        assert "f" == kept["tools"][0]["function"]["name"]
+
+    def test_too_much(self, run):
+        """What the notes of a name can't hold is listed, and the rest is kept."""
+        record = {"id": "x", "messages": HI, "tools": ["t" * 20_000], "model": "m"}
+
+        result = run("import", run.write(json.dumps(record)))
+
+        assert (
+            "x: not kept as it was: tools: 20,004 bytes are more than" in result.stderr
+        )
+        assert {"model": "m"} == notes(run, "x")
+
+    def test_mended(self, run):
+        """What was wrong and could be read is listed."""
+        half = {"id": "x", "messages": [user("a\ud800")]}
+        orphan = copy.deepcopy(CHATGPT)
+        orphan["mapping"]["a1"]["parent"] = "gone"
+
+        result = run(
+            "import", run.write(json.dumps(half) + "\n" + json.dumps(orphan) + "\n")
+        )
+
+        assert "x: not kept as it was: message 1: half of a surrogate" in result.stderr
+        assert (
+            "g1: not kept as it was: $.mapping.a1: its parent 'gone'" in result.stderr
+        )
+
+
+def conversations(start, count):
+    """Of ChatGPT's, with the answers from *start* on."""
+    value = copy.deepcopy(CHATGPT)
+    mapping = value["mapping"]
+    for at in range(start, start + count):
+        id = f"b{at}"
+        mapping[id] = {
+            **copy.deepcopy(mapping["a1"]),
+            "id": id,
+            "message": {**mapping["a1"]["message"], "id": id},
+        }
+        mapping[id]["message"]["content"] = {"content_type": "text", "parts": [id]}
+        mapping["u"]["children"].append(id)
+        value["current_node"] = id
+
+    return value
+
+
+class TestGrownTrees:
+    def test_grown(self, run):
+        """
+        An export that has grown adds its branches to those there are, and shows what
+        it shows; again, nothing changes.
+        """
+        more = conversations(1, 2)
+        more["mapping"]["a2"]["children"] = ["q"]
+        more["mapping"]["q"] = {
+            "id": "q",
+            "parent": "a2",
+            "children": [],
+            "message": {
+                "id": "q",
+                "author": {"role": "user"},
+                "content": {"content_type": "text", "parts": ["more"]},
+            },
+        }
+        old, new = (
+            run.write(json.dumps([value]), name=f"{at}.json")
+            for at, value in enumerate((CHATGPT, more))
+        )
+
+        records = [run.json("import", each)[0] for each in (old, new, new, old)]
+
+        assert ["imported", "extended", "unchanged"] == [
+            each["outcome"] for each in records[:3]
+        ]
+        assert 3 == records[1]["added"]
+        assert 4 == chats(run)["g1"][1]
+        assert {"u hi", "a old", "a new", "a b1", "a b2", "u more"} == everything(
+            run, "g1"
+        )
+
+    def test_another(self, run):
+        """A tree with none of the messages is another conversation."""
+        other = copy.deepcopy(CHATGPT)
+        other["mapping"]["u"]["message"]["content"]["parts"] = ["bye"]
+        old, new = (
+            run.write(json.dumps([value]), name=f"{at}.json")
+            for at, value in enumerate((CHATGPT, other))
+        )
+        run("import", old)
+
+        skipped = run.json("import", new, status=1)
+        renamed = [
+            run.json("import", new, "--on-conflict", "rename")[0] for _ in range(2)
+        ]
+        replaced = run.json("import", new, "--on-conflict", "replace")
+
+        assert "skipped" == skipped[0]["outcome"]
+        assert [("g1-2", "imported"), ("g1-2", "unchanged")] == [
+            (each["name"], each["outcome"]) for each in renamed
+        ]
+        assert "replaced" == replaced[0]["outcome"]
+        assert ["u bye", "a new"] == chats(run)["g1"][0]
+
+    def test_linear_then_tree(self, run):
+        """A name that was saved as a list takes the branches of a tree."""
+        record = {"id": "g1", "messages": [user("hi"), model("new")]}
+        run("import", run.write(json.dumps(record)))
+
+        (extended,) = run.json("import", run.write(json.dumps(CHATGPT)))
+
+        assert ("extended", 1) == (extended["outcome"], extended["added"])
+        assert {"g1": (["u hi", "a new"], 2)} == chats(run)
+
+
+def everything(run, name):
+    """All messages of a name's history."""
+    with open_store(run.url) as store:
+        return {describe(node.message) for node in store.message_tree(name).nodes}
 
 
 ONE = json.dumps({"id": "x", "messages": HI})
@@ -463,9 +841,10 @@ class TestFiles:
         assert why in result.stderr
         assert 1 == result.stderr.count("\n")
 
-    def test_bomb(self, run):
+    def test_bomb(self, run, monkeypatch):
         """What expands beyond reason is refused before it is read to its end."""
-        data = b'{"id": "' + b"x" * (300 << 20)
+        monkeypatch.setattr(_sources, "_FREE_BYTES", 1 << 20)
+        data = b'{"id": "' + b"x" * (16 << 20)
         path = run.folder / "chats.json.gz"
         path.write_bytes(gzip.compress(data, 9))
 
@@ -571,3 +950,178 @@ class TestRefused:
 
         assert "claude_code" in shown
         assert "ShareGPT and its kin" in shown
+
+
+def number(value, at):
+    """*value* as one of several: with an id of its own."""
+    value = copy.deepcopy(value)
+    for key in ("conversation_id", "conversationId", "custom_id", "threadId", "uuid"):
+        if key in value:
+            value[key] = f"n{at}"
+
+    return {**value, "id": f"n{at}"}
+
+
+def read(path):
+    """The conversations of a file by name, and what was reported."""
+    found, reports = {}, []
+    for each in read_files([str(path)], limit=1 << 24, advance=len_of_nothing):
+        if isinstance(each, InputConversation):
+            found[each.name] = [describe(message) for message in each.messages]
+            reports += each.mended
+        else:
+            reports.append(str(each))
+
+    return found, reports
+
+
+def len_of_nothing(_size):
+    """Progress that nobody looks at."""
+
+
+def damage(drawn, block):
+    """*block*, damaged in one of the ways in which files are."""
+    lines = block.split(b"\n")
+    at, row = drawn.randrange(len(block)), drawn.randrange(len(lines))
+    other = drawn.randrange(len(lines))
+    piece = drawn.choice([b'"', b"{", b"}", b"[", b"]", b",", b"\\", b"\0", b"\xff"])
+    swapped = lines.copy()
+    swapped[row], swapped[other] = lines[other], lines[row]
+    return drawn.choice(
+        [
+            block[:at],
+            block[at + 1 :] if at else block[1:],
+            block[:at] + bytes([drawn.randrange(256)]) + block[at + 1 :],
+            block[:at] + block[at + drawn.randrange(1, 9) :],
+            block[:at] + piece + block[at:],
+            block + block,
+            b"\n".join(lines[:row] + lines[row + 1 :]),
+            b"\n".join(lines[: row + 1] + lines[row:]),
+            b"\n".join(swapped),
+        ]
+    )
+
+
+DAMAGED = [
+    *("request", "choices", "anthropic", "gemini", "sharegpt", "preference of openai"),
+    *("log", "chatgpt", "claude.ai", "open webui", "librechat"),
+]
+
+
+class TestDamage:
+    @pytest.mark.parametrize("form", ["lines", "pretty", "compact"])
+    @pytest.mark.parametrize("kind", DAMAGED)
+    def test_one_of_four(self, run, kind, form):
+        """
+        Whatever is done to one of four conversations, the others are there as they
+        were, before it and behind it; and it is as it was, or something is reported.
+        """
+        values = [number(VALUES[kind][0], at) for at in range(4)]
+        indent = 1 if form == "pretty" else None
+        blocks = [json.dumps(each, indent=indent).encode() for each in values]
+        begin, between, end = {
+            "lines": (b"", b"\n", b"\n"),
+            "pretty": (b"[\n", b",\n", b"\n]\n"),
+            "compact": (b"[", b", ", b"]"),
+        }[form]
+        path = run.folder / "chats.json"
+        path.write_bytes(begin + between.join(blocks) + end)
+        whole, reports = read(path)
+        names = [*whole]
+        assert (4, []) == (len(whole), reports)
+
+        for seed in range(20):
+            drawn = random.Random(f"{kind} {form} {seed}")
+            at = drawn.randrange(4)
+            bad = damage(drawn, blocks[at])
+            path.write_bytes(
+                begin + between.join([*blocks[:at], bad, *blocks[at + 1 :]]) + end
+            )
+
+            found, reports = read(path)
+
+            others = [name for name in names if name != names[at]]
+            assert {name: whole[name] for name in others} == {
+                name: found.get(name) for name in others
+            }, (seed, reports)
+            is_same = found.get(names[at]) == whole[names[at]]
+            assert is_same or reports or is_valid(bad) or not bad.strip(), seed
+
+    @pytest.mark.parametrize("lines", [CLAUDE_CODE, CODEX, CALLS, ITEMS])
+    def test_lines_of_one(self, run, lines):
+        """
+        Whatever is done to the lines of one conversation, something is loaded or
+        reported.
+        """
+        text = "".join(f"{json.dumps(each)}\n" for each in lines).encode()
+        path = run.folder / "chats.jsonl"
+        for seed in range(60):
+            path.write_bytes(damage(random.Random(f"{seed}"), text))
+
+            found, reports = read(path)
+
+            assert found or reports, seed
+
+    def test_ring(self, run):
+        """Parents in a ring, and ids that stand twice, are errors of that one."""
+        ring = copy.deepcopy(CHATGPT)
+        ring["mapping"]["u"]["parent"] = "a1"
+        twice = copy.deepcopy(LIBRECHAT)
+        twice["messages"].append(twice["messages"][0])
+        path = run.write(json.dumps([ring, CLAUDE_AI, twice]))
+
+        result = run("import", path, status=2)
+
+        assert "$[0].mapping.u: is its own ancestor" in result.stderr
+        assert "$[2].messages[0]: has the id 'u', as another message" in result.stderr
+        assert {"c1"} == {*chats(run)}
+
+    def test_cut_off(self, run):
+        """Of a file that ends too early all whole conversations are there."""
+        values = [number(CHATGPT, at) for at in range(3)]
+        text = json.dumps(values, indent=1)
+        path = run.write(text[:-400])
+
+        result = run("import", path, status=2)
+
+        assert "$[2] is damaged: " in result.stderr
+        assert {"n0", "n1"} == {*chats(run)}
+
+    def test_long_element(self, run):
+        """An element over --max-line is skipped, and reported with its size."""
+        long = {"id": "long", "messages": [user("x" * 1_500_000 + '\\" } ]')]}
+        values = [
+            number(VALUES["request"][0], 0),
+            long,
+            number(VALUES["request"][0], 1),
+        ]
+        path = run.write(json.dumps({"data": values}, indent=1))
+
+        result = run("import", path, "--max-line", 1, status=2)
+
+        assert "$.data[1] of 1.4 MiB was skipped; --max-line is 1 MiB" in result.stderr
+        assert {"n0", "n1"} == {*chats(run)}
+
+    def test_deep(self, run):
+        """What is nested too deep is skipped, and what is behind it is read."""
+        deep = "[" * 100_000 + "]" * 100_000
+        path = run.write(f'[{{"id": "deep", "messages": {deep}}},\n{ONE}]')
+
+        result = run("import", path, status=2)
+
+        assert "chats.jsonl:1: $[0]" in result.stderr
+        assert {"x"} == {*chats(run)}
+
+
+def is_valid(text):
+    """Whether *text* is JSON, or lines of it."""
+    try:
+        for each in text.split(b"\n"):
+            json.loads(each)
+    except ValueError:
+        try:
+            json.loads(text)
+        except ValueError:
+            return False
+
+    return True

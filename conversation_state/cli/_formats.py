@@ -924,6 +924,11 @@ def recognize_session(line: Any) -> str:
     if not isinstance(line, dict):
         return ""
 
+    # Those of two agents are a document, or were once.
+    whole = recognize(line)
+    if whole:
+        return whole if whole in SESSIONS else ""
+
     kind, keys = line.get("type"), line.keys()
     is_gemini = {"sessionId", "projectHash"} <= keys or keys & {"$set", "$rewindTo"}
     is_header = kind == "session" and keys & {"harness", "version"}
@@ -951,11 +956,9 @@ def load_session(lines: Sequence[Any], format: str = "") -> list[FoundConversati
         DecodeError:
             If it can't be read.
     """
-    name = format or next(filter(None, map(recognize_session, lines)), "")
     sessions = _import_adapter("sessions")
-    if name not in sessions.FORMATS:
-        raise fail(f"{FORMATS[name]}, which this version can't read")
-
+    name = format or sessions.recognize(lines)
+    name = name or next(filter(None, map(recognize_session, lines)), "")
     try:
         found = sessions.load_session(lines, format=name)
     except ConversationStateError as error:

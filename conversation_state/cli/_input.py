@@ -154,7 +154,7 @@ class _SourceReader:
 
     def read(self) -> Iterator[InputConversation | UnreadableInput]:
         values = read_values(
-            self.source.stream, limit=self.limit, is_conversation=_is_conversation
+            self.source.stream, limit=self.limit, recognize=_formats.recognize
         )
         try:
             for found in values:
@@ -212,13 +212,13 @@ class _SourceReader:
             path = f"{path}.{key}"
             left_out = ", ".join(each for each in listed if each != key)
             listed = listed.get(key)
-            if listed and left_out and any(map(_is_conversation, listed)):
+            if listed and left_out and any(map(_formats.recognize, listed)):
                 what = f"left out what is beside the list: {left_out}"
                 yield UnreadableInput(
                     self.source.file, found.line, what, is_error=False
                 )
 
-        if not isinstance(listed, list) or not any(map(_is_conversation, listed)):
+        if not isinstance(listed, list) or not any(map(_formats.recognize, listed)):
             yield from self._load(found.data, found)
             return
 
@@ -310,14 +310,6 @@ class _SourceReader:
         self.reported += 1
         self.reported_binary += is_binary
         yield UnreadableInput(self.source.file, line, reason)
-
-
-def _is_conversation(value: Any) -> bool:
-    """Whether an element of a list is a conversation by itself."""
-    if isinstance(value, list):
-        return bool(_formats.recognize(value))
-
-    return isinstance(value, dict) and bool(_formats.recognize(value))
 
 
 def _describe(error: DecodeError, value: JsonValue, *, is_item: bool = False) -> str:

@@ -447,8 +447,6 @@ def _graft(saved: MessageTree, tree: MessageTree) -> MessageTree | None:
     *saved* with the messages of *tree* that it lacks, and the same one shown; None if
     it has none of them.
     """
-    from conversation_state.messages import find_erasure
-
     if any(node.id in saved for node in tree.nodes[:1]):
         # The format has identities of its own.
         return saved.add(*tree.states, tree.shown)
@@ -463,8 +461,7 @@ def _graft(saved: MessageTree, tree: MessageTree) -> MessageTree | None:
     for node in tree.nodes:
         parent = places[node.parent]
         for other in children.get(parent, ()):
-            old, new = other.message, node.message
-            if old == new or (find_erasure(old) is not None and old.role == new.role):
+            if _is_same(other, node):
                 places[node.id] = other.id
                 break
         else:
@@ -478,6 +475,29 @@ def _graft(saved: MessageTree, tree: MessageTree) -> MessageTree | None:
 
     shown = places.get(tree.head)
     return grown.switch(shown) if shown is not None and shown != grown.head else grown
+
+
+def _is_same(old: Node, new: Node) -> bool:
+    """
+    Whether *new* is what was saved as *old*; what its format notes of it, such as its
+    position, may have changed.
+    """
+    from conversation_state.messages import find_erasure
+    from conversation_state.tree import ui_id_of
+
+    one, other = old.message, new.message
+    if one == other or (find_erasure(one) is not None and one.role == other.role):
+        return True
+
+    ids = [
+        ui_id_of(node.entry)
+        for node in (old, new)
+        if node.entry.id != ui_id_of(node.entry)
+    ]
+    fields = ("role", "parts", "tool_calls", "tool_call_id")
+    return len({*ids}) < 2 and all(  # noqa: PLR2004 - two ids are two messages
+        getattr(one, field, None) == getattr(other, field, None) for field in fields
+    )
 
 
 def _extend_saved(saved: Aggregator, found: InputConversation) -> Aggregator | None:

@@ -27,11 +27,10 @@ _READ_BYTES = 1 << 20
 
 # How far from the end of the text an error may be that more text would mend.
 _MARGIN = 16
-# How much of the value behind it an unclosed string may have swallowed.
-_BEFORE_DAMAGE = 256
 # How much is parsed in search of the next whole value, in characters.
-_MAX_SEARCH = 1 << 30
+_MAX_SEARCH = 1 << 28
 _DEEP_STEP = 500
+_BEFORE = 64
 
 # Where documents have a list of conversations.
 WRAPPERS = (
@@ -94,7 +93,7 @@ def read_lines(stream: BinaryIO, *, limit: int) -> Iterator[tuple[bytes | None, 
 
 
 def read_values(
-    stream: BinaryIO, *, limit: int, is_conversation: Callable[[Any], bool]
+    stream: BinaryIO, *, limit: int, recognize: Callable[[Any], str]
 ) -> Iterator[Found]:
     """
     The values of *stream*, which is UTF-8, as they come; damage in its place.
@@ -108,8 +107,8 @@ def read_values(
 
         limit: The longest value that is parsed, in bytes.
 
-        is_conversation: Tells, behind damage in a document, whole elements from parts
-            of the damaged one.
+        recognize: Tells the format of a value, "" for none: behind damage in a
+            document, whole elements are told from parts of the damaged one by it.
     """
     head: list[bytes] = []
     first = _take_line(stream, limit, head)
@@ -128,7 +127,7 @@ def read_values(
         )
 
     if is_document:
-        yield from _DocumentParser(stream, b"".join(head), limit, is_conversation).run()
+        yield from _DocumentParser(stream, b"".join(head), limit, recognize).run()
         return
 
     # The last of these lines may go on in the stream.
@@ -274,14 +273,14 @@ class _DocumentParser:
         stream: BinaryIO,
         start: bytes,
         limit: int,
-        is_conversation: Callable[[Any], bool],
+        recognize: Callable[[Any], str],
     ) -> None:
         self.stream, self.limit = stream, limit
-        self.is_conversation = is_conversation
+        self.recognize = recognize
+        self.sample: Any = None  # the last whole element
         self.text, self.at = "", 0
         self.is_ended = False
         self.has_bad_bytes = False
-        self.damaged_at = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
         # The line of a position in the text, up to which line ends were counted.
         self._line, self._counted = 1, 0
@@ -378,6 +377,9 @@ class _DocumentParser:
             except RecursionError:
                 raise _TooLongError from None
             else:
+                if end - self.at > self.limit:
+                    raise _TooLongError
+
                 # A number may go on.
                 if end < len(self.text) or self.is_ended or self.text[end - 1] in '"]}':
                     return value, end
@@ -414,12 +416,13 @@ class _DocumentParser:
 
             self._fill()
 
-    def _find_next(self, position: int = 0) -> bool:
+    def _find_next(self) -> bool:
         """
-        Move to the next whole conversation from shortly before *position* in the text
-        on; False at the end.
+        Move to the next whole conversation behind the position, of the same format as
+        the one before; False at the end.
         """
-        self.at = max(self.at + 1, position - _BEFORE_DAMAGE)
+        self.at += 1
+        kind = self.recognize(self.sample) if self.sample is not None else ""
         searched = 0
         while searched < _MAX_SEARCH:
             found = self.text.find("{", self.at)
@@ -440,8 +443,13 @@ class _DocumentParser:
                 searched += self.limit
                 step = _DEEP_STEP
             else:
-                searched += end - self.at
-                if self.is_conversation(value):
+                step = end - self.at
+                searched += step
+                # What stands behind a key is a part of the damaged one.
+                before = self.text[max(0, self.at - _BEFORE) : self.at]
+                is_value = before.rstrip().endswith(":")
+                name = "" if is_value else self.recognize(value)
+                if name and name == (kind or name):
                     return True
 
             self.at += step
@@ -454,12 +462,15 @@ class _DocumentParser:
         self.at += 1
         position = 0
         is_found = True
+        is_open = False  # behind a comma
         while is_found:
             char = self._peek()
             line = self._count_line()
             if char in {"", "]"}:
                 self.at += len(char)
-                if not char:
+                if is_open and char:
+                    yield DamagedText(line, f"{path} has nothing behind its last comma")
+                elif not char:
                     yield DamagedText(line, f"{path} does not end: ] is missing")
 
                 break
@@ -468,11 +479,12 @@ class _DocumentParser:
             found = self._read_element(line, position, f"{path}[{position - 1}]")
             yield found
             if isinstance(found, DamagedText) and not found.is_skipped:
-                is_found = self._find_next(self.damaged_at)
+                is_found = self._find_next()
                 continue
 
             char = self._peek()
-            if char == ",":
+            is_open = char == ","
+            if is_open:
                 self.at += 1
             elif char not in {"", "]"}:
                 yield DamagedText(
@@ -491,7 +503,6 @@ class _DocumentParser:
         except _TooLongError:
             return _skipped(line, where, self._skip(), self.limit)
         except _DamagedError as error:
-            self.damaged_at = error.position
             what = error.reason.removesuffix(" at")
             on = self._line_of(error.position)
             return DamagedText(line, f"{where} is damaged: {what} on line {on}")
@@ -500,6 +511,9 @@ class _DocumentParser:
             return DamagedText(
                 line, f"{where} can't be read: {reason}", is_skipped=True
             )
+
+        if isinstance(value, dict):
+            self.sample = value
 
         return JsonValue(value, line, position, where)
 
@@ -519,7 +533,7 @@ class _DocumentParser:
                 yield from self._read_members()
             else:
                 yield damage
-                self._find_next(error.position)
+                self._find_next()
         except _TooLongError:
             if self._find_list():
                 yield from self._read_members()
@@ -566,7 +580,7 @@ class _DocumentParser:
             yield DamagedText(
                 self._count_line(), "the document does not end: } is missing"
             )
-            self._find_next(self.at)
+            self._find_next()
 
 
 # An object that has such a list among its first keys, beside plain values.

@@ -38,6 +38,7 @@ from conversation_state.adapters.langchain._values import (
     keep_notes,
     make_message,
     message_classes,
+    restore_message,
 )
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
@@ -67,7 +68,8 @@ _NO_ID = "no_id"
 
 def load(messages: Any) -> tuple[Message, ...]:
     """
-    Our messages for LangChain's *messages*, or for a single one of them.
+    Our messages for LangChain's *messages*, or for a single one of them; a list may
+    also hold dumps of messages, as ``messages_to_dict`` and ``dumpd`` make them.
 
     Nothing is lost: content without an equivalent is kept as an unknown part or
     message, or in notes (see this package). A lone surrogate in a text becomes
@@ -107,6 +109,14 @@ def load_message(message: Any) -> Message:
 
 
 def _load_any(reader: DocumentReader, message: Any, path: str) -> Message | None:
+    if isinstance(message, dict):
+        try:
+            message = restore_message(message)
+        except (TypeError, ValueError) as error:
+            first = str(error).partition("\n")[0]
+            reader.problem(path, f"can't be restored: {first}")
+            return None
+
     name = class_names().get(type(message))
     if name is None:
         _report_class(reader, message, path)

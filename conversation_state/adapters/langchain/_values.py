@@ -17,6 +17,7 @@ from math import isfinite
 from typing import Any, NamedTuple, TypeVar
 
 from conversation_state._persistent import EMPTY_MAP
+from conversation_state._wording import shorten_repr
 from conversation_state.adapters.engine.notes import RESERVED
 from conversation_state.adapters.engine.reading import DocumentReader
 from conversation_state.errors import (
@@ -140,6 +141,41 @@ def message_classes() -> Mapping[str, type[Any]]:
 @cache
 def class_names() -> Mapping[type[Any], str]:
     return {kind: name for name, kind in message_classes().items()}
+
+
+# The class of a message in a dump, by its type there; by its name where that is given.
+_TYPES: Mapping[str, str] = {
+    "ai": "AIMessage",
+    "chat": "ChatMessage",
+    "function": "FunctionMessage",
+    "human": "HumanMessage",
+    "remove": "RemoveMessage",
+    "system": "SystemMessage",
+    "tool": "ToolMessage",
+    **{name: name for name in CLASSES},
+}
+
+
+def restore_message(raw: Mapping[str, Any]) -> Any:
+    """
+    The message that *raw* is a dump of, made by ``messages_to_dict``, ``dumpd`` or
+    ``model_dump``. No class is imported for it but those of messages.
+
+    Raises:
+        ValueError:
+            If it is none; pydantic's are of this class, too.
+    """
+    fields, kind = raw, raw.get("type")
+    if raw.get("lc") == 1 and isinstance(raw.get("id"), list) and raw["id"]:
+        fields, kind = raw.get("kwargs"), raw["id"][-1]  # type: ignore[assignment]  # checked below
+    elif isinstance(raw.get("data"), dict):
+        fields = raw["data"]
+
+    name = _TYPES.get(kind) if isinstance(kind, str) else None
+    if name is None or not isinstance(fields, dict):
+        raise ValueError(f"is no dump of a message; its type is {shorten_repr(kind)}")
+
+    return message_classes()[name](**fields)
 
 
 # The class of documents that retrievers return.
