@@ -22,7 +22,9 @@ from conversation_state._waiting import async_twin, run_in_anyio_thread
 from conversation_state._wording import describe_type, describe_value, shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
+from conversation_state.messages import Message
 from conversation_state.store import _load
+from conversation_state.store._append import Addition, append_within
 from conversation_state.store._labels import list_moves, remove_label
 from conversation_state.store._log import DamagedRow, reading_rows
 from conversation_state.store._maintenance import collect_garbage, erase
@@ -81,6 +83,7 @@ from conversation_state.store.schema import (
 )
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
+from conversation_state.usage import Usage
 
 # The maximum number of attempts of an update: with sixteen processes that write one
 # name all the time, one update in 10**28 gives up.
@@ -528,6 +531,81 @@ class Store:
         return cache.write(save_within, name, state, expecting, fields)
 
     asave = async_twin(save)
+
+    def append(
+        self,
+        name: str,
+        *messages: Message | Iterable[Message],
+        usage: Usage | None = None,
+        key: str | None = None,
+        model: str = "",
+        expecting: Head | int | None = None,
+    ) -> Head:
+        """
+        Append *messages* to the head of *name* without loading it; the new head.
+
+        What is written is what `load`, `Aggregator.add_response` and `save` would
+        write: the same rows, digests and ledger. Atomic, as `save` is. The usage that
+        the messages report is recorded as `Aggregator.add_response` does it, under
+        *key* or the response's own identity, once.
+
+        Where the ledger has *key* already, nothing is appended and the head is
+        returned, whatever is expected: what is sent again after an error with the
+        same *key* is there once. A key under which no usage is recorded is not known
+        again; *expecting* makes such an append safe to repeat.
+
+        O(what is appended), plus a lookup in an index for each response; the same for
+        conversations of any length. In a store in memory a lookup is O(ledger).
+
+        Args:
+            name: The name.
+
+            *messages: Messages; a response, as an adapter's ``load`` returns it, with
+                or without the star.
+
+            usage: Tokens to record instead of those that the messages report; see
+                `Aggregator.add_usage`.
+
+            key: The identity of the usage in the ledger, such as the id of the request.
+
+            model: The model that *usage* is of.
+
+            expecting: The head to append to, or the number of its revision; 0 begins
+                the name. None takes any head.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name, and *expecting* is not 0.
+
+            StaleHeadError:
+                If the head is another. Nothing was written.
+
+            InvalidMessageError, InvalidUsageError:
+                As `Aggregator.add_response` and `Aggregator.add_usage` say; also if
+                *model* is given without *usage*. Nothing was written.
+
+            MirroredNameError:
+                If the name is of a host that would not read it.
+
+            StoreError:
+                If the name is a timeline, or the store can't be written. Nothing was.
+
+        >>> from conversation_state import AssistantMessage, UserMessage, open_store
+        >>> store = open_store("memory:")
+        >>> store.append("chat", UserMessage("Hi!"), expecting=0).length
+        1
+        >>> answer = AssistantMessage("Hello.")
+        >>> store.append("chat", answer, usage=Usage(8, 2), key="req-1").length
+        2
+        >>> store.append("chat", answer, usage=Usage(8, 2), key="req-1").length
+        2
+        """
+        check_not_mirrored(self._cache.url, check_name(name))
+        check_expecting(name, expecting)
+        addition = Addition.of(messages, usage, key, model)
+        return self._cache.write(append_within, name, addition, expecting)
+
+    aappend = async_twin(append)
 
     def save_all(
         self,

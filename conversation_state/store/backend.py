@@ -103,8 +103,18 @@ class Reading(Protocol):
         """
         ...
 
-    def find(self, table: str, column: str, value: Any) -> list[Key]:
-        """The keys of all rows that have *value* there, in order. May be slow."""
+    def find(
+        self,
+        table: str,
+        column: str,
+        value: Any,
+        low: Key | None = None,
+        high: Key | None = None,
+    ) -> list[Key]:
+        """
+        The keys of all rows from key *low* on and before *high* that have *value*
+        there, in order. Should be quick for `Table.indexed`; else it may be slow.
+        """
         ...
 
 

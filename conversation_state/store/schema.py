@@ -492,12 +492,14 @@ class Table(NamedTuple):
     """
     A table: rows with a key each, ordered by it; texts as their UTF-8 bytes.
 
-    A row is a tuple of its key and its *columns*, in that order.
+    A row is a tuple of its key and its *columns*, in that order. *indexed* is a column
+    of bytes by which its rows are found, or "".
     """
 
     name: str
     key: Column
     columns: tuple[Column, ...]
+    indexed: str = ""
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -513,12 +515,14 @@ _TYPES: dict[Any, tuple[Any, ...]] = {
 }
 
 
-def _describe_table(name: str, row_class: Any, key: str = "") -> Table:
+def _describe_table(
+    name: str, row_class: Any, key: str = "", indexed: str = ""
+) -> Table:
     """The table of a class of rows, which may have an integer *key* besides."""
     hints = {key: int} if key else {}
     hints |= get_type_hints(row_class)
     columns = [Column(column, *_TYPES[type]) for column, type in hints.items()]
-    return Table(name, columns[0], tuple(columns[1:]))
+    return Table(name, columns[0], tuple(columns[1:]), indexed)
 
 
 TABLES: dict[str, Table] = {
@@ -534,7 +538,8 @@ TABLES: dict[str, Table] = {
         _describe_table("branches", Branch),
         _describe_table("starts", Start),
         _describe_table("entries", LogRow, "place"),
-        _describe_table("ledger", LogRow, "place"),
+        # A usage is recorded once for each key, so it is looked for before an append.
+        _describe_table("ledger", LogRow, "place", "id"),
         _describe_table("blobs", Blob),
         _describe_table("uses", Use),
         _describe_table("records", RecordRow),

@@ -100,7 +100,13 @@ _OPTIONS: Options = {
 # accepts a table name that differs in case, and loses the table when it rewrites the
 # file.
 _CREATE = (*SQLITE.create(), "CREATE TABLE numbers (last INTEGER NOT NULL)")
-_SCHEMA = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'table'"
+_SCHEMA = "SELECT name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+# CREATE TABLE name, and CREATE INDEX name ON table.
+_WORDS = [(statement.split(), statement) for statement in _CREATE]
+_EXPECTED = [
+    (words[2], words[4 if words[1] == "INDEX" else 2], statement)
+    for words, statement in _WORDS
+]
 
 
 _FOREIGN_LOG = (
@@ -781,8 +787,7 @@ class SqliteBackend:
             return [str(error.__cause__ or error.problem)]
 
         problems = [] if found == [("ok",)] else [str(what) for (what,) in found]
-        names = {statement: statement.split()[2] for statement in _CREATE}
-        missing = [n for each, n in names.items() if (n, n, each) not in schema]
+        missing = [n for n, *rest in _EXPECTED if (n, *rest) not in schema]
         if missing:
             what = f"at the tables {', '.join(missing)}"
             problems.append(f"the schema is not what was created, {what}")

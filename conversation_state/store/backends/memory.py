@@ -93,10 +93,18 @@ class MemoryBlock(SequentialBlock):
 
         return [there.select_columns(there.rows[key], columns) for key in keys]
 
-    def find(self, table: str, column: str, value: Any) -> list[Key]:
+    def find(
+        self,
+        table: str,
+        column: str,
+        value: Any,
+        low: Key | None = None,
+        high: Key | None = None,
+    ) -> list[Key]:
         there = self._tables[table]
         at = there.names.index(column)
-        return [key for key in there.keys if there.rows[key][at] == value]
+        start, stop = there.find_range(low, high)
+        return [key for key in there.keys[start:stop] if there.rows[key][at] == value]
 
     def add(
         self,

@@ -1,5 +1,6 @@
 """What a backend promises, and what a store promises over any backend."""
 
+from tests.store.promises.appending import AppendPromises
 from tests.store.promises.branches import BranchPromises
 from tests.store.promises.deletion import DeletionPromises
 from tests.store.promises.heads import HeadPromises
@@ -24,6 +25,7 @@ class StoreContract(StatePromises, RowPromises):
 
 class StorePromises(
     SavingPromises,
+    AppendPromises,
     HeadPromises,
     NamePromises,
     BranchPromises,

@@ -1,0 +1,251 @@
+"""
+Appending to the head of a name without loading it: the rows that a save of the whole
+state writes, made from the ends of both logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from conversation_state._persistent import Log
+from conversation_state.aggregator import Aggregator, LedgerEntry
+from conversation_state.errors import InvalidUsageError, NotSavedError, StaleHeadError
+from conversation_state.messages import Message, group_answers
+from conversation_state.store._load import (
+    load_newest,
+    read_ends,
+    read_items,
+    read_segments,
+    recall_newest,
+)
+from conversation_state.store._log import (
+    ENTRIES,
+    LEDGER,
+    DamagedRow,
+    LogEnd,
+    LogTable,
+    Segment,
+    cut_segments,
+    pack_id,
+)
+from conversation_state.store._save import (
+    LogToWrite,
+    check_kind,
+    save_within,
+    write_log,
+)
+from conversation_state.store._transaction import Transaction
+from conversation_state.store._values import Head, is_expected
+from conversation_state.store.schema import SHIFT, Name, Revision
+from conversation_state.usage import Usage
+
+# A ledger of 2**32 entries, the most there can be, of so many tokens each has a total
+# that a ledger may have: to check that of larger ones, all of it is loaded.
+_MOST_TOKENS = 1 << 31
+
+
+class Addition(NamedTuple):
+    """What is appended: messages, and the usage that is recorded with them."""
+
+    messages: tuple[Message, ...]
+    usage: Usage | None
+    key: str | None
+    model: str
+
+    @classmethod
+    def of(
+        cls, messages: Iterable[Any], usage: Usage | None, key: str | None, model: str
+    ) -> Addition:
+        """What a caller gave, checked."""
+        if model and usage is None:
+            raise InvalidUsageError(
+                "model is given without usage; it says which model used that usage"
+            )
+
+        given = tuple(Aggregator.new().add_response(*messages).messages)
+        addition = cls(given, usage, key, model)
+        addition.add_to(Aggregator.new())
+        return addition
+
+    def add_to(self, state: Aggregator) -> Aggregator:
+        """*state* with it; *state* itself if its ledger has the key."""
+        if self.usage is None:
+            grown = state.add_response(*self.messages, key=self.key)
+        else:
+            grown = state.extend(self.messages)
+            grown = grown.add_usage(self.usage, key=self.key, model=self.model)
+
+        is_known = self.key is not None and state._ledger.find(self.key) is not None
+        return state if is_known else grown
+
+    def list_keys(self) -> list[str]:
+        """The identities of ledger entries that decide what is recorded."""
+        if self.key is not None:
+            return [self.key]
+
+        if self.usage is not None:
+            return []
+
+        entries = Aggregator.new().extend(self.messages).entries
+        keys = [
+            key
+            for answer in group_answers(entries)
+            if answer.usage is not None and answer.response_id
+            for key in (answer.key, answer.second_key, *answer.other_keys())
+        ]
+        return list(dict.fromkeys(keys))
+
+    @property
+    def is_large(self) -> bool:
+        total = self.add_to(Aggregator.new()).usage
+        counts = total.prompt_tokens, total.completion_tokens, total.total_tokens
+        return max(*counts, *total.extra.values()) > _MOST_TOKENS
+
+
+class _LogTail:
+    """The newest entries of a log, as far as a `LogToWrite` that begins there needs."""
+
+    def __init__(self, start: int, entries: Sequence[Any]) -> None:
+        self._start = start
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return self._start + len(self._entries)
+
+    def iterate(self, start: int) -> Iterator[Any]:
+        return islice(self._entries, start - self._start, None)
+
+
+def append_within(
+    transaction: Transaction,
+    text: str,
+    addition: Addition,
+    expecting: Head | int | None,
+) -> Head:
+    """The head of a name after *addition*; as it is if its ledger has the key."""
+    transaction.catch_up()
+    if transaction.cache.is_erasure_lost:
+        what = "nothing was saved: the note of an erasure is damaged or missing"
+        raise DamagedRow(what)
+
+    name = _find_name(transaction, text, expecting)
+    if name is None:
+        return save_within(transaction, text, addition.add_to(Aggregator.new()), 0)
+
+    check_kind(transaction, name, is_timeline=False)
+    known = (load_newest if addition.is_large else recall_newest)(transaction, text)
+    if known is None:
+        return _append_rows(transaction, name, addition, expecting)
+
+    state = addition.add_to(known.state)
+    if state is known.state:
+        return known.head
+
+    if not is_expected(known.head, expecting):
+        raise StaleHeadError(transaction.url, text, expecting, known.head)
+
+    return save_within(transaction, text, state, known.head)
+
+
+def _find_name(
+    transaction: Transaction, text: str, expecting: Head | int | None
+) -> Name | None:
+    """The name that is appended to; None if it is to be new."""
+    try:
+        name = (
+            transaction.get_name(text)
+            if expecting is None
+            else transaction.find_name(text)
+        )
+    except NotSavedError as error:
+        error.add_note("to begin the name: append(name, …, expecting=0)")
+        raise
+
+    if name is None and expecting != 0:
+        raise StaleHeadError(transaction.url, text, expecting, None)
+
+    return name
+
+
+def _append_rows(
+    transaction: Transaction,
+    name: Name,
+    addition: Addition,
+    expecting: Head | int | None,
+) -> Head:
+    old = transaction.get_revision(name, None)
+    origin = transaction.get_origin(old.origin)
+    head = old.head(name.name, origin.state_id)
+    recorded = _find_recorded(transaction, old, addition.list_keys())
+    # A state that has of its past what decides how it grows.
+    past = Aggregator.rebuild(
+        id=origin.state_id,
+        parent_id=None,
+        root_id=UUID(bytes=origin.root),
+        init_len=0,
+        init_ledger_len=0,
+        entries=(),
+        ledger=recorded,
+    )
+    grown = addition.add_to(past)
+    if grown is past:
+        return head
+
+    if not is_expected(head, expecting):
+        raise StaleHeadError(transaction.url, name.name, expecting, head)
+
+    entries, ledger = read_ends(transaction, old, origin)
+    ends = (
+        _write_tail(transaction, ENTRIES, entries, list(grown.entries)),
+        _write_tail(transaction, LEDGER, ledger, list(grown.ledger)[len(recorded) :]),
+    )
+    revision = Revision.of(
+        key=old.revision + 1,
+        parent=old.number,
+        ends=ends,
+        origin=old.origin,
+        origin_digest=origin.digest(),
+    )
+    transaction.tables.add("revisions", [revision])
+    # Its state was not seen.
+    transaction.learned[name.name] = None
+    return revision.head(name.name, origin.state_id)
+
+
+def _find_recorded(
+    transaction: Transaction, revision: Revision, keys: Iterable[str]
+) -> list[LedgerEntry]:
+    """The entries of those identities that the ledger of a revision has."""
+    recorded: list[LedgerEntry] = []
+    if not revision.ledger_length:
+        return recorded
+
+    ledger_end = revision.ledger_branch, revision.ledger_length
+    segments = read_segments(transaction, *ledger_end)
+    for key in keys:
+        for branch, start, stop in segments:
+            low, high = branch << SHIFT | start, branch << SHIFT | stop
+            packed = pack_id(key.encode())
+            for place in transaction.tables.find(LEDGER.table, "id", packed, low, high):
+                at = place - (branch << SHIFT)
+                entry = cut_segments(segments, at + 1)
+                recorded += read_items(transaction, LEDGER, entry, at)[0]
+
+    return recorded
+
+
+def _write_tail(
+    transaction: Transaction, table: LogTable, end: LogEnd, entries: list[Any]
+) -> LogEnd:
+    if not entries:
+        return end
+
+    log: Any = _LogTail(end.length, entries) if end.length else Log(entries)
+    new = LogToWrite(table, log)
+    if end.length:
+        new.begin_at((Segment(end.branch, 0, end.length),), end.digest)
+
+    return write_log(transaction, new)
