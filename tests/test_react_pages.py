@@ -17,7 +17,7 @@ import uvicorn
 
 from conversation_state import AssistantMessage, open_store
 from tests.test_examples import example
-from tests.test_pages_browser import chromium, playwright
+from tests.test_pages_browser import axe, chromium, playwright
 
 __all__ = ["chromium"]  # a fixture
 
@@ -181,6 +181,9 @@ def test_streams(chat):
 
     assert [] == chat.right.page.evaluate("mounted")
     assert ["user", "assistant"] == [role for _, role in ids]
+
+    found = axe.Axe().run(chat.left.page)
+    assert 0 == found.violations_count, found.generate_report()
 
     chat.left.page.reload()
     assert ids == chat.settle("Where to?", "To the sea, or uphill.")
