@@ -36,6 +36,7 @@ class TestDocs:
         (tmp_path / "examples").symlink_to(ROOT / "examples")
         longer = {"id": "kyoto-question", "messages": _and_more("kyoto-question")}
         (tmp_path / "longer.jsonl").write_text(json.dumps(longer), encoding="utf-8")
+        (tmp_path / "session.jsonl").write_text(_session(), encoding="utf-8")
         steps = [step for block in blocks for step in block.split("$ ")[1:]]
 
         for step in steps:
@@ -79,6 +80,20 @@ class TestDocs:
 
 def _hide_times(text):
     return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "0000-00-00 00:00:00", text)
+
+
+def _session():
+    """A session of Claude Code: a question and its answer."""
+    about = {"sessionId": "s1", "parentUuid": None, "uuid": "u1", "version": "2.1.332"}
+    asked = {"role": "user", "content": "Fix the tests."}
+    said = {"role": "assistant", "content": [{"type": "text", "text": "Fixed."}]}
+    lines = [
+        {"type": "ai-title", "aiTitle": "Tests", "sessionId": "s1"},
+        {**about, "type": "user", "message": asked},
+        {**about, "type": "assistant", "message": said, "uuid": "a1"}
+        | {"parentUuid": "u1"},
+    ]
+    return "".join(f"{json.dumps(each)}\n" for each in lines)
 
 
 def _and_more(id):

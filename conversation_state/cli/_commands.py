@@ -15,6 +15,7 @@ from difflib import get_close_matches
 import click
 
 from conversation_state._wording import shorten_repr
+from conversation_state.cli._convert import convert
 from conversation_state.cli._cost import cost
 from conversation_state.cli._exit import (
     BROKEN,
@@ -208,7 +209,7 @@ def _replay_files(
 
 # In the order of use.
 _SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
-    "Files": (replay, import_, export),
+    "Files": (replay, import_, export, convert),
     "Inspect": (names, log, tree, show, diff, trim, cost),
     "Pages": (page, serve),
     "Revisions": (label, annotate, fork, rollback),

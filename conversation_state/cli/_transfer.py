@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import click
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from conversation_state.adapters import Lost
     from conversation_state.aggregator import Aggregator
     from conversation_state.cli._input import InputConversation
+    from conversation_state.cli._options import SavedState
     from conversation_state.cli._progress import ProgressBar
     from conversation_state.messages import Message
     from conversation_state.store import Head, Store
@@ -586,10 +587,10 @@ class _FormatChoice(click.Choice[str]):
 
     @property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Ours, and those of providers."""
-        from conversation_state.adapters import PROVIDERS
+        """Ours, those of providers, and those of coding agents."""
+        from conversation_state.adapters import PROVIDERS, sessions
 
-        return (_OWN_FORMAT, *PROVIDERS)
+        return (_OWN_FORMAT, *PROVIDERS, *sessions.WRITTEN)
 
 
 # So many lost details of each conversation are listed; the rest is counted.
@@ -627,9 +628,12 @@ def export(
     Write conversations in a provider's format, one on each line.
 
     json is this library's own format: it has the whole state, and `import`
-    reads it. The others are the part of a provider's request that carries the
+    reads it. Those of providers are the part of a request that carries the
     conversation; what they can't represent is reported on stderr. --id adds the
     name for `import`, which reads openai_chat; providers don't accept it.
+
+    claude_code, codex, codex_items, opencode, pi and sts are sessions of coding
+    agents, as `convert` writes them: of one NAME, with its branches.
 
     Nothing is written if one of the names is not saved.
     """
@@ -642,6 +646,17 @@ def export(
 
     # All of them first: nothing is written if one is not there.
     states = [find_state(store, name) for name in names]
+    if is_session(format_name):
+        if len(states) > 1 or with_id:
+            raise click.UsageError(
+                f"{format_name} is the file of one NAME, without --id"
+            )
+
+        payload, lost = _dump_saved(store, states[0], format_name)
+        print_lost(states[0].text, format_name, lost)
+        print_payload(payload, output)
+        return
+
     written = []
     with progress(len(states), doing="Exporting") as bar:
         for done, each in enumerate(states, 1):
@@ -654,12 +669,7 @@ def export(
             written.append(f"{data}\n")
             bar.advance(1)
             bar.count(done)
-            for detail in lost[:_MAX_REPORTED]:
-                print_error(f"{each.text}: lost in {format_name}: {detail}")
-
-            more = len(lost) - _MAX_REPORTED
-            if more > 0:
-                print_error(f"{each.text}: lost in {format_name}: {more:,} more")
+            print_lost(each.text, format_name, lost)
 
     if output == "-":
         for line in written:
@@ -682,6 +692,53 @@ def _dump_state(state: Aggregator, format_name: str) -> tuple[str, Sequence[Lost
     adapter = importlib.import_module(f"conversation_state.adapters.{format_name}")
     exported = adapter.dump(state)
     return json.dumps(exported.payload, ensure_ascii=False), exported.lost
+
+
+def is_session(format_name: str) -> bool:
+    """Whether this is the format of a coding agent."""
+    from conversation_state.adapters import sessions
+
+    return format_name in sessions.WRITTEN
+
+
+def _dump_saved(
+    store: Store, saved: SavedState, format_name: str
+) -> tuple[Any, Sequence[Lost]]:
+    from conversation_state.adapters.sessions import dump_session
+
+    # A revision is one branch; the name has all of them.
+    is_newest = saved.at is None
+    session = store.message_tree(saved.name) if is_newest else saved.load(store)
+    title = saved.head.notes.get("title", "")
+    title = title if isinstance(title, str) else ""
+    made = dump_session(session, format_name, title=title)  # type: ignore[arg-type]  # one of these
+    return made.payload, made.lost
+
+
+def print_lost(text: str, format_name: str, lost: Sequence[Lost]) -> None:
+    """Report what is lost of *text* in a format."""
+    for detail in lost[:_MAX_REPORTED]:
+        print_error(f"{text}: lost in {format_name}: {detail}")
+
+    more = len(lost) - _MAX_REPORTED
+    if more > 0:
+        print_error(f"{text}: lost in {format_name}: {more:,} more")
+
+
+def print_payload(payload: Any, output: str) -> None:
+    """Write the lines of a session, or a document, to stdout or to a file."""
+    lines = payload if isinstance(payload, list) else [payload]
+    if output == "-" and is_stdout_terminal():
+        for line in lines:
+            print_json(line)
+
+        return
+
+    text = "".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in lines)
+    if output == "-":
+        print_document(text, has_line_end=True)
+    else:
+        replace_file(Path(output), text)
 
 
 def replace_file(output: Path, text: str) -> None:

@@ -19,7 +19,7 @@ says what was verified with which version.
 """
 
 from conversation_state.adapters.engine.notes import Format
-from conversation_state.adapters.sessions._dump import dump_session
+from conversation_state.adapters.sessions._dump import WRITTEN, dump_session
 from conversation_state.adapters.sessions._load import (
     FORMATS,
     load_session,
@@ -31,6 +31,7 @@ from conversation_state.adapters.sessions._session import LoadedSession, compact
 __all__ = [
     "FORMAT",
     "FORMATS",
+    "WRITTEN",
     "LoadedSession",
     "compacted",
     "dump_session",

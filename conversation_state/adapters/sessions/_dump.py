@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from conversation_state._persistent import thaw
 from conversation_state._wording import describe_type, shorten_repr
@@ -55,6 +55,9 @@ from conversation_state.usage import Usage
 WrittenFormat: TypeAlias = Literal[
     "claude_code", "codex", "codex_items", "opencode", "pi", "sts"
 ]
+
+# What `dump_session` takes.
+WRITTEN: tuple[str, ...] = get_args(WrittenFormat)
 
 
 def dump_session(
@@ -119,6 +122,7 @@ def dump_session(
     kind = _codex.FORMAT if format == "codex_items" else format
     writer = SessionWriter(loaded, kind, cwd, title)
     payload = _WRITERS[format](writer)
+    writer.lose_foreign()
     return Export(payload, tuple(writer.lost))
 
 
@@ -156,6 +160,7 @@ def dump_claude_code(writer: SessionWriter) -> list[Any]:
             about = {"agentId": agent.name, "toolUseId": agent.called_by}
             lines.append((_LAST, {"type": "agent_metadata", **about}))
 
+        inner.lose_foreign()
         writer.lost += [
             Lost(f"agents[{at}].{path}", what, why) for path, what, why in inner.lost
         ]
@@ -421,7 +426,6 @@ class _ItemWriter:
         if isinstance(message, ToolMessage) and _says_failure(message):
             message = message.replace(is_error=False)
 
-        # Other agents' records are listed once, and not key by key.
         items = [
             _complete_item(each)
             for each in write_items(

@@ -107,6 +107,8 @@ class SessionWriter:
         self.is_same = loaded.format == kind
         self.live = self._find_live()
         self.records = self._group()
+        # How many records have keys of another format.
+        self.foreign: Counter[str] = Counter()
         # The calls so far, and those that have a result.
         self.calls: dict[str, ToolCall] = {}
         self.answered = {
@@ -294,10 +296,17 @@ class SessionWriter:
                 self.lose(f"ledger[{at}]", entry.id, "no message reports this usage")
 
     def lose_keys(self, record: SessionRecord) -> None:
-        """List what a record of another format has besides its message as lost."""
-        notes, source = record.notes, str(record.notes.get("format", ""))
-        if notes and source != self.kind:
-            self.lose(record.paths[0], "keys", whose(source))
+        """Note that a record of another format has keys besides its message."""
+        source = str(record.notes.get("format", ""))
+        if source not in {"", self.kind}:
+            self.foreign[source] += 1
+
+    def lose_foreign(self) -> None:
+        """List the keys of records of other formats as lost, once for each format."""
+        for source, count in self.foreign.items():
+            records = format_count(count, "record")
+            why = f"what {records} have besides messages is specific to {source}"
+            self.lose("nodes", "keys", why)
 
     def add_calls(self, message: Message, path: str) -> list[str]:
         """
