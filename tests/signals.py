@@ -26,16 +26,16 @@ def interrupt_by_signals(
     The number of times, of *times*, that a signal interrupted *operation*.
 
     `operation(subject)` of what *prepare* makes is interrupted at a random moment
-    of its first *within_s* seconds, if it has not ended by then; in another
-    thread, so that no lock of this one's is entered again,
-    `check(subject, completed)` asserts what must hold.
+    of its first *within_s* seconds; earlier each time that it has ended by then, so
+    that some are interrupted on any machine. In another thread, so that no lock of
+    this one's is entered again, `check(subject, completed)` asserts what must hold.
     """
-    moments = random.Random(0)
+    moments, window_s = random.Random(0), within_s
     interrupted = 0
     for _ in range(times):
         subject, completed = prepare(), False
         try:
-            with call_in_handler(_raise_interrupt, moments.uniform(0, within_s)):
+            with call_in_handler(_raise_interrupt, moments.uniform(0, window_s)):
                 operation(subject)
                 completed = True
         except BaseException as error:
@@ -43,6 +43,7 @@ def interrupt_by_signals(
                 raise
 
         interrupted += not completed
+        window_s = window_s / 2 if completed else within_s
         _run_in_thread(lambda: check(subject, completed))  # noqa: B023 - run at once
 
     return interrupted

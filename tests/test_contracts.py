@@ -82,7 +82,7 @@ from tests.commands import ROOT
 from tests.states import rebuild_state
 
 # What is found at once need not be shrunk to be known.
-FEW = settings(max_examples=10, database=None, derandomize=True, deadline=None)
+FEW = settings(max_examples=4, database=None, derandomize=True, deadline=None)
 UNSHRUNK = settings(FEW, phases=[Phase.generate])
 
 
@@ -92,7 +92,7 @@ def find_broken(check, subject, laws, **options):
     are not among them.
     """
     found = set[str]()
-    for number in (12, 200):
+    for number in (4, 200):
         try:
             check(subject, settings=settings(UNSHRUNK, max_examples=number), **options)
         except BrokenLawsError as error:

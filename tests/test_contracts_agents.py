@@ -23,7 +23,7 @@ from tests.agents import (
     tool_message,
 )
 
-FEW = settings(max_examples=20, database=None, derandomize=True, deadline=None)
+FEW = settings(max_examples=8, database=None, derandomize=True, deadline=None)
 ROOT = Path(__file__).resolve().parent.parent
 
 

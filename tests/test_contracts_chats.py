@@ -11,7 +11,7 @@ from hypothesis import settings
 from conversation_state import Aggregator, MessageTree, Timeline, Usage
 from conversation_state.testing import BrokenLawsError, check_chat
 
-FEW = settings(max_examples=15, database=None, derandomize=True, deadline=None)
+FEW = settings(max_examples=8, database=None, derandomize=True, deadline=None)
 
 
 class PlainChat:

@@ -22,7 +22,7 @@ from conversation_state.testing import (
     event_streams,
 )
 
-FEW = settings(max_examples=20, database=None, derandomize=True, deadline=None)
+FEW = settings(max_examples=8, database=None, derandomize=True, deadline=None)
 
 
 class LosesAll:

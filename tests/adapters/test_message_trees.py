@@ -377,28 +377,28 @@ class TestLaw:
 
     @pytest.mark.parametrize("kind", WRITTEN)
     def test_deep(self, kind):
-        """A conversation of 10,000 messages is no deeper than others."""
+        """A conversation of 3,000 messages is no deeper than others."""
         state = Aggregator.new().extend(
-            [name(UserMessage(f"{at}"), f"m{at}") for at in range(10_000)]
+            [name(UserMessage(f"{at}"), f"m{at}") for at in range(3_000)]
         )
         payload = dump_tree(MessageTree.of(state), format=kind).payload
         loaded = load_one(payload)
 
-        assert loaded.tree.find("m9999") == loaded.tree.head
-        assert 10_000 == len(loaded.tree)
+        assert loaded.tree.find("m2999") == loaded.tree.head
+        assert 3_000 == len(loaded.tree)
 
     def test_deep_nested(self):
         """Nor is a file that nests them."""
         messages: list[Any] = []
-        for at in range(10_000, 0, -1):
+        for at in range(3_000, 0, -1):
             messages = [libre(f"{at}", f"{at - 1}" * (at > 1), "x", children=messages)]
 
         payload = {"conversationId": "c", "recursive": True, "messages": messages}
         loaded = load_one(payload)
         made = dump_tree(loaded).payload["messages"]
 
-        assert 10_000 == len(loaded.tree)
-        for _ in range(10_000):
+        assert 3_000 == len(loaded.tree)
+        for _ in range(3_000):
             [top] = made
             made = top["children"]
 

@@ -61,8 +61,16 @@ def check_refused(url, why="belongs to another file"):
 
 
 class TestForeignLogs:
-    @pytest.mark.parametrize("code", [DELETED, ADDED, LONG, LONG + DELETED])
-    @pytest.mark.parametrize("copy", [shutil.copy, shutil.copy2, os.replace])
+    @pytest.mark.parametrize(
+        ("copy", "code"),
+        [
+            (shutil.copy, DELETED),
+            (shutil.copy, ADDED),
+            (shutil.copy, LONG),
+            (shutil.copy2, LONG + DELETED),
+            (os.replace, DELETED),
+        ],
+    )
     def test_log_of_the_file_before(self, path, code, copy, tmp_path):
         """
         The log of a killed program is not applied to a backup that was copied there.

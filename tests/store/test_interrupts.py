@@ -76,7 +76,7 @@ def check_usable(store, completed):
 def test_signals(prepare, verb):
     """A real signal at a random moment leaves the store whole and usable."""
     interrupted = interrupt_by_signals(
-        VERBS[verb], check_usable, prepare=prepare, times=60, within_s=0.0008
+        VERBS[verb], check_usable, prepare=prepare, times=30, within_s=0.0008
     )
 
     assert interrupted
