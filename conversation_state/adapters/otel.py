@@ -53,6 +53,7 @@ from conversation_state._canonical import dump as as_bytes
 from conversation_state._canonical import load_exactly
 from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.adapters.engine.export import (
+    FINISHED,
     Export,
     Lost,
     PayloadWriter,
@@ -98,20 +99,7 @@ _OUTPUT = "gen_ai.output.messages"
 _REASONS = "gen_ai.response.finish_reasons"
 
 # The conventions' finish reasons, by those of providers.
-_FINISHED: Mapping[str, str] = {
-    "MAX_TOKENS": "length",
-    "SAFETY": "content_filter",
-    "STOP": "stop",
-    "end_turn": "stop",
-    "function_call": "tool_call",
-    "interrupted": "error",
-    "max_output_tokens": "length",
-    "max_tokens": "length",
-    "refusal": "content_filter",
-    "stop_sequence": "stop",
-    "tool_calls": "tool_call",
-    "tool_use": "tool_call",
-}
+_FINISHED = {**FINISHED, "interrupted": "error"}
 
 # More levels than real arguments have, and fewer than any exporter takes.
 _MAX_LEVELS = 90

@@ -3,7 +3,12 @@ What the tests of formats write, draw and read with: tables of small facts, JSON
 objects, and what an adapter makes of a payload.
 """
 
-from collections.abc import Mapping
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +16,30 @@ from hypothesis import strategies as st
 
 from conversation_state.adapters.engine.notes import notes_of
 
-__all__ = ["both", "exactly", "make_readers", "some", "table"]
+__all__ = ["WIRES", "ask_node", "both", "exactly", "make_readers", "some", "table"]
+
+WIRES = Path(__file__).resolve().parent.parent / "wires"
+
+
+def ask_node(script: str, package: str, lines: Iterable[Any]) -> list[Any]:
+    """
+    What *script* of ``tests/wires`` answers to each of *lines*; skips without Node, or
+    without its *package*, there or where `CONVERSATION_STATE_WIRES` says.
+    """
+    where = Path(os.environ.get("CONVERSATION_STATE_WIRES", WIRES))
+    node = shutil.which("node")
+    if node is None or not (where / "node_modules" / package).is_dir():
+        pytest.skip(f"needs Node, and {package} in {where}: run make wires")
+
+    done = subprocess.run(
+        [node, str(WIRES / script)],
+        cwd=where,
+        input="\n".join(map(json.dumps, lines)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [json.loads(line) for line in done.stdout.split("\n") if line]
 
 
 def table(names: str, rows: Mapping[str, Any]) -> pytest.MarkDecorator:

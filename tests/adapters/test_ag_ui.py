@@ -9,9 +9,6 @@ The models of ``ag-ui-protocol`` check each event and message. What the reducer 
 
 import asyncio
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import AsyncIterator
 from importlib import import_module
 from pathlib import Path
@@ -42,10 +39,9 @@ from conversation_state.tree import MessageTree, name
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests import recorded
 from tests.adapters.contract import problem_paths
-from tests.adapters.helpers import table
+from tests.adapters.helpers import WIRES, ask_node, table
 from tests.adapters.stream_contract import events_of
 
-WIRES = Path(__file__).resolve().parent.parent / "wires"
 FIXTURES = WIRES / "ag_ui.jsonl"
 PROVIDERS = ("anthropic", "gemini", "openai_chat", "openai_responses")
 
@@ -106,22 +102,7 @@ def recorded_runs(*, own: bool) -> dict[str, tuple[list[dict[str, Any]], Any]]:
 
 def reduce_all(runs: list[dict[str, Any]]) -> list[Any]:
     """What the client's own checks and reducer make of *runs*; skips without them."""
-    where = Path(os.environ.get("CONVERSATION_STATE_WIRES", WIRES))
-    node = shutil.which("node")
-    if node is None or not (where / "node_modules" / "@ag-ui" / "client").is_dir():
-        pytest.skip(f"needs Node, and @ag-ui/client in {where}: run make wires")
-
-    command = [node, str(WIRES / "ag_ui.mjs")]
-    given_lines = "\n".join(map(json.dumps, runs))
-    done = subprocess.run(
-        command,
-        cwd=where,
-        input=given_lines,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [json.loads(line) for line in done.stdout.split("\n") if line]
+    return ask_node("ag_ui.mjs", "@ag-ui/client", runs)
 
 
 def models() -> tuple[Any, Any]:

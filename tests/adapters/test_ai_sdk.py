@@ -1,35 +1,66 @@
-"""AI SDK: what all adapters promise, and what the SDK itself makes of what is sent."""
+"""
+AI SDK: what all adapters promise, and what the SDK itself makes of what is sent.
 
+What versions 6 and 7 of ``ai`` make of our own streams is in
+``tests/wires/ai_sdk.jsonl``; with Node, and the packages under ``tests/wires`` or where
+`CONVERSATION_STATE_WIRES` says, they are also run on all that is recorded or drawn.
+"""
+
+import asyncio
 import json
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from functools import partial
+from itertools import groupby
+from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator
-from conversation_state.adapters import ai_sdk
+from conversation_state.adapters import ai_sdk, openai_chat
 from conversation_state.adapters.ai_sdk import (
     ChatRequest,
+    adump_chunks,
     dump,
+    dump_chunks,
+    dump_result,
     load,
     load_request,
     resume_from,
+    write_event,
 )
+from conversation_state.chunks import concat
+from conversation_state.errors import ProviderStreamError, StreamClosedError
 from conversation_state.messages import (
     AssistantMessage,
+    ResponseMeta,
     SystemMessage,
     ToolMessage,
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import FilePart, ImagePart, ReasoningPart, TextPart
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
 from conversation_state.testing import check_adapter
 from conversation_state.testing.strategies import aggregators
 from conversation_state.tools import ToolCall
 from conversation_state.tree import MessageTree, name, ui_id_of
+from conversation_state.usage import Usage
+from tests import recorded
 from tests.adapters.contract import problem_paths
-from tests.adapters.helpers import table
+from tests.adapters.helpers import WIRES, ask_node, table
+from tests.adapters.test_ag_ui import MADE, PROVIDERS, chunks_in
+
+FIXTURES = WIRES / "ai_sdk.jsonl"
 
 
 class TestMessages:
@@ -161,28 +192,27 @@ class TestMessages:
             assert (call, result) == load(dump([call, result]).payload)
 
     def test_runs(self):
-        """A run ends before an answer that has another id, or siblings in the tree."""
+        """A run of answers is one message, and ends where it has siblings in a tree."""
         call = AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}")])
         asked = Aggregator.new([name(UserMessage("When?"), "u"), name(call, "a")])
         ran = asked.add(ToolMessage("6:40", tool_call_id="c1"))
         first = ran.add(AssistantMessage("At six."))
         again = ran.add(name(AssistantMessage("Soon."), "b"))
+        tree = MessageTree.of(again, first)
+        last, ids = first.entries[-1].id, [each.id for each in first.entries]
 
-        assert [each["id"] for each in dump(first).payload] == ["u", "a"]
-        assert [each["id"] for each in dump(again).payload] == ["u", "a", "b"]
-        more = ran.add(name(AssistantMessage("Soon."), "a:2"))
-        assert [each["id"] for each in dump(more).payload] == ["u", "a"]
-        tree = MessageTree.of(first, again)
-        last = first.entries[-1].id
-        payload = dump(tree.switch(last), siblings=True).payload
+        payload = dump(tree, siblings=True).payload
+
+        assert [each["id"] for each in dump(again).payload] == ["u", "a"]
         own = [each["metadata"]["conversation_state"] for each in payload]
-        ids = [[entry.id for entry in first.entries][at] for at in (0, 1, 2, 3)]
         assert own == [
-            {"version": 1, "entries": [ids[0]]},
+            {"version": 1, "entries": ids[:1]},
             {"version": 1, "entries": ids[1:3]},
-            {"version": 1, "entries": [last], "at": 0, "siblings": [last, "b"]},
+            {"version": 1, "entries": [last], "at": 1, "siblings": ["b", last]},
         ]
         assert [each["id"] for each in payload] == ["u", "a", last]
+        plain = dump(tree).payload
+        assert plain == dump(load(plain)).payload
 
     def test_lost(self):
         """What has no place is listed, and for version 6 what is newer."""
@@ -509,3 +539,379 @@ class TestRequest:
             other.messages[-1],
         )
         assert honest.messages == other.messages
+
+
+# An answer of two responses, with two results between them.
+CALLS = [ToolCall("c1", "tide", '{"at":'), ToolCall("c2", "tide", "{}")]
+CALL_CHUNKS = [
+    AssistantMessage([ReasoningPart("Hm", index=0)]),
+    AssistantMessage([ReasoningPart("", "c2ln", index=0)]),
+    AssistantMessage([TextPart("Let me", index=1)]),
+    AssistantMessage([TextPart(" see.", index=1)]),
+    AssistantMessage(tool_calls=[ToolCall("c1", "tide", '{"at":', index=2)]),
+    AssistantMessage(tool_calls=[ToolCall("c2", "tide", "{}", index=3)]),
+    AssistantMessage(tool_calls=[ToolCall("", "", ' "Oban"}', index=2)]),
+    AssistantMessage((), response=ResponseMeta("tool_use", Usage(9, 3))),
+]
+RESULTS = [
+    ToolMessage('{"t": 1}', tool_call_id="c1", tool_name="tide"),
+    ToolMessage("no", tool_call_id="c2", tool_name="tide", is_error=True),
+]
+LAST_CHUNKS = [
+    AssistantMessage("At six", name="bob"),
+    AssistantMessage("."),
+    AssistantMessage("", response=ResponseMeta("end_turn", Usage(12, 4))),
+]
+TURN: list[Any] = [*CALL_CHUNKS, *RESULTS, *LAST_CHUNKS]
+# Answers that no recorded stream has.
+ANSWERS: dict[str, list[Any]] = {
+    **MADE,
+    "a turn": TURN,
+    "audio in pieces": [
+        AssistantMessage([AudioPart(data=each, media_type="audio/mpeg", index=0)])
+        for each in (b"ab", b"c")
+    ],
+    "a refusal": [AssistantMessage([RefusalPart("No", index=0)])],
+    "parts of the format": [
+        AssistantMessage([UnknownPart(raw, source="ai_sdk")])
+        for raw in (
+            {"type": "source-url", "sourceId": "s", "url": "https://a"},
+            {"type": "data-plan", "id": "p", "data": [1]},
+        )
+    ],
+    "a call that is no JSON": [
+        AssistantMessage(tool_calls=[ToolCall("c", "f", '{"a": ', index=0)])
+    ],
+    "a call without an id": [AssistantMessage(tool_calls=[ToolCall("", "f", "{}")])],
+    "an unsafe call": [
+        AssistantMessage(tool_calls=[ToolCall("c", "f", '{"__proto__": 1}', index=0)])
+    ],
+    "a result of no call": [
+        AssistantMessage("Hi"),
+        ToolMessage("x", tool_call_id="c9", tool_name="f"),
+    ],
+    "calls without a place": [
+        AssistantMessage(tool_calls=[ToolCall("c", "f", "{}")]),
+        AssistantMessage([TextPart("Hi")]),
+    ],
+    "media": [
+        AssistantMessage([ImagePart(data=b"\x89PNG", media_type="image/png")]),
+        AssistantMessage([ImagePart(url="https://a/b", detail="low")]),
+    ],
+    "interrupted": [AssistantMessage("Hi", response=ResponseMeta("interrupted"))],
+}
+OVERLOADED = ProviderStreamError("overloaded", {})
+VERSIONS: tuple[Literal[6, 7], ...] = (6, 7)
+
+
+def join(chunks: list[Any]) -> list[Any]:
+    """The messages that the chunks and results of an answer are, named ``m1``."""
+    found: list[Any] = []
+    for is_result, group in groupby(chunks, lambda each: each.role == "tool"):
+        pieces = [*group]
+        found += pieces if is_result else [concat(pieces)]
+
+    return [name(found[0], "m1"), *found[1:]]
+
+
+def as_stream(events: Any) -> str:
+    """*events* as they are sent."""
+    return "".join(map(write_event, [*events, None]))
+
+
+def answers(*, own: bool) -> dict[str, list[Any]]:
+    """The chunks of each recorded stream, and of those that are made here."""
+    found: dict[str, list[Any]] = {}
+    for path in [each for one in PROVIDERS for each in recorded.streams(one)]:
+        if own is path.is_relative_to(recorded.OWN):
+            found[f"{path.parent.name}/{path.stem}"] = chunks_in(path)
+
+    return {**found, **ANSWERS} if own else found
+
+
+def folds(chunks: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """What is asked of the packages: each answer, as both versions get it."""
+    return [
+        {
+            "name": key,
+            "version": version,
+            "events": as_stream(dump_chunks(each, message_id="m1", version=version)),
+        }
+        for key, each in chunks.items()
+        for version in VERSIONS
+    ]
+
+
+def transcripts() -> list[Aggregator]:
+    """The recorded conversations."""
+    return [
+        Aggregator.new(openai_chat.load(json.loads(line)))
+        for folder in (recorded.OWN, recorded.LARGE)
+        for path in sorted((folder / "transcripts").glob("*.jsonl"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+
+
+def draw_states(count: int) -> list[Aggregator]:
+    """States as Hypothesis draws them."""
+    found: list[Aggregator] = []
+    every: Any = list(HealthCheck)
+
+    @settings(max_examples=count, phases=[Phase.generate], suppress_health_check=every)
+    @given(aggregators())
+    def draw(state: Aggregator) -> None:
+        found.append(state)
+
+    draw()
+    return found
+
+
+def flatten(messages: Any) -> Any:
+    """The texts, calls and results of *messages*, each with its role."""
+    for each in messages:
+        if isinstance(each, ToolMessage):
+            yield "result", each.tool_call_id, read_json(each.text)
+        elif each.text:
+            yield each.role, each.text
+
+        for call in each.tool_calls:
+            yield "call", call.id, call.name, json.loads(call.arguments)
+
+
+def flatten_model(messages: Any) -> Any:
+    """The same of messages as the SDK has them for a model."""
+    for each in messages:
+        if isinstance(each["content"], str):
+            yield each["role"], each["content"]
+            continue
+
+        for part in each["content"]:
+            if part["type"] == "text":
+                yield each["role"], part["text"]
+            elif part["type"] == "tool-call":
+                yield "call", part["toolCallId"], part["toolName"], part["input"]
+            else:
+                yield "result", part["toolCallId"], part["output"]["value"]
+
+
+def read_json(text: str) -> Any:
+    """*text* as the SDK gets it: an object or a list as JSON."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+
+    return value if isinstance(value, (dict, list)) else text
+
+
+def ask_sdk(lines: list[dict[str, Any]]) -> list[Any]:
+    """What the SDK makes of each of *lines*, by the version that it names."""
+    made = ask_node("ai_sdk.mjs", "ai7", lines)
+    return [each[str(line["version"])] for each, line in zip(made, lines, strict=True)]
+
+
+class TestEvents:
+    """Events of answers, and what the SDK makes of them."""
+
+    def test_fixtures(self):
+        """What the SDK made of our own streams is what `dump` makes of them."""
+        found = [json.loads(line) for line in FIXTURES.read_text().splitlines()]
+        chunks = answers(own=True)
+        asked = folds(chunks)
+
+        assert [each["name"] for each in asked] == [each["name"] for each in found]
+        for line, one in zip(asked, found, strict=True):
+            messages = join(chunks[line["name"]])
+            (item,) = dump(messages, version=line["version"]).payload
+            assert line == {key: one[key] for key in line}
+            assert (line["name"], item) == (line["name"], one["message"])
+
+    def test_folded(self):
+        """The SDK takes every recorded stream, and makes of it what `dump` does."""
+        chunks = {**answers(own=True), **answers(own=False)}
+        asked = folds(chunks)
+
+        for line, made in zip(asked, ask_sdk(asked), strict=True):
+            messages = join(chunks[line["name"]])
+            (item,) = dump(messages, version=line["version"]).payload
+            assert (line["name"], item) == (line["name"], made.get("message", made))
+
+    def test_valid(self):
+        """The SDK takes what is dumped of every transcript and of drawn states."""
+        ask_sdk([])  # skips before anything is drawn
+        lines = []
+        for state in [*transcripts(), *draw_states(400)]:
+            for version in VERSIONS:
+                payload = dump(state, version=version).payload
+                lines += [{"version": version, "messages": payload}] if payload else []
+
+        for line, made in zip(lines, ask_sdk(lines), strict=True):
+            assert line["messages"] == made.get("messages", made)
+
+    def test_model_messages(self):
+        """What the SDK would send to a model is what we would."""
+        states = transcripts()
+        lines = [{"version": 7, "messages": dump(each).payload} for each in states]
+
+        for state, made in zip(states, ask_sdk(lines), strict=True):
+            sent = [*flatten_model(made["model"])]
+            assert [*flatten(state.messages)] == sent
+
+    def test_order(self):
+        """Blocks are closed before a call; results stand before their step ends."""
+        events = [*dump_chunks(TURN, message_id="m", metadata={"a": 1})]
+
+        assert [each["type"] for each in events] == [
+            "start",
+            "start-step",
+            *("reasoning-start", "reasoning-delta", "reasoning-end"),
+            *("text-start", "text-delta", "text-delta", "text-end"),
+            *("tool-input-start", "tool-input-delta"),
+            *("tool-input-start", "tool-input-delta", "tool-input-delta"),
+            *("tool-input-available", "tool-input-available"),
+            *("tool-output-available", "tool-output-error"),
+            "finish-step",
+            "start-step",
+            *("text-start", "text-delta", "text-delta", "text-end"),
+            "finish-step",
+            "message-metadata",
+            "finish",
+        ]
+        assert events[0] == {
+            "type": "start",
+            "messageId": "m",
+            "messageMetadata": {"a": 1},
+        }
+        counts = {"inputTokens": 21, "outputTokens": 7, "totalTokens": 28}
+        own = {"conversation_state": {"version": 1, "usage": counts}}
+        assert events[-2]["messageMetadata"] == own
+        assert events[-1]["finishReason"] == "stop"
+
+    def test_in_steps(self):
+        """An answer may be sent response by response, with its results between."""
+        parts = [
+            *dump_chunks(CALL_CHUNKS, message_id="m", is_last=False),
+            *map(dump_result, RESULTS),
+            *dump_chunks(LAST_CHUNKS, message_id="m", is_first=False),
+        ]
+        whole = [*dump_chunks(TURN, message_id="m")]
+        steps = ("finish-step", "message-metadata")
+
+        first, second = [
+            [each for each in events if each["type"] not in steps]
+            for events in (parts, whole)
+        ]
+
+        # A result that is sent alone does not know the text of its call's name.
+        assert first == second
+        more = dump_chunks([], message_id="m", is_first=False, metadata={"a": 1})
+        assert [each["type"] for each in more] == ["message-metadata", "finish"]
+
+    @table(
+        "reason, told",
+        {
+            "an end": ("end_turn", ["stop", "stop"]),
+            "a limit": ("MAX_TOKENS", ["length", "length"]),
+            "a filter": ("refusal", ["content-filter", "content-filter"]),
+            "calls": ("tool_calls", ["tool-calls", "tool-calls"]),
+            "a failure": ("error", ["error", "error"]),
+            "a stop": ("interrupted", ["other", "interrupted"]),
+            "another": ("pause_turn", ["other", "other"]),
+        },
+    )
+    def test_reasons(self, reason, told):
+        """Why an answer ended, in the words of each version."""
+        chunk = AssistantMessage("Hi", response=ResponseMeta(reason))
+        ends = [
+            [*dump_chunks([chunk], message_id="m", version=version)][-1]
+            for version in VERSIONS
+        ]
+
+        assert [each["finishReason"] for each in ends] == told
+
+    @table(
+        "error, last",
+        {
+            "stopped": (StreamClosedError("stopped"), {"type": "abort"}),
+            "ours": (
+                ProviderStreamError("overloaded", {}),
+                {
+                    "type": "error",
+                    "errorText": str(ProviderStreamError("overloaded", {})),
+                },
+            ),
+            "another's": (
+                ValueError("the password is x"),
+                {"type": "error", "errorText": "the answer failed"},
+            ),
+        },
+    )
+    def test_failed(self, error, last):
+        """What is open is closed, no secret is told, and all but a stop is raised."""
+
+        def fail() -> Any:
+            yield AssistantMessage(tool_calls=[ToolCall("c", "f", '{"a', index=0)])
+            yield AssistantMessage([TextPart("Hi", index=1)])
+            raise error
+
+        async def afail() -> AsyncIterator[Any]:
+            for each in fail():
+                yield each
+
+        async def collect() -> list[Any]:
+            found: list[Any] = []
+            with expected:
+                async for each in adump_chunks(afail(), message_id="m"):
+                    found.append(each)  # noqa: PERF401 - kept if the next one fails
+
+            return found
+
+        is_stop = isinstance(error, StreamClosedError)
+        expected: Any = nullcontext() if is_stop else pytest.raises(type(error))
+        events: list[Any] = []
+        with expected:
+            events += iter(
+                partial(next, dump_chunks(fail(), message_id="m"), None), None
+            )
+
+        kinds = ["text-end", "tool-input-available", "finish-step", last["type"]]
+        assert [each["type"] for each in events[-4:]] == kinds
+        assert events[-1] == last
+        assert events == asyncio.run(collect())
+
+    def test_awaited(self):
+        """Chunks that are waited for give the same events."""
+
+        async def wait() -> AsyncIterator[Any]:
+            for each in TURN:
+                yield each
+
+        async def collect() -> list[Any]:
+            events = adump_chunks(wait(), message_id="m", version=6)
+            return [each async for each in events]
+
+        assert asyncio.run(collect()) == [*dump_chunks(TURN, message_id="m", version=6)]
+
+    def test_refused(self):
+        """Neither another version nor another kind of message is taken."""
+        with pytest.raises(ValueError, match="expected 6 or 7"):
+            dump_chunks([], message_id="m", version=5)  # type: ignore[arg-type]
+
+        with pytest.raises(TypeError, match="ToolMessages, got UserMessage"):
+            list(dump_chunks([UserMessage("x")], message_id="m"))
+
+        with pytest.raises(TypeError, match="takes a ToolMessage"):
+            dump_result(UserMessage("x"))  # type: ignore[arg-type]
+
+    def test_goes_on(self):
+        """A result before the first response is of a call that the client has."""
+        started = dump(join(CALL_CHUNKS)).payload[0]
+        stream = as_stream(dump_chunks([*RESULTS, *LAST_CHUNKS], message_id="m1"))
+        lines = [
+            {"version": version, "message": started, "events": stream}
+            for version in VERSIONS
+        ]
+
+        for made in ask_sdk(lines):
+            parts = dump(join(TURN)).payload[0]["parts"]
+            assert parts == made["message"]["parts"]

@@ -7,8 +7,11 @@ from typing import Any
 
 from conversation_state._canonical import dump as dump_json
 from conversation_state.adapters.ag_ui._dump import AgUiWriter, is_words
-from conversation_state.adapters.engine.ui import write_usage
-from conversation_state.adapters.engine.wire import make_call_id
+from conversation_state.adapters.engine.ui import (
+    StreamedCall,
+    StreamedCalls,
+    write_usage,
+)
 from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.errors import ConversationStateError
 from conversation_state.messages import AssistantMessage, ToolMessage
@@ -69,14 +72,6 @@ async def adump_chunks(
         raise failure
 
 
-class _StreamedCall:
-    """A call while its pieces come; it begins when its id and name are known."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.id = self.name = self.held = self.sent_as = ""
-
-
 class _ResponseWriter:
     """One response while it is written."""
 
@@ -90,8 +85,7 @@ class _ResponseWriter:
         self._thoughts = 0
         self._signature = ""
         self._name = ""
-        self._calls: list[_StreamedCall] = []
-        self._at: dict[int, _StreamedCall] = {}
+        self._calls = StreamedCalls()
 
     def read(self, chunk: AssistantMessage) -> Iterator[dict[str, Any]]:
         self._name = self._name or chunk.name
@@ -106,12 +100,12 @@ class _ResponseWriter:
             yield from self._read_call(call)
 
     def end(self) -> Iterator[dict[str, Any]]:
-        for call in self._calls:
+        for call in self._calls.all:
             if not call.sent_as:
                 yield from self._start_call(call)
 
         yield from self._close()
-        for call in self._calls:
+        for call in self._calls.all:
             yield {"type": "TOOL_CALL_END", "toolCallId": call.sent_as}
 
         # An answer without a word is one all the same.
@@ -173,42 +167,26 @@ class _ResponseWriter:
             yield self._of_thought("REASONING_END")
 
     def _read_call(self, piece: ToolCall) -> Iterator[dict[str, Any]]:
-        call = None if piece.index is None else self._at.get(piece.index)
-        # As `concat` has it: another id at a place begins another call.
-        if call is None or (piece.id and call.id and piece.id != call.id):
-            call = _StreamedCall(len(self._calls))
-            self._calls.append(call)
-            if piece.index is not None:
-                self._at[piece.index] = call
-
-        call.id, call.name = call.id or piece.id, call.name or piece.name
+        call = self._calls.read(piece)
         if call.sent_as:
             if piece.arguments:
                 yield self._arguments(call, piece.arguments)
-
-            return
-
-        call.held += piece.arguments
-        if call.id and call.name:
+        elif call.id and call.name:
             yield from self._start_call(call)
 
-    def _start_call(self, call: _StreamedCall) -> Iterator[dict[str, Any]]:
+    def _start_call(self, call: StreamedCall) -> Iterator[dict[str, Any]]:
         yield from self._close()
         self._has_answer = True
-        # A client's run would end at a second call with the id of one that is open.
-        used = {other.sent_as for other in self._calls}
-        made = make_call_id(self._id, call.number)
-        call.sent_as = call.id if call.id and call.id not in used else made
         yield {
             "type": "TOOL_CALL_START",
-            "toolCallId": call.sent_as,
+            "toolCallId": self._calls.name(call, self._id),
             "toolCallName": call.name,
             "parentMessageId": self._id,
         }
-        if call.held:
-            yield self._arguments(call, call.held)
+        if call.arguments:
+            yield self._arguments(call, call.arguments)
 
-    def _arguments(self, call: _StreamedCall, delta: str) -> dict[str, Any]:
+    def _arguments(self, call: StreamedCall, delta: str) -> dict[str, Any]:
         return {"type": "TOOL_CALL_ARGS", "toolCallId": call.sent_as, "delta": delta}
 
 

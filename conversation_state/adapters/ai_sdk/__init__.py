@@ -5,12 +5,13 @@ The wire of Vercel's AI SDK: ``UIMessage`` of ``ai`` 6 and 7, and its message st
 
     asked = load_request(await request.json())          # what a client posts
     state = resume_from(tree, asked)                    # what to ask the model with
+    events = dump_chunks(chunks, message_id="m1")       # its answer, as it comes
     dump(tree, siblings=True)                           # what a page shows
 
 A user's message is one ``UIMessage``, and so is the system's. A run of answers and
 results is one message of the assistant: each answer begins with ``step-start``, and a
-call and its result are one part. A run ends before an answer that has another id, or
-siblings in the tree.
+call and its result are one part. A run ends before an answer that has siblings in the
+tree.
 
 A message has the id that interfaces know it by (`conversation_state.tree.name`), or
 else its entry's; a message without either is ``message_0`` by its place. Of a run the
@@ -63,6 +64,13 @@ Source:
 """
 
 from conversation_state.adapters.ai_sdk._dump import dump
+from conversation_state.adapters.ai_sdk._events import (
+    HEADERS,
+    adump_chunks,
+    dump_chunks,
+    dump_result,
+    write_event,
+)
 from conversation_state.adapters.ai_sdk._load import load
 from conversation_state.adapters.ai_sdk._request import (
     ChatRequest,
@@ -74,13 +82,18 @@ from conversation_state.adapters.engine.notes import Format
 
 __all__ = [
     "FORMAT",
+    "HEADERS",
     "ChatRequest",
     "Export",
     "Lost",
+    "adump_chunks",
     "dump",
+    "dump_chunks",
+    "dump_result",
     "load",
     "load_request",
     "resume_from",
+    "write_event",
 ]
 
 # Messages for a page, and no request to a provider: the tables and commands that go

@@ -137,7 +137,8 @@ def group_turns(
 ) -> list[Turn]:
     """
     The turns of *entries*: a message of a user or the system, or a run of answers and
-    results. A run ends before an answer that has another id, or siblings in *tree*.
+    results. A run ends before an answer that has siblings in *tree*, or was loaded as
+    the beginning of another message.
     """
     turns: list[Turn] = []
     for at, entry in enumerate(entries):
@@ -148,7 +149,7 @@ def group_turns(
 
         before = turns[-1] if turns and turns[-1].role == "assistant" else None
         is_more = before is not None and (
-            not _begins_turn(entry, before, tree)
+            not _begins_turn(entry, tree)
             if role == "assistant"
             else version != _OLD and _is_steering(message)
         )
@@ -160,17 +161,11 @@ def group_turns(
     return turns
 
 
-def _begins_turn(entry: Entry, turn: Turn, tree: MessageTree | None) -> bool:
-    if isinstance(entry.message, ToolMessage):
-        return False
-
-    ui_id = ui_id_of(entry)
-    # A later response of one answer may have an id of its own below that.
-    if ui_id not in (entry.id, turn.id) and not ui_id.startswith(f"{turn.id}:"):
-        return True
-
+def _begins_turn(entry: Entry, tree: MessageTree | None) -> bool:
     notes = notes_of(entry.message.metadata, SOURCE)
-    return notes.get("begins") is True or bool(find_siblings(tree, entry)[1])
+    return isinstance(entry.message, AssistantMessage) and (
+        notes.get("begins") is True or bool(find_siblings(tree, entry)[1])
+    )
 
 
 def _is_steering(message: Message) -> bool:
@@ -187,7 +182,7 @@ def _describe_place(turn: Turn, tree: MessageTree | None) -> dict[str, Any]:
 class UiWriter(PayloadWriter):
     """One list of messages while it is written."""
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int = 7) -> None:
         super().__init__(SOURCE)
         self.version = version
         self._thoughts = 0  # of the response so far

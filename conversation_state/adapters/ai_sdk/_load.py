@@ -248,7 +248,7 @@ class UiLoader(MessageLoader):
             node.notes["id"] = ""
 
         is_run = role == "assistant"
-        if is_run and before.get("role") == role and ui_id in ("", before.get("id")):
+        if is_run and before.get("role") == role:
             # Else it would be taken for more of the one before it.
             node.notes["begins"] = True
 

@@ -36,6 +36,27 @@ from conversation_state.requests import (
 )
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
+# What formats of frameworks call the finish reasons of providers.
+FINISHED: Mapping[str, str] = {
+    "MAX_TOKENS": "length",
+    "SAFETY": "content_filter",
+    "STOP": "stop",
+    "completed": "stop",
+    "content_filter": "content_filter",
+    "end_turn": "stop",
+    "error": "error",
+    "function_call": "tool_call",
+    "length": "length",
+    "max_output_tokens": "length",
+    "max_tokens": "length",
+    "refusal": "content_filter",
+    "stop": "stop",
+    "stop_sequence": "stop",
+    "tool_call": "tool_call",
+    "tool_calls": "tool_call",
+    "tool_use": "tool_call",
+}
+
 
 class ToolRules(NamedTuple):
     """What a provider refuses."""

@@ -1,6 +1,7 @@
 """
 What formats of user interfaces share: entries of whatever is shown, the siblings of an
-entry, notes of ours that a client keeps, and the usage of models in a page's terms.
+entry, notes of ours that a client keeps, the usage of models in a page's terms, and
+calls while their pieces stream out.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conversation_state._persistent import check_iterable
+from conversation_state._persistent import EMPTY_MAP, check_iterable
 from conversation_state.adapters.engine.notes import RESERVED
 from conversation_state.adapters.engine.reading import ObjectReader, is_map
+from conversation_state.adapters.engine.wire import make_call_id
 from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.messages import Message
+from conversation_state.tools import ToolCall
 from conversation_state.tree import MessageTree, ui_id_of
 from conversation_state.usage import Usage
 
@@ -99,3 +102,52 @@ def write_usage(usage: Usage) -> dict[str, int]:
     }
     counts |= {key: count for key, count in parts.items() if count}
     return {key: count for key, count in counts.items() if count <= _MAX_COUNT}
+
+
+class StreamedCall:
+    """A call while its pieces come; it begins when its id and name are known."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.id = self.name = self.arguments = self.sent_as = ""
+        self.type = "function"
+        self.metadata: Mapping[str, Any] = EMPTY_MAP
+        self.is_whole = False  # and not in pieces
+
+
+class StreamedCalls:
+    """The calls of a response, in the order in which they began."""
+
+    def __init__(self) -> None:
+        self.all: list[StreamedCall] = []
+        self._at: dict[int, StreamedCall] = {}
+
+    def read(self, piece: ToolCall) -> StreamedCall:
+        """The call that *piece* is of, with what this adds to it."""
+        call = None if piece.index is None else self._at.get(piece.index)
+        # As `concat` has it: another id at a place begins another call.
+        if call is None or (piece.id and call.id and piece.id != call.id):
+            call = StreamedCall(len(self.all))
+            self.all.append(call)
+            if piece.index is None:
+                call.is_whole = True
+            else:
+                self._at[piece.index] = call
+
+        call.id, call.name = call.id or piece.id, call.name or piece.name
+        call.arguments += piece.arguments
+        if piece.type != "function":
+            call.type = piece.type
+
+        call.metadata = piece.metadata or call.metadata
+        return call
+
+    def name(self, call: StreamedCall, message_id: str) -> str:
+        """
+        Give *call* the id that it is sent as: its own, unless it has none or another
+        call has the same, at which a client's run would end.
+        """
+        used = {other.sent_as for other in self.all}
+        made = make_call_id(message_id, call.number)
+        call.sent_as = call.id if call.id and call.id not in used else made
+        return call.sent_as

@@ -52,27 +52,6 @@ MEDIA = {kind: url for url, kind in URLS.items()}
 # Outcomes of a tool call other than success.
 ERRORS = frozenset({"denied", "failed", "interrupted", "retried"})
 
-# The finish reasons of Pydantic AI, by those of providers.
-FINISHED = {
-    "MAX_TOKENS": "length",
-    "SAFETY": "content_filter",
-    "STOP": "stop",
-    "completed": "stop",
-    "content_filter": "content_filter",
-    "end_turn": "stop",
-    "error": "error",
-    "function_call": "tool_call",
-    "length": "length",
-    "max_output_tokens": "length",
-    "max_tokens": "length",
-    "refusal": "content_filter",
-    "stop": "stop",
-    "stop_sequence": "stop",
-    "tool_call": "tool_call",
-    "tool_calls": "tool_call",
-    "tool_use": "tool_call",
-}
-
 
 @cache
 def messages_adapter() -> Any:

@@ -11,7 +11,11 @@ from typing import Any
 
 import attrs
 
-from conversation_state.adapters.engine.export import PayloadWriter, in_order
+from conversation_state.adapters.engine.export import (
+    FINISHED,
+    PayloadWriter,
+    in_order,
+)
 from conversation_state.adapters.engine.notes import (
     map_of,
     notes_of,
@@ -36,7 +40,6 @@ from conversation_state.adapters.engine.usage import (
 )
 from conversation_state.adapters.engine.wire import MEDIA_CLASSES, decode_base64
 from conversation_state.adapters.pydantic_ai._notes import (
-    FINISHED,
     INTERRUPTED,
     MEDIA,
     SOURCE,

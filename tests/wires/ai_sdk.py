@@ -1,0 +1,22 @@
+"""
+Makes ``ai_sdk.jsonl`` anew: what the AI SDK makes of our own streams.
+
+Needs versions 6 and 7 of it in this directory; `make wires` installs them and runs
+this.
+"""
+
+import json
+
+from tests.adapters.test_ai_sdk import FIXTURES, answers, ask_sdk, folds
+
+
+def main() -> None:
+    """Write the file."""
+    asked = folds(answers(own=True))
+    made = zip(asked, ask_sdk(asked), strict=True)
+    lines = [json.dumps({**line, "message": one["message"]}) for line, one in made]
+    FIXTURES.write_text("".join([f"{line}\n" for line in lines]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
