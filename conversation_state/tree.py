@@ -136,7 +136,7 @@ class _Place(NamedTuple):
     id: str
     entry: Entry
     parent: int
-    children: tuple[int, ...]
+    children: Log[int]
     position: int
     state: Aggregator
 
@@ -876,11 +876,22 @@ class _Growth:
         return 0, _ROOT
 
     def _find_child(self, parent: int, entry: Entry) -> int:
+        numbers: tuple[int, ...] = ()
+        if entry.id in self.copies:
+            numbers = self.copies[entry.id]
+        elif entry.id in self.numbers:
+            numbers = (self.numbers[entry.id],)
+
+        for number in numbers:
+            if self.places[number].parent == parent:
+                return number
+
+        # Most names are new; one that is not may be that of a child.
         named = _read_name(entry.message)
-        for child in self.places[parent].children:
-            other = self.places[child].entry
-            if other.id == entry.id or (named and named == _read_name(other.message)):
-                return child  # type: ignore[no-any-return]  # a number
+        if named in self.named:
+            for child in self.places[parent].children:
+                if named == _read_name(self.places[child].entry.message):
+                    return child  # type: ignore[no-any-return]  # a number
 
         return _NONE
 
@@ -890,9 +901,9 @@ class _Growth:
         number = self.next
         self.next += 1
         above = self.places[parent]
-        self.places[parent] = above._replace(children=(*above.children, number))
+        self.places[parent] = above._replace(children=above.children.append(number))
         id = self._register(number, entry)
-        self.places[number] = _Place(id, entry, parent, (), position, state)
+        self.places[number] = _Place(id, entry, parent, _NO_CHILDREN, position, state)
         return number
 
     def _note_child(self, parent: int, *, is_shown: bool) -> None:
@@ -965,7 +976,10 @@ class _Growth:
             self.places.remove(number)
             parent = place.parent
             above = self.places[parent]
-            left = tuple([each for each in above.children if each != number])
+            left = above.children.take(len(above.children) - 1)
+            if above.children[-1] != number:
+                left = Log([each for each in above.children if each != number])
+
             self.places[parent] = above._replace(children=left)
             if self.visited.get(parent) in {number, *left[-1:]}:
                 self.visited = self.visited.discard(parent)
@@ -1029,9 +1043,12 @@ def _rebuild_tree(
 
 _TREE = Maker("tree.MessageTree", _rebuild_tree)
 _START = Aggregator.new()
+_NO_CHILDREN: Log[int] = Log()
+# The root has no message.
+_NO_PLACE = _Place("", Entry("", _START), _NONE, _NO_CHILDREN, -1, _START)  # type: ignore[arg-type]
 _EMPTY = _make_tree(
     states=Log(),
-    _places=pmap({_ROOT: _Place("", Entry("", _START), _NONE, (), -1, _START)}),  # type: ignore[arg-type]  # no message
+    _places=pmap({_ROOT: _NO_PLACE}),
     _numbers=pmap(),
     _copies=pmap(),
     _named=pmap(),

@@ -1075,7 +1075,8 @@ class Aggregator:
         different entries under one identity, that of this state is kept.
 
         Cost: what both sides added since they diverged; O(n) with a state or
-        turn that was decoded or unpickled.
+        turn that was decoded or unpickled. Many forks cost what they added if they
+        are joined in one call; one after another, each costs what all before it did.
 
         Raises:
             TypeError:
