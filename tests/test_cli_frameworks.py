@@ -28,7 +28,7 @@ from langchain_core.messages import (
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
-from langgraph.graph.message import add_messages
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 from conversation_state.adapters import langchain
 from conversation_state.cli import _frameworks
@@ -251,6 +251,34 @@ class TestLangGraph:
         assert ["one", "1: one", "two", "3: two"] == texts(whole.tree)
         assert "trip/consult" == aside.name
         assert ["aside", "1: aside", "aside", "3: aside"] == texts(aside.tree)
+
+    def test_everything_removed(self, tmp_path):
+        """A delta channel that was emptied begins anew."""
+        file = tmp_path / "threads.db"
+        with SqliteSaver.from_conn_string(str(file)) as saver:
+            graph = graph_of(saver, Delta)
+            ask(graph, "one")
+            removed = RemoveMessage(id=REMOVE_ALL_MESSAGES)
+            graph.invoke({"messages": [removed, HumanMessage("new")]}, CONFIG)
+            history = history_of(graph)
+
+        (found,) = read("langgraph", file)
+
+        assert ["new", "1: new"] == texts(found.tree)
+        assert history[0] == tuple(texts(found.tree))
+        assert ("one", "1: one") in paths(found.tree)
+
+    def test_one_id_twice(self, tmp_path):
+        """A message that a list has twice stands there twice."""
+        file = tmp_path / "threads.db"
+        again = HumanMessage("Hi!", id="1")
+        with SqliteSaver.from_conn_string(str(file)) as saver:
+            said = {"messages": [again, again, AIMessage("Yes?", id="2"), again]}
+            graph_of(saver, Plain).update_state(CONFIG, said)
+
+        (found,) = read("langgraph", file)
+
+        assert ["Hi!", "Hi!", "Yes?", "Hi!"] == texts(found.tree)
 
     def test_left_out(self, tmp_path):
         """Values that are no messages are named."""
@@ -522,6 +550,14 @@ class TestAgents:
         assert branches["main"] in dumped
         assert 101 * 10 == found.tree.total_usage.total_tokens
         assert 28 == found.tree.total_usage.prompt_tokens_details.cached_tokens
+
+        # Back to the first branch.
+        first = AdvancedSQLiteSession(session_id="ann", db_path=file)
+        add(first, items_of(5))
+        first.close()
+        (found,) = read("openai-agents", file)
+
+        assert "Answer 5" == found.tree.present[-1].text
 
     def test_damaged(self, tmp_path):
         """A row that is not JSON is named, and what is around it is there."""

@@ -14,10 +14,12 @@ The caller waits for the futures and settles one after the other (`_fan_out`).
 
 from conversation_state.parallel._branches import collect_progress, save_progress
 from conversation_state.parallel._fan_out import Failure, FanOut, afan_out, fan_out
+from conversation_state.parallel._ray import RayExecutor
 
 __all__ = [
     "Failure",
     "FanOut",
+    "RayExecutor",
     "afan_out",
     "collect_progress",
     "fan_out",

@@ -186,6 +186,8 @@ class ForkedStep:
     Attributes:
         number: The step's place among the steps.
 
+        past: What it forks.
+
         report: Called with its outcome where it ends in this process.
 
         notes: What it has noted so far; None if it has not begun, or not here.
@@ -197,7 +199,7 @@ class ForkedStep:
 
     number: int
     step: Callable[[Aggregator], Any]
-    _past: Past
+    past: Past
     report: Callable[[ForkedStep, Outcome], None] | None = None
     notes: BranchNotes | None = None
     ended: Outcome | None = None
@@ -207,11 +209,11 @@ class ForkedStep:
     _unclaimed: list[None] = attrs.Factory(lambda: [None])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ForkedStep, (self.number, self.step, self._past)
+        return ForkedStep, (self.number, self.step, self.past)
 
     def __dask_tokenize__(self) -> str:
         # Dask takes calls with equal arguments for one; two fan-outs are two.
-        return f"{self._past.key} {self.number}"
+        return f"{self.past.key} {self.number}"
 
     def __str__(self) -> str:
         return f"step {self.number} ({self.name})"
@@ -279,14 +281,14 @@ class ForkedStep:
             _running.reset(token)
 
     def _begin_notes(self) -> BranchNotes:
-        notes = self.notes = BranchNotes(self._past.state.fork())
+        notes = self.notes = BranchNotes(self.past.state.fork())
         return notes
 
     def conclude(self, error: BaseException | None) -> Outcome:
         # The end of this branch with what it has noted, if it ends with *error*. One
         # key with two usages is a failure, too.
         if self.notes is None:
-            return Outcome(make_turn(self._past.state.fork()), error)
+            return Outcome(make_turn(self.past.state.fork()), error)
 
         turn, conflicts = self.notes.collect()
         for recorded, entry in conflicts:
@@ -312,7 +314,7 @@ class ForkedStep:
 
     def _check_returned(self, returned: Any) -> None:
         if isinstance(returned, Aggregator):
-            if returned._origin.root == self._past.state._origin.root:
+            if returned._origin.root == self.past.state._origin.root:
                 return
 
             raise self.make_error(

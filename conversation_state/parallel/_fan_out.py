@@ -112,10 +112,10 @@ def fan_out(
 
         steps: Functions from a state to what it has grown into.
 
-        executor: What runs them: any of `concurrent.futures`, or one that is
-            used alike, Dask's ``client.get_executor()`` say. None: up to 32
-            threads of this fan-out's own; a fan-out in one of its steps has up
-            to 32 more. To limit them all, give each the same
+        executor: What runs them: any of `concurrent.futures`, a `RayExecutor`, or
+            one that is used alike, Dask's ``client.get_executor()`` say. None: up
+            to 32 threads of this fan-out's own; a fan-out in one of its steps has
+            up to 32 more. To limit them all, give each the same
             `ThreadPoolExecutor`.
 
         on_error: "raise": once all steps have ended, a `FanOutError` says which

@@ -1,0 +1,104 @@
+"""
+Ray as an executor: the state goes to a machine once, however many branches it has.
+
+What lives here: `RayExecutor`. What does not: what a branch is (`_branches`), and how
+its end is taken (`_fan_out`).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from conversation_state.errors import MissingExtraError
+from conversation_state.parallel._branches import ForkedStep, Past, run_branch
+
+T = TypeVar("T")
+
+
+class RayExecutor(Executor):
+    """
+    An executor for `fan_out` that runs each branch as a task of Ray (extra ``ray``).
+
+    The state is put into Ray's object store once for all branches of a fan-out, and is
+    read from there once by each worker process. A branch carries its step and a
+    reference, and what it added comes back.
+
+    Ray runs a step whose worker died again, on another one, as often as *max_retries*
+    says: give usage a key. Where time is up, a task that has not begun never begins,
+    and one that runs is interrupted.
+
+    Args:
+        options: Those of Ray's tasks, as for ``ray.remote``: ``num_cpus``,
+            ``resources``, ``max_retries``, ``runtime_env`` and so on.
+
+    Raises:
+        MissingExtraError:
+            If Ray is not installed.
+
+    Source:
+        Ray 2.60. A program calls ``ray.init`` itself; where it did not, Ray starts on
+        this machine with the first step.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            # An extra, which is not installed beside the type checkers.
+            import ray  # noqa: PLC0415 # pyright: ignore[reportMissingImports]
+        except ImportError as error:
+            wanted = "RayExecutor"
+            raise MissingExtraError(wanted, "ray") from error
+
+        self._ray: Any = ray
+        # Made once, because Ray sends each remote function to all workers.
+        task = self._ray.remote(_call_function)
+        self._task = task.options(**options) if options else task
+        # What is in Ray's store, for as long as the fan-out is there.
+        self._shared: WeakKeyDictionary[Past, Any] = WeakKeyDictionary()
+
+    def submit(
+        self, function: Callable[..., T], /, *args: Any, **kwargs: Any
+    ) -> Future[T]:
+        """The future of *function* with these arguments, as a task of Ray."""
+        if function is run_branch:
+            (branch,) = args
+            # A reference by itself is fetched before the task begins.
+            function, args = _run_shared, self._take_apart(branch)
+
+        reference = self._task.remote(function, *args, **kwargs)
+        future: Future[T] = reference.future()
+        future.add_done_callback(partial(self._cancel, reference))
+        return future
+
+    def _take_apart(self, branch: ForkedStep) -> tuple[Any, ...]:
+        past = branch.past
+        if past not in self._shared:
+            pickled = pickle.dumps(past.state, pickle.HIGHEST_PROTOCOL)
+            self._shared[past] = self._ray.put(pickled)
+
+        return self._shared[past], past.key, branch.number, branch.step
+
+    def _cancel(self, reference: Any, future: Future[Any]) -> None:
+        if future.cancelled():
+            self._ray.cancel(reference)
+
+
+def _call_function(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    return function(*args, **kwargs)
+
+
+# In a worker: the state of the last fan-out, which most of its tasks are of.
+_newest_past: list[Past] = []
+
+
+def _run_shared(pickled: bytes, key: str, number: int, step: Callable[..., Any]) -> Any:
+    past = next((each for each in _newest_past if each.key == key), None)
+    if past is None:
+        past = Past(pickle.loads(pickled), key)  # noqa: S301 - of the caller's program
+        _newest_past[:] = [past]
+
+    return run_branch(ForkedStep(number, step, past))
