@@ -343,6 +343,7 @@ async def asynchronously() -> None:
     assert_type(await store.aload("chat", last=20, default=None), Window | None)
     assert_type(await store.asave("chat", chat, expecting=2), Head)
     assert_type(await store.aappend("chat", *chat.messages, key="k"), Head)
+    assert_type(await store.aview("chat", None), TrimContext)
     assert_type(await store.anames(prefix="a"), tuple[str, ...])
     await store.asave("chat", chat, expecting="1")  # type: ignore[arg-type]
     await store.aload("chat", "label")  # type: ignore[call-overload]

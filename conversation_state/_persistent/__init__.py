@@ -28,7 +28,7 @@ from conversation_state._persistent.frozen import (
     make_map,
     thaw,
 )
-from conversation_state._persistent.log import Log
+from conversation_state._persistent.log import Log, log_with_gap
 
 __all__ = [
     "EMPTY_MAP",
@@ -48,6 +48,7 @@ __all__ = [
     "freeze_map",
     "freeze_notes",
     "is_same_json",
+    "log_with_gap",
     "make_draft",
     "make_map",
     "thaw",

@@ -34,6 +34,7 @@ from conversation_state._persistent.trunk import (
     Block,
     Trunk,
     items_of,
+    make_gapped,
     with_fold,
     without_fold,
 )
@@ -548,6 +549,18 @@ class Log(Sequence[T], Generic[T]):
     def __reduce__(self) -> tuple[Any, ...]:
         # At most 32 versions deep, however long the log is.
         return _LOG, (self._trunk, self._before, self._last, self._fill)
+
+
+def log_with_gap(
+    first: Sequence[T], missing: Any, start: int, newest: Sequence[T]
+) -> Log[T]:
+    """
+    A log of *first*, which are 32 items; of the one object *missing* at each position
+    from there to *start*, a multiple of 32; and of *newest*, at least one. O(newest).
+    """
+    gap = Block((missing,) * WIDTH)
+    trunk = make_gapped(Block(tuple(first)), gap, start >> BITS)
+    return _make_cell(trunk, (), None, 0).extend(list(newest))
 
 
 def _make_cell(trunk: Trunk, before: Any, last: Any, fill: int) -> Log[Any]:

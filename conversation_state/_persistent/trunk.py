@@ -233,6 +233,33 @@ _TRUNK = Maker("LogTrunk", Trunk)
 BARE = Trunk(0, BITS, ())
 
 
+def make_gapped(first: Block, gap: Block, count: int) -> Trunk:
+    """
+    A trunk of *count* blocks, at least one: *first*, and then *gap* everywhere.
+    O(log count), as equal nodes are one object.
+    """
+    shift = BITS
+    while count > 1 << shift:
+        shift += BITS
+
+    root = _repeat(gap, shift - BITS, count)
+    return Trunk(count << BITS, shift, _with_first(root, shift - BITS, first))
+
+
+def _repeat(block: Block, level: int, count: int) -> tuple[Any, ...]:
+    if not level:
+        return (block,) * count
+
+    whole, rest = divmod(count, 1 << level)
+    nodes = (_repeat(block, level - BITS, 1 << level),) * whole if whole else ()
+    return (*nodes, _repeat(block, level - BITS, rest)) if rest else nodes
+
+
+def _with_first(node: tuple[Any, ...], level: int, block: Block) -> tuple[Any, ...]:
+    first = _with_first(node[0], level - BITS, block) if level else block
+    return (first, *node[1:])
+
+
 def _make_path(shift: int, block: Block) -> Any:
     node: Any = block
     for _ in range(0, shift, BITS):

@@ -21,8 +21,10 @@ from conversation_state._persistent import check_text, freeze_map
 from conversation_state._waiting import async_twin, run_in_anyio_thread
 from conversation_state._wording import describe_type, describe_value, shorten_repr
 from conversation_state.aggregator import Aggregator
+from conversation_state.counting import TokenBudget, TokenCounter, by_characters
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.messages import Message
+from conversation_state.requests import EVERYWHERE, Rules
 from conversation_state.store import _load
 from conversation_state.store._append import Addition, append_within
 from conversation_state.store._labels import list_moves, remove_label
@@ -71,6 +73,7 @@ from conversation_state.store._values import (
     unpack_notes,
 )
 from conversation_state.store._verify import verify
+from conversation_state.store._view import view_newest
 from conversation_state.store.backend import Backend, Row
 from conversation_state.store.backends import open_backend, restore_file
 from conversation_state.store.schema import (
@@ -83,6 +86,7 @@ from conversation_state.store.schema import (
 )
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
+from conversation_state.trimming import TrimContext
 from conversation_state.usage import Usage
 
 # The maximum number of attempts of an update: with sixteen processes that write one
@@ -606,6 +610,52 @@ class Store:
         return self._cache.write(append_within, name, addition, expecting)
 
     aappend = async_twin(append)
+
+    def view(
+        self,
+        name: str,
+        budget: TokenBudget | None,
+        *,
+        counter: TokenCounter = by_characters,
+        rules: Rules = EVERYWHERE,
+    ) -> TrimContext:
+        """
+        The view of the newest state that ``trim(store.load(name), budget)`` gives,
+        without loading all of it.
+
+        Loads the first 32 messages and the newest ones, as many as the view shows and
+        up to four times more; what a view shows that needs more, such as a result whose
+        call is far away or a task that is, is found by loading more, in the worst case
+        all. Without a budget all is shown, and loaded. The view needs no connection;
+        what it dropped is not in it: asking `original` for such a message is a
+        `StoreError`.
+
+        Args:
+            name: The name.
+
+            budget: What the view should fit into; None for no limit.
+
+            counter: What counts the tokens of the messages.
+
+            rules: What requests are asked for; see `trim`.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name.
+
+            BudgetExceededError, InvalidTranscriptError:
+                As `trim` says.
+
+        >>> from conversation_state import TokenBudget, UserMessage, open_store
+        >>> store = open_store("memory:", remembered=0)
+        >>> _ = store.append("chat", *[UserMessage("Hi!")] * 1000, expecting=0)
+        >>> view = store.view("chat", TokenBudget(context_window=5))
+        >>> len(view), len(view.dropped)
+        (5, 995)
+        """
+        return view_newest(self._cache, check_name(name), budget, counter, rules)
+
+    aview = async_twin(view)
 
     def save_all(
         self,

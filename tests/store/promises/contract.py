@@ -12,6 +12,7 @@ from tests.store.promises.saving import SavingPromises
 from tests.store.promises.states import StatePromises
 from tests.store.promises.steps import StepPromises
 from tests.store.promises.timelines import TimelinePromises
+from tests.store.promises.viewing import ViewPromises
 
 __all__ = ["StoreContract", "StorePromises"]
 
@@ -26,6 +27,7 @@ class StoreContract(StatePromises, RowPromises):
 class StorePromises(
     SavingPromises,
     AppendPromises,
+    ViewPromises,
     HeadPromises,
     NamePromises,
     BranchPromises,
