@@ -9,14 +9,12 @@ library's adapters or views.
 import ast
 import asyncio
 import json
-import os
 import random
 import re
 from operator import methodcaller
 from pathlib import Path
 from types import CodeType
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -40,7 +38,7 @@ from conversation_state.adapters import (
 )
 from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.streams import Stream
-from conversation_state.testing.provider import StrictProvider, judge
+from conversation_state.testing.provider import judge
 from tests.profiles import is_thorough
 
 ROOT = Path(__file__).parent.parent
@@ -273,64 +271,6 @@ def test_resume():
     refused = {seed: run_resumed(seed, page) for seed in range(SCRIPTS)}
 
     assert {} == {seed: found for seed, found in refused.items() if found}
-
-
-def test_readme():
-    """
-    The README's turn, pasted: with OpenAI's client and the key in the environment.
-    """
-    pytest.importorskip("openai")
-    code = take_code("README.md", "client.chat.completions")
-    for seed in range(10):
-        draw = random.Random(seed)
-        responses: list[Any] = []
-        for number in range(draw.randrange(4)):
-            calls = [
-                {
-                    "id": draw.choice(["call_0", f"call_{number}_{at}"]),
-                    "type": "function",
-                    "function": {"name": "departures", "arguments": '{"city": "Bern"}'},
-                }
-                for at in range(draw.randrange(1, 3))
-            ]
-            content = draw.choice([None, "", "Let me see."])
-            responses.append({"content": content, "tool_calls": calls})
-
-        responses.append({"content": "At 12:30."})
-        bodies: list[dict[str, Any]] = [
-            {
-                "id": draw.choice(["0", f"r{number}"]),
-                "object": "chat.completion",
-                "created": 1,
-                "model": "m",
-                "choices": [
-                    {
-                        "index": 0,
-                        "finish_reason": "stop",
-                        "message": {"role": "assistant", **message},
-                    }
-                ],
-                "usage": {
-                    "prompt_tokens": 10 + number,
-                    "completion_tokens": 1,
-                    "total_tokens": 11 + number,
-                },
-            }
-            for number, message in enumerate(responses)
-        ]
-        with StrictProvider(bodies, level="api") as server:
-            environment = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.base_url}
-            with patch.dict(os.environ, environment):
-                namespace = run_code(code)
-
-            namespace["client"].close()
-            namespace["store"].close()
-
-        state = namespace["state"]
-        assert len(bodies) == len(server.requests)
-        assert "At 12:30." == state[-1].text
-        assert state.total_usage.completion_tokens == len(bodies)
-        assert () == server.refusals, f"seed {seed}"
 
 
 def chat_events(draw: random.Random, number: int) -> list[dict[str, Any]]:
