@@ -2,16 +2,15 @@
 One conversation as a service keeps it: asked, answered, undone, shown in tabs, saved.
 
 What lives here: the order in which values are used. What does not: the values, the
-formats of interfaces (`adapters`), and the model, which also runs the tools.
-
-A lock is held for each act and its save. Chunks need none and are not saved one by one:
-each amends the moment of its answer in the cell.
+formats of interfaces (`adapters`), and the model, which also runs the tools. A lock is
+held for each act and its save. Chunks need none and are not saved one by one: each
+amends the moment of its answer in the cell.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -42,7 +41,7 @@ from conversation_state.tree import MessageTree, name
 __all__ = ["ChatAnswer", "ChatUpdate", "StoredChat"]
 
 State: TypeAlias = Aggregator
-Answers: TypeAlias = "Mapping[int, ChatAnswer]"
+Answers: TypeAlias = "MappingProxyType[int, ChatAnswer]"
 Chat: TypeAlias = "Timeline[Aggregator]"
 Change: TypeAlias = "Callable[[ChatUpdate], Chat]"
 Model: TypeAlias = Callable[[Aggregator], Iterable[Message] | AsyncIterable[Message]]
@@ -56,12 +55,9 @@ class ChatAnswer:
     """
     An answer that streams in, with readers or without; made by `StoredChat.answer`.
 
-    Attributes:
-        id: The id that interfaces know it by, from before its first chunk on.
-
-        step: The number of its moment.
-
-        chunks: What the model gives, from the start, for any number of readers.
+    *id* is that which interfaces know it by, *step* the number of its moment. Its
+    *chunks* are what the model gives, a stream for any number of readers; reading the
+    answer itself gives the same, from the start, and ends when it is saved.
     """
 
     def __init__(self, chat: StoredChat, id: str, chunks: Stream[Message]) -> None:
@@ -76,10 +72,7 @@ class ChatAnswer:
         self._name = f"{id}:{new_entry_id()}" if id else self.id
 
     def result(self) -> State:
-        """
-        The state with the whole answer, once it is saved. Raises what the model or the
-        save raised; what had come is in the chat.
-        """
+        """The whole state, once saved. Raises what the model or the save raised."""
         return self._result.result()
 
     async def aresult(self) -> State:
@@ -88,6 +81,16 @@ class ChatAnswer:
         self._result.add_done_callback(lambda _: ended.set())
         await ended.wait()
         return self._result.result()
+
+    def __iter__(self) -> Iterator[Message]:
+        yield from self.chunks
+        self.result()
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        async for chunk in self.chunks:
+            yield chunk
+
+        await self.aresult()
 
     def _receive(self, chunk: Message) -> Message:
         if isinstance(chunk, ToolMessage):
@@ -158,10 +161,8 @@ class StoredChat:
     loses no question: `regenerate` answers it. If another process saved the chat, an
     act is done on what that saved. Messages are named by their UI ids, or by those of
     their entries. Thread-safe; the async twins save in worker threads. A program may go
-    on with `timeline` and the store by itself.
-
-    *name* is that of a timeline in *store* (`Store.save_timeline`), and *start* the
-    state that a new chat begins with: a system message, say.
+    on with `timeline` and the store by itself. *name* is that of a timeline in *store*
+    (`Store.save_timeline`), *start* the state of a new chat: a system message, say.
     """
 
     def __init__(self, store: Store, name: str, *, start: State | None = None) -> None:
@@ -194,12 +195,12 @@ class StoredChat:
         that streams in where it is asked is stopped first.
 
         Args:
-            asked: A text, a `UserMessage`, or an interface's request.
+            asked: A text, a `UserMessage`, or a client's `adapters.ai_sdk.ChatRequest`.
 
-            model: Called once, with the state that ends with the question. Returns
-                chunks and, between responses, whole `ToolMessage` objects: an async
-                iterable, which a task of the running event loop reads, or another,
-                which a thread reads. What that raises ends the answer.
+            model: Called once, with the state to answer. Returns chunks and, between
+                responses, whole `ToolMessage` objects: an async iterable, which a task
+                of the running event loop reads, or another, which a thread reads. What
+                that raises ends the answer.
 
         Raises LookupError if the place of a request is not in the chat, StaleHeadError
         or StoreError if it can't be saved (nothing was asked then), and TypeError or
@@ -245,9 +246,8 @@ class StoredChat:
 
     def switch(self, id: str) -> Chat:
         """
-        Show the way through a message, as `MessageTree.switch` does. It is no step: the
-        moment of that way is present then, whose own step `undo` takes back.
-        Raises what `undo` does; LookupError without such a message.
+        Show the way through a message, as `MessageTree.switch` does: no step, but its
+        moment. Raises what `undo` does; LookupError without such a message.
         """
         return self._change(
             lambda chat: chat.timeline.goto(chat.tree.switch(chat.tree.find(id)).moment)
@@ -337,7 +337,7 @@ class StoredChat:
         else:
             answer._result.set_exception(error)
 
-    def _change(self, change: Change, running: Answers | None = None) -> Chat:
+    def _change(self, change: Change, running: Any = None) -> Chat:
         # Save what *change* makes of the chat, and show it.
         save = self.store.save_timeline
         with self._lock:
@@ -360,7 +360,7 @@ class StoredChat:
 
             return self.timeline
 
-    def _show(self, new: Chat | None = None, running: Answers | None = None) -> None:
+    def _show(self, new: Chat | None = None, running: Any = None) -> None:
         # Show what is given, with what has come of each answer by then.
         def show(chat: ChatUpdate) -> ChatUpdate:
             answers = chat.running if running is None else MappingProxyType({**running})

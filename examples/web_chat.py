@@ -2,168 +2,142 @@
 A chat in the browser: streaming, stop, undo, redo, edit, regenerate, and siblings.
 
     pip install . httpx starlette uvicorn
-    OPENAI_API_KEY=... python examples/web_chat.py
+    OPENAI_API_KEY=... python examples/web_chat.py [STORE]
 
-Requests and answers, in JSON; a UIMessage is the AI SDK's:
-
-GET /                        the page; ``/?chat=ID`` for another chat than ``demo``
-GET /react/                  ``examples/react/dist``, where it was built: ``index.html``
-                             with ``useChat``, ``assistant.html`` with assistant-ui
-POST /api/chat               {id, messages, trigger, messageId}: the answer, as a UI
-                             message stream; of ``messages`` only what is new is read.
-                             ``submit-message`` with the ``messageId`` of a prompt puts
-                             another beside it; ``regenerate-message`` with that of an
-                             answer, or of a prompt, asks again
-GET /api/chat/ID/stream      the answer that streams, from its start; 204 if none does
-GET /api/chat/ID             {messages: [UIMessage], siblings: {messageId: {at, ids}},
-                             canUndo, canRedo, isRunning, tokens, error}: what is shown;
-                             ``siblings`` only of messages that have some, ``at`` from 0
-GET /api/chat/ID/events      the same as server-sent events, at once and after each
-                             change, with ``after``, the id of the last message that is
-                             as it was (null: none), and ``messages`` from there on
-POST /api/chat/ID/undo       also ``redo`` and ``stop``: {}
-POST /api/chat/ID/switch     {messageId}: show that sibling
-
-Answers to wrong requests: 409 if a message is not there (any more), 400 for what is not
-a request, 415 for what is not JSON, 403 for another host's name.
+Without a key it repeats what it is told. Its requests are in docs/chat.md; the pages of
+``examples/react`` make them, too, and are at ``/react/`` where they were built.
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
-from html import escape
-from operator import methodcaller
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
 import uvicorn
 from starlette.applications import Starlette
-from starlette.background import BackgroundTask
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
-from conversation_state import (
-    Accumulator,
-    Aggregator,
-    Cell,
-    ConversationStateError,
-    MessageTree,
-    SystemMessage,
-    Timeline,
-    TokenBudget,
-    trim,
-)
-from conversation_state.adapters import aevents, openai_chat
-from conversation_state.errors import StreamClosedError
-from conversation_state.streams import Stream
+from conversation_state import TokenBudget, open_store, trim
+from conversation_state.adapters import aevents, ai_sdk, openai_chat
+from conversation_state.aggregator import Aggregator
+from conversation_state.messages import AssistantMessage, Message, ResponseMeta
+from conversation_state.store import Store
+from conversation_state.stored_chat import ChatAnswer, ChatUpdate, StoredChat
+from conversation_state.usage import Usage
 
+HERE = Path(__file__).parent
+URL = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
 OPTIONS = {"model": "gpt-5-mini", "stream": True}
 OPTIONS |= {"stream_options": {"include_usage": True}}
 BUDGET = TokenBudget(context_window=100_000, max_output_tokens=8_000)
-PAGE = """<!doctype html><meta charset="utf-8"><title>Chat</title>
-<style>body { max-width: 45em; margin: auto } p { white-space: pre-wrap }</style>
-<main></main><form><input name="text" autofocus size="60"></form>
-<button data-act="stop">stop</button> <button data-act="undo">undo</button>
-<button data-act="redo">redo</button><script>
-const [main, form] = document.querySelectorAll("main, form")
-const send = body => fetch("act", {method: "POST", body: JSON.stringify(body),
-    headers: {"Content-Type": "application/json"}})
-new EventSource("shown").onmessage = event => main.innerHTML = JSON.parse(event.data)
-form.onsubmit = event => { event.preventDefault()
-    send({act: "send", id: "", text: form.text.value}); form.reset() }
-document.onclick = event => { const {act, id} = event.target.dataset
-    const text = act == "edit" ? prompt("Say instead") : ""
-    if (act && text != null) send({act, id, text}) }</script>"""
 
 
-def create_app(client: httpx.AsyncClient) -> Starlette:  # noqa: C901 - its routes
-    """The chat, for a *client* of a provider that speaks OpenAI's Chat Completions."""
-    start = Aggregator.new([SystemMessage("You are a helpful assistant.")])
-    cell = Cell(Timeline.begin(start))
-    answers: set[Stream[Any]] = set()  # those that are streaming in
-
-    async def ask(asked: Aggregator) -> AsyncIterator[dict[str, Any]]:
-        body = OPTIONS | openai_chat.dump(trim(asked, BUDGET).messages).payload
-        async with client.stream("POST", "chat/completions", json=body) as response:
-            response.raise_for_status()
-            async for event in aevents(response.aiter_lines()):
-                yield event
-
-    async def answer(step: int, asked: Aggregator) -> None:
-        received, state = Accumulator(), asked
-        answers.add(events := Stream.of(ask(asked)))
-        try:
-            async for chunk in openai_chat.aload_chunks(events):
-                received = received.add(chunk)
-                state = asked.add_response(received.message)
-                cell.swap(methodcaller("amend", step, state))
-        except StreamClosedError:  # the stop button
-            cell.swap(methodcaller("amend", step, state, "stopped"))
-        except (httpx.HTTPError, ConversationStateError) as error:
-            cell.swap(methodcaller("amend", step, state, str(error)))
-        finally:
-            answers.discard(events)
-
-    async def act(request: Request) -> Response:
-        if request.headers.get("content-type") != "application/json":
-            return Response(status_code=415)  # a form on another site
-        tree = MessageTree.of(cell.value)
-        match await request.json():
-            case {"act": "undo" | "redo" as act}:
-                cell.swap(methodcaller(act))
-            case {"act": "stop"}:
-                for events in [*answers]:
-                    events.abort()
-            case {"act": "switch", "id": id}:
-                cell.swap(methodcaller("commit", tree.switch(id).present))
-            case {"act": "send" | "edit" | "regenerate" as act, "id": id, "text": text}:
-                asked = tree.path(id).before(id) if id else tree.present
-                asked = asked if act == "regenerate" else asked.add_user_prompt(text)
-                step = cell.swap(methodcaller("commit", asked)).moment.number
-                return Response(background=BackgroundTask(answer, step, asked))
-        return Response()
-
-    async def watch(_request: Request) -> Response:
-        pages = (_render_page(timeline) async for timeline in cell.awatch())
-        return StreamingResponse(pages, media_type="text/event-stream")
-
-    return Starlette(
-        routes=[
-            Route("/", lambda _request: HTMLResponse(PAGE)),
-            Route("/shown", watch),
-            Route("/act", act, methods=["POST"]),
-        ],
-        exception_handlers=dict.fromkeys(
-            (LookupError, TypeError, ValueError), lambda *_: Response(status_code=400)
-        ),
-    )
+async def answer(asked: Aggregator) -> AsyncIterator[Message]:
+    """What a model says; without a key, what the user said."""
+    if not (key := os.environ.get("OPENAI_API_KEY")):
+        for word in f"You said: {asked[-1].text}".split(" "):
+            await asyncio.sleep(0.1)
+            yield AssistantMessage(f"{word} ")
+        yield AssistantMessage(response=ResponseMeta("stop", Usage(10 * len(asked), 5)))
+        return
+    body = openai_chat.dump(trim(asked, BUDGET).messages).payload | OPTIONS
+    headers = {"Authorization": f"Bearer {key}"}
+    client = httpx.AsyncClient(base_url=URL, headers=headers, timeout=60)
+    async with client, client.stream("POST", "chat/completions", json=body) as response:
+        response.raise_for_status()
+        async for chunk in openai_chat.aload_chunks(aevents(response.aiter_lines())):
+            yield chunk
 
 
-def _render_page(chat: Timeline[Aggregator]) -> str:
-    tree, html = MessageTree.of(chat), []
-    for id, message in chat.present.entries.iterate(1):  # after the system message
-        at, ids = tree.siblings(id)
-        act = "edit" if message.role == "user" else "regenerate"
-        html += [f"<p>{message.role}: {escape(message.text)} ", _draw_act(act, id, act)]
-        html += [_draw_act("switch", each, "‹") for each in ids[:at][-1:]]
-        html += [f" {at + 1}/{len(ids)} " if len(ids) > 1 else ""]
-        html += [_draw_act("switch", each, "›") for each in ids[at + 1 :][:1]]
-    html += [f"<p>{escape(chat.moment.label)} {tree.total_usage.total_tokens:,} tokens"]
-    return f"data: {json.dumps(''.join(html))}\n\n"
+def create_app(store: Store, model: Any = answer) -> TrustedHostMiddleware:
+    """The chats of *store*, answered by *model*."""
+    chats: dict[str, StoredChat] = {}
+
+    def find(id: str) -> StoredChat:
+        return chats.get(id) or chats.setdefault(id, StoredChat(store, id))
+
+    async def ask(request: Request) -> Response:
+        asked = ai_sdk.load_request(await read(request))
+        return stream(await find(asked.chat).aanswer(asked, model))
+
+    async def resume(request: Request) -> Response:
+        chat = find(request.path_params["id"])
+        running = chat.running.get(chat.timeline.moment.number)
+        return stream(running) if running else Response(status_code=204)
+
+    async def show(request: Request) -> Response:
+        updates = find(request.path_params["id"]).awatch()
+        if request.url.path.endswith("events"):
+            events = (ai_sdk.write_event(describe(each)) async for each in updates)
+            return StreamingResponse(events, media_type="text/event-stream")
+        return JSONResponse(describe(await anext(updates)))
+
+    async def act(verb: str, request: Request) -> Response:
+        body, chat = await read(request), find(request.path_params["id"])
+        await getattr(chat, f"a{verb}")(*body.values())
+        return Response(status_code=204)
+
+    path = "/api/chat/{id}"
+    routes: list[Any] = [
+        Route("/", lambda _: FileResponse(HERE / "web_chat.html")),
+        Route("/api/chat", ask, methods=["POST"]),
+        *[Route(each, show) for each in (path, f"{path}/events")],
+        Route(f"{path}/stream", resume),
+    ]
+    for verb in ("undo", "redo", "stop", "switch"):
+        routes += [Route(f"{path}/{verb}", partial(act, verb), methods=["POST"])]
+    if (HERE / "react/dist").exists():
+        files = StaticFiles(directory=HERE / "react/dist", html=True)
+        routes += [Mount("/react", files)]
+    refused = dict.fromkeys((LookupError, TypeError, ValueError), refuse)
+    app = Starlette(routes=routes, exception_handlers=refused)
+    return TrustedHostMiddleware(app, allowed_hosts=["127.0.0.1", "localhost"])
 
 
-def _draw_act(act: str, id: str, words: str) -> str:
-    return f'<button data-act="{act}" data-id="{escape(id)}">{words}</button>'
+async def read(request: Request) -> dict[str, Any]:
+    """What was posted, but by a form of another site."""
+    if request.headers.get("content-type") != "application/json":
+        raise ValueError("expected application/json")
+    return dict(await request.json())
+
+
+def refuse(_request: Request, error: Exception) -> Response:
+    """The answer to a request that is wrong, or about what is not there any more."""
+    return Response(str(error), 409 if isinstance(error, LookupError) else 400)
+
+
+def stream(running: ChatAnswer) -> Response:
+    """An answer from its start, for any number of readers."""
+    events = ai_sdk.adump_chunks(running, message_id=running.id)
+    lines = (ai_sdk.write_event(each) async for each in events)
+    return StreamingResponse(lines, headers=ai_sdk.HEADERS)
+
+
+def describe(update: ChatUpdate) -> dict[str, Any]:
+    """What a tab draws."""
+    timeline, pagers = update.timeline, update.tree.pagers()
+    return {
+        "after": update.after,
+        "messages": ai_sdk.dump(update.entries).payload,
+        "siblings": {id: {"at": at, "ids": [*ids]} for id, (at, ids) in pagers.items()},
+        "canUndo": timeline.can_undo,
+        "canRedo": timeline.can_redo,
+        "isRunning": timeline.moment.number in update.running,
+        "tokens": update.tree.total_usage.total_tokens,
+        "error": timeline.moment.note.get("error", ""),
+    }
 
 
 if __name__ == "__main__":
-    if "OPENAI_API_KEY" not in os.environ:
-        sys.exit("usage: OPENAI_API_KEY=... python examples/web_chat.py")
-    url = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
-    key = {"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}
-    app = create_app(httpx.AsyncClient(base_url=url, headers=key, timeout=60))
-    uvicorn.run(app, host="127.0.0.1")
+    with open_store(sys.argv[1] if sys.argv[1:] else "chats.db") as store:
+        uvicorn.run(create_app(store), timeout_graceful_shutdown=1)

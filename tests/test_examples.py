@@ -92,11 +92,10 @@ with module.open_store(path) as store:
         assert "billed: 4 responses" in printed
         assert printed == run(*arguments)
 
-    @pytest.mark.parametrize("script", [SCRIPT, "examples/web_chat.py"])
-    def test_usage(self, script, monkeypatch):
+    def test_usage(self, monkeypatch):
         """Without what it needs it says how it is run."""
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-        command = [sys.executable, script]
+        command = [sys.executable, self.SCRIPT]
         done = subprocess.run(
             command, cwd=ROOT, check=False, capture_output=True, text=True
         )

@@ -1,9 +1,9 @@
 """
-The pages of `examples/react` in a real browser, two tabs of each, against the real
-server of `examples/web_chat.py` and a model that answers as a test prescribes.
+The pages of `examples/web_chat.py` and `examples/react` in a real browser, two tabs of
+each, against the real server and a model that answers as a test prescribes.
 
-`make wires` builds the pages, with npm, and runs this; where they are not built, or no
-Chromium is, it is skipped.
+`make wires` builds those of React, with npm, and runs this; where they are not built,
+or no Chromium is, they are skipped.
 """
 
 import queue
@@ -33,7 +33,7 @@ WATCH = """() => {
             .forEach(note)))).observe(document.body, { childList: true, subtree: true })
 }"""
 
-pytestmark = pytest.mark.skipif(
+is_built = pytest.mark.skipif(
     not all((BUILT / page).exists() for page in PAGES),
     reason="examples/react is not built: make wires builds it and runs this",
 )
@@ -110,6 +110,9 @@ class Tab:
 class Chat:
     """Two tabs of one chat, and its model."""
 
+    # What a page asks for to read an answer that began before it was opened.
+    follows = "**/events"
+
     def __init__(self, model, left, right):
         self.model, self.left, self.right = model, left, right
 
@@ -142,7 +145,9 @@ class Chat:
         return ids
 
 
-@pytest.fixture(params=PAGES)
+@pytest.fixture(
+    params=["", *[pytest.param(f"react/{each}", marks=is_built) for each in PAGES]]
+)
 def chat(request, chromium):
     model = Model()
     context = chromium.new_context()
@@ -154,9 +159,13 @@ def chat(request, chromium):
     ):
         tabs = [Tab(context.new_page()) for _ in range(2)]
         for tab in tabs:
-            tab.page.goto(f"{origin}/react/{request.param}")
+            tab.page.goto(f"{origin}/{request.param}")
 
-        yield Chat(model, *tabs)
+        made = Chat(model, *tabs)
+        if request.param:
+            made.follows = "**/stream"
+
+        yield made
         context.close()
         for pieces in model.begun:
             pieces.put(None)
@@ -196,7 +205,7 @@ def test_reload_while_it_streams(chat):
     answer.put("To the ")
     chat.show("Where to?", "To the")
     ids = chat.right.ids()
-    with chat.left.page.expect_response("**/stream") as resumed:
+    with chat.left.page.expect_response(chat.follows) as resumed:
         chat.left.page.reload()
 
     assert 200 == resumed.value.status

@@ -7,11 +7,11 @@ library's adapters or views.
 """
 
 import ast
-import asyncio
 import json
 import random
 import re
-from operator import methodcaller
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -21,10 +21,10 @@ import pytest
 from conversation_state import (
     Aggregator,
     AssistantMessage,
-    Cell,
+    ConversationStateError,
+    Message,
     ResponseMeta,
     SystemMessage,
-    Timeline,
     ToolCall,
     Usage,
     open_store,
@@ -37,6 +37,7 @@ from conversation_state.adapters import (
     openai_responses,
 )
 from conversation_state.parts import ReasoningPart, TextPart
+from conversation_state.stored_chat import StoredChat
 from conversation_state.streams import Stream
 from conversation_state.testing.provider import judge
 from tests.profiles import is_thorough
@@ -299,29 +300,35 @@ def test_chat():
     The chat of docs/chat.md: streamed answers that break off, fail or are stopped,
     undone prompts and edited ones.
     """
-    page = run_code(
-        take_code("docs/chat.md", "cell = Cell(Timeline.begin(", "def answer(step")
-    )
-    refused = {seed: asyncio.run(run_chat(seed, page)) for seed in range(SCRIPTS)}
+    refused = {seed: run_chat(seed) for seed in range(SCRIPTS)}
 
     assert {} == {seed: found for seed, found in refused.items() if found}
 
 
-async def run_chat(seed: int, page: dict[str, Any]) -> list[str]:
+def run_chat(seed: int) -> list[str]:
     script = Script(seed)
-    cell = page["cell"] = Cell(Timeline.begin(page["start"]))
-    page["openai_chat"] = openai_chat  # imported in a block that sends a request
-    for number in range(6):
-        present = cell.value.present
-        if script.happens(0.3) and len(present) > 1:  # an edited prompt
-            present = present.before(present.entries[1].id)
+    with open_store("memory:") as store:
+        chat = StoredChat(store, "ann", start=Aggregator.new([SystemMessage("Hi")]))
+        for number in range(6):
+            prompt, events = f"Where to, {number}?", chat_events(script.draw, number)
 
-        asked = present.add_user_prompt(f"Where to, {number}?")
-        step = cell.swap(methodcaller("commit", asked)).moment.number
-        script.judge_view(asked)
-        await page["answer"](step, asked, chat_events(script.draw, number))
-        if script.happens(0.2):
-            cell.swap(Timeline.undo)
+            def model(asked: Aggregator, events: Any = events) -> Iterator[Message]:
+                script.judge_view(asked)
+                return openai_chat.load_chunks(events)
+
+            if script.happens(0.3) and len(chat.timeline.present) > 1:
+                answer = chat.edit(chat.timeline.present.entries[1].id, prompt, model)
+            else:
+                answer = chat.answer(prompt, model)
+
+            if script.happens(0.2):
+                chat.stop()
+
+            with suppress(ConversationStateError):
+                answer.result()
+
+            if script.happens(0.2):
+                chat.undo()
 
     return script.refused
 

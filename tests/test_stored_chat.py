@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -55,6 +56,12 @@ def sea(_asked):
 def texts(chat):
     """What a chat shows."""
     return [message.text for message in chat.timeline.present]
+
+
+def finish_reason(state):
+    """How the last answer ended."""
+    last: Any = state[-1]
+    return last.response.finish_reason
 
 
 def ids(chat):
@@ -163,7 +170,8 @@ class TestAnswer:
         script.send("the sea.")
         script.end()
 
-        assert "To the sea." == answer.result()[-1].text
+        assert "To the sea." == "".join(chunk.text for chunk in answer)
+        assert "To the sea." == StoredChat(chat.store, "ann").timeline.present[-1].text
         assert ["To ", "the sea.", ""] == [chunk.text for chunk in answer.chunks]
 
     def test_keeps_its_id(self, store, chat):
@@ -215,7 +223,7 @@ class TestAnswer:
         again = StoredChat(store, "ann")
 
         assert ["Where to?", "To "] == texts(again)
-        assert "interrupted" == again.timeline.present[-1].response.finish_reason
+        assert "interrupted" == finish_reason(again.timeline.present)
         assert {"error": "no network ?"} == again.timeline.moment.note
         assert not chat.running
 
@@ -283,7 +291,7 @@ class TestAnswer:
         chat.answer("Shorter!", sea).result()
 
         assert ["Where to?", "To ", "Shorter!", "To the sea."] == texts(chat)
-        assert "interrupted" == first.result()[-1].response.finish_reason
+        assert "interrupted" == finish_reason(first.result())
         assert Usage(20, 2) == chat.tree.total_usage
         assert 4 == len(chat.tree)
 
@@ -299,7 +307,7 @@ class TestStop:
 
         assert "To the " == texts(StoredChat(store, "ann"))[-1]
         assert Usage(7) == store.load("ann").total_usage
-        assert "interrupted" == answer.result()[-1].response.finish_reason
+        assert "interrupted" == finish_reason(answer.result())
         assert not script.senders[0].send(AssistantMessage("sea."))
         assert {} == chat.timeline.moment.note
 
@@ -479,7 +487,7 @@ class TestMoves:
                 number = next(numbers)
                 return say(f"Answer {number}", id=f"r{number}")
 
-        check_chat(Chat, settings=FEW, also=["keeps the bill"])
+        check_chat(Chat, settings=FEW, also=["keeps the bill"])  # type: ignore[arg-type]
 
 
 class TestStoredChat:
@@ -637,8 +645,8 @@ class TestTasks:
         async def scenario():
             chat = StoredChat(store, "ann")
             answer = await chat.aanswer("In May?", model)
-            read = [chunk.text async for chunk in answer.chunks]
-            await answer.aresult()
+            read = [chunk.text async for chunk in answer]
+            assert chat.timeline == store.load_timeline("ann")
             first = ids(chat)[0]
             await (await chat.aregenerate(answer.id, sea)).aresult()
             await (await chat.aedit(first, "In June?", model)).aresult()
@@ -716,7 +724,7 @@ class TestTasks:
 
             return state
 
-        assert "interrupted" == run(scenario)[-1].response.finish_reason
+        assert "interrupted" == finish_reason(run(scenario))
 
     def test_the_event_loop_ends(self, store):
         """A server that ends while an answer comes keeps what had come."""
@@ -735,7 +743,7 @@ class TestTasks:
         chat = StoredChat(store, "ann")
 
         assert ["Where to?", "To "] == texts(chat)
-        assert "interrupted" == chat.timeline.present[-1].response.finish_reason
+        assert "interrupted" == finish_reason(chat.timeline.present)
 
     def test_tabs(self, run, store):
         """Each tab gets what is shown, and then what is new in it."""
@@ -744,7 +752,7 @@ class TestTasks:
             chat, script = StoredChat(store, "ann"), Script()
             await (await chat.aanswer("In May?", sea)).aresult()
             first = ids(chat)
-            updates = chat.awatch()
+            updates: Any = chat.awatch()
             seen = [await anext(updates)]
             answer = await chat.aanswer("And then?", script)
             for piece in ("Hi", "lls."):
@@ -797,7 +805,7 @@ class PlainChat:
 
     def __init__(self):
         self.messages = {}  # id: [parent, text]
-        self.moments = [(None, None)]
+        self.moments: list[Any] = [(None, None)]
         self.present = 0
         self.redo = {}
 
