@@ -23,10 +23,12 @@ from conversation_state.adapters import ai_sdk, openai_chat
 from conversation_state.adapters.ai_sdk import (
     ChatRequest,
     adump_chunks,
+    aload_chunks,
     dump,
     dump_chunks,
     dump_result,
     load,
+    load_chunks,
     load_request,
     resume_from,
     write_event,
@@ -607,9 +609,9 @@ VERSIONS: tuple[Literal[6, 7], ...] = (6, 7)
 def join(chunks: list[Any]) -> list[Any]:
     """The messages that the chunks and results of an answer are, named ``m1``."""
     found: list[Any] = []
-    for is_result, group in groupby(chunks, lambda each: each.role == "tool"):
+    for role, group in groupby(chunks, lambda each: each.role):
         pieces = [*group]
-        found += pieces if is_result else [concat(pieces)]
+        found += [concat(pieces)] if role == "assistant" else pieces
 
     return [name(found[0], "m1"), *found[1:]]
 
@@ -915,3 +917,218 @@ class TestEvents:
         for made in ask_sdk(lines):
             parts = dump(join(TURN)).payload[0]["parts"]
             assert parts == made["message"]["parts"]
+
+
+def read_events(events: Any) -> list[Any]:
+    """The messages that *events* bring."""
+    return join([*load_chunks([*events, "[DONE]"])])
+
+
+class TestChunks:
+    """Events, read again."""
+
+    def test_come_back(self):
+        """The chunks of the events are the same answer."""
+        for key, chunks in {**answers(own=True), **answers(own=False)}.items():
+            events = [*dump_chunks(chunks, message_id="m1")]
+
+            assert (key, dump(join(chunks)).payload) == (
+                key,
+                dump(read_events(events)).payload,
+            )
+
+    def test_exact(self):
+        """An answer with calls and results is the same, with its signature and name."""
+        events = [*dump_chunks(TURN, message_id="m1")]
+
+        first, *results, last = read_events(events)
+
+        assert first.parts == concat(CALL_CHUNKS).parts
+        assert first.tool_calls == concat(CALL_CHUNKS).tool_calls
+        assert (results, last.name, last.text) == (RESULTS, "bob", "At six.")
+        assert last.response.finish_reason == "stop"
+        assert ui_id_of(Aggregator.new([first]).entries[0]) == "m1"
+
+    def test_as_folded(self):
+        """What is read of a stream of another server is what the SDK folds."""
+        asked: list[dict[str, Any]] = [
+            {"name": key, "version": version, "events": as_stream(events)}
+            for key, events in FOREIGN.items()
+            for version in VERSIONS[VERSIONS.index(7 if "7" in key else 6) :]
+        ]
+
+        for line, made in zip(asked, ask_sdk(asked), strict=True):
+            messages = read_events(FOREIGN[line["name"]])
+            (item,) = dump(messages).payload
+            assert (line["name"], item) == (line["name"], made.get("message", made))
+
+    def test_broken_off(self):
+        """A stream that breaks off anywhere, or is aborted, says so."""
+        events = [*dump_chunks(CALL_CHUNKS, message_id="m1")]
+        for count in (0, *range(2, len(events) - 3)):
+            chunks: list[Any] = [*load_chunks(events[:count])]
+            last = chunks[-1]
+            assert (count, last.response.finish_reason) == (count, "interrupted")
+
+        chunks = [*load_chunks([*events[:5], {"type": "abort"}])]
+        last = chunks[-1]
+        assert last.response.finish_reason == "interrupted"
+
+    def test_failed(self):
+        """An error comes after what was said before it."""
+        events = [*dump_chunks(LAST_CHUNKS, message_id="m1")]
+        chunks: list[Any] = []
+        stream = load_chunks([*events[:4], {"type": "error", "errorText": "busy"}])
+        with pytest.raises(ProviderStreamError, match="busy"):
+            chunks += iter(partial(next, stream, None), None)
+
+        assert concat(chunks).text == "At six"
+        assert concat(chunks).response.finish_reason == "interrupted"
+
+    def test_awaited(self):
+        """Events that are waited for give the same chunks."""
+        events = [*dump_chunks(TURN, message_id="m1")]
+
+        async def wait() -> AsyncIterator[Any]:
+            for each in events:
+                yield each
+
+        async def collect() -> list[Any]:
+            return [each async for each in aload_chunks(wait())]
+
+        assert asyncio.run(collect()) == [*load_chunks(events)]
+
+    @table(
+        "event, path",
+        {
+            "no event": (5, "$[0]"),
+            "no type": ({}, "$[0].type"),
+            "a text that has not begun": (
+                {"type": "text-delta", "id": "t", "delta": "x"},
+                "$[0].id",
+            ),
+            "a call that has not begun": (
+                {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": ""},
+                "$[0].toolCallId",
+            ),
+            "no text": (
+                {"type": "tool-output-error", "toolCallId": "c"},
+                "$[0].errorText",
+            ),
+            "no name": (
+                {"type": "tool-input-start", "toolCallId": "c"},
+                "$[0].toolName",
+            ),
+            "no url": ({"type": "file", "mediaType": "image/png"}, "$[0].url"),
+        },
+    )
+    def test_refused(self, event, path):
+        """An event that is wrong is refused with its path."""
+        assert [path] == problem_paths(lambda one: [*load_chunks([one])], event)
+
+
+def call_event(step: str, **more: Any) -> dict[str, Any]:
+    """An event of the call ``c1``."""
+    return {"type": f"tool-{step}", "toolCallId": "c1", **more}
+
+
+STARTED = [{"type": "start", "messageId": "m1"}, {"type": "start-step"}]
+CALLED = call_event("input-available", toolName="f", input={"a": 1})
+SOURCE = {"type": "source", "sourceType": "url", "id": "s", "url": "https://a"}
+FOREIGN: dict[str, list[Any]] = {
+    "a named tool": [
+        *STARTED,
+        call_event("input-start", toolName="f", title="F", providerExecuted=True),
+        call_event("input-delta", inputTextDelta='{"a":1}'),
+        {**CALLED, "providerExecuted": True, "title": "F"},
+        call_event("output-available", output=[1], providerExecuted=True),
+        {"type": "text-start", "id": "0"},
+        {"type": "text-delta", "id": "0", "delta": "Hi"},
+        {"type": "text-end", "id": "0", "providerMetadata": {"openai": {"id": "x"}}},
+        {"type": "finish-step"},
+        {"type": "finish", "finishReason": "stop", "messageMetadata": {"n": 1}},
+    ],
+    "without pieces": [*STARTED, CALLED, {"type": "finish-step"}],
+    "a result before another call": [
+        *STARTED,
+        CALLED,
+        call_event("output-available", output="x"),
+        {**CALLED, "toolCallId": "c2"},
+        {**call_event("output-error", errorText="no"), "toolCallId": "c2"},
+        {"type": "finish-step"},
+        {"type": "start-step"},
+        {"type": "reasoning-start", "id": "rs1"},
+        {"type": "reasoning-end", "id": "rs1", "providerMetadata": {"a": {"b": 1}}},
+        {"type": "finish-step"},
+        {"type": "finish"},
+    ],
+    "preliminary results": [
+        *STARTED,
+        CALLED,
+        call_event("output-available", output="1%", preliminary=True),
+        call_event("output-available", output="100%"),
+        {"type": "finish-step"},
+    ],
+    "input that is invalid": [
+        *STARTED,
+        call_event("input-start", toolName="f", dynamic=True),
+        call_event("input-delta", inputTextDelta="{"),
+        call_event("input-error", toolName="f", dynamic=True, input="{", errorText="e"),
+        {"type": "finish-step"},
+    ],
+    "an approval that waits": [
+        *STARTED,
+        CALLED,
+        call_event("approval-request", approvalId="p", signature="s"),
+        {"type": "finish-step"},
+        {"type": "finish", "finishReason": "tool-calls"},
+    ],
+    "7: an approval that was denied": [
+        *STARTED,
+        CALLED,
+        call_event("approval-request", approvalId="p", reason="costs"),
+        {
+            "type": "tool-approval-response",
+            "approvalId": "p",
+            "approved": False,
+            "reason": "no",
+        },
+        call_event("output-denied"),
+        {"type": "finish-step"},
+    ],
+    "other parts": [
+        *STARTED,
+        {"type": "source-url", "sourceId": "s", "url": "https://a", "title": "A"},
+        {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,iVBO"},
+        {"type": "data-plan", "data": 1, "transient": True},
+        {"type": "data-plan", "id": "p", "data": 1},
+        {"type": "data-plan", "id": "p", "data": 2},
+        {"type": "finish-step"},
+    ],
+    "7: parts that are newer": [
+        *STARTED,
+        {"type": "text-start", "id": "0"},
+        {
+            "type": "text-end",
+            "id": "0",
+            "citations": [{"source": SOURCE, "startIndex": 0}],
+        },
+        {"type": "custom", "kind": "x-y"},
+        {"type": "reasoning-file", "mediaType": "image/png", "url": "https://a/b"},
+        {
+            "type": "steering-message",
+            "id": "s",
+            "parts": [{"type": "text", "text": "x"}],
+        },
+        {"type": "start-step"},
+        {"type": "text-start", "id": "0"},
+        {"type": "text-end", "id": "0"},
+        {"type": "finish-step"},
+    ],
+    "metadata of several events": [
+        {"type": "start", "messageId": "m1", "messageMetadata": {"a": {"b": 1}}},
+        {"type": "message-metadata", "messageMetadata": {"a": {"c": 2}}},
+        {"type": "text-start", "id": "0"},
+        {"type": "text-end", "id": "0"},
+    ],
+}

@@ -7,6 +7,7 @@ The wire of Vercel's AI SDK: ``UIMessage`` of ``ai`` 6 and 7, and its message st
     state = resume_from(tree, asked)                    # what to ask the model with
     events = dump_chunks(chunks, message_id="m1")       # its answer, as it comes
     dump(tree, siblings=True)                           # what a page shows
+    load_chunks(events)                                 # of another server's stream
 
 A user's message is one ``UIMessage``, and so is the system's. A run of answers and
 results is one message of the assistant: each answer begins with ``step-start``, and a
@@ -51,6 +52,12 @@ steering
 usage
     The usage that came with a message.
 
+input
+    The input that a streamed call had in the end, if its pieces were another.
+
+event
+    What a stream has besides its response. Never sent.
+
 Source:
     ``validateUIMessages``, ``processUIMessageStream`` and ``convertToModelMessages`` of
     ``ai`` 6.0.326 and 7.0.173.
@@ -77,6 +84,7 @@ from conversation_state.adapters.ai_sdk._request import (
     load_request,
     resume_from,
 )
+from conversation_state.adapters.ai_sdk._stream import aload_chunks, load_chunks
 from conversation_state.adapters.engine.export import Export, Lost
 from conversation_state.adapters.engine.notes import Format
 
@@ -87,10 +95,12 @@ __all__ = [
     "Export",
     "Lost",
     "adump_chunks",
+    "aload_chunks",
     "dump",
     "dump_chunks",
     "dump_result",
     "load",
+    "load_chunks",
     "load_request",
     "resume_from",
     "write_event",

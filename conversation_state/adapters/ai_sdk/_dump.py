@@ -211,22 +211,16 @@ class UiWriter(PayloadWriter):
             for at, raw in _read_others(notes):
                 item["parts"].insert(at, raw)
 
-        usage = self._find_usage(turn, notes)
+        # Of a stream the last message has what came at its end.
+        every = [notes_of(each.message.metadata, SOURCE) for each in turn.entries]
+        usage = _find_usage(turn) or _last_of(every, "usage")
         if usage:
             item["metadata"] = wrap_own({"usage": usage})
 
-        return merge_kept_keys(map_of(notes, "keys"), item)
+        for each in every:
+            merge_kept_keys(map_of(each, "keys"), item)
 
-    def _find_usage(self, turn: Turn, notes: Mapping[str, Any]) -> dict[str, Any]:
-        usages = [
-            response.usage
-            for each in turn.entries
-            if (response := getattr(each.message, "response", None)) and response.usage
-        ]
-        if not usages:
-            return dict(thaw(map_of(notes, "usage")))
-
-        return dict(write_usage(reduce(add, usages)))
+        return item
 
     def _write_parts(self, message: Message, path: str) -> list[dict[str, Any]]:
         """The parts of *message*, of a user or the system; one at least."""
@@ -322,6 +316,7 @@ class UiWriter(PayloadWriter):
                 if part is None:
                     part = {"type": "dynamic-tool", "toolName": message.tool_name}
                     part |= {"toolCallId": message.tool_call_id, "input": {}}
+                    part["callProviderMetadata"] = wrap_own({"alone": True})
                     found.append(part)
 
                 self.write_result(message, path, part, call)
@@ -442,7 +437,7 @@ class UiWriter(PayloadWriter):
     ) -> None:
         """Write the result *message* into the *part* of its *call*, if it has one."""
         notes = notes_of(message.metadata, SOURCE)
-        own: dict[str, Any] = {} if call else {"alone": True}
+        own: dict[str, Any] = {}
         if call and message.tool_name != call.name:
             own["tool_name"] = message.tool_name
 
@@ -490,6 +485,21 @@ class UiWriter(PayloadWriter):
             for at, part in enumerate(message.parts)
         ]
         return [part for part in parts if part is not None]
+
+
+def _find_usage(turn: Turn) -> dict[str, int]:
+    usages = [
+        response.usage
+        for each in turn.entries
+        if (response := getattr(each.message, "response", None)) and response.usage
+    ]
+    return write_usage(reduce(add, usages)) if usages else {}
+
+
+def _last_of(notes: list[Mapping[str, Any]], key: str) -> Any:
+    return next(
+        (thaw(found) for each in reversed(notes) if (found := each.get(key))), {}
+    )
 
 
 def find_metadata_key(part: Mapping[str, Any]) -> str:

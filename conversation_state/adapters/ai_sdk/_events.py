@@ -325,7 +325,11 @@ class _AnswerWriter:
         self._thoughts += is_thought
         self._blocks += not is_thought
         self._has_parts = True
-        return {"type": f"{self._block.kind}-start", "id": self._block.id}
+        event: dict[str, Any] = {"type": f"{self._block.kind}-start"}
+        if isinstance(part, RefusalPart):
+            event["providerMetadata"] = wrap_own({"refusal": True})
+
+        return {**event, "id": self._block.id}
 
     def _close(self) -> Iterator[dict[str, Any]]:
         block, self._block = self._block, None
@@ -377,7 +381,10 @@ class _AnswerWriter:
         yield from self._close()
         self._has_parts = True
         call_id = self._calls.name(call, self._id)
-        event = {"type": "tool-input-start", "toolCallId": call_id}
+        event: dict[str, Any] = {"type": "tool-input-start", "toolCallId": call_id}
+        if call.type != "function":
+            event["providerMetadata"] = wrap_own({"type": call.type})
+
         yield {**event, "toolName": call.name, **self._kind(call)}
         if call.arguments:
             yield self._arguments(call, call.arguments)
@@ -419,8 +426,10 @@ class _AnswerWriter:
         if call is None and not self._is_begun:
             call = ToolCall(call_id, tool)
         elif call is None:
-            event = {"type": "tool-input-available", "toolCallId": call_id}
-            yield {**event, "toolName": tool, "input": {}, "dynamic": True}
+            event: dict[str, Any] = {"type": "tool-input-available"}
+            event |= {"toolCallId": call_id, "toolName": tool, "input": {}}
+            event["providerMetadata"] = wrap_own({"alone": True})
+            yield {**event, "dynamic": True}
 
         yield _write_result(message, call)
 

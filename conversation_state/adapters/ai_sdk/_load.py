@@ -136,8 +136,9 @@ def is_tool(kind: object) -> bool:
 
 
 @attrs.define(eq=False)
-class _Step:
-    # A response of an assistant's message while it is read.
+class Step:
+    """A response of an assistant's message while it is read."""
+
     notes: dict[str, Any] = attrs.field(factory=dict)
     parts: list[Part] = attrs.field(factory=list)
     calls: list[ToolCall] = attrs.field(factory=list)
@@ -147,6 +148,7 @@ class _Step:
     sender: str = ""
 
     def add(self, given: Part | ToolCall) -> None:
+        """Add a part or call, in the order of these."""
         value: Any = given
         value = attrs.evolve(value, index=self.count)
         self.count += 1
@@ -157,6 +159,7 @@ class _Step:
             self.parts.append(value)
 
     def finish(self) -> list[Message]:
+        """The messages that it is."""
         if not self.count:
             if self.notes.get("without"):
                 return [*self.results]
@@ -191,7 +194,7 @@ class UiLoader(MessageLoader):
     def __init__(self) -> None:
         super().__init__()
         self.ids: list[str] = []  # of the messages of the list
-        self._sender = ""  # that the last part had
+        self.sender = ""  # that the last part had
         self._thoughts = 0  # of the response so far
         self._places: dict[int, int] = {}  # of results, by their identity
 
@@ -263,14 +266,14 @@ class UiLoader(MessageLoader):
         return [name_message(first, ui_id) if ui_id else first, *found[1:]]
 
     def _read_other(self, node: ObjectReader) -> Message:
-        self._sender = ""
+        self.sender = ""
         parts: list[Part] = []
         sender = ""
         others: list[Any] = []
         is_system = node.raw["role"] == "system"
         for at, block in enumerate(node.objects("parts")):
             part = self.read_part(block)
-            sender = sender or self._sender
+            sender = sender or self.sender
             if is_system and not isinstance(part, TextPart):
                 others.append([at, self.json(block.raw, block.path)])
             else:
@@ -284,7 +287,7 @@ class UiLoader(MessageLoader):
 
     def read_part(self, block: ObjectReader, role: str = "user") -> Part:
         """The part that *block* is in a message of *role*; no call of a tool."""
-        kind, self._sender = block.text("type"), ""
+        kind, self.sender = block.text("type"), ""
         if kind in ("text", "reasoning") and (kind == "text" or role == "assistant"):
             return self._read_text(block, kind, role)
 
@@ -299,7 +302,7 @@ class UiLoader(MessageLoader):
         self, block: ObjectReader, key: str = "providerMetadata"
     ) -> Mapping[str, Any]:
         own = read_own(block, key)
-        self._sender = self.own_text(own, "sender")
+        self.sender = self.own_text(own, "sender")
         return own
 
     def own_text(self, own: Mapping[str, Any], key: str) -> str:
@@ -359,32 +362,32 @@ class UiLoader(MessageLoader):
     def _read_run(self, node: ObjectReader) -> list[Message]:
         """The messages that an assistant's message is."""
         found: list[Message] = []
-        step: _Step | None = None
+        step: Step | None = None
         self._places, self._thoughts = {}, 0
         for block in node.objects("parts"):
             kind = block.raw.get("type")
             if kind == "step-start":
                 self._thoughts = 0
                 found += step.finish() if step else []
-                step = _Step()
+                step = Step()
                 continue
 
             if kind == "steering-message" and is_list(block.raw.get("parts")):
                 found += step.finish() if step else []
                 step = None
-                found.append(self._read_steering(block))
+                found.append(self.read_steering(block))
                 continue
 
-            step = step or _Step({"without": ["step-start"]})
+            step = step or Step({"without": ["step-start"]})
             if is_tool(kind):
-                self._read_tool(block, step)
+                self.read_tool(block, step)
             else:
                 step.add(self.read_part(block, "assistant"))
 
-            step.sender = step.sender or self._sender
+            step.sender = step.sender or self.sender
 
         if step or not found:
-            found += (step or _Step()).finish()
+            found += (step or Step()).finish()
 
         if not node.raw["parts"]:
             node.notes["without"] = ["step-start"]
@@ -404,7 +407,8 @@ class UiLoader(MessageLoader):
 
         return rest
 
-    def _read_steering(self, block: ObjectReader) -> Message:
+    def read_steering(self, block: ObjectReader) -> Message:
+        """The message of the user that *block*, within the assistant's, is."""
         problems = self.count
         ui_id = block.text("id")
         parts = [self.read_part(each) for each in block.objects("parts")]
@@ -413,7 +417,8 @@ class UiLoader(MessageLoader):
         made = UserMessage(unwrap_text(parts), metadata=block.metadata(SOURCE))
         return name_message(made, ui_id) if ui_id and self.count == problems else made
 
-    def _read_tool(self, block: ObjectReader, step: _Step) -> None:
+    def read_tool(self, block: ObjectReader, step: Step) -> None:
+        """Add the call that *block* is, and its result if it has one, to *step*."""
         call_id, kind, state = block.text("toolCallId"), block.raw["type"], ""
         if block.raw.get("state") in _STATES:
             state = block.raw["state"]
@@ -421,11 +426,13 @@ class UiLoader(MessageLoader):
             block.wrong("state", f"one of {', '.join(sorted(_STATES))}")
 
         tool = mended(kind[5:]) if kind[:5] == "tool-" else block.text("toolName")
-        result = block.__class__(self, block.raw, block.path)
-        if state[:7] == "output-" and self._read_result(result, step, tool):
-            return
+        if state[:7] == "output-":
+            self._read_result(block.__class__(self, block.raw, block.path), step, tool)
 
         own = self._read_own(block, "callProviderMetadata")
+        if own.get("alone") is True:
+            return
+
         arguments = self._read_input(block, own)
         if kind[:5] == "tool-":
             block.notes["static"] = True
@@ -457,8 +464,8 @@ class UiLoader(MessageLoader):
         is_kept = "text" in own and (parse_json(kept) if kept else {}) == value
         return kept if is_kept else format_json(value)
 
-    def _read_result(self, block: ObjectReader, step: _Step, tool: str) -> bool:
-        """Add the result at *block* to *step*; whether its call is elsewhere."""
+    def _read_result(self, block: ObjectReader, step: Step, tool: str) -> None:
+        """Add the result at *block* to *step*."""
         own, problems = read_own(block, "resultProviderMetadata"), self.count
         call_id, state = block.text("toolCallId"), block.raw["state"]
         if not call_id:
@@ -489,7 +496,7 @@ class UiLoader(MessageLoader):
             )
 
         if self.count > problems:
-            return True
+            return
 
         result = ToolMessage(
             content,
@@ -503,8 +510,6 @@ class UiLoader(MessageLoader):
         place: Any = own.get("at")
         if place.__class__ is int and place >= 0:
             self._places[id(result)] = place
-
-        return own.get("alone") is True
 
     def _note_output(self, block: ObjectReader, text: str) -> None:
         # An object or a list is sent as such, anything else as a text.

@@ -1,0 +1,480 @@
+"""Chunks of a UI message stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from conversation_state.adapters.ai_sdk._load import (
+    SOURCE,
+    Step,
+    UiLoader,
+    parse_json,
+)
+from conversation_state.adapters.engine.notes import (
+    RESERVED,
+    notes_of,
+    with_notes,
+    without_empty,
+)
+from conversation_state.adapters.engine.reading import (
+    DocumentReader,
+    ObjectReader,
+    is_map,
+    mended,
+)
+from conversation_state.adapters.engine.streaming import (
+    SurrogateBuffer,
+    achunks_of,
+    add_to,
+    check_event,
+    chunks_of,
+)
+from conversation_state.adapters.engine.ui import read_own
+from conversation_state.errors import ProviderStreamError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ResponseMeta,
+    ToolMessage,
+)
+from conversation_state.parts import ReasoningPart, RefusalPart, TextPart
+from conversation_state.tools import ToolCall
+from conversation_state.tree import name as name_message
+
+_REASONS = {"content-filter": "content_filter", "tool-calls": "tool_calls"}
+# The keys of an event that are those of a call's part.
+_OF_CALL = ("errorText", "input", "providerExecuted", "title", "toolMetadata")
+_OF_RESULT = ("errorText", "output", "preliminary")
+# The keys of an approval's request, as its part has them.
+_APPROVAL = {
+    "approvalId": "id",
+    "approvalDescriptor": "descriptor",
+    "inputSchemaInput": "inputSchemaInput",
+    "isAutomatic": "isAutomatic",
+    "reason": "requestReason",
+    "signature": "signature",
+}
+
+
+def load_chunks(events: Iterable[Any]) -> Iterator[Message]:
+    """
+    The chunks that the *events* of a message bring, as they come, for `concat`.
+
+    The results of a step come as whole messages behind its response, and so does what
+    a user says meanwhile (``steering-message``); chunks between them are of one message
+    each. Data with an id comes with the last chunk of its response, since later events
+    may replace it. A response that is aborted, broken off or begun anew ends with the
+    reason ``interrupted``.
+
+    Raises:
+        ProviderStreamError:
+            If the answer failed (``error``).
+
+        DecodeError:
+            If an event is not what the format has.
+
+    >>> from conversation_state.chunks import concat
+    >>> event = {"id": "t0", "delta": "Hi"}
+    >>> kinds = ("text-start", "text-delta", "text-end")
+    >>> answer = [{"type": kind, **event} for kind in kinds]
+    >>> concat(load_chunks(answer)).text
+    'Hi'
+    """
+    return chunks_of(_AnswerReader(), events)  # type: ignore[arg-type]  # and results
+
+
+def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[Message]:
+    """What `load_chunks` gives, of events that are waited for."""
+    return achunks_of(_AnswerReader(), events)  # type: ignore[arg-type]  # and results
+
+
+@attrs.define(eq=False)
+class _Piece:
+    """A text, thought or call while its pieces come."""
+
+    index: int
+    made: Any  # a class of part, or the name of a tool
+    number: int = 0  # among thoughts
+    is_open: bool = True
+    text: str = ""
+    buffer: SurrogateBuffer = attrs.field(factory=SurrogateBuffer)
+
+    def next(self, delta: str, *, is_last: bool = False) -> list[Message]:
+        """The chunk of what comes next."""
+        new = self.buffer.next(delta) + (self.buffer.rest() if is_last else "")
+        if not new:
+            return []
+
+        self.text += new
+        if isinstance(self.made, str):
+            call = ToolCall("", "", new, index=self.index)
+            return [AssistantMessage(tool_calls=[call])]
+
+        return [AssistantMessage([self.made(new, index=self.index)])]
+
+
+class _AnswerReader:
+    """A message's events while they are read."""
+
+    def __init__(self) -> None:
+        self._reader = DocumentReader()
+        self._message_id = ""
+        self._metadata: dict[str, Any] = {}
+        self._others: list[Any] = []  # events that no version has
+        self._tools: dict[str, str] = {}  # of all calls, by id
+        self._approvals: dict[str, dict[str, Any]] = {}  # of all calls, by id
+        self._has_read = self._is_finished = False
+        self._forget_response()
+
+    def _forget_response(self) -> None:
+        self._is_begun = False  # by anything
+        self._is_step = False  # by its event, and not ended
+        self._without = ["step-start"]
+        self._count = self._thoughts = 0
+        self._pieces: dict[str, _Piece] = {}
+        self._asked: set[str] = set()  # calls whose approval was asked for here
+        self._data: dict[tuple[str, str], Any] = {}
+        self._results: dict[str, ToolMessage] = {}
+
+    def read(self, event: Any, path: str) -> Iterator[Message]:
+        check_event(self._reader, event, path)
+        node = ObjectReader(self._reader, event, path)
+        kind = node.text("type")
+        self._has_read = True
+        family, _, step = kind.rpartition("-")
+        made: list[Message] = []
+        if kind == "error":
+            text = event.get("errorText")
+            reason = mended(text) if isinstance(text, str) else "no reason given"
+            raise ProviderStreamError(reason, event)
+
+        if kind in _STEPS:
+            made = _STEPS[kind](self, node)
+        elif kind in _PARTS or kind[:5] == "data-":
+            made = self._read_part(node, kind)
+        elif family in ("text", "reasoning") and step in ("start", "delta", "end"):
+            made = self._read_text(node, family, step)
+        elif kind[:11] == "tool-input-":
+            made = self._read_call(node, step)
+        elif kind[:12] == "tool-output-":
+            made = self._read_result(node, kind[5:])
+        elif kind:
+            self._others.append(self._reader.json(event, path))
+
+        # What could be read is given, whatever else is wrong.
+        yield from made
+        self._reader.finish()
+
+    # What begins and ends
+
+    def _start(self, node: ObjectReader) -> list[Message]:
+        self._message_id = node.nullable("messageId") or self._message_id
+        return self._read_metadata(node)
+
+    def _read_metadata(self, node: ObjectReader) -> list[Message]:
+        given = node.raw.get("messageMetadata")
+        if is_map(given):
+            path = f"{node.path}.messageMetadata"
+            add_to(self._metadata, self._reader.json(given, path))
+
+        return []
+
+    def _start_step(self, _: ObjectReader) -> list[Message]:
+        made = self._end_response("")
+        self._is_begun = self._is_step = True
+        self._without = []
+        return made
+
+    def _finish_step(self, _: ObjectReader) -> list[Message]:
+        # Why it ended, and metadata, may still come.
+        self._is_step = False
+        return []
+
+    def _reset_step(self, _: ObjectReader) -> list[Message]:
+        self._results.clear()
+        made = self._end_response("interrupted")
+        self._is_begun = self._is_step = True
+        self._without = []
+        return made
+
+    def _finish(self, node: ObjectReader) -> list[Message]:
+        self._read_metadata(node)
+        self._is_finished = True
+        reason = node.nullable("finishReason")
+        return self._end_response(_REASONS.get(reason, reason))
+
+    def _abort(self, _: ObjectReader) -> list[Message]:
+        self._is_finished = True
+        return self._end_response("interrupted")
+
+    def end(self, *, broken: bool) -> Iterator[Message]:
+        """The last chunk."""
+        is_open = self._is_step or any(each.is_open for each in self._pieces.values())
+        is_broken = broken and not self._is_finished and (is_open or not self._has_read)
+        self._is_begun = self._is_begun or is_broken
+        yield from self._end_response("interrupted" if is_broken else "")
+
+    def _end_response(self, reason: str) -> list[Message]:
+        """The last chunk of a response, the results behind it, and forget it."""
+        if not self._is_begun:
+            return [*self._results.values()]
+
+        made = [
+            each for one in self._pieces.values() for each in one.next("", is_last=True)
+        ]
+        parts = [self._place(part) for part in self._data.values()]
+        calls = [
+            ToolCall("", "", "", index=self._pieces[call_id].index, metadata=notes)
+            for call_id in self._asked
+            if call_id in self._pieces
+            for notes in [self._write_approval(call_id)]
+        ]
+        own = self._metadata.pop(RESERVED, None)
+        usage = own.get("usage") if is_map(own) else None
+        keys = {"metadata": dict(self._metadata)} if self._metadata else {}
+        events = {"others": [*self._others]} if self._others else {}
+        notes = without_empty(
+            {"usage": usage, "keys": keys, "event": events, "without": self._without}
+        )
+        last = AssistantMessage(
+            parts,
+            tool_calls=calls,
+            response=ResponseMeta(reason) if reason else None,
+            metadata=with_notes(SOURCE, notes),
+        )
+        if self._message_id:
+            last = name_message(last, self._message_id)
+
+        results = [*self._results.values()]
+        self._message_id = ""  # which the first response alone has
+        self._metadata.clear()
+        self._others.clear()
+        self._forget_response()
+        return [*made, last, *results]
+
+    def _place(self, part: Any) -> Any:
+        placed = attrs.evolve(part, index=self._count)
+        self._count += 1
+        return placed
+
+    # Texts and other parts
+
+    def _read_text(self, node: ObjectReader, kind: str, step: str) -> list[Message]:
+        piece_id = node.text("id")
+        key = f"{kind} {piece_id}"
+        self._is_begun = True
+        if step == "start":
+            return self._open_text(node, kind, key)
+
+        piece = self._pieces.get(key)
+        if piece is None or not piece.is_open:
+            if not self._reader.count:
+                node.wrong("id", "the id of what was started")
+
+            return []
+
+        if step == "delta":
+            return piece.next(node.text("delta"))
+
+        piece.is_open = False
+        number = f"r{piece.number}"
+        thought_id = "r0" if piece_id == number else piece_id
+        raw = {"type": kind, "text": "", "state": "done", "id": thought_id}
+        kept = ("citations", "providerMetadata")
+        raw |= {key: node.raw[key] for key in kept if key in node.raw}
+        if kind == "text":
+            del raw["id"]
+
+        loader = UiLoader()
+        part: Any = loader.read_part(ObjectReader(loader, raw, node.path), "assistant")
+        loader.finish()
+        made = piece.next("", is_last=True)
+        if part.metadata or getattr(part, "signature", "") or loader.sender:
+            # The class is the one that it was begun as.
+            more = {"signature": part.signature} if kind == "reasoning" else {}
+            end = piece.made("", index=piece.index, metadata=part.metadata, **more)
+            made.append(AssistantMessage([end], name=loader.sender))
+
+        return made
+
+    def _open_text(self, node: ObjectReader, kind: str, key: str) -> list[Message]:
+        made: Any = TextPart if kind == "text" else ReasoningPart
+        own = node.raw.get("providerMetadata")
+        own = own.get(RESERVED) if is_map(own) else None
+        if is_map(own) and own.get("refusal") is True and kind == "text":
+            made = RefusalPart
+
+        part = self._place(made(""))
+        self._pieces[key] = _Piece(part.index, made, self._thoughts)
+        self._thoughts += kind == "reasoning"
+        return [AssistantMessage([part])]
+
+    def _read_part(self, node: ObjectReader, kind: str) -> list[Message]:
+        loader = UiLoader()
+        if kind == "steering-message":
+            made = self._end_response("")
+            said = loader.read_steering(ObjectReader(loader, node.raw, node.path))
+            loader.finish()
+            return [*made, said]
+
+        if kind[:5] == "data-" and node.raw.get("transient") is True:
+            return []
+
+        self._is_begun = True
+        part = loader.read_part(ObjectReader(loader, node.raw, node.path), "assistant")
+        loader.finish()
+        if kind[:5] == "data-" and isinstance(node.raw.get("id"), str):
+            self._data[kind, node.raw["id"]] = part
+            return []
+
+        return [AssistantMessage([self._place(part)], name=loader.sender)]
+
+    # Calls and results
+
+    def _read_call(self, node: ObjectReader, step: str) -> list[Message]:
+        call_id = node.text("toolCallId")
+        piece = self._pieces.get(call_id)
+        if step == "delta":
+            if piece is None or not piece.is_open:
+                if not self._reader.count:
+                    node.wrong("toolCallId", "the id of a call that was started")
+
+                return []
+
+            return piece.next(node.text("inputTextDelta"))
+
+        tool = node.text("toolName")
+        if self._reader.count:
+            return []
+
+        self._is_begun = True
+        self._tools[call_id] = tool
+        if step == "start":
+            is_static = node.raw.get("dynamic") is not True
+            metadata = with_notes(SOURCE, {"static": True} if is_static else {})
+            own = read_own(node, "providerMetadata")
+            made: Any = ToolCall(call_id, tool, "", metadata=metadata)
+            if isinstance(own.get("type"), str):
+                made = attrs.evolve(made, type=mended(own["type"]))
+
+            call = self._place(made)
+            self._pieces[call_id] = _Piece(call.index, tool)
+            return [AssistantMessage(tool_calls=[call])]
+
+        return self._end_call(node, call_id, piece, is_error=step == "error")
+
+    def _end_call(
+        self, node: ObjectReader, call_id: str, piece: _Piece | None, *, is_error: bool
+    ) -> list[Message]:
+        tool = self._tools[call_id]
+        is_static = node.raw.get("dynamic") is not True
+        raw: dict[str, Any] = {"type": f"tool-{tool}" if is_static else "dynamic-tool"}
+        raw |= {"toolName": tool, "toolCallId": call_id}
+        raw["state"] = "output-error" if is_error else "input-available"
+        raw |= {key: node.raw[key] for key in _OF_CALL if key in node.raw}
+        if "providerMetadata" in node.raw:
+            raw["callProviderMetadata"] = node.raw["providerMetadata"]
+
+        loader, step = UiLoader(), Step()
+        loader.read_tool(ObjectReader(loader, raw, node.path), step)
+        loader.finish()
+        self._results |= {each.tool_call_id: each for each in step.results}
+        if not step.calls:  # of a result that has none
+            return []
+
+        call = step.calls[0]
+        if piece is None:
+            self._pieces[call_id] = _Piece(self._count, tool, is_open=False)
+            made = AssistantMessage(tool_calls=[self._place(call)], name=loader.sender)
+            return [made]
+
+        piece.is_open = False
+        found = piece.next("", is_last=True)
+        if not piece.text:
+            found += piece.next(call.arguments)
+
+        notes = {**notes_of(call.metadata, SOURCE)}
+        notes.pop("static", None)  # said when it began
+        if piece.text and parse_json(piece.text) != parse_json(call.arguments):
+            notes["input"] = call.arguments
+
+        end = ToolCall(
+            "", "", "", index=piece.index, metadata=with_notes(SOURCE, notes)
+        )
+        if notes or loader.sender:
+            found.append(AssistantMessage(tool_calls=[end], name=loader.sender))
+
+        return found
+
+    def _read_result(self, node: ObjectReader, state: str) -> list[Message]:
+        call_id = node.text("toolCallId")
+        tool = self._tools.get(call_id, "")
+        raw: dict[str, Any] = {"type": "dynamic-tool", "toolName": tool, "state": state}
+        raw |= {key: node.raw[key] for key in _OF_RESULT if key in node.raw}
+        raw |= {"toolCallId": call_id, "input": {}}
+        raw["approval"] = self._approvals.get(call_id, {})
+        if "providerMetadata" in node.raw:
+            raw["resultProviderMetadata"] = node.raw["providerMetadata"]
+
+        loader, step = UiLoader(), Step()
+        loader.read_tool(ObjectReader(loader, raw, node.path), step)
+        for problem in loader.problems:
+            self._reader.problem(problem.path, problem.what)
+
+        if loader.problems:
+            return []
+
+        # It may be preliminary, and it may come before other calls of its response.
+        if self._is_begun:
+            self._results |= {each.tool_call_id: each for each in step.results}
+            return []
+
+        return [*step.results]
+
+    def _ask_approval(self, node: ObjectReader) -> list[Message]:
+        call_id = node.text("toolCallId")
+        given = {key: node.raw[key] for key in _APPROVAL if key in node.raw}
+        self._approvals[call_id] = {
+            _APPROVAL[key]: self._reader.json(value, f"{node.path}.{key}")
+            for key, value in given.items()
+        }
+        self._asked.add(call_id)
+        return []
+
+    def _give_approval(self, node: ObjectReader) -> list[Message]:
+        approval_id = node.text("approvalId")
+        for approval in self._approvals.values():
+            if approval.get("id") == approval_id:
+                approval["approved"] = node.raw.get("approved") is True
+                if node.raw.get("reason") is not None:
+                    approval["reason"] = node.text("reason")
+
+        return []
+
+    def _write_approval(self, call_id: str) -> Mapping[str, Any]:
+        approval = self._approvals[call_id]
+        state = "responded" if "approved" in approval else "requested"
+        notes = {"state": f"approval-{state}", "keys": {"approval": approval}}
+        return with_notes(SOURCE, notes)
+
+
+_STEPS: Mapping[str, Any] = {
+    "abort": _AnswerReader._abort,
+    "finish": _AnswerReader._finish,
+    "finish-step": _AnswerReader._finish_step,
+    "message-metadata": _AnswerReader._read_metadata,
+    "reset-step": _AnswerReader._reset_step,
+    "start": _AnswerReader._start,
+    "start-step": _AnswerReader._start_step,
+    "tool-approval-request": _AnswerReader._ask_approval,
+    "tool-approval-response": _AnswerReader._give_approval,
+}
+_PARTS = frozenset(
+    {
+        *("custom", "file", "reasoning-file", "source-document", "source-url"),
+        "steering-message",
+    }
+)
