@@ -29,11 +29,12 @@ from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.types import Overwrite
 
 from conversation_state.adapters import langchain
 from conversation_state.cli import _frameworks
 from conversation_state.cli._commands import cli
-from conversation_state.cli._input import UnreadableInput
+from conversation_state.cli._input import InputConversation, UnreadableInput
 from conversation_state.hosts import agents
 from conversation_state.store import open_store
 
@@ -83,6 +84,10 @@ def merge(old: Any, writes: Any) -> Any:
 
 class Delta(TypedDict):
     messages: Annotated[list[AnyMessage], DeltaChannel(merge, snapshot_frequency=4)]
+
+
+class Rare(TypedDict):
+    messages: Annotated[list[AnyMessage], DeltaChannel(merge, snapshot_frequency=1000)]
 
 
 class Plain(TypedDict):
@@ -252,21 +257,35 @@ class TestLangGraph:
         assert "trip/consult" == aside.name
         assert ["aside", "1: aside", "aside", "3: aside"] == texts(aside.tree)
 
-    def test_everything_removed(self, tmp_path):
-        """A delta channel that was emptied begins anew."""
+    @pytest.mark.parametrize(
+        "write",
+        [
+            [RemoveMessage(id=REMOVE_ALL_MESSAGES), HumanMessage("new")],
+            Overwrite([HumanMessage("new")]),
+        ],
+    )
+    def test_everything_removed(self, tmp_path, write):
+        """A delta channel without a whole value that was emptied begins anew."""
+
+        def begin_anew(state: Any) -> Any:
+            last = state["messages"][-1].content
+            return {"messages": write if last == "forget" else [AIMessage("Yes.")]}
+
+        builder: Any = StateGraph(Rare)
+        builder.add_node("answer", begin_anew).add_edge(START, "answer")
         file = tmp_path / "threads.db"
         with SqliteSaver.from_conn_string(str(file)) as saver:
-            graph = graph_of(saver, Delta)
-            ask(graph, "one")
-            removed = RemoveMessage(id=REMOVE_ALL_MESSAGES)
-            graph.invoke({"messages": [removed, HumanMessage("new")]}, CONFIG)
+            graph = builder.compile(checkpointer=saver)
+            for text in ("one", "forget", "two"):
+                ask(graph, text)
+
             history = history_of(graph)
 
         (found,) = read("langgraph", file)
 
-        assert ["new", "1: new"] == texts(found.tree)
+        assert ["new", "two", "Yes."] == texts(found.tree)
         assert history[0] == tuple(texts(found.tree))
-        assert ("one", "1: one") in paths(found.tree)
+        assert ("one", "Yes.", "forget") in paths(found.tree)
 
     def test_one_id_twice(self, tmp_path):
         """A message that a list has twice stands there twice."""
@@ -279,6 +298,7 @@ class TestLangGraph:
         (found,) = read("langgraph", file)
 
         assert ["Hi!", "Hi!", "Yes?", "Hi!"] == texts(found.tree)
+        assert 4 == len({entry.id for entry in found.tree.present.entries})
 
     def test_left_out(self, tmp_path):
         """Values that are no messages are named."""
@@ -687,6 +707,25 @@ class TestFiles:
             (found,) = read("langgraph", file)
 
         assert ["one", "1: one"] == texts(found.tree)
+
+    def test_one_moment(self, tmp_path):
+        """All is read as it was when the file was opened, whatever is written since."""
+        file = tmp_path / "threads.db"
+        with SqliteSaver.from_conn_string(str(file)) as saver:
+            graph = graph_of(saver)
+            for thread in ("a", "b"):
+                ask(graph, thread, {"configurable": {"thread_id": thread}})
+
+            items = _frameworks.read_files(
+                "langgraph", [str(file)], advance=lambda _: None
+            )
+            next(items)
+            ask(graph, "later", {"configurable": {"thread_id": "b"}})
+            (found,) = items
+
+        assert isinstance(found, InputConversation)
+        assert found.tree is not None
+        assert ["b", "1: b"] == texts(found.tree)
 
     @pytest.mark.parametrize("source", FILES)
     def test_of_another_kind(self, tmp_path, source):
