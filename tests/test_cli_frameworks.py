@@ -594,6 +594,19 @@ class TestAgents:
             assert ["", "Found 1", "Answer 1"] == texts(found.tree)[:3]
             assert "'ann': row 1 is left out: " in damage.reason
 
+    def test_encrypted(self, tmp_path):
+        """Items that an EncryptedSession wrote are refused by name."""
+        file = tmp_path / "sessions.db"
+        session = SQLiteSession("ann", file)
+        secret = {"__enc__": 1, "v": 1, "kid": "hkdf-v1", "payload": "gAAAAAB"}
+        add(session, [secret] * 4)
+        session.close()
+
+        found = read("openai-agents", file)
+
+        assert 4 == len(found)
+        assert all("encrypted, by an EncryptedSession" in each.reason for each in found)
+
 
 # LangChain
 

@@ -400,7 +400,7 @@ def _add_items(branches: _BranchBuilder, rows: Iterable[_AgentRow]) -> list[str]
         listed = items.pop(row.branch, [])
         items[row.branch] = listed
         try:
-            listed.append(_parse(row.text))
+            listed.append(_parse_item(row.text))
         except _ReadError as error:
             problems[row.id] = f"row {row.id} is left out: {error}"
 
@@ -409,6 +409,14 @@ def _add_items(branches: _BranchBuilder, rows: Iterable[_AgentRow]) -> list[str]
         branches.add(Log(_make_entries(messages)))
 
     return [*problems.values()]
+
+
+def _parse_item(text: str) -> dict[str, Any]:
+    item = _parse(text)
+    if item.get("__enc__") == 1:
+        raise _ReadError("it is encrypted, by an EncryptedSession")
+
+    return item
 
 
 def _add_turns(

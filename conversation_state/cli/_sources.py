@@ -34,7 +34,7 @@ _UTF_16_OR_32 = (
 )
 # What files begin with that hold no text.
 _BINARY: tuple[tuple[bytes, str], ...] = (
-    (b"SQLite format 3\0", "a SQLite database; expected JSON, or give it as --store"),
+    (b"SQLite format 3\0", "a SQLite database; name what wrote it: --from, or --store"),
     (b"%PDF", "a PDF document; expected JSON"),
     (b"PAR1", "a Parquet file; expected JSON: convert it with `to_json(lines=True)`"),
     (b"ARROW1", "an Arrow file; expected JSON: convert it with `to_json(lines=True)`"),
