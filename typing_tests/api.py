@@ -44,6 +44,7 @@ from conversation_state.adapters import (
     ag_ui,
     message_trees,
     openai_chat,
+    sessions,
 )
 from conversation_state.aggregator import Entry, LedgerEntry, Messages
 from conversation_state.cells import Cell, Watch
@@ -431,6 +432,15 @@ async def tool_calls(state: Aggregator, function: Callable[[int], str]) -> None:
         assert_type(call(function, each), ToolMessage)
         assert_type(await acall(function, each), ToolMessage)
         call(each, function)  # type: ignore[arg-type]
+
+
+def session_files(lines: list[str]) -> None:
+    """A session is a tree with a bill, and is written in the formats there are."""
+    session = sessions.load_session(lines)
+    assert_type(session, sessions.LoadedSession)
+    assert_type(session.usage, Usage)
+    assert_type(sessions.dump_session(session.tree, "codex"), Export)
+    sessions.dump_session(session, "gemini_cli")  # type: ignore[arg-type]
 
 
 async def message_tree_files(store: Store, file: object) -> None:

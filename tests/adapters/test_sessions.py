@@ -185,6 +185,33 @@ class TestClaudeCode:
         ] == [("a11", "toolu_A3", "In add()."), ("b22", "toolu_A9", "Docs are fine.")]
         assert read_session(CLAUDE.with_suffix("")) == session
 
+    def test_agent_alone(self):
+        """The file of a sub-agent is a session by itself, too."""
+        path = next((CLAUDE.with_suffix("") / "subagents").glob("*.jsonl"))
+        session = read_session(path)
+
+        assert session.name == "b22"
+        assert outline(session.tree.present) == [
+            ("user", "Check the docs."),
+            ("assistant", "Docs are fine."),
+        ]
+        assert session.tree.total_usage.total_tokens == 8
+
+    def test_agents_without_ids(self):
+        """Side chains of old lines are agents by where they begin."""
+        raws = parse(CLAUDE)
+        for raw in raws:
+            raw.pop("agentId", None)
+            if isinstance(raw.get("toolUseResult"), dict):
+                raw["toolUseResult"].pop("agentId", None)
+
+        [agent] = load_session(raws).agents
+        assert agent.called_by == "toolu_A3"
+        assert [text for _, text in outline(agent.tree.present)] == [
+            "Find where totals are added.",
+            "In add().",
+        ]
+
     def test_about(self):
         """Title, version and times are read; other lines are kept as they are."""
         session = read_session(CLAUDE)
@@ -248,6 +275,12 @@ class TestClaudeCode:
         assert uuids(ours) == expected
 
 
+def number_of(text):
+    """The number of the first line of the rollout that has a text."""
+    lines = CODEX.read_text().splitlines()
+    return next(at for at, line in enumerate(lines, 1) if text in line)
+
+
 class TestCodex:
     """Rollouts of Codex."""
 
@@ -268,7 +301,7 @@ class TestCodex:
             "Fix add().",
             "Fixed.",
         ]
-        _, siblings = tree.siblings(tree.find("line-29"))
+        _, siblings = tree.siblings(tree.find(f"line-{number_of('smallest fix')}"))
         first, second = [tree.node(each).message.text for each in siblings]
         assert first.startswith("<environment_context>")
         assert second == "No: the smallest fix."
@@ -296,7 +329,7 @@ class TestCodex:
         """Encrypted reasoning, calls, media and failures are kept."""
         answer, failed, shown = read_session(CODEX).tree.present[3:6]
         items = [
-            json.loads(line)["payload"] for line in CODEX.read_text().splitlines()[6:10]
+            raw["payload"] for raw in parse(CODEX)[6:11] if raw["type"] != "event_msg"
         ]
 
         assert [call.id for call in answer.tool_calls] == ["call_1", "call_2"]
@@ -353,7 +386,8 @@ class TestCodex:
         ]
         session = load_session(wrong)
         assert len(session.tree.leaves) == 1
-        assert session.problems == ("line 27: rolls back -1 turns; ignored",)
+        at = number_of("thread_rolled_back")
+        assert session.problems == (f"line {at}: rolls back -1 turns; ignored",)
 
 
 # Of the other formats: the live branch, what was rewound from which message on, and the
@@ -569,6 +603,9 @@ class TestEvery:
             with pytest.raises(DecodeError, match="no session; expected"):
                 load_session(payload)
 
+        with pytest.raises(DecodeError, match="read_session reads a file"):
+            load_session("~/.claude/projects/app/5d0b.jsonl")
+
         with pytest.raises(DecodeError, match="expected the lines of a session"):
             load_session(5)
 
@@ -583,6 +620,19 @@ class TestEvery:
 
         with pytest.raises(TypeError, match="path of a file"):
             read_session(5)
+
+    @pytest.mark.parametrize("name", FORMATS)
+    def test_without_head(self, name):
+        """A session whose first line is missing is recognised by the others."""
+        path = golden(name)
+        if path.suffix == ".json":
+            document = json.loads(path.read_text())
+            session = load_session({**document, "info": {}})
+        else:
+            session = load_session(path.read_text().splitlines()[1:])
+
+        assert session.format == name
+        assert len(session.tree) >= len(read_session(path).tree) - 1
 
     def test_damaged_text(self):
         """A line that is no JSON, or not UTF-8, is kept and named."""

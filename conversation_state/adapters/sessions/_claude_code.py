@@ -29,7 +29,6 @@ from conversation_state.adapters.sessions._session import (
     LoadedSession,
     SessionBuilder,
     SessionLines,
-    note,
     read_time,
     text_of,
 )
@@ -163,6 +162,7 @@ class _ClaudeSession:
 
     def _sort_lines(self) -> None:
         builder, titles = self.builder, dict[str, str]()
+        self.agent = self.agent or _find_agent(builder.lines)
         for at, raw in builder.lines.objects:
             kind = text_of(raw, "type")
             builder.name = builder.name or text_of(raw, "sessionId")
@@ -464,16 +464,10 @@ class _ClaudeSession:
         self.builder.use(*[line.at for line in lines])
         _, compaction = self.nearest[lines[0].id]
         kept = [_keep_line(line) for line in lines]
-        made = []
-        for at, message in enumerate(messages):
-            time = read_time(lines[0].raw.get("timestamp"))
-            if time is not None:
-                message = message.replace(timestamp=time)  # noqa: PLW2901
-
-            said = {"lines": kept, COMPACTION: compaction} if not at else {"more": True}
-            made.append(note(FORMAT, message, **said))
-
-        self.builder.add(id, parent, made, lines[0].at)
+        first = lines[0]
+        time = read_time(first.raw.get("timestamp"))
+        notes = {"lines": kept, COMPACTION: compaction}
+        self.builder.add(id, parent, messages, first.at, time, **notes)
         for line in lines:
             result = line.raw.get("toolUseResult")
             agent = result.get("agentId") if is_map(result) else None
@@ -575,6 +569,14 @@ class _ClaudeSession:
                     return text_of(block, "id")
 
         return ""
+
+
+def _find_agent(lines: SessionLines) -> str:
+    # The agent of a file that has one sub-agent's lines only, read by itself.
+    said = [raw for _, raw in lines.objects if raw.get("type") in _SPOKEN]
+    agents = {text_of(raw, "agentId") for raw in said if raw.get("isSidechain") is True}
+    is_alone = len(agents) == 1 and all(raw.get("isSidechain") is True for raw in said)
+    return agents.pop() if is_alone else ""
 
 
 def _is_hidden(raw: Body) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -33,8 +33,6 @@ from conversation_state.adapters.sessions._session import (
     LoadedSession,
     SessionBuilder,
     SessionLines,
-    note,
-    note_of,
     read_time,
     text_of,
 )
@@ -98,6 +96,10 @@ def is_prompt(message: Message) -> bool:
     )
 
 
+# Lines: their numbers, what they are, and their items.
+_Items: TypeAlias = Sequence[tuple[int, Body, Body]]
+
+
 class _CodexSession:
     # One session while it is read.
 
@@ -114,8 +116,8 @@ class _CodexSession:
         self.turns: list[str | None] = []
         self.model = ""
         self.total: Any = None
-        # The answer that waits for its usage: its id, its line, what it says.
-        self.unbilled: tuple[str, int, list[Message]] | None = None
+        # The answer that waits for its usage: its first line, and what it says.
+        self.unbilled: tuple[tuple[int, Body, Body], list[Message]] | None = None
         self.compaction: dict[str, Any] = {}
 
     def load(self, agents: Mapping[str, SessionLines]) -> LoadedSession:
@@ -188,7 +190,8 @@ class _CodexSession:
             return
 
         self._flush()
-        messages = self._load_items([(at, raw, item)])
+        items = [(at, raw, item)]
+        messages = self._load_items(items)
         if not is_prompt(messages[0]):
             if not isinstance(messages[0], ToolMessage):
                 self.before = self.before if self.in_context else self.tip
@@ -201,7 +204,7 @@ class _CodexSession:
         if is_prompt(messages[0]) or isinstance(messages[0], ToolMessage):
             self.in_context = False
 
-        self._add(at, messages)
+        self._add(items, messages)
 
     def _flush(self) -> None:
         if not self.answer:
@@ -209,46 +212,31 @@ class _CodexSession:
 
         items, self.answer = self.answer, []
         self.in_context = False
-        self.unbilled = (f"line-{items[0][0]}", items[0][0], self._load_items(items))
-        self._add(items[0][0], self.unbilled[2])
+        messages = self._load_items(items)
+        self.unbilled = (items[0], messages)
+        self._add(items, messages)
 
-    def _add(self, at: int, messages: Sequence[Message]) -> None:
-        id = f"line-{at}"
-        if self.compaction:
-            first, *more = messages
-            kept = note_of(first)
-            messages = [note(FORMAT, first, **kept, compaction=self.compaction), *more]
-            if self.unbilled is not None and self.unbilled[0] == id:
-                self.unbilled = (id, at, list(messages))
-
-            self.compaction = {}
-
-        self.builder.add(id, self.tip, messages, at)
+    def _add(self, items: _Items, messages: Sequence[Message]) -> None:
+        at, raw, _ = items[0]
+        id, time = f"line-{at}", read_time(raw.get("timestamp"))
+        lines = [_keep_line(each) for each in items]
+        notes = {"lines": lines, COMPACTION: self.compaction}
+        self.builder.add(id, self.tip, messages, at, time, **notes)
+        self.compaction = {}
         self.tip = id
 
-    def _load_items(self, items: Sequence[tuple[int, Body, Body]]) -> list[Message]:
+    def _load_items(self, items: _Items) -> list[Message]:
         self.builder.use(*[at for at, _, _ in items])
-        lines = [
-            {"at": at, "keys": {k: v for k, v in raw.items() if k != "payload"}}
-            if raw is not item
-            else {"at": at, "bare": True}
-            for at, raw, item in items
-        ]
         try:
             loaded = load_items([_mend_item(item) for _, _, item in items], self.calls)
         except DecodeError as error:
             self.builder.problem(items[0][0], f"can't be read: {error.problems[0]}")
             loaded = tuple(UnknownMessage(raw, source=SOURCE) for _, raw, _ in items)
 
-        time = read_time(items[0][1].get("timestamp"))
-        made: list[Message] = []
         for message in loaded:
             self.calls.update({call.id: call for call in message.tool_calls})
-            said = {"lines": lines} if not made else {"more": True}
-            each = note(FORMAT, self._complete(message), **said)
-            made.append(each if time is None else each.replace(timestamp=time))
 
-        return made
+        return [self._complete(message) for message in loaded]
 
     def _complete(self, message: Message) -> Message:
         if isinstance(message, AssistantMessage) and self.model:
@@ -285,15 +273,24 @@ class _CodexSession:
             self.builder.bill(f"line-{at}", usage, self.model, time, at)
             return
 
-        id, line, messages = waiting
+        (line, first, _), messages = waiting
         last_answer = messages[-1]
         if isinstance(last_answer, AssistantMessage):
             meta = last_answer.response or ResponseMeta()
             messages[-1] = last_answer.replace(response=attrs.evolve(meta, usage=usage))
 
+        id, time = f"line-{line}", read_time(first.get("timestamp"))
         self.builder.say(id, messages)
-        time = messages[-1].timestamp
         self.builder.bill_record(id, usage, self.model, time, line)
+
+
+def _keep_line(line: tuple[int, Body, Body]) -> dict[str, Any]:
+    # All of a line but its item.
+    at, raw, item = line
+    if raw is item:
+        return {"at": at, "bare": True}
+
+    return {"at": at, "keys": {k: v for k, v in raw.items() if k != "payload"}}
 
 
 def _read_usage(counts: Body) -> Usage | None:

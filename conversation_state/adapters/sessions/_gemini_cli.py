@@ -27,7 +27,6 @@ from conversation_state.adapters.sessions._session import (
     make_call,
     make_media,
     make_usage,
-    note,
     read_time,
     simplify,
     text_of,
@@ -50,9 +49,12 @@ _FAILED = frozenset({"cancelled", "error"})
 
 
 def recognize(raws: Iterable[Body]) -> bool:
-    """Whether one of these is the head of such a session."""
+    """Whether one of these is the head of such a session, or what only it has."""
     return any(
-        isinstance(raw.get("sessionId"), str) and "projectHash" in raw for raw in raws
+        (isinstance(raw.get("sessionId"), str) and "projectHash" in raw)
+        or not raw.keys().isdisjoint({"$rewindTo", "$set"})
+        or (raw.get("type") == "gemini" and "content" in raw)
+        for raw in raws
     )
 
 
@@ -152,16 +154,8 @@ class _GeminiSession:
         self.said[record] = (at, said)
         self.builder.use(at)
         self.path[id] = record
-        made = [
-            note(FORMAT, each, **({"more": True} if place else {"at": at}))
-            for place, each in enumerate(messages)
-        ]
-        made[0] = note(FORMAT, made[0], at=at, raw=fold(raw, messages))
-        time = read_time(raw.get("timestamp"))
-        if time is not None:
-            made = [each.replace(timestamp=time) for each in made]
-
-        self.builder.add(record, parent, made, at)
+        time, kept = read_time(raw.get("timestamp")), fold(raw, messages)
+        self.builder.add(record, parent, messages, at, time, raw=kept)
 
     def _load(self, id: str, at: int, raw: Body) -> list[Message]:
         parts = _load_content(raw.get("content"))

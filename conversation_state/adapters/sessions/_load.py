@@ -84,7 +84,11 @@ def load_session(
     read = read_lines(lines)
     kind = format or recognize([raw for _, raw in read.objects])
     if not kind:
-        raise DecodeError((Problem("$", f"no session; expected {', '.join(FORMATS)}"),))
+        # A path is a text, too.
+        is_path = isinstance(lines, str) and lines.endswith((".json", ".jsonl"))
+        advice = "; read_session reads a file" if is_path else ""
+        what = f"no session; expected {', '.join(FORMATS)}{advice}"
+        raise DecodeError((Problem("$", what),))
 
     others = {id: read_lines(each) for id, each in agents.items()}
     loaded: LoadedSession = _LOADERS[kind].load(read, others)

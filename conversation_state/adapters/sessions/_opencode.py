@@ -25,7 +25,6 @@ from conversation_state.adapters.sessions._session import (
     make_call,
     make_media,
     make_usage,
-    note,
     read_time,
     simplify,
     text_of,
@@ -50,8 +49,8 @@ _SILENT = frozenset({"compaction", "patch", "retry", "snapshot", "step-start"})
 def recognize(raws: Iterable[Body]) -> bool:
     """Whether the first of these is such a document."""
     first = next(iter(raws), {})
-    messages, info = first.get("messages"), first.get("info")
-    return is_map(info) and is_list(messages) and isinstance(info.get("id"), str)
+    messages = first.get("messages")
+    return is_map(first.get("info")) and is_list(messages)
 
 
 def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSession:
@@ -147,15 +146,9 @@ class _OpenCodeSession:
 
         time = about.get("time")
         created = read_time(time.get("created")) if is_map(time) else None
-        first, *more = messages
-        kept = {"raw": fold(raw, messages), "at": at, COMPACTION: self.compaction}
-        said_first = note(FORMAT, first, **kept)
-        made = [said_first, *[note(FORMAT, each, more=True) for each in more]]
-        if created is not None:
-            made = [each.replace(timestamp=created) for each in made]
-
+        notes = {"raw": fold(raw, messages), COMPACTION: self.compaction}
+        self.builder.add(id, self.tip, messages, at, created, **notes)
         self.compaction = {}
-        self.builder.add(id, self.tip, made, at)
         self.tip = id
 
     def _load_part(self, part: Body, index: int | None) -> Part | None:

@@ -27,7 +27,6 @@ from conversation_state.adapters.sessions._session import (
     make_call,
     make_media,
     make_usage,
-    note,
     read_time,
     simplify,
     text_of,
@@ -177,14 +176,10 @@ class _PiSession:
             return
 
         record, compaction = self.ways[id]
+        notes = {"raw": fold(raw, [message]), "compaction": compaction}
         time = read_time(raw.get("timestamp"))
-        if time is not None:
-            message = message.replace(timestamp=time)
-
-        kept = fold(raw, [message])
-        said = note(FORMAT, message, raw=kept, at=at, compaction=compaction)
         self.builder.use(at)
-        self.builder.add(id, record, [said], at)
+        self.builder.add(id, record, [message], at, time, **notes)
         self.ways[id] = _Way(id, {})
 
     def _label(self, at: int, raw: Body) -> None:

@@ -24,7 +24,12 @@ from conversation_state._persistent import EMPTY_MAP, Log, final, freeze_map
 from conversation_state._wording import describe_type, format_count, shorten_repr
 from conversation_state.adapters import openai_responses
 from conversation_state.adapters.anthropic.items import arguments_of
-from conversation_state.adapters.engine.notes import map_of, notes_of, with_notes
+from conversation_state.adapters.engine.notes import (
+    map_of,
+    notes_of,
+    with_notes,
+    without_empty,
+)
 from conversation_state.adapters.engine.reading import DocumentReader, is_list, is_map
 from conversation_state.adapters.engine.usage import as_count
 from conversation_state.adapters.engine.wire import (
@@ -353,10 +358,30 @@ def find_ring(parents: Mapping[str, str | None]) -> list[str]:
 
 
 class _Record(NamedTuple):
-    # What has one id in a file: where it stands, what it stands behind, what it says.
+    # What has one id in a file: where it stands, what it stands behind, what it says,
+    # when, and the notes on it.
     at: int
     parent: str | None
     messages: Sequence[Message]
+    time: datetime | None
+    notes: dict[str, Any]
+
+    def name_messages(self, kind: str, id: str) -> list[Message]:
+        # The messages as the tree has them: the first one with the id and the notes.
+        named = []
+        for at, message in enumerate(self.messages):
+            notes = {"more": True} if at else self.notes
+            metadata = with_notes(SOURCE, {"format": kind, **notes}, message.metadata)
+            if not at:
+                metadata = with_notes("ui", {"id": id}, metadata)
+
+            changes: dict[str, Any] = {"metadata": metadata}
+            if self.time is not None:
+                changes["timestamp"] = self.time
+
+            named.append(message.replace(**changes))
+
+        return named
 
 
 class SessionBuilder:
@@ -402,10 +427,23 @@ class SessionBuilder:
             self._times = {key: read_time(times[key]) for key in times}
 
     def add(
-        self, id: str, parent: str | None, messages: Sequence[Message], at: int
+        self,
+        id: str,
+        parent: str | None,
+        messages: Sequence[Message],
+        at: int,
+        time: datetime | None,
+        **notes: Any,
     ) -> None:
-        """Add what *id* says, behind what *parent* says."""
-        self._records[id] = _Record(at, parent, messages)
+        """
+        Add what *id* says, behind what *parent* says, with *notes* on it that are not
+        empty.
+        """
+        kept = without_empty(notes)
+        if "raw" in kept:
+            kept["at"] = at
+
+        self._records[id] = _Record(at, parent, messages, time, kept)
 
     def knows(self, id: str) -> bool:
         """Whether there is a record *id*."""
@@ -502,9 +540,10 @@ class SessionBuilder:
             record = self._records[id]
             parent = record.parent if record.parent in self._records else None
             inner.add(parent)
+            named = record.name_messages(self.format, id)
             entries = [
-                make_entry(f"{self.format}:{id}:{at}", name_first(id, at, message))
-                for at, message in enumerate(record.messages)
+                make_entry(f"{self.format}:{id}:{at}", message)
+                for at, message in enumerate(named)
             ]
             logs[id] = logs[parent].extend(entries)
 
@@ -578,32 +617,11 @@ class SessionBuilder:
         )
 
 
-def name_first(id: str, at: int, message: Message) -> Message:
-    """*message* with the id of its record, if it is the first one of that."""
-    if at:
-        return message
-
-    return message.replace(metadata=with_notes("ui", {"id": id}, message.metadata))
-
-
 def make_entry(place: str, message: Message) -> Entry:
     """An entry whose identity follows from where it stands and what it says."""
     said = encode(message)
     digest = hashlib.sha256(place.encode() + b"\n" + said).hexdigest()
     return Entry(digest[:32], message)
-
-
-def note_of(message: Message) -> dict[str, Any]:
-    """The notes of a session's format on *message*, but for the format."""
-    notes = dict(notes_of(message.metadata, SOURCE))
-    notes.pop("format", None)
-    return notes
-
-
-def note(kind: str, message: Message, **notes: Any) -> Message:
-    """*message* with notes of a session's format."""
-    said = {"format": kind, **{key: each for key, each in notes.items() if each}}
-    return message.replace(metadata=with_notes(SOURCE, said, message.metadata))
 
 
 # What parts and calls are made of, which most formats have in their own words

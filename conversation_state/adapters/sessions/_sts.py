@@ -19,7 +19,6 @@ from conversation_state.adapters.sessions._session import (
     SessionLines,
     fold,
     make_call,
-    note,
     read_time,
     simplify,
     text_of,
@@ -39,8 +38,17 @@ FORMAT = "sts"
 
 
 def recognize(raws: Iterable[Body]) -> bool:
-    """Whether one of these is its header."""
-    return any(raw.get("type") == "session" and "harness" in raw for raw in raws)
+    """Whether one of these is its header, or a message as it has them."""
+    return any(
+        (raw.get("type") == "session" and "harness" in raw)
+        or (
+            raw.get("type") == "message"
+            and is_map(body := raw.get("message"))
+            and isinstance(body.get("content"), str)
+            and isinstance(body.get("role"), str)
+        )
+        for raw in raws
+    )
 
 
 def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSession:
@@ -57,12 +65,9 @@ def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSessi
             message = _load_message(builder, at, body, names)
             names.update({call.id: call.name for call in message.tool_calls})
             time = read_time(body.get("timestamp"))
-            if time is not None:
-                message = message.replace(timestamp=time)
-
-            said = note(FORMAT, message, raw=fold(raw, [message]), at=at)
+            kept = fold(raw, [message])
             builder.use(at)
-            builder.add(f"line-{at}", tip, [said], at)
+            builder.add(f"line-{at}", tip, [message], at, time, raw=kept)
             tip = f"line-{at}"
         elif raw.get("type") == "message":
             builder.problem(at, "has no message; kept as it is")
