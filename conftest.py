@@ -12,10 +12,13 @@ import functools
 import gc
 import inspect
 import sys
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 from sybil import Example, Sybil
 from sybil.evaluators.python import PythonEvaluator, pad
+from sybil.integration.pytest import SybilItem
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
 
 
@@ -93,6 +96,24 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Checks that a page or a docstring shows draw few examples: tests draw more."""
+    if not isinstance(item, pytest.DoctestItem | SybilItem):
+        return (yield)
+
+    from hypothesis import settings  # noqa: PLC0415
+
+    from tests import profiles  # noqa: F401, PLC0415 - registers them
+
+    before = settings.get_current_profile_name()
+    settings.load_profile("quick")
+    try:
+        return (yield)
+    finally:
+        settings.load_profile(before)
 
 
 @pytest.hookimpl(trylast=True)

@@ -15,7 +15,8 @@ _SAME = settings(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("default", _SAME, max_examples=30)
-settings.register_profile("quick", _SAME, max_examples=10)
+# For what pages and docstrings show.
+settings.register_profile("quick", _SAME, max_examples=5)
 # For the interpreters beside the one that runs everything: they differ in what
 # they do with a value, not in which values there are.
 settings.register_profile("brief", _SAME, max_examples=5)
