@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict, assert_type
 from uuid import UUID
 
 import agents as agents_sdk
+from claude_agent_sdk import ClaudeAgentOptions, SessionKey, SessionStoreEntry
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from pydantic_ai.capabilities import AbstractCapability
@@ -54,6 +55,7 @@ from conversation_state.counting import TokenCounter
 from conversation_state.diffing import Diff, Pair, diff
 from conversation_state.errors import DecodeError
 from conversation_state.hosts import agents, langchain, pydantic_ai
+from conversation_state.hosts.claude_agent import ClaudeSessionStore
 from conversation_state.hosts.langgraph import (
     ConversationStateSaver,
     StateChannel,
@@ -93,6 +95,7 @@ from conversation_state.testing.contracts import format_code
 from conversation_state.timeline import Moment, Moments, Timeline
 from conversation_state.tool_calls import acall, call
 from conversation_state.tools import ToolInfo
+from conversation_state.tree import MessageTree
 from conversation_state.trimming import Dropped, Element, Flaw, Trimmer, keep_last
 
 # States
@@ -390,6 +393,18 @@ sdk_session: agents_sdk.Session = session
 assert_type(agents.StoreSession.from_url("memory:", "a"), agents.StoreSession)
 assert_type(agents.load([{"role": "user", "content": "hi"}]), tuple[Message, ...])
 assert_type(agents.dump(chat).lost, tuple[Lost, ...])
+claude_sessions = ClaudeSessionStore.from_url("memory:")
+claude_options = ClaudeAgentOptions(session_store=claude_sessions)
+assert_type(claude_sessions, ClaudeSessionStore)
+ClaudeSessionStore("memory:")  # type: ignore[arg-type]
+
+
+async def in_claude_sessions(key: SessionKey) -> None:
+    assert_type(await claude_sessions.load(key), list[SessionStoreEntry] | None)
+    assert_type(await claude_sessions.message_tree(key), MessageTree)
+    assert_type((await claude_sessions.session(key)).usage, Usage)
+
+
 agents.StoreSession("memory:", "alice")  # type: ignore[arg-type]
 agents.StoreSession(store, "alice", 5)  # type: ignore[call-arg, arg-type]
 
