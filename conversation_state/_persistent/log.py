@@ -555,11 +555,12 @@ def log_with_gap(
     first: Sequence[T], missing: Any, start: int, newest: Sequence[T]
 ) -> Log[T]:
     """
-    A log of *first*, which are 32 items; of the one object *missing* at each position
+    A log of *first*, at most 32 items; of the one object *missing* at each position
     from there to *start*, a multiple of 32; and of *newest*, at least one. O(newest).
     """
-    gap = Block((missing,) * WIDTH)
-    trunk = make_gapped(Block(tuple(first)), gap, start >> BITS)
+    items = (missing,) * WIDTH
+    lead = Block((*first, *items[len(first) :]))
+    trunk = make_gapped(lead, Block(items), start >> BITS)
     return _make_cell(trunk, (), None, 0).extend(list(newest))
 
 

@@ -33,6 +33,7 @@ from conversation_state.store._log import (
 )
 from conversation_state.store._save import (
     LogToWrite,
+    add_rows,
     check_kind,
     save_within,
     write_log,
@@ -242,6 +243,14 @@ def _write_tail(
 ) -> LogEnd:
     if not entries:
         return end
+
+    # Mostly no other log goes on from there. If one does, the places are taken: the
+    # insert is a `ConflictError`, and the retry looks where these rows belong.
+    if end.length and transaction.trusts_memory:
+        rows = table.rows(end.digest, entries)
+        place, erased = end.branch << SHIFT | end.length, transaction.cache.erased
+        add_rows(transaction, table, place, entries, rows, erased=erased)
+        return LogEnd(end.branch, end.length + len(rows), rows[-1].digest)
 
     log: Any = _LogTail(end.length, entries) if end.length else Log(entries)
     new = LogToWrite(table, log)

@@ -623,12 +623,13 @@ class Store:
         The view of the newest state that ``trim(store.load(name), budget)`` gives,
         without loading all of it.
 
-        Loads the first 32 messages and the newest ones, as many as the view shows and
-        up to four times more; what a view shows that needs more, such as a result whose
-        call is far away or a task that is, is found by loading more, in the worst case
-        all. Without a budget all is shown, and loaded. The view needs no connection;
-        what it dropped is not in it: asking `original` for such a message is a
-        `StoreError`.
+        Loads the leading system messages and the newest messages, about as many as the
+        view shows; where it depends on more, such as a call whose result is far away or
+        a task that is, more is loaded, in the worst case all. Without a budget all is
+        shown, and loaded.
+
+        The view needs no connection. What it dropped is not in it: asking `original`
+        for such a message is a `StoreError`.
 
         Args:
             name: The name.

@@ -13,8 +13,9 @@ from typing import Any, NoReturn
 
 from conversation_state._persistent import Log, log_with_gap
 from conversation_state.aggregator import Entry, Messages
-from conversation_state.counting import TokenBudget, TokenCounter
+from conversation_state.counting import TokenBudget, TokenCounter, count
 from conversation_state.errors import StoreError
+from conversation_state.messages import SystemMessage
 from conversation_state.requests import Rules
 from conversation_state.store._load import (
     load_newest,
@@ -23,16 +24,15 @@ from conversation_state.store._load import (
     read_segments,
     recall_newest,
 )
-from conversation_state.store._log import ENTRIES, Segments, cut_segments
+from conversation_state.store._log import ENTRIES, cut_segments
 from conversation_state.store._transaction import CachedBackend, Transaction
 from conversation_state.store.schema import Revision
 from conversation_state.trimming import TrimContext, trim
 
-# Positions in a block of a log; and how many messages are loaded at first, and how many
-# times more each time that these do not suffice.
+# Positions in a block of a log; and how many messages are loaded at first, of the
+# newest ones and of the leading system messages with the next one.
 _WIDTH = 32
-_FIRST = 64
-_GROWTH = 4
+_NEWEST, _LEAD = 64, 3
 
 
 class _GapError(StoreError):
@@ -80,46 +80,74 @@ def view_newest(
         if remembered is None and budget is not None:
             name = transaction.get_name(text)
             revision = transaction.get_revision(name, None)
-            for entries in _iterate_logs(transaction, revision):
+            tail = _LogTail(transaction, revision)
+            loaded = _NEWEST
+            while True:
+                messages = Messages(tail.load(loaded))
                 try:
-                    messages = Messages(entries)
                     return trim(messages, budget, counter=counter, rules=rules)
                 except _GapError:
-                    pass
+                    loaded = _estimate(tail.newest, budget, counter)
 
         state = (remembered or load_newest(transaction, text)).state
 
     return trim(state, budget, counter=counter, rules=rules)
 
 
-def _iterate_logs(transaction: Transaction, revision: Revision) -> Iterator[Log[Entry]]:
-    """The entries of a revision, with a gap that gets smaller, and without at last."""
-    length = revision.length
-    origin = transaction.get_origin(revision.origin)
-    segments = read_segments(transaction, revision.branch, length)
-    first: list[Entry] = []
-    newest: list[Entry] = []
-    since, loaded = length, _FIRST
-    digest: bytes | None = None
-    while since:
-        start = max(length - loaded, 0) & -_WIDTH
-        older, digests = _read_between(transaction, segments, start, since)
-        if digest is None:
-            digest = digests[-1]
-            read_ends(transaction, revision, origin, entries_digest=digest)
-
-        newest, since = older + newest, start
-        loaded *= _GROWTH
-        if since > _WIDTH and not first:
-            first, _ = _read_between(transaction, segments, 0, _WIDTH)
-
-        if since > _WIDTH:
-            yield log_with_gap(first, _Missing(transaction.url), since, newest)
-
-    yield Log(newest)
+def _estimate(newest: list[Entry], budget: TokenBudget, counter: TokenCounter) -> int:
+    """
+    How many messages to load where the *newest* ones do not suffice: as many as fill
+    the budget if all are as large as these, at least twice and at most eight times as
+    many.
+    """
+    there = len(newest)
+    tokens = sum([count(entry.message, counter) for entry in newest])
+    wanted = there * budget.effective_input_limit * 5 // (4 * max(tokens, 1))
+    return min(max(wanted, 2 * there), 8 * there)
 
 
-def _read_between(
-    transaction: Transaction, segments: Segments, start: int, stop: int
-) -> tuple[list[Entry], list[bytes]]:
-    return read_items(transaction, ENTRIES, cut_segments(segments, stop), start)
+class _LogTail:
+    """
+    The entries of a revision as far as they are loaded.
+
+    Attributes:
+        newest: Those from the end on.
+    """
+
+    def __init__(self, transaction: Transaction, revision: Revision) -> None:
+        self.newest: list[Entry] = []
+        self._first: list[Entry] = []
+        self._transaction = transaction
+        self._revision = revision
+        end = revision.branch, revision.length
+        self._segments = read_segments(transaction, *end)
+
+    def load(self, count: int) -> Log[Entry]:
+        """All of them; with a gap between the first and at least *count* newest."""
+        length = self._revision.length
+        since = length - len(self.newest)
+        start = max(length - count, 0) & -_WIDTH
+        if start <= _WIDTH:
+            start = 0
+
+        older, digests = self._read(start, since)
+        if since == length:
+            newest = digests[-1] if digests else None
+            origin = self._transaction.get_origin(self._revision.origin)
+            read_ends(self._transaction, self._revision, origin, entries_digest=newest)
+
+        self.newest = older + self.newest
+        if not start:
+            return Log(self.newest)
+
+        if not self._first:
+            self._first, _ = self._read(0, _LEAD)
+            if all(isinstance(each.message, SystemMessage) for each in self._first):
+                self._first, _ = self._read(0, _WIDTH)
+
+        missing = _Missing(self._transaction.url)
+        return log_with_gap(self._first, missing, start, self.newest)
+
+    def _read(self, start: int, stop: int) -> tuple[list[Entry], list[bytes]]:
+        segments = cut_segments(self._segments, stop)
+        return read_items(self._transaction, ENTRIES, segments, start)

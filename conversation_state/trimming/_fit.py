@@ -572,7 +572,8 @@ def _find_lead(entries: Log[Entry], counter: TokenCounter) -> _Lead | None:
     """
 
     def read(first: tuple[Entry, ...]) -> _Lead:
-        leading = list(takewhile(_is_system, [entry.message for entry in first]))
+        # The others may not be there (`store.view`).
+        leading = list(takewhile(_is_system, (entry.message for entry in first)))
         return _Lead(len(leading), sum([count(each, counter) for each in leading]))
 
     lead = entries.derive(read, key=("lead", counter), stop=_WIDTH)
