@@ -902,7 +902,8 @@ REFUSED = {
     "one text": ({"chat": "USER: hi ASSISTANT: yo"}, "a conversation in one text"),
     "account": ({"uuid": "u", "email_address": "e"}, "data of an account"),
     "unknown": ({"a": 1, "b": 2}, "an object with the keys a, b"),
-    "list": ([1, 2], "a list of other values than messages"),
+    "list": ([1, 2, 3], "$[0]: a number, not a conversation"),
+    "records": ([{"a": 1}] * 9, "(and 8 more like it)"),
 }
 
 

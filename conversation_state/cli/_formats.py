@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state._persistent import EMPTY_MAP
@@ -39,6 +40,7 @@ class FoundConversation(NamedTuple):
     state: Aggregator | None = None  # if it is one of this library's
     notes: Body = EMPTY_MAP  # what it has besides messages
     mended: tuple[str, ...] = ()  # what was wrong, and could be read all the same
+    is_tree: bool = False  # the format has branches, be it that there are none
 
 
 def fail(what: str, path: str = "$") -> DecodeError:
@@ -790,9 +792,13 @@ def _as_tree(name: str) -> Callable[[Any], FoundConversation]:
         if found.title:
             notes["title"] = found.title
 
-        messages = tuple(found.tree.present)
         return FoundConversation(
-            messages, found.name, tree=found.tree, notes=notes, mended=found.problems
+            tuple(found.tree.present),
+            found.name,
+            tree=found.tree if len(found.tree.states) > 1 else None,
+            notes=notes,
+            mended=found.problems,
+            is_tree=True,
         )
 
     return load
@@ -1016,11 +1022,9 @@ def _check(found: FoundConversation, name: str) -> FoundConversation:
                 for path in list_of(notes_of(message.metadata, each), "mended")
             ]
 
-    messages = found.messages
-    if found.tree is not None:
-        messages = tuple([node.message for node in found.tree.nodes])
-
-    if not any(map(_is_readable, messages)) and found.state is None:
+    nodes = () if found.tree is None else found.tree.nodes
+    messages = chain(found.messages, (node.message for node in nodes))
+    if found.state is None and not any(map(_is_readable, messages)):
         raise fail("nothing in it can be read: no text, no call and no medium")
 
     return found._replace(mended=tuple(mended))

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.aggregator import Aggregator
-from conversation_state.cli import _formats, _sources
+from conversation_state.cli import _formats, _sources, _workers
 from conversation_state.cli._formats import FoundConversation
 from conversation_state.cli._sources import STANDARD_INPUT, InputSource, NotRead
 from conversation_state.cli._values import (
@@ -28,6 +28,7 @@ from conversation_state.cli._values import (
     ListEnd,
     read_values,
 )
+from conversation_state.cli._workers import ParallelLoader
 from conversation_state.errors import DecodeError, Problem
 from conversation_state.messages import Message
 from conversation_state.tree import MessageTree
@@ -61,6 +62,8 @@ class InputConversation(NamedTuple):
     tree: MessageTree | None = None  # all its branches, if the format has some
     notes: Mapping[str, Any] = EMPTY_MAP  # what the file has of it besides messages
     mended: tuple[str, ...] = ()  # what was wrong, and could be read all the same
+    is_tree: bool = False  # the format has branches, be it that there are none
+    size: int = 0  # what it takes in the file, nearly
 
 
 class UnreadableInput(NamedTuple):
@@ -115,7 +118,8 @@ def read_files(
                     has_many = len(files) > 1 or source.file != file
                     nameless = f"{source.file}:{{}}" if has_many else "line {}"
                     reader = _SourceReader(source, limit, format, nameless)
-                    yield from reader.read()
+                    with closing(reader):
+                        yield from reader.read()
         except _UNPACKING as error:
             yield UnreadableInput(file, 0, str(error))
         except OSError as error:
@@ -148,8 +152,14 @@ class _SourceReader:
         self.source, self.limit = source, limit
         self.format, self.nameless = format_name, nameless
         self.items: list[JsonValue] = []
+        self.loader: ParallelLoader | None = None
+        if source.size >= _workers.LARGE_BYTES:
+            self.loader = ParallelLoader(format_name)
         self.session: list[JsonValue] = []
         self.is_empty = True
+        # What is wrong with an element of a list: what, its line, the whole reason, and
+        # how many more elements it is wrong with.
+        self.held: tuple[str, int, str, int] | None = None
         self.reported = self.reported_binary = self.unreported = 0
 
     def read(self) -> Iterator[InputConversation | UnreadableInput]:
@@ -173,6 +183,10 @@ class _SourceReader:
             reason = "empty; expected a conversation on each line"
             yield UnreadableInput(self.source.file, 0, reason)
 
+    def close(self) -> None:
+        if self.loader is not None:
+            self.loader.close()
+
     def _take(
         self, found: JsonValue | DamagedText | LeftOut | ListEnd
     ) -> Iterator[InputConversation | UnreadableInput]:
@@ -193,7 +207,9 @@ class _SourceReader:
         elif isinstance(found.data, dict) and _formats.is_item(found.data):
             self.items.append(found)
         else:
-            yield from self._flush()
+            if self.items:
+                yield from self._flush()
+
             yield from self._take_several(found)
 
     def _is_of_session(self, data: Any) -> bool:
@@ -227,10 +243,17 @@ class _SourceReader:
             yield from self._load(each, here)
 
     def _flush(self) -> Iterator[InputConversation | UnreadableInput]:
-        """The conversation of the messages so far."""
+        """What was read so far: what is being loaded, and messages."""
+        for value, loaded in () if self.loader is None else self.loader.finish():
+            yield from self._give(value, loaded)
+
+        yield from self._report_held()
         if self.session:
             yield from self._load_session()
 
+        yield from self._load_items()
+
+    def _load_items(self) -> Iterator[InputConversation | UnreadableInput]:
         items, self.items = self.items, []
         if not items:
             return
@@ -278,12 +301,31 @@ class _SourceReader:
     def _load(
         self, data: Any, value: JsonValue
     ) -> Iterator[InputConversation | UnreadableInput]:
-        try:
-            found = _formats.load(data, self.format)
-        except DecodeError as error:
-            yield from self._report(value.line, _describe(error, value))
+        if self.loader is not None and value.size:
+            for other, loaded in self.loader.add(value):
+                yield from self._give(other, loaded)
         else:
-            yield self._name(found, value.line, value.position or value.line)
+            yield from self._give(value, *_workers.load_all([data], self.format))
+
+    def _give(
+        self, value: JsonValue, loaded: FoundConversation | DecodeError
+    ) -> Iterator[InputConversation | UnreadableInput]:
+        if isinstance(loaded, DecodeError):
+            what = loaded.problems[0].what
+            if self.held is not None and value.position and self.held[0] == what:
+                self.held = (*self.held[:3], self.held[3] + 1)
+                return
+
+            yield from self._report_held()
+            reason = _describe(loaded, value)
+            if value.position:
+                self.held = (what, value.line, reason, 0)
+            else:
+                yield from self._report(value.line, reason)
+        else:
+            yield from self._report_held()
+            at = value.position or value.line
+            yield self._name(loaded, value.line, at)._replace(size=value.size)
 
     def _name(self, found: FoundConversation, line: int, at: int) -> InputConversation:
         return InputConversation(
@@ -296,7 +338,16 @@ class _SourceReader:
             found.tree,
             found.notes,
             found.mended,
+            found.is_tree,
         )
+
+    def _report_held(self) -> Iterator[UnreadableInput]:
+        """Report once what is wrong with several elements of a list."""
+        if self.held is not None:
+            _, line, reason, more = self.held
+            self.held = None
+            words = f"{reason} (and {more:,} more like it)" if more else reason
+            yield from self._report(line, words)
 
     def _report(
         self, line: int, reason: str, *, is_binary: bool = False

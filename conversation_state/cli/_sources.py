@@ -73,6 +73,7 @@ class InputSource(NamedTuple):
     file: str  # as given on the command line; of a member, with its name
     stem: str  # what conversations without an id are called by
     stream: BinaryIO
+    size: int = 0  # in bytes; 0 if it is not known
 
 
 class NotRead(NamedTuple):
@@ -115,14 +116,17 @@ def open_sources(
             return
 
         stream: BinaryIO = counted
+        size = 0 if file == STANDARD_INPUT else Path(file).stat().st_size
         if head.startswith(b"\x1f\x8b"):
             expanded = _Expanded(gzip.GzipFile(fileobj=counted), counter)
             stream = io.BufferedReader(expanded, 1 << 16)
 
-        yield _open_text(file, stem, stream)
+        yield _open_text(file, stem, stream, size)
 
 
-def _open_text(file: str, stem: str, stream: BinaryIO) -> InputSource | NotRead:
+def _open_text(
+    file: str, stem: str, stream: BinaryIO, size: int
+) -> InputSource | NotRead:
     head = _peek(stream)
     for mark, encoding in _UTF_16_OR_32:
         if head.startswith(mark):
@@ -139,7 +143,7 @@ def _open_text(file: str, stem: str, stream: BinaryIO) -> InputSource | NotRead:
         if pattern.match(text):
             return NotRead(file, f"{words}; expected JSON, a document or a line each")
 
-    return InputSource(file, stem, stream)
+    return InputSource(file, stem, stream, size)
 
 
 def _peek(stream: BinaryIO) -> bytes:
@@ -174,7 +178,8 @@ def _open_archive(file: str, stream: BinaryIO) -> Iterator[InputSource | NotRead
                 with archive.open(member) as opened:
                     expanded = _Expanded(opened, compressed=member.compress_size)
                     buffered = io.BufferedReader(expanded, 1 << 16)
-                    yield _open_text(name, Path(member.filename).stem, buffered)
+                    stem = Path(member.filename).stem
+                    yield _open_text(name, stem, buffered, member.file_size)
             except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
                 # The last is what an encrypted member raises.
                 yield NotRead(name, f"can't be unpacked; {error}")

@@ -11,7 +11,7 @@ import importlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -171,36 +171,33 @@ def import_(
     from conversation_state.cli import _frameworks, _input
     from conversation_state.cli._progress import progress
 
-    if source and format_name:
-        raise click.UsageError("--from and --format: expected one of them, got both")
-
+    _check_one_format(source, format_name)
     tally: Counter[str] = Counter()
-    starts: dict[str, _Start] = {}
     unreadable = 0
     total = _input.total_bytes(files)
     try:
         with progress(total, doing="Importing", as_json=as_json) as bar:
-            for item in (
+            # What comes through a pipe may wait for what becomes of it.
+            for found, result, left_out in _import_each(
+                store,
                 _frameworks.read_files(source, files, advance=bar.advance)
                 if source
                 else _input.read_files(
                     files, limit=max_line, advance=bar.advance, format=format_name or ""
-                )
+                ),
+                prefix,
+                on_conflict,
+                batched=total is not None,
             ):
-                try:
-                    found = _name_conversation(item, prefix)
-                    result = _import_conversation(store, found, on_conflict, starts)
-                    left_out = _keep_notes(store, found, result)
-                except _CannotImportError as error:
-                    bar.print(str(error))
-                    unreadable += error.is_failure
-                    if strict and error.is_failure:
+                if isinstance(result, _CannotImportError):
+                    bar.print(str(result))
+                    unreadable += result.is_failure
+                    if strict and result.is_failure:
                         break
 
                     continue
 
                 _report_left_out(bar, result, left_out)
-
                 tally[result.outcome] += 1
                 bar.count(tally.total())
                 if as_json:
@@ -223,20 +220,113 @@ def import_(
     return FAILED if unreadable else BROKEN if tally[SKIPPED] else 0
 
 
+def _check_one_format(source: str | None, format_name: str | None) -> None:
+    if source and format_name:
+        raise click.UsageError("--from and --format: expected one of them, got both")
+
+
 class _CannotImportError(Exception):
     is_failure = True  # not so of what is left out on purpose
 
 
-def _name_conversation(item: object, prefix: str) -> InputConversation:
+# A conversation, or None; what came of it, or why nothing did; and what was left out.
+_Outcome: TypeAlias = "tuple[Any, ImportResult | _CannotImportError, list[str]]"
+# So much is saved in one transaction.
+_MAX_BATCH, _MAX_BATCH_BYTES = 64, 4 << 20
+
+
+def _import_each(
+    store: Store,
+    items: Iterable[object],
+    prefix: str,
+    on_conflict: str,
+    *,
+    batched: bool,
+) -> Iterator[_Outcome]:
+    """What comes of each of *items*, in order; some are saved at once if *batched*."""
+    starts: dict[str, _Start] = {}
+    batch: dict[str, InputConversation] = {}
+    size = 0
+    for item in items:
+        found = _name_conversation(item, prefix)
+        if isinstance(found, _CannotImportError):
+            yield from _import_batch(store, batch, on_conflict, starts)
+            batch, size = {}, 0
+            yield None, found, []
+            continue
+
+        if found.name in batch:
+            yield from _import_batch(store, batch, on_conflict, starts)
+            batch, size = {}, 0
+
+        batch[found.name] = found
+        size += found.size
+        if not batched or len(batch) == _MAX_BATCH or size > _MAX_BATCH_BYTES:
+            yield from _import_batch(store, batch, on_conflict, starts)
+            batch, size = {}, 0
+
+    yield from _import_batch(store, batch, on_conflict, starts)
+
+
+def _import_batch(
+    store: Store,
+    batch: dict[str, InputConversation],
+    on_conflict: str,
+    starts: dict[str, _Start],
+) -> Iterator[_Outcome]:
+    from conversation_state.errors import StaleHeadError
+
+    # One transaction for many new names takes a fraction of the time of one for each.
+    if len(batch) > 1:
+        fitted = {name: _fit_notes(found.notes, {}) for name, found in batch.items()}
+        try:
+            heads = store.save_all(
+                {name: _make_state(found) for name, found in batch.items()},
+                expecting=dict.fromkeys(batch, 0),
+                notes={name: kept for name, (kept, _) in fitted.items() if kept},
+            )
+        except (StaleHeadError, ValueError):
+            pass  # one after another, then
+        else:
+            for name, found in batch.items():
+                result = ImportResult(IMPORTED, name, heads[name], heads[name].length)
+                yield found, result, [*found.mended, *fitted[name][1]]
+
+            return
+
+    for found in batch.values():
+        try:
+            result = _import_conversation(store, found, on_conflict, starts)
+            yield found, result, _keep_notes(store, found, result)
+        except _CannotImportError as error:
+            yield None, error, []
+
+
+def _make_state(found: InputConversation) -> Aggregator | MessageTree:
+    from conversation_state.aggregator import Aggregator
+
+    if found.state is not None:
+        return found.state
+
+    if found.tree is not None:
+        return found.tree
+
+    return Aggregator.new(found.messages).record_responses()
+
+
+def _name_conversation(
+    item: object, prefix: str
+) -> InputConversation | _CannotImportError:
     from conversation_state.cli._input import STANDARD_INPUT, UnreadableInput
 
     if isinstance(item, UnreadableInput):
         error = _CannotImportError(str(item))
         error.is_failure = item.is_error
-        raise error
+        return error
 
     found: InputConversation = item  # type: ignore[assignment]  # the only other type
-    stem = "stdin" if found.file == STANDARD_INPUT else Path(found.file).stem
+    name = found.file.removesuffix(".gz")
+    stem = "stdin" if found.file == STANDARD_INPUT else Path(name).stem
     number = found.name.rpartition(":")[2].removeprefix("line ")
     return found._replace(name=f"{prefix}{found.id or f'{stem}-{number}'}")
 
@@ -245,22 +335,36 @@ def _keep_notes(
     store: Store, found: InputConversation, result: ImportResult
 ) -> list[str]:
     """Note what the file has besides messages; what was mended or can't be kept."""
-    left_out = [*found.mended]
     if result.outcome == SKIPPED or not found.notes:
-        return left_out
+        return [*found.mended]
 
-    from conversation_state.errors import ConversationStateError
+    kept, left_out = _fit_notes(found.notes, store.notes(result.name))
+    if kept:
+        try:
+            store.annotate(result.name, kept)
+        except ValueError as error:
+            left_out.append(f"{', '.join(sorted(kept))}: {error}")
 
-    saved = store.notes(result.name)
+    return [*found.mended, *left_out]
+
+
+def _fit_notes(
+    notes: Mapping[str, Any], saved: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """
+    Those of *notes* that are new and that a name can hold besides those *saved*; and
+    what is left out.
+    """
     new = {
         key: value
-        for key, value in found.notes.items()
+        for key, value in notes.items()
         if value not in (None, "", [], {}, ()) and saved.get(key) != value
     }
     # The smallest first, so that as many as possible are kept.
     sizes = {key: len(json.dumps(value, default=dict)) for key, value in new.items()}
-    room = _MAX_NOTES - len(json.dumps(dict(saved), default=dict))
-    kept = {}
+    room = _MAX_NOTES - (len(json.dumps(dict(saved), default=dict)) if saved else 0)
+    kept: dict[str, Any] = {}
+    left_out = []
     for key in sorted(new, key=sizes.__getitem__):
         room -= sizes[key] + len(key) + 8
         if room < 0:
@@ -270,13 +374,7 @@ def _keep_notes(
         else:
             kept[key] = new[key]
 
-    if kept:
-        try:
-            store.annotate(result.name, kept)
-        except (ConversationStateError, ValueError) as error:
-            left_out.append(f"{', '.join(sorted(kept))}: {error}")
-
-    return left_out
+    return kept, left_out
 
 
 # What `Store.annotate` takes for a name, in bytes.
@@ -345,8 +443,10 @@ def _save_as(
     The result of saving as *name*; None if it has another conversation and the
     next name is to be tried.
     """
+    from conversation_state.aggregator import Aggregator
     from conversation_state.errors import StaleHeadError
     from conversation_state.store import Head
+    from conversation_state.tree import MessageTree
 
     try:
         # Save first and look afterwards: asking for a name that is not saved
@@ -364,22 +464,20 @@ def _save_as(
     else:
         return ImportResult(IMPORTED, name, head, head.length)
 
-    if found.tree is not None:
-        return _save_grown_tree(store, found.tree, name, head, on_conflict)
+    if found.tree is not None or found.is_tree:
+        tree = found.tree or MessageTree.of(Aggregator.new(found.messages))
+        return _save_grown_tree(store, tree, name, head, on_conflict)
 
     return _save_grown(store, found, name, head, on_conflict, starts)
 
 
 def _save_new(store: Store, found: InputConversation, name: str) -> Head:
-    from conversation_state.aggregator import Aggregator
+    from conversation_state.tree import MessageTree
 
-    if found.state is not None:
-        return store.save(name, found.state, expecting=0)
+    state = _make_state(found)
+    if isinstance(state, MessageTree):
+        return store.save_tree(name, state, expecting=0)
 
-    if found.tree is not None:
-        return store.save_tree(name, found.tree, expecting=0)
-
-    state = Aggregator.new(found.messages).record_responses()
     return store.save(name, state, expecting=0)
 
 

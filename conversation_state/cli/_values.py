@@ -46,6 +46,7 @@ class JsonValue(NamedTuple):
     line: int  # the line that it starts on, counted from 1
     position: int = 0  # its place in a list, counted from 1; 0 outside of any
     path: str = "$"  # its place in the value of its line, or in the document
+    size: int = 0  # what it takes in the file, nearly
 
 
 class DamagedText(NamedTuple):
@@ -117,13 +118,13 @@ def read_values(
         is_document = False
     elif text in {b"[", b"{"} or (len(first) > limit and first[-1:] != b"\n"):
         is_document = True
-    elif _is_json(text):
-        is_document = False
     else:
         following = _take_line(stream, limit, head).strip()
         looks_open = text.endswith((b"[", b"{", b",", b":"))
         is_document = not following or (
-            not _is_json(following) and (looks_open or text.startswith(b"["))
+            not _is_json(text)
+            and not _is_json(following)
+            and (looks_open or text.startswith(b"["))
         )
 
     if is_document:
@@ -195,7 +196,7 @@ def _read_line_values(stream: Any, limit: int) -> Iterator[Found]:
             continue
 
         try:
-            yield JsonValue(parse_arguments(text), number)
+            yield JsonValue(parse_arguments(text), number, size=size)
         except json.JSONDecodeError as error:
             if error.pos >= len(text.rstrip()):
                 why = "incomplete JSON; a conversation must be on one line"
@@ -278,6 +279,7 @@ class _DocumentParser:
         self.stream, self.limit = stream, limit
         self.recognize = recognize
         self.sample: Any = None  # the last whole element
+        self.scanned = 0  # the length of the last value
         self.text, self.at = "", 0
         self.is_ended = False
         self.has_bad_bytes = False
@@ -361,7 +363,7 @@ class _DocumentParser:
         if self.has_bad_bytes and _ESCAPED_BYTE.search(self.text, self.at, end):
             reason = "no UTF-8 text"
 
-        self.at = end
+        self.scanned, self.at = end - self.at, end
         return value, reason
 
     def _decode(self, decoder: json.JSONDecoder) -> tuple[Any, int]:
@@ -515,7 +517,7 @@ class _DocumentParser:
         if isinstance(value, dict):
             self.sample = value
 
-        return JsonValue(value, line, position, where)
+        return JsonValue(value, line, position, where, self.scanned)
 
     def _line_of(self, position: int) -> int:
         return self._line + self.text.count("\n", self._counted, position)

@@ -8,7 +8,7 @@ read. Otherwise the tables are read first, in the transaction that writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from conversation_state._persistent import Log
@@ -87,9 +87,11 @@ def prepare_digests(cache: CachedBackend, state: Aggregator) -> None:
 
 def save_all(
     cache: CachedBackend,
-    states: Mapping[str, Aggregator],
+    states: Mapping[str, Aggregator | MessageTree],
     expecting: Mapping[str, Head | int],
+    finish: Callable[[Transaction], object],
 ) -> dict[str, Head]:
+    """The heads of *states*, saved in one transaction, in which *finish* comes last."""
     for name in expecting:
         if name not in states:
             raise ValueError(
@@ -98,15 +100,22 @@ def save_all(
             )
 
     for name, state in states.items():
-        check_state(name, state, expecting.get(name))
+        shown = state.shown if isinstance(state, MessageTree) else state
+        check_state(name, shown, expecting.get(name))
 
     def save_each(transaction: Transaction) -> dict[str, Head]:
         # All such saves take the names in the same order, so that one of two waits for
         # the other instead of a deadlock.
-        return {
-            name: save_within(transaction, name, states[name], expecting.get(name))
-            for name in sorted(states)
-        }
+        heads = {}
+        for name in sorted(states):
+            state, expected = states[name], expecting.get(name)
+            if isinstance(state, MessageTree):
+                heads[name] = save_tree(transaction, name, state, expected)
+            else:
+                heads[name] = save_within(transaction, name, state, expected)
+
+        finish(transaction)
+        return heads
 
     heads = cache.write(save_each) if states else {}
     return {name: heads[name] for name in states}
@@ -235,6 +244,9 @@ def save_tree(
     transaction.catch_up()
     name, _, head = transaction.find_head(text, expecting)
     states = [*tree.states, tree.present]
+    if _starts_with(tree.present, tree.states[-1]):
+        del states[-2]  # what is shown has all of it
+
     if name is not None and head is not None:
         check_kind(transaction, name, is_timeline=False)
         saved = load_message_tree(transaction, text)
@@ -262,6 +274,12 @@ def save_tree(
 
     assert head is not None  # noqa: S101 - there is a state at least
     return head
+
+
+def _starts_with(state: Aggregator, start: Aggregator) -> bool:
+    return state.entries.common_prefix(start.entries) == len(start) and len(
+        state.ledger
+    ) >= len(start.ledger)
 
 
 def _has_state(tree: MessageTree, state: Aggregator) -> bool:

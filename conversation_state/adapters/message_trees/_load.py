@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import attrs
 
+from conversation_state._canonical import is_loadable
 from conversation_state._persistent import EMPTY_MAP, final, freeze_map
 from conversation_state._wording import shorten_repr
 from conversation_state.adapters.engine.notes import with_notes
@@ -32,7 +33,10 @@ from conversation_state.tree import MessageTree
 
 # The parent of LibreChat's first messages, and of Claude.ai's.
 NO_PARENT = "00000000-0000-0000-0000-000000000000"
-_NO_PARENTS = frozenset({"", NO_PARENT, "00000000-0000-4000-8000-000000000000"})
+_NO_PARENTS = (
+    frozenset({"", NO_PARENT}),
+    frozenset({"", NO_PARENT, "00000000-0000-4000-8000-000000000000"}),
+)
 
 # What is noted of a conversation that its own keys do not say: where its messages
 # stood, and which was shown. No format has such a key.
@@ -171,8 +175,23 @@ def _load_each(
             yield error
 
 
+class _PlainReader(DocumentReader):
+    """The reader of a document that can be kept as it is."""
+
+    def rest(
+        self,
+        raw: Mapping[Any, Any],
+        known: frozenset[str],
+        path: str,  # noqa: ARG002 - as the base class
+        depth: int = 0,  # noqa: ARG002 - the same
+    ) -> dict[str, Any]:
+        return {key: raw[key] for key in raw if key not in known}
+
+
 def _load_one(raw: Any, path: str, kind: str | None) -> LoadedTree:
-    reader = DocumentReader()
+    # Most have nothing to be mended, and looking at each value takes a quarter of the
+    # time.
+    reader = _PlainReader() if is_loadable(raw) else DocumentReader()
     name = kind or _recognize(raw)
     if name not in _PLACES:
         what = "mapping is missing" if _is_chatgpt(raw) else f"unknown; {_EXPECTED}"
@@ -417,7 +436,7 @@ def _read_record(  # noqa: PLR0917 - where it stands
     listed = item.get(place.children) if key is not None else None
     return TreeRecord(
         id=id,
-        parent=None if parent in _NO_PARENTS else parent,
+        parent=None if parent in _NO_PARENTS[kind == "claude_ai"] else parent,
         body=said,
         item=around,
         listed=listed if is_list(listed) else None,
@@ -444,6 +463,7 @@ class _TreeBuilder:
         self.format = name
         self.form = FORMS[name]
         self.problems: list[str] = []
+        self.times: list[datetime] = []
         self.is_reordered = False
         ids = [self.rest.get(key) for key in _IDS]
         self.name = next((id for id in ids if isinstance(id, str)), "")
@@ -467,6 +487,8 @@ class _TreeBuilder:
             state = start if (up := self._parent_of(record)) is None else states[up]
             for message in self._make_messages(record, state):
                 state = state.add(message)
+                if message.timestamp is not None:
+                    self.times.append(message.timestamp)
 
             states[record.id] = state
 
@@ -600,7 +622,7 @@ class _TreeBuilder:
 
     def _describe(self, tree: MessageTree) -> LoadedTree:
         rest = self.rest
-        times = [t for node in tree.nodes if (t := node.message.timestamp) is not None]
+        times = self.times
         created, updated = (
             next((t for key in keys if (t := read_time(rest.get(key)))), None)
             for keys in (_CREATED, _UPDATED)

@@ -1,0 +1,122 @@
+"""
+Loads the conversations of a large file in other processes, while this one reads and
+saves.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeAlias
+
+from conversation_state.cli import _formats
+from conversation_state.cli._formats import FoundConversation
+from conversation_state.cli._values import JsonValue
+from conversation_state.errors import DecodeError
+
+Loaded: TypeAlias = FoundConversation | DecodeError
+
+# From this size of a file on, in bytes: starting a process takes half a second.
+LARGE_BYTES = 32 << 20
+# So much is loaded at a time, and so many of such batches wait for each worker.
+_BATCH_BYTES = 1 << 20
+_MAX_WAITING = 2
+_MAX_WORKERS = 4
+# How many more objects there are before the next collection; none is in a cycle.
+_GC_THRESHOLDS = (50_000, 20, 100)
+
+
+class ParallelLoader:
+    """
+    Values that are being loaded, in order.
+
+    Where no processes can be started, or one ends, values are loaded in this one.
+    """
+
+    def __init__(self, format_name: str) -> None:
+        self._format = format_name
+        self._batch: list[JsonValue] = []
+        self._size = 0
+        self._waiting: deque[tuple[list[JsonValue], Future[list[Loaded]] | None]] = (
+            deque()
+        )
+        self._count = max(1, min(_MAX_WORKERS, (os.cpu_count() or 1) - 1))
+        self._pool: ProcessPoolExecutor | None = None
+
+    def add(self, value: JsonValue) -> Iterator[tuple[JsonValue, Loaded]]:
+        """Add *value*; what was loaded of those before it."""
+        self._batch.append(value)
+        self._size += value.size
+        if self._size >= _BATCH_BYTES:
+            self._submit()
+
+        while len(self._waiting) > _MAX_WAITING * self._count:
+            yield from self._take()
+
+    def finish(self) -> Iterator[tuple[JsonValue, Loaded]]:
+        """All that is not given yet."""
+        self._submit()
+        while self._waiting:
+            yield from self._take()
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+
+    def _submit(self) -> None:
+        batch, self._batch, self._size = self._batch, [], 0
+        if not batch:
+            return
+
+        future = None
+        try:
+            if self._pool is None:
+                self._pool = ProcessPoolExecutor(
+                    self._count, multiprocessing.get_context("spawn"), _prepare_worker
+                )
+
+            data = [value.data for value in batch]
+            future = self._pool.submit(load_all, data, self._format)
+        except (OSError, NotImplementedError, RuntimeError):
+            pass  # without semaphores, say; the last is of one that is broken
+
+        self._waiting.append((batch, future))
+
+    def _take(self) -> Iterator[tuple[JsonValue, Loaded]]:
+        batch, future = self._waiting.popleft()
+        loaded: list[Loaded] | None = None
+        if future is not None:
+            try:
+                loaded = future.result()
+            except BrokenProcessPool:
+                self.close()
+
+        if loaded is None:
+            loaded = load_all([value.data for value in batch], self._format)
+
+        yield from zip(batch, loaded, strict=True)
+
+
+def load_all(data: list[Any], format_name: str) -> list[Loaded]:
+    """What is in each of *data*, or why nothing is."""
+    loaded: list[Loaded] = []
+    for each in data:
+        try:
+            loaded.append(_formats.load(each, format_name))
+        except DecodeError as error:
+            loaded.append(error)
+
+    return loaded
+
+
+def _prepare_worker() -> None:
+    # The process that reads is told; it ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.set_threshold(*_GC_THRESHOLDS)
