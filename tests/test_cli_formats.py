@@ -4,12 +4,13 @@ import copy
 import gzip
 import io
 import json
+import os
 import random
 import zipfile
 
 import pytest
 
-from conversation_state.cli import _sources
+from conversation_state.cli import _sources, _workers
 from conversation_state.cli._input import InputConversation, read_files
 from conversation_state.parts import ReasoningPart
 from conversation_state.store import open_store
@@ -1007,6 +1008,71 @@ DAMAGED = [
     *("request", "choices", "anthropic", "gemini", "sharegpt", "preference of openai"),
     *("log", "chatgpt", "claude.ai", "open webui", "librechat"),
 ]
+
+
+class TestLarge:
+    @pytest.fixture
+    def path(self, run, monkeypatch):
+        """A file that counts as large, with a conversation that can't be read."""
+        monkeypatch.setattr(_workers, "LARGE_BYTES", 1)
+        monkeypatch.setattr(_workers, "_BATCH_BYTES", 2_000)
+        values = [
+            number(VALUES[kind][0], at) for at, kind in enumerate(["chatgpt"] * 20)
+        ]
+        linear = [number(VALUES["request"][0], at) for at in range(20, 40)]
+        return run.write(json.dumps([*values, {"a": 1}, *linear]))
+
+    def check(self, run, path):
+        """All are there, in order, and the one is reported."""
+        shown = run("import", path, "--json", status=2)
+        records = [json.loads(each) for each in shown.stdout.splitlines()]
+
+        assert [f"n{at}" for at in range(40)] == [each["name"] for each in records]
+        assert "$[20]: an object with the keys a" in shown.stderr
+        assert (["u hi", "a new"], 2) == chats(run)["n3"]
+        assert (["u hi", "a yo"], 1) == chats(run)["n33"]
+
+    def test_processes(self, run, path):
+        """What other processes load comes as it would from this one."""
+        self.check(run, path)
+
+    def test_no_processes(self, run, path, monkeypatch):
+        """Where no process can be started, or one ends, this one loads."""
+
+        def refuse(*_args):
+            raise OSError("no semaphores")
+
+        monkeypatch.setattr(_workers, "ProcessPoolExecutor", refuse)
+        self.check(run, path)
+
+    def test_killed(self, run, path, monkeypatch):
+        """Where one ends, the others go on, and this one loads what it had."""
+        monkeypatch.setattr(_workers, "_prepare_worker", os.abort)
+        self.check(run, path)
+
+
+class TestBatches:
+    def test_conflict(self, run):
+        """Where one of many names is taken, the others are saved as ever."""
+        records = [{"id": f"n{at}", "messages": HI, "n": at} for at in range(5)]
+        path = run.write("".join(f"{json.dumps(each)}\n" for each in records))
+        other = {"id": "n2", "messages": [user("other")]}
+        run("import", run.write(json.dumps(other), name="other.json"))
+
+        outcomes = [each["outcome"] for each in run.json("import", path, status=1)]
+
+        assert ["imported"] * 2 + ["skipped"] + ["imported"] * 2 == outcomes
+        assert {"n": 4} == notes(run, "n4")
+        assert {} == notes(run, "n2")
+
+    def test_same_name(self, run):
+        """Of several with one name in a file the later ones are compared with it."""
+        records = [{"id": "x", "messages": HI[:1]}, {"id": "x", "messages": HI}]
+        path = run.write("".join(f"{json.dumps(each)}\n" for each in records))
+
+        outcomes = [each["outcome"] for each in run.json("import", path)]
+
+        assert ["imported", "extended"] == outcomes
 
 
 class TestDamage:

@@ -168,7 +168,7 @@ def import_(
     Exit status: 0 if all is saved, 1 if something was skipped because of its
     name, and 2 if something could not be read, which is reported with its line.
     """
-    from conversation_state.cli import _frameworks, _input
+    from conversation_state.cli import _input
     from conversation_state.cli._progress import progress
 
     _check_one_format(source, format_name)
@@ -180,7 +180,7 @@ def import_(
             # What comes through a pipe may wait for what becomes of it.
             for found, result, left_out in _import_each(
                 store,
-                _frameworks.read_files(source, files, advance=bar.advance)
+                _read_source(source, files, bar)
                 if source
                 else _input.read_files(
                     files, limit=max_line, advance=bar.advance, format=format_name or ""
@@ -223,6 +223,14 @@ def import_(
 def _check_one_format(source: str | None, format_name: str | None) -> None:
     if source and format_name:
         raise click.UsageError("--from and --format: expected one of them, got both")
+
+
+def _read_source(
+    source: str, files: Sequence[str], bar: ProgressBar
+) -> Iterator[object]:
+    from conversation_state.cli import _frameworks
+
+    return _frameworks.read_files(source, files, advance=bar.advance)
 
 
 class _CannotImportError(Exception):

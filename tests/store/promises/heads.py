@@ -7,6 +7,7 @@ import pytest
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError
+from conversation_state.tree import MessageTree
 from conversation_state.usage import Usage
 from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
 
@@ -80,6 +81,31 @@ class HeadPromises(StoreCase):
         assert (CONVERSATION, more) == (store.load("chat"), store.load("notes"))
         assert 1 == len(store.history("chat"))
         assert () == store.verify()
+
+    def test_all_with_trees_and_notes(self, store):
+        """Trees are saved with their branches, and notes with them, or nothing is."""
+        asked = Aggregator.new().add_user_prompt("Where to?")
+        branches = [
+            asked.fork().add_assistant_message(text) for text in ("Sea.", "Hill.")
+        ]
+        tree = MessageTree.of(*branches)
+        tree = tree.switch(branches[0].entries[-1].id)
+        states = {"chat": CONVERSATION, "tree": tree}
+        noted = {"tree": {"title": "Trip"}}
+        with pytest.raises(ValueError, match="notes"):
+            store.save_all(states, notes={"tree": {"title": "x" * 20_000}})
+
+        assert () == store.names()
+        heads = store.save_all(states, notes=noted)
+
+        assert {"title": "Trip"} == store.notes("tree")
+        assert store.load("tree") == tree.present
+        assert tree == store.message_tree("tree")
+        assert heads == {name: store.latest(name) for name in states}
+        with pytest.raises(StaleHeadError):
+            store.save_all(states, expecting={"tree": 0}, notes={"chat": {"x": 1}})
+
+        assert {} == store.notes("chat")
 
     def test_all_of_nothing(self, store):
         """
