@@ -142,7 +142,7 @@ _LANGCHAIN_KEYS = frozenset(
 )
 _EINO_KEYS = frozenset(
     {"response_meta", "user_input_multi_content", "assistant_output_multi_content"}
-    | {"user_output_multi_content", "multi_content", "tool_name"}
+    | {"extra", "multi_content", "tool_name", "user_output_multi_content"}
 )
 _CHAT_ROLES = frozenset(
     {"assistant", "developer", "function", "system", "tool", "user"}
