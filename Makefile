@@ -183,7 +183,8 @@ wires: ## tests/wires made anew by the packages of interfaces, React pages drive
 		.venv/$(version)/bin/python -m tests.wires."$$(basename "$$each" .py)" && \
 			echo "Made anew: $${each%.py}" || exit 1; \
 	done
-	@PYTHONHASHSEED=0 .venv/$(version)/bin/python -m pytest -q -rs tests/test_react_pages.py
+	@CONVERSATION_STATE_REACT=1 PYTHONHASHSEED=0 \
+		.venv/$(version)/bin/python -m pytest -q -rs tests/test_react_pages.py
 	@echo "With Node $$(node --version) and" && \
 		npm ls --prefix tests/wires --depth=0 && npm ls --prefix examples/react --depth=0
 

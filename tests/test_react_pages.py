@@ -1,19 +1,27 @@
 """
-The pages of `examples/web_chat.py` and `examples/react` in a real browser, two tabs of
-each, against the real server and a model that answers as a test prescribes.
+The pages of `examples/web_chat.py` and `examples/react`, and that of ``docs/chat.md``,
+in a real browser: two tabs of each, against the real server and a model that answers as
+a test prescribes.
 
-`make wires` builds those of React, with npm, and runs this; where they are not built,
-or no Chromium is, they are skipped.
+`make wires` builds those in React, with npm, and tries all; other runs try the page
+that needs no build. Without Chromium these tests are skipped.
 """
 
+import os
 import queue
+import re
 import socket
+import subprocess
 import threading
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
 
 from conversation_state import AssistantMessage, open_store
 from tests.test_examples import example
@@ -21,8 +29,9 @@ from tests.test_pages_browser import axe, chromium, playwright
 
 __all__ = ["chromium"]  # a fixture
 
-BUILT = Path(__file__).resolve().parent.parent / "examples" / "react" / "dist"
-PAGES = ["index.html", "assistant.html"]
+ROOT = Path(__file__).resolve().parent.parent
+REACT = ROOT / "examples" / "react"
+BUILT = ["react/index.html", "react/assistant.html", "docs/"]
 PATIENCE_MS = 60_000
 # Counts what is mounted, and what of it are messages.
 WATCH = """() => {
@@ -34,8 +43,8 @@ WATCH = """() => {
 }"""
 
 is_built = pytest.mark.skipif(
-    not all((BUILT / page).exists() for page in PAGES),
-    reason="examples/react is not built: make wires builds it and runs this",
+    "CONVERSATION_STATE_REACT" not in os.environ,
+    reason="takes a minute and needs npm: make wires builds the page and runs this",
 )
 
 
@@ -43,13 +52,13 @@ class Model:
     """A model whose answers a test puts together; what it was asked."""
 
     def __init__(self):
-        self.asked = []
-        self.answers = queue.SimpleQueue()
-        self.begun = []
+        self.asked: list[list[str]] = []
+        self.answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.begun: list[queue.SimpleQueue[Any]] = []
 
     def __call__(self, state):
         self.asked.append([each.text for each in state if each.role == "user"])
-        pieces = queue.SimpleQueue()
+        pieces: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.begun.append(pieces)
         self.answers.put(pieces)
         return map(AssistantMessage, iter(pieces.get, None))
@@ -81,13 +90,17 @@ class Tab:
 
     def __init__(self, page):
         self.page = page
-        self.errors = []
+        self.errors: list[str] = []
         page.on("pageerror", lambda error: self.errors.append(str(error)))
 
-    def press(self, button):
+    def button(self, name):
+        """The last button of that name."""
+        return self.page.get_by_role("button", name=name, exact=True).last
+
+    def press(self, name):
         """Press the last button of that name."""
         self.page.bring_to_front()  # a click in another tab takes seconds
-        self.page.get_by_role("button", name=button, exact=True).last.click()
+        self.button(name).click()
 
     def ask(self, text):
         self.page.get_by_role("textbox").fill(text)
@@ -110,11 +123,11 @@ class Tab:
 class Chat:
     """Two tabs of one chat, and its model."""
 
-    # What a page asks for to read an answer that began before it was opened.
-    follows = "**/events"
-
-    def __init__(self, model, left, right):
+    def __init__(self, model, left, right, make_app, *, reads):
         self.model, self.left, self.right = model, left, right
+        self.make_app = make_app
+        # Whether a page reads its answer itself, beside the events that all have.
+        self.reads = reads
 
     def answer(self, text):
         """The whole answer to what was asked."""
@@ -130,8 +143,7 @@ class Chat:
     def settle(self, *texts):
         """Return once nothing streams, and both show these messages with these ids."""
         for tab in (self.left, self.right):
-            stop = tab.page.get_by_role("button", name="Stop", exact=True)
-            playwright.expect(stop).to_be_disabled()
+            playwright.expect(tab.button("Stop")).to_be_disabled()
             tab.shows(*texts)
             playwright.expect(tab.page.get_by_role("alert")).to_have_text("")
 
@@ -145,40 +157,67 @@ class Chat:
         return ids
 
 
-@pytest.fixture(
-    params=["", *[pytest.param(f"react/{each}", marks=is_built) for each in PAGES]]
-)
+@pytest.fixture(scope="module")
+def documented(tmp_path_factory):
+    """The component of the page on chats, built."""
+    folder = tmp_path_factory.mktemp("docs")
+    (folder / "node_modules").symlink_to(REACT / "node_modules")
+    [code] = re.findall(
+        "```jsx\n(.*?)```", (ROOT / "docs/chat.md").read_text(), re.DOTALL
+    )
+    (folder / "main.jsx").write_text(
+        f"""import {{ createRoot }} from "react-dom/client"
+{code}
+createRoot(document.getElementById("root")).render(<Chat id="demo" />)"""
+    )
+    (folder / "index.html").write_text(
+        """<!doctype html><html lang="en"><title>Chat</title>
+<main><h1>Chat</h1><div id="root"></div></main>
+<script type="module" src="/main.jsx"></script></html>"""
+    )
+    build = ["npx", "vite", "build", "--base", "/docs/", "--logLevel", "error"]
+    subprocess.run(build, cwd=folder, check=True)
+    return folder / "dist"
+
+
+@pytest.fixture(params=["", *[pytest.param(page, marks=is_built) for page in BUILT]])
 def chat(request, chromium):
-    model = Model()
+    """Two tabs of one page."""
+    model, docs = Model(), []
+    if request.param == "docs/":
+        built = request.getfixturevalue("documented")
+        docs.append(Mount("/docs", StaticFiles(directory=built, html=True)))
+
     context = chromium.new_context()
     context.set_default_timeout(PATIENCE_MS)
     playwright.expect.set_options(timeout=PATIENCE_MS)
-    with (
-        open_store("memory:") as store,
-        serving(example("web_chat").create_app(store, model)) as origin,
-    ):
-        tabs = [Tab(context.new_page()) for _ in range(2)]
-        for tab in tabs:
-            tab.page.goto(f"{origin}/{request.param}")
+    with open_store("memory:") as store:
 
-        made = Chat(model, *tabs)
-        if request.param:
-            made.follows = "**/stream"
+        def make_app():
+            app = example("web_chat").create_app(store, model)
+            return Starlette(routes=[*docs, Mount("/", app)])
 
-        yield made
-        context.close()
-        for pieces in model.begun:
-            pieces.put(None)
+        with serving(make_app()) as origin:
+            left, right = (Tab(context.new_page()) for _ in range(2))
+            for tab in (left, right):
+                tab.page.goto(f"{origin}/{request.param}")
+
+            yield Chat(model, left, right, make_app, reads=bool(request.param))
+            context.close()
+            for pieces in model.begun:
+                pieces.put(None)
 
 
 def test_streams(chat):
     """
     Both tabs show an answer while it comes; the second one mounts nothing anew; ids are
-    the same in both, and after a reload.
+    the same in both, after a reload, and of a server that was started anew.
     """
-    chat.left.ask("Where to?")
-    answer = chat.model.next_answer()
-    answer.put("To ")
+    with chat.left.page.expect_response("**/api/chat") as posted:
+        chat.left.ask("Where to?")
+        answer = chat.model.next_answer()
+        answer.put("To ")
+
     chat.show("Where to?", "To")
     chat.right.page.evaluate(WATCH)
     for word in ("the ", "sea, ", "or ", "uphill."):
@@ -190,12 +229,19 @@ def test_streams(chat):
 
     assert [] == chat.right.page.evaluate("mounted")
     assert ["user", "assistant"] == [role for _, role in ids]
+    if chat.reads:
+        assert f'"messageId":"{ids[1][0]}"' in posted.value.text()
 
     found = axe.Axe().run(chat.left.page)
     assert 0 == found.violations_count, found.generate_report()
 
     chat.left.page.reload()
     assert ids == chat.settle("Where to?", "To the sea, or uphill.")
+
+    with serving(chat.make_app()) as origin:
+        chat.right.page.goto(origin + chat.right.page.evaluate("location.pathname"))
+        assert ids == chat.settle("Where to?", "To the sea, or uphill.")
+        chat.right.page.goto("about:blank")
 
 
 def test_reload_while_it_streams(chat):
@@ -205,7 +251,8 @@ def test_reload_while_it_streams(chat):
     answer.put("To the ")
     chat.show("Where to?", "To the")
     ids = chat.right.ids()
-    with chat.left.page.expect_response(chat.follows) as resumed:
+    read = "**/stream" if chat.reads else "**/events"
+    with chat.left.page.expect_response(read) as resumed:
         chat.left.page.reload()
 
     assert 200 == resumed.value.status
@@ -244,6 +291,8 @@ def test_stop_undo_redo(chat):
         chat.left.press("Undo")
 
     assert [] == chat.settle()
+    playwright.expect(chat.right.button("Undo")).to_be_disabled()
+    playwright.expect(chat.right.button("Redo")).to_be_enabled()
 
 
 def test_edit_regenerate_switch(chat):
@@ -254,7 +303,7 @@ def test_edit_regenerate_switch(chat):
     chat.right.press("Regenerate")
     chat.answer("Hills.")
     second = chat.settle("In May?", "Hills.")
-    chat.show("In May?", "‹ 2/2 ›")
+    chat.show("In May?", "2/2")
     assert first[0] == second[0]
     assert first[1] != second[1]
 
@@ -264,7 +313,7 @@ def test_edit_regenerate_switch(chat):
     chat.left.ask("In June?")
     chat.answer("Lakes.")
     edited = chat.settle("In June?", "Lakes.")
-    chat.show("‹ 2/2 ›", "Lakes.")
+    chat.show("2/2", "Lakes.")
     assert edited[0] != first[0]
 
     chat.left.press("Previous")
