@@ -43,6 +43,7 @@ from conversation_state.adapters import (
     Export,
     Lost,
     ag_ui,
+    ai_sdk,
     message_trees,
     openai_chat,
     sessions,
@@ -487,6 +488,16 @@ check_summariser(lambda messages: f"{len(messages)} messages", max_tokens=9)
 check_adapter(openai_chat)
 check_adapter(returns_a_state)  # type: ignore[arg-type]
 assert_type(format_code(chat), str)
+
+
+def check_ai_sdk(body: object, chunks: list[Message]) -> None:
+    asked = ai_sdk.load_request(body)
+    assert_type(ai_sdk.resume_from(MessageTree.of(Aggregator.new()), asked), Aggregator)
+    assert_type(asked.approvals, dict[str, bool])
+    events = ai_sdk.dump_chunks(chunks, message_id="m", version=6)
+    assert_type(ai_sdk.write_event(next(events)), str)
+    assert_type([*ai_sdk.load_chunks(events)], list[Message])
+    ai_sdk.dump(chunks, version=5)  # type: ignore[arg-type]
 
 
 def check_ag_ui(body: object, chunks: list[AssistantMessage]) -> None:

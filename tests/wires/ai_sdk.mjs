@@ -29,7 +29,9 @@ async function fold(ai, { events, message }) {
 async function ask(ai, given) {
   if (given.events !== undefined) return fold(ai, given);
   const messages = await ai.validateUIMessages({ messages: given.messages });
-  return { messages, model: await ai.convertToModelMessages(messages) };
+  // What is valid may still have a text for an URL, which no model gets.
+  const model = ai.convertToModelMessages(messages);
+  return { messages, model: await Promise.resolve(model).catch(String) };
 }
 
 for await (const line of createInterface({ input: process.stdin })) {
