@@ -2,9 +2,10 @@
 What stores promise under stress, counted: `python -m tests.store.stress`.
 
 Processes that append to one name and to many, that race for one head, that
-are killed while they save and while they run a pipeline, and whose every
-statement fails; in a file, and in a PostgreSQL server, which is killed, too. It
-ends with an error if anything was lost, or there twice, or damaged.
+are killed while they save and while they run a pipeline, whose every statement
+fails, and whose every verb is interrupted; in a file, and in a PostgreSQL server,
+which is killed, too. It ends with an error if anything was lost, or there twice, or
+damaged, or said what is not so.
 """
 
 import argparse
@@ -24,15 +25,16 @@ from typing import Any
 from conversation_state import Aggregator, Usage
 from conversation_state.errors import StaleHeadError, StoreError, UnknownOutcomeError
 from conversation_state.store import open_store
+from tests.store.interrupts import interrupted
 from tests.store.server import Server
 
 __all__ = ["main"]
 
 COUNTED = (
-    *("processes", "saves", "conflicts", "kills", "unknown", "failures"),
-    *("lost", "duplicated", "disordered", "damaged"),
+    *("processes", "saves", "conflicts", "kills", "interrupts", "unknown", "failures"),
+    *("lost", "duplicated", "disordered", "damaged", "hangs", "untrue", "noise"),
 )
-WRONG = COUNTED[-4:]
+WRONG = COUNTED[-7:]
 
 # How often a process that is not killed saves at least, whatever time it takes.
 MIN_TURNS = 2
@@ -380,9 +382,11 @@ def main(arguments):
     parser.add_argument("--seconds", type=float, default=10, help="for each row")
     parser.add_argument("--processes", type=int, default=16, help="that append")
     parser.add_argument("--kills", type=int, default=200, help="of pipelines")
+    parser.add_argument("--interrupts", type=int, default=2_000, help="in each run")
+    parser.add_argument("--runs", type=int, default=1, help="with interrupts")
     parser.add_argument("--only", default="", help="sqlite or postgresql")
     parser.add_argument(
-        "--rows", default="", help="one, own, race, killed, steps, injected"
+        "--rows", default="", help="one, own, race, killed, steps, interrupts, injected"
     )
     asked = parser.parse_args(arguments)
     print(f"{'what':34}" + "".join([f"{what:>11}" for what in COUNTED]))
@@ -404,7 +408,10 @@ def main(arguments):
                 folder = stack.enter_context(tempfile.TemporaryDirectory())
                 url = f"sqlite:///{Path(folder) / 'chats.db'}"
                 if server is not None:
-                    url = server.url(f"stress_{number}", "&timeout_s=60")
+                    url = server.url(
+                        f"stress_{number}",
+                        "" if row == "interrupts" else "&timeout_s=60",
+                    )
 
                 found, note = run(url)
                 wrong += sum(found[what] for what in WRONG)
@@ -423,6 +430,11 @@ def _list_rows(asked, server):
         ("race", "races for a head", lambda url: race(url, seconds)),
         ("killed", "killed", lambda url: killed(url, seconds * 2, server=server)),
         ("steps", "killed pipelines", lambda url: pipelines(url, asked.kills)),
+        (
+            "interrupts",
+            "interrupted verbs",
+            lambda url: interrupted(url, asked.interrupts, runs=asked.runs),
+        ),
         ("injected", "failing statements", lambda url: injected(url, server)),
     )
 

@@ -29,8 +29,8 @@ CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 def test_nothing_is_lost(kind):
     """
     Processes that append to one name and to many, that race for a head, and
-    that are killed meanwhile, also in a pipeline, and every statement failing
-    once: nothing is lost, there twice, out of order or damaged.
+    that are killed meanwhile, also in a pipeline, every verb interrupted, and every
+    statement failing once: nothing is lost, there twice, out of order or damaged.
     """
     if kind == "postgresql":
         servers.server()  # where there is none, that is told there
@@ -39,6 +39,7 @@ def test_nothing_is_lost(kind):
         [
             *(sys.executable, "-m", "tests.store.stress", "--only", kind),
             *("--seconds", "0.2", "--processes", "4", "--kills", "6"),
+            *("--interrupts", "30"),
         ],
         capture_output=True,
         check=False,
@@ -53,14 +54,15 @@ def test_nothing_is_lost(kind):
 
     assert (0, "", "Nothing was lost.") == (done.returncode, done.stderr, last)
     assert list(COUNTED) == head.split()[1:]
-    assert 6 == len(found)
+    assert 7 == len(found)
     assert all(row["saves"] for row in found)
     assert not any(row[what] for row in found for what in WRONG)
     assert found[2]["conflicts"]
     assert 2 <= found[3]["kills"]
     assert 6 <= found[4]["kills"]
-    assert 50 < found[5]["failures"]
-    assert (kind == "postgresql") == bool(found[5]["unknown"])
+    assert 30 <= found[5]["interrupts"]
+    assert 50 < found[6]["failures"]
+    assert (kind == "postgresql") == bool(found[6]["unknown"])
 
 
 def _parse_number(shown):
