@@ -104,4 +104,6 @@ class PostgresMachine(StoreMachine):
 
 
 TestMachine = PostgresMachine.TestCase
-TestMachine.settings = settings(stateful_step_count=30, max_examples=15)
+TestMachine.settings = settings(
+    stateful_step_count=30, max_examples=max(settings().max_examples // 5, 1)
+)

@@ -233,7 +233,7 @@ class TestInterrupted:
             return wait(*given, **options)
 
         monkeypatch.setattr(psycopg.waiting, "wait", stop)
-        with open_store(f"{pg_url}&timeout_s=5") as store:
+        with open_store(f"{pg_url}&timeout_s=60") as store:
             store.save("chat", CHAT)
             for at in range(1, 100):
                 state = store.load("chat").add_user_prompt(f"{at}")
@@ -254,7 +254,7 @@ class TestInterrupted:
         A connection whose own lock an interrupt left held, as it can from Python
         3.14 on, is replaced, and no thread waits for it.
         """
-        with open_store(f"{pg_url}&timeout_s=5&pool_size=1") as store:
+        with open_store(f"{pg_url}&timeout_s=60&pool_size=1") as store:
             store.save("chat", CHAT)
             backend: Any = store._cache.backend
             with pytest.raises(KeyboardInterrupt), backend.reading() as block:  # noqa: PT012 - all of it
@@ -268,11 +268,10 @@ class TestInterrupted:
     def test_by_signals(self, pg_url):
         """After Ctrl-C at any moment the next verb works, and nothing is printed."""
         done = subprocess.run(
-            [sys.executable, "-c", _INTERRUPTED, f"{pg_url}&timeout_s=5"],
+            [sys.executable, "-c", _INTERRUPTED, f"{pg_url}&timeout_s=60"],
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
         )
 
         assert ("()\n", "", 0) == (done.stdout, done.stderr, done.returncode)
@@ -304,7 +303,7 @@ verbs = [
 ]
 luck = random.Random(7)
 signal.signal(signal.SIGALRM, signal.default_int_handler)
-for number in range(400):
+for number in range(120):
     try:
         try:
             signal.setitimer(signal.ITIMER_REAL, luck.random() * 0.01 + 1e-5)

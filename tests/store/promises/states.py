@@ -41,8 +41,8 @@ SECRET = "correct-horse-battery-staple"
 class StatePromises(StoreCase):
     """States are kept, gone or erased, after the backend was opened again, too."""
 
-    # Half as many examples as usual, because each backend runs this test.
-    @settings(FOR_EXAMPLES, max_examples=settings().max_examples // 2)
+    # A fifth of the usual examples, because each backend runs this test.
+    @settings(FOR_EXAMPLES, max_examples=max(settings().max_examples // 5, 1))
     @given(aggregators() | states(), aggregators() | states())
     def test_any_state_comes_back(
         self, store: Store, state: Aggregator, next_one: Aggregator
