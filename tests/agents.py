@@ -45,7 +45,7 @@ class ProviderError(Exception):
 def post(base_url, body):
     """The lines of the response to a request."""
     url = urlsplit(base_url)
-    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=5)
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
     try:
         connection.request(
             "POST",

@@ -112,7 +112,7 @@ class TestWatch:
 
         assert await anext(values) is first
         cell.swap(lambda _: second)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             assert await anext(values) is second
 
     async def test_is_woken_by_threads(self):

@@ -103,7 +103,7 @@ class TestTasks:
         steps = [
             partial(async_add_text_slowly, (3 - n) * 0.02, str(n)) for n in range(4)
         ]
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             done = await afan_out(CHAT, steps)
 
         assert ["Go!", "0", "1", "2", "3"] == texts(done.state)
@@ -446,7 +446,7 @@ class TestExecutor:
             def outer(name, state):
                 async def main():
                     steps = [partial(add_text, f"{name}{n}") for n in range(3)]
-                    with anyio.fail_after(30):
+                    with anyio.fail_after(60):
                         return (await afan_out(state, steps, executor=pool)).state
 
                 return anyio.run(main, backend=anyio_backend)

@@ -53,7 +53,7 @@ async def at_once(*functions):
 
 async def until(condition):
     """Return once *condition* holds; in twenty seconds at most."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not condition():  # noqa: ASYNC110 - the condition is the caller's
             await anyio.sleep(0.001)
 

@@ -34,7 +34,7 @@ from tests.signals import interrupt_by_signals
 def meeting(barrier):
 
     def meet(state):
-        barrier.wait(timeout=30)
+        barrier.wait(timeout=60)
         return {"messages": [AIMessage(f"to {state['messages'][-1].content}")]}
 
     return meet
@@ -49,7 +49,7 @@ class _Late(ConversationStateSaver):
 
     def get_tuple(self, config):
         found = super().get_tuple(config)
-        self.barrier.wait(timeout=30)
+        self.barrier.wait(timeout=60)
         return found
 
 

@@ -52,11 +52,11 @@ default_pool_size = {size}
         stderr=subprocess.DEVNULL,
     )
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while True:
             try:
                 where = f"host=127.0.0.1 port={port} user=postgres dbname=postgres"
-                psycopg.connect(where, connect_timeout=5).close()
+                psycopg.connect(where, connect_timeout=60).close()
                 break
             except psycopg.OperationalError:
                 assert process.poll() is None
@@ -79,7 +79,7 @@ class TestPooled:
         one, two = (servers.schema_of(tmp_path / name) for name in ("one", "two"))
         urls = [
             server.url(
-                schema, "&prepared=off&timeout_s=10&pool_size=2", port=pooled_port
+                schema, "&prepared=off&timeout_s=60&pool_size=2", port=pooled_port
             )
             for schema in (one, two)
         ]
