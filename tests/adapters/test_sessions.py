@@ -245,6 +245,44 @@ class TestClaudeCode:
 
             assert store.load("s") == later.tree.present
 
+    def test_error_lines(self):
+        """A line of the model <synthetic> is no answer, whatever it counts."""
+        raws = parse(CLAUDE)
+        for raw in raws:
+            if raw.pop("isApiErrorMessage", False):
+                raw["message"]["usage"]["output_tokens"] = 7
+
+        tree = load_session(raws).tree
+        assert tree.total_usage == read_session(CLAUDE).tree.total_usage
+        assert tree.present.record_responses() is tree.present
+
+    def test_line_that_stands_twice(self):
+        """Of two lines with one id the later one stands, and the other is kept."""
+        raws = parse(CLAUDE)
+        said = {"role": "user", "content": "Fix it all."}
+        session = load_session([*raws[:27], {**raws[26], "message": said}, *raws[27:]])
+
+        assert outline(session.tree.present)[-2:] == [
+            ("user", "Fix it all."),
+            ("assistant", "Fixed."),
+        ]
+        what = "line 28: has other content under the id of line 27; this one stands"
+        assert session.problems == (what,)
+        assert "Fix add()." in str(session.notes["lines"])
+
+    @pytest.mark.parametrize("seed", range(60))
+    def test_oracle_of_drawn_sessions(self, seed):
+        """Of any session Anthropic's reader has the same lines live, billed once."""
+        sessions = pytest.importorskip("claude_agent_sdk._internal.sessions")
+        raws = draw_session(random.Random(seed))
+        entries = sessions._parse_transcript_entries("\n".join(map(json.dumps, raws)))
+        theirs = sessions._entries_to_session_messages(entries, None, 0)
+
+        tree = load_session(raws).tree
+        assert sorted(uuids(tree.present)) == sorted(each.uuid for each in theirs)
+        answers = {raw["message"]["id"] for raw in raws if raw["type"] == "assistant"}
+        assert {each.id for each in tree.present.ledger} == answers
+
     def test_ids_that_repeat(self):
         """Two responses with one id are two, with two bills."""
         raws = parse(CLAUDE)
@@ -349,6 +387,21 @@ class TestCodex:
             ("assistant", "Fixed."),
         ]
         assert (session.title, session.version) == ("Wrong cart total", "0.171.0")
+
+    def test_rollbacks(self):
+        """A second rollback counts the turns that are left."""
+        item, event = '{"type": "response_item", "payload": ', '{"type": "event_msg", '
+        texts = [
+            f'{item}{{"type": "message", "role": "user", "content": "{text}"}}}}'
+            for text in "abcd"
+        ]
+        back = f'{event}"payload": {{"type": "thread_rolled_back", "num_turns": 2}}}}'
+        session = load_session([*texts[:3], back, texts[3], back, texts[1]])
+
+        assert [text for _, text in outline(session.tree.present)] == ["b"]
+        ends = [session.tree.path(leaf) for leaf in session.tree.leaves]
+        said = ["".join(text for _, text in outline(each)) for each in ends]
+        assert sorted(said) == ["abc", "ad", "b"]
 
     def test_old_rollout(self):
         """Items without a payload around them, as old rollouts have them, are read."""
@@ -510,6 +563,23 @@ class TestOthers:
         again = load_session(raws)
         assert [text for _, text in outline(again.model_messages)][:4] == expected
 
+    def test_reasoning_in_the_output(self):
+        """The total says whether OpenCode counts reasoning as output."""
+        text = golden("opencode").read_text()
+        whole = text.replace('"output": 70,', '"output": 80,')
+
+        assert read_session(golden("opencode")).usage == load_session(whole).usage
+
+    def test_label_that_was_removed(self):
+        """A label without a text takes the label away."""
+        raws = parse(golden("pi"))
+        [label] = [raw for raw in raws if raw["type"] == "label"]
+        gone = {key: label[key] for key in label if key != "label"}
+        head = raws[-1]["id"]
+
+        session = load_session([*raws, {**gone, "id": "x", "parentId": head}])
+        assert session.labels == {}
+
     def test_gemini_document(self):
         """The document that Gemini CLI wrote before 2026 is the same conversation."""
         session = read_session(min(GOLDEN.glob("gemini_cli-*/*")))
@@ -666,6 +736,52 @@ def read_piece(piece):
         return json.loads(piece)
     except ValueError:
         return piece
+
+
+def draw_session(chance):
+    """A session of Claude Code with rewinds, parallel calls and hidden lines."""
+    raws = []
+
+    def add(kind, parent, content, **keys):
+        at = len(raws)
+        raw = {"type": kind, "uuid": f"u{at}", "parentUuid": parent, "sessionId": "s"}
+        raw |= {"timestamp": f"2026-01-01T00:{at // 60:02d}:{at % 60:02d}Z"}
+        message = {"role": kind, "content": content, **keys.pop("about", {})}
+        raws.append({**raw, "message": message, **keys})
+        return raw["uuid"]
+
+    tip, ends = None, [None]
+    for turn in range(chance.randint(1, 6)):
+        tip = chance.choice([tip, tip, tip, chance.choice(ends)])
+        if chance.random() < 0.2:
+            tip = add("user", tip, "Caveat.", isMeta=True)
+
+        tip = add("user", tip, f"prompt {turn}")
+        calls = [f"c{turn}-{number}" for number in range(chance.randint(0, 3))]
+        blocks = [{"type": "text", "text": f"answer {turn}"}]
+        blocks += [
+            {"type": "tool_use", "id": call, "name": "run", "input": {}}
+            for call in calls
+        ]
+        usage = {"input_tokens": 1, "output_tokens": 2}
+        about = {"id": f"m{turn}", "stop_reason": "end_turn", "usage": usage}
+        makers = {}
+        for block in blocks:
+            tip = add("assistant", tip, [block], about=about, requestId=f"r{turn}")
+            makers[block.get("id")] = tip
+
+        chance.shuffle(calls)
+        is_chained = chance.random() < 0.5
+        last = None
+        for call in calls:
+            parent = (last if is_chained else None) or makers[call]
+            result = {"type": "tool_result", "tool_use_id": call, "content": call}
+            last = add("user", parent, [result])
+
+        tip = last or tip
+        ends.append(tip)
+
+    return raws
 
 
 def mutate(chance, lines):

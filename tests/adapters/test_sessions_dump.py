@@ -297,6 +297,29 @@ class TestBranches:
         lost = [path for path, what, _ in exported.lost if what == "branch"]
         assert (lost == []) is (kind in {"codex", "pi"})
 
+    def test_several_turns(self):
+        """A rollback takes back as many turns as the other branch has."""
+        state = Aggregator.new().add_user_prompt("A?").add_assistant_message("A.")
+        other = state.add_user_prompt("B?").add_assistant_message("B.")
+        other = other.add_user_prompt("C?").add_assistant_message("C.")
+        tree = MessageTree.of(other, state.add_user_prompt("D?"))
+        session = reload(dump_session(tree, "codex").payload)
+
+        assert [message.text for message in session.tree.present] == ["A?", "A.", "D?"]
+        assert len(session.tree) == 7
+
+    def test_bill_of_lost_branches(self):
+        """Of equal usages just those that no written message reports are lost."""
+        meta = ResponseMeta(id="m1", model="m", usage=Usage(5, 1))
+        other = attrs.evolve(meta, id="m2")
+        first = self.asked.add_response(AssistantMessage("The sea.", response=meta))
+        second = self.asked.add_response(AssistantMessage("Uphill.", response=other))
+        exported = dump_session(MessageTree.of(first, second), "opencode")
+        lost = [path for path, _, _ in exported.lost if path.startswith("ledger")]
+
+        assert len(lost) == 1
+        assert reload(exported.payload).usage.total_tokens == 6
+
     def test_items(self):
         """The items for a running thread are the live branch, as the model gets it."""
         path = next((GOLDEN / "claude_code-2.1.332").glob("*.jsonl"))
