@@ -90,6 +90,10 @@ class Rare(TypedDict):
     messages: Annotated[list[AnyMessage], DeltaChannel(merge, snapshot_frequency=1000)]
 
 
+class Noted(Rare):
+    note: str
+
+
 class Plain(TypedDict):
     messages: Annotated[list[AnyMessage], operator.add]
 
@@ -287,6 +291,54 @@ class TestLangGraph:
         assert history[0] == tuple(texts(found.tree))
         assert ("one", "Yes.", "forget") in paths(found.tree)
 
+    @pytest.mark.parametrize("state", [Chat, Noted])
+    def test_unfinished_step(self, tmp_path, state):
+        """
+        What a task wrote in a step that failed is shown as long as LangGraph shows it.
+        """
+
+        def fail(_state: Any) -> Any:
+            raise ConnectionError("no answer")
+
+        builder: Any = StateGraph(state)
+        builder.add_node("answer", answer).add_node("fail", fail)
+        builder.add_edge(START, "answer").add_edge(START, "fail")
+        file = tmp_path / "threads.db"
+        with SqliteSaver.from_conn_string(str(file)) as saver:
+            graph = builder.compile(checkpointer=saver)
+            with pytest.raises(ConnectionError):
+                ask(graph, "one")
+
+            shown = [graph.get_state(CONFIG).values["messages"]]
+            found = read("langgraph", file)
+            graph.update_state(CONFIG, {"note": "x"}, as_node="fail")
+            shown.append(graph.get_state(CONFIG).values["messages"])
+            found += read("langgraph", file)
+
+        assert [2, 1] == [len(each) for each in shown]
+        assert [[each.content for each in said] for said in shown] == [
+            texts(each.tree) for each in found
+        ]
+
+    def test_nothing_but_a_question(self, tmp_path):
+        """A thread whose first step failed has what was asked."""
+        builder: Any = StateGraph(Chat)
+        builder.add_node("fail", lambda _: 1 / 0).add_edge(START, "fail")
+        file = tmp_path / "threads.db"
+        with SqliteSaver.from_conn_string(str(file)) as saver:
+            graph = builder.compile(checkpointer=saver)
+            with pytest.raises(ZeroDivisionError):
+                ask(graph, "one")
+
+        change(
+            file,
+            "DELETE FROM checkpoints WHERE parent_checkpoint_id IS NOT NULL",
+        )
+
+        (found,) = read("langgraph", file)
+
+        assert ["one"] == texts(found.tree)
+
     def test_one_id_twice(self, tmp_path):
         """A message that a list has twice stands there twice."""
         file = tmp_path / "threads.db"
@@ -336,14 +388,17 @@ class TestLangGraph:
         ]
 
     def test_damaged(self, tmp_path):
-        """A checkpoint that can't be read is named, and the others are there."""
+        """
+        A checkpoint that can't be read is named, and the others are there; the newest
+        is made of what was written behind the one before.
+        """
         file = tmp_path / "threads.db"
         with SqliteSaver.from_conn_string(str(file)) as saver:
             graph = graph_of(saver)
             for text in ("one", "two"):
                 ask(graph, text)
 
-            newest, before, *_ = graph.get_state_history(CONFIG)
+            newest, *_ = graph.get_state_history(CONFIG)
 
         id = newest.config["configurable"]["checkpoint_id"]
         for data in (b"\xc1", b"", ormsgpack.packb({"channel_values": 7}), None):
@@ -356,7 +411,7 @@ class TestLangGraph:
 
             found, damage = read("langgraph", file)
 
-            assert len(before.values["messages"]) == len(found.tree.present)
+            assert ["one", "1: one", "two", "3: two"] == texts(found.tree)
             assert f"'trip': checkpoint {id} is left out: " in damage.reason
 
     @pytest.mark.parametrize(

@@ -530,6 +530,7 @@ class _ThreadReader:
         # The ids that messages have in the file, by entry.
         self._said: dict[str, _FileMessage] = {}
         self.checkpoints: dict[str, _Checkpoint] = {}
+        self.unfinished: dict[str, Log[Entry]] = {}
         self.problems: list[str] = []
 
     def read(self) -> None:
@@ -549,6 +550,11 @@ class _ThreadReader:
             else:
                 self.checkpoints[id] = found
 
+        try:
+            self._read_unfinished()
+        except (_ReadError, DecodeError, RecursionError, sqlite3.Error) as error:
+            self.problems.append(f"the writes of the last step are left out: {error}")
+
     def branches(self, channel: str) -> list[Log[Entry]]:
         """
         The lists of messages that a channel had and that no other one goes on with, in
@@ -559,17 +565,20 @@ class _ThreadReader:
             for id, each in sorted(self.checkpoints.items())
             if channel in each.messages
         }
-        continued = set()
+        continued: set[str | None] = set()
         for id, log in logs.items():
             parent = self.checkpoints[id].parent
             old = logs.get(parent or "")
             if old is not None and log.common_prefix(old) == len(old):
                 continued.add(parent)
 
-        newest = next(reversed(logs))
-        return [
-            log for id, log in logs.items() if id not in continued and id != newest
-        ] + [logs[newest]]
+        newest = max(logs, default="")
+        last = [logs[newest]] if logs else []
+        if channel in self.unfinished:
+            last.append(self.unfinished[channel])
+
+        others = logs.keys() - continued - {newest}
+        return [logs[id] for id in sorted(others)] + last
 
     def _read_checkpoint(self, number: int, parent: str | None) -> _Checkpoint:
         query = "SELECT type, checkpoint FROM checkpoints WHERE rowid = ?"
@@ -618,6 +627,12 @@ class _ThreadReader:
         if before.versions.get(channel) == version:
             return old
 
+        return self._apply_writes(old, str(parent), channel)
+
+    def _apply_writes(
+        self, old: Log[Entry] | None, checkpoint: str, channel: str
+    ) -> Log[Entry] | None:
+        """The messages of a channel after what the tasks behind a checkpoint wrote."""
         # Files of older releases have no paths of tasks.
         has_path = "task_path" in _list_tables(self._db).get("writes", set())
         order = "task_path, task_id, idx" if has_path else "task_id, idx"
@@ -625,7 +640,7 @@ class _ThreadReader:
             "SELECT type, value FROM writes WHERE thread_id IS ? AND "  # noqa: S608 - of constants
             "checkpoint_ns IS ? AND checkpoint_id IS ? AND channel IS ? "
             f"ORDER BY {order}",
-            (*self._key, parent, channel),
+            (*self._key, checkpoint, channel),
         )
         said = [self._said[entry.id] for entry in old or ()]
         for kind, data in writes.fetchall():
@@ -642,7 +657,22 @@ class _ThreadReader:
 
             said = _reduce(said, new)
 
-        return self._log(old or Log(), said)
+        return self._log(old or Log(), said) if said or old is not None else None
+
+    def _read_unfinished(self) -> None:
+        # LangGraph's `get_state` shows what finished tasks of the last step wrote.
+        newest = max(self.checkpoints, default="")
+        channels = self._db.execute(
+            "SELECT DISTINCT channel FROM writes WHERE thread_id IS ? "
+            "AND checkpoint_ns IS ? AND checkpoint_id IS ?",
+            (*self._key, newest),
+        )
+        for (channel,) in channels.fetchall() if newest else ():
+            if isinstance(channel, str) and not channel.startswith(_INTERNAL):
+                old = self.checkpoints[newest].messages.get(channel)
+                log = self._apply_writes(old, newest, channel)
+                if log is not None and log is not old:
+                    self.unfinished[channel] = log
 
     def _log(self, old: Log[Entry], said: Sequence[_FileMessage]) -> Log[Entry]:
         entries = _make_entries(said)
@@ -827,6 +857,7 @@ def _make_trees(
     channels = {
         name: None for each in reader.checkpoints.values() for name in each.messages
     }
+    channels |= dict.fromkeys(reader.unfinished)
     # The channel that a graph has by custom has the name of the thread itself.
     main = "messages" if "messages" in channels else next(iter(channels), "")
     for channel in sorted(channels, key=lambda name: (name != main, name)):
