@@ -8,8 +8,8 @@ from typing import Any
 from conversation_state._canonical import dump as dump_json
 from conversation_state.adapters.ag_ui._dump import AgUiWriter, is_words
 from conversation_state.adapters.engine.ui import (
-    StreamedCall,
-    StreamedCalls,
+    OutgoingCall,
+    OutgoingCalls,
     write_usage,
 )
 from conversation_state.aggregator import Aggregator, LedgerEntry
@@ -85,7 +85,7 @@ class _ResponseWriter:
         self._thoughts = 0
         self._signature = ""
         self._name = ""
-        self._calls = StreamedCalls()
+        self._calls = OutgoingCalls()
 
     def read(self, chunk: AssistantMessage) -> Iterator[dict[str, Any]]:
         self._name = self._name or chunk.name
@@ -174,7 +174,7 @@ class _ResponseWriter:
         elif call.id and call.name:
             yield from self._start_call(call)
 
-    def _start_call(self, call: StreamedCall) -> Iterator[dict[str, Any]]:
+    def _start_call(self, call: OutgoingCall) -> Iterator[dict[str, Any]]:
         yield from self._close()
         self._has_answer = True
         yield {
@@ -186,7 +186,7 @@ class _ResponseWriter:
         if call.arguments:
             yield self._arguments(call, call.arguments)
 
-    def _arguments(self, call: StreamedCall, delta: str) -> dict[str, Any]:
+    def _arguments(self, call: OutgoingCall, delta: str) -> dict[str, Any]:
         return {"type": "TOOL_CALL_ARGS", "toolCallId": call.sent_as, "delta": delta}
 
 

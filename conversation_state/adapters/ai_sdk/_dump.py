@@ -112,7 +112,7 @@ def check_version(version: object) -> None:
         raise ValueError(f"version is {version!r:.40}; expected 6 or 7")
 
 
-class Turn(NamedTuple):
+class UiTurn(NamedTuple):
     """
     Entries that interfaces see as one message.
 
@@ -134,13 +134,13 @@ class Turn(NamedTuple):
 
 def group_turns(
     entries: Iterable[Entry], tree: MessageTree | None = None, version: int = 7
-) -> list[Turn]:
+) -> list[UiTurn]:
     """
     The turns of *entries*: a message of a user or the system, or a run of answers and
     results. A run ends before an answer that has siblings in *tree*, or was loaded as
     the beginning of another message.
     """
-    turns: list[Turn] = []
+    turns: list[UiTurn] = []
     for at, entry in enumerate(entries):
         message = entry.message
         role = message.role
@@ -156,7 +156,7 @@ def group_turns(
         if before is not None and is_more:
             before.entries.append(entry)
         else:
-            turns.append(Turn(ui_id_of(entry), role, at, [entry]))
+            turns.append(UiTurn(ui_id_of(entry), role, at, [entry]))
 
     return turns
 
@@ -173,7 +173,7 @@ def _is_steering(message: Message) -> bool:
     return isinstance(message, UserMessage) and notes.get("steering") is True
 
 
-def _describe_place(turn: Turn, tree: MessageTree | None) -> dict[str, Any]:
+def _describe_place(turn: UiTurn, tree: MessageTree | None) -> dict[str, Any]:
     own: dict[str, Any] = {"entries": [each.id for each in turn.entries]}
     at, ids = find_siblings(tree, turn.entries[0])
     return {**own, "at": at, "siblings": [*ids]} if ids else own
@@ -187,7 +187,7 @@ class UiWriter(PayloadWriter):
         self.version = version
         self._thoughts = 0  # of the response so far
 
-    def write(self, turn: Turn, paths: list[str]) -> dict[str, Any] | None:
+    def write(self, turn: UiTurn, paths: list[str]) -> dict[str, Any] | None:
         """The message that *turn* is, whose entries are at *paths*."""
         first = turn.entries[0].message
         if isinstance(first, UnknownMessage):
@@ -300,7 +300,7 @@ class UiWriter(PayloadWriter):
         self.lose(path, "unknown", "is a part that is known, or none at all")
         return None
 
-    def _write_run(self, turn: Turn, paths: list[str]) -> list[dict[str, Any]]:
+    def _write_run(self, turn: UiTurn, paths: list[str]) -> list[dict[str, Any]]:
         """The parts of a run of answers and results."""
         found: list[dict[str, Any]] = []
         # The latest part of each call, and whether it has a result.
@@ -487,7 +487,7 @@ class UiWriter(PayloadWriter):
         return [part for part in parts if part is not None]
 
 
-def _find_usage(turn: Turn) -> dict[str, int]:
+def _find_usage(turn: UiTurn) -> dict[str, int]:
     usages = [
         response.usage
         for each in turn.entries

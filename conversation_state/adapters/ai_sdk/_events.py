@@ -19,8 +19,8 @@ from conversation_state.adapters.ai_sdk._load import SOURCE, is_unsafe
 from conversation_state.adapters.engine.export import FINISHED, merge_kept_keys
 from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.engine.ui import (
-    StreamedCall,
-    StreamedCalls,
+    OutgoingCall,
+    OutgoingCalls,
     wrap_own,
     write_usage,
 )
@@ -256,7 +256,7 @@ class _AnswerWriter:
         self._thoughts = 0
         self._has_parts = False
         self._sender = ""  # until a part has it
-        self._calls = StreamedCalls()
+        self._calls = OutgoingCalls()
         self._spent: Usage | None = None
 
     def begin(
@@ -377,7 +377,7 @@ class _AnswerWriter:
         elif call.id and call.name and not call.is_whole:
             yield from self._start_call(call)
 
-    def _start_call(self, call: StreamedCall) -> Iterator[dict[str, Any]]:
+    def _start_call(self, call: OutgoingCall) -> Iterator[dict[str, Any]]:
         yield from self._close()
         self._has_parts = True
         call_id = self._calls.name(call, self._id)
@@ -389,11 +389,11 @@ class _AnswerWriter:
         if call.arguments:
             yield self._arguments(call, call.arguments)
 
-    def _arguments(self, call: StreamedCall, delta: str) -> dict[str, Any]:
+    def _arguments(self, call: OutgoingCall, delta: str) -> dict[str, Any]:
         event = {"type": "tool-input-delta", "toolCallId": call.sent_as}
         return {**event, "inputTextDelta": delta}
 
-    def _end_call(self, call: StreamedCall) -> dict[str, Any]:
+    def _end_call(self, call: OutgoingCall) -> dict[str, Any]:
         made = ToolCall(
             call.sent_as,
             call.name,
@@ -414,7 +414,7 @@ class _AnswerWriter:
         more = ("providerExecuted", "title", "toolMetadata")
         return event | {key: part[key] for key in more if key in part}
 
-    def _kind(self, call: StreamedCall) -> dict[str, bool]:
+    def _kind(self, call: OutgoingCall) -> dict[str, bool]:
         is_static = notes_of(call.metadata, SOURCE).get("static") is True
         return {} if is_static else {"dynamic": True}
 

@@ -136,7 +136,7 @@ def is_tool(kind: object) -> bool:
 
 
 @attrs.define(eq=False)
-class Step:
+class UiStep:
     """A response of an assistant's message while it is read."""
 
     notes: dict[str, Any] = attrs.field(factory=dict)
@@ -362,14 +362,14 @@ class UiLoader(MessageLoader):
     def _read_run(self, node: ObjectReader) -> list[Message]:
         """The messages that an assistant's message is."""
         found: list[Message] = []
-        step: Step | None = None
+        step: UiStep | None = None
         self._places, self._thoughts = {}, 0
         for block in node.objects("parts"):
             kind = block.raw.get("type")
             if kind == "step-start":
                 self._thoughts = 0
                 found += step.finish() if step else []
-                step = Step()
+                step = UiStep()
                 continue
 
             if kind == "steering-message" and is_list(block.raw.get("parts")):
@@ -378,7 +378,7 @@ class UiLoader(MessageLoader):
                 found.append(self.read_steering(block))
                 continue
 
-            step = step or Step({"without": ["step-start"]})
+            step = step or UiStep({"without": ["step-start"]})
             if is_tool(kind):
                 self.read_tool(block, step)
             else:
@@ -387,7 +387,7 @@ class UiLoader(MessageLoader):
             step.sender = step.sender or self.sender
 
         if step or not found:
-            found += (step or Step()).finish()
+            found += (step or UiStep()).finish()
 
         if not node.raw["parts"]:
             node.notes["without"] = ["step-start"]
@@ -417,7 +417,7 @@ class UiLoader(MessageLoader):
         made = UserMessage(unwrap_text(parts), metadata=block.metadata(SOURCE))
         return name_message(made, ui_id) if ui_id and self.count == problems else made
 
-    def read_tool(self, block: ObjectReader, step: Step) -> None:
+    def read_tool(self, block: ObjectReader, step: UiStep) -> None:
         """Add the call that *block* is, and its result if it has one, to *step*."""
         call_id, kind, state = block.text("toolCallId"), block.raw["type"], ""
         if block.raw.get("state") in _STATES:
@@ -464,7 +464,7 @@ class UiLoader(MessageLoader):
         is_kept = "text" in own and (parse_json(kept) if kept else {}) == value
         return kept if is_kept else format_json(value)
 
-    def _read_result(self, block: ObjectReader, step: Step, tool: str) -> None:
+    def _read_result(self, block: ObjectReader, step: UiStep, tool: str) -> None:
         """Add the result at *block* to *step*."""
         own, problems = read_own(block, "resultProviderMetadata"), self.count
         call_id, state = block.text("toolCallId"), block.raw["state"]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import attrs
 
-from conversation_state.adapters.ai_sdk._dump import Turn, group_turns
+from conversation_state.adapters.ai_sdk._dump import UiTurn, group_turns
 from conversation_state.adapters.ai_sdk._load import (
     DENIED,
     SOURCE,
@@ -172,7 +172,7 @@ def resume_from(tree: MessageTree, request: ChatRequest) -> Aggregator:
 class _Found:
     """A turn that a tree has, and the tree with the way through it shown."""
 
-    def __init__(self, tree: MessageTree, turn: Turn) -> None:
+    def __init__(self, tree: MessageTree, turn: UiTurn) -> None:
         self.tree = tree
         self.turn = turn
 
@@ -204,7 +204,7 @@ def _lack(ui_id: str | None) -> LookupError:
 
 
 def _ask_again(
-    tree: MessageTree, request: ChatRequest, last: Turn | None
+    tree: MessageTree, request: ChatRequest, last: UiTurn | None
 ) -> Aggregator:
     # The client has cut its list behind what is answered; unless it sends the answer.
     last_id = request.ids[-1] if request.ids else None
@@ -222,7 +222,7 @@ def _ask_again(
     return _find_words(found, last).through()
 
 
-def _submit(tree: MessageTree, request: ChatRequest, last: Turn) -> Aggregator:
+def _submit(tree: MessageTree, request: ChatRequest, last: UiTurn) -> Aggregator:
     new = last.entries[0].message
     found = _find(tree, last.id)
     if found is not None and found.turn.role == "user":
@@ -252,7 +252,7 @@ def _submit(tree: MessageTree, request: ChatRequest, last: Turn) -> Aggregator:
     return tree.present.add(new)
 
 
-def _find_words(found: _Found, last: Turn | None) -> _Found:
+def _find_words(found: _Found, last: UiTurn | None) -> _Found:
     # A client that edited a message still knows the new one by the id of the old one.
     # Which of the siblings it means, the words say.
     tree = found.tree
@@ -262,14 +262,14 @@ def _find_words(found: _Found, last: Turn | None) -> _Found:
     _, ids = tree.siblings(found.turn.entries[0].id)
     for sibling in (found.turn.entries[0].id, *reversed(ids)):
         entry = tree.node(sibling).entry
-        turn = Turn("", entry.message.role, 0, [entry])
+        turn = UiTurn("", entry.message.role, 0, [entry])
         if _read_words(turn) == _read_words(last):
             return _Found(tree.switch(sibling), turn)
 
     return found
 
 
-def _read_words(turn: Turn) -> tuple[str, list[Any]]:
+def _read_words(turn: UiTurn) -> tuple[str, list[Any]]:
     message = turn.entries[0].message
     parts: tuple[Any, ...] = message.parts
     return message.role, [attrs.evolve(each, index=None, metadata={}) for each in parts]
@@ -281,7 +281,7 @@ def _without_id(message: Message) -> Message:
     return message.replace(metadata={**metadata, **({RESERVED: kept} if kept else {})})
 
 
-def _add_results(tree: MessageTree, last: Turn) -> Aggregator:
+def _add_results(tree: MessageTree, last: UiTurn) -> Aggregator:
     found = _find(tree, last.id)
     if found is None or found.turn.role != "assistant":
         raise _lack(last.id)
@@ -299,7 +299,7 @@ def _add_results(tree: MessageTree, last: Turn) -> Aggregator:
     return state
 
 
-def _find_results(turn: Turn) -> dict[str, ToolMessage]:
+def _find_results(turn: UiTurn) -> dict[str, ToolMessage]:
     """The results of the latest call with each id in *turn*."""
     found: dict[str, ToolMessage] = {}
     for entry in turn.entries:
@@ -315,7 +315,7 @@ def _find_results(turn: Turn) -> dict[str, ToolMessage]:
     return found
 
 
-def _find_calls(turn: Turn) -> dict[str, ToolCall]:
+def _find_calls(turn: UiTurn) -> dict[str, ToolCall]:
     """The latest calls in *turn* that the user approved or denied, by their ids."""
     calls = [call for each in turn.entries for call in each.message.tool_calls]
     latest = {call.id: call for call in calls}

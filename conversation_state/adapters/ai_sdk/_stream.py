@@ -9,8 +9,8 @@ import attrs
 
 from conversation_state.adapters.ai_sdk._load import (
     SOURCE,
-    Step,
     UiLoader,
+    UiStep,
     parse_json,
 )
 from conversation_state.adapters.engine.notes import (
@@ -378,7 +378,7 @@ class _AnswerReader:
         if "providerMetadata" in node.raw:
             raw["callProviderMetadata"] = node.raw["providerMetadata"]
 
-        loader, step = UiLoader(), Step()
+        loader, step = UiLoader(), UiStep()
         loader.read_tool(ObjectReader(loader, raw, node.path), step)
         loader.finish()
         self._results |= {each.tool_call_id: each for each in step.results}
@@ -419,7 +419,7 @@ class _AnswerReader:
         if "providerMetadata" in node.raw:
             raw["resultProviderMetadata"] = node.raw["providerMetadata"]
 
-        loader, step = UiLoader(), Step()
+        loader, step = UiLoader(), UiStep()
         loader.read_tool(ObjectReader(loader, raw, node.path), step)
         for problem in loader.problems:
             self._reader.problem(problem.path, problem.what)

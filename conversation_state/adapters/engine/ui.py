@@ -104,7 +104,7 @@ def write_usage(usage: Usage) -> dict[str, int]:
     return {key: count for key, count in counts.items() if count <= _MAX_COUNT}
 
 
-class StreamedCall:
+class OutgoingCall:
     """A call while its pieces come; it begins when its id and name are known."""
 
     def __init__(self, number: int) -> None:
@@ -115,19 +115,19 @@ class StreamedCall:
         self.is_whole = False  # and not in pieces
 
 
-class StreamedCalls:
+class OutgoingCalls:
     """The calls of a response, in the order in which they began."""
 
     def __init__(self) -> None:
-        self.all: list[StreamedCall] = []
-        self._at: dict[int, StreamedCall] = {}
+        self.all: list[OutgoingCall] = []
+        self._at: dict[int, OutgoingCall] = {}
 
-    def read(self, piece: ToolCall) -> StreamedCall:
+    def read(self, piece: ToolCall) -> OutgoingCall:
         """The call that *piece* is of, with what this adds to it."""
         call = None if piece.index is None else self._at.get(piece.index)
         # As `concat` has it: another id at a place begins another call.
         if call is None or (piece.id and call.id and piece.id != call.id):
-            call = StreamedCall(len(self.all))
+            call = OutgoingCall(len(self.all))
             self.all.append(call)
             if piece.index is None:
                 call.is_whole = True
@@ -142,7 +142,7 @@ class StreamedCalls:
         call.metadata = piece.metadata or call.metadata
         return call
 
-    def name(self, call: StreamedCall, message_id: str) -> str:
+    def name(self, call: OutgoingCall, message_id: str) -> str:
         """
         Give *call* the id that it is sent as: its own, unless it has none or another
         call has the same, at which a client's run would end.

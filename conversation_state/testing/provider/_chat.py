@@ -17,7 +17,7 @@ from conversation_state.testing.provider._reading import (
 )
 from conversation_state.testing.provider._rules import REFERENCE, ProviderRule
 
-__all__ = ["CHAT_RULES", "ChatRequest"]
+__all__ = ["CHAT_RULES", "CompletionRequest"]
 
 _ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 _SPEAKER = re.compile(r"[^\s<|\\/>]+\Z")
@@ -44,7 +44,7 @@ _FOREIGN_PARTS = frozenset(
 _MOST = 128
 
 
-class ChatRequest:
+class CompletionRequest:
     """
     A Chat Completions request, read once for all checks.
 
@@ -204,42 +204,42 @@ class ChatRequest:
             self.calls.append((at, call_at, id_, name))
 
 
-def find_foreign_parts(request: ChatRequest) -> Iterator[Finding]:
+def find_foreign_parts(request: CompletionRequest) -> Iterator[Finding]:
     """Parts of other wires."""
     for path, kind in request.keys:
         if kind in _FOREIGN_PARTS:
             yield path, {"path": path, "found": kind}
 
 
-def find_thinking_parts(request: ChatRequest) -> Iterator[Finding]:
+def find_thinking_parts(request: CompletionRequest) -> Iterator[Finding]:
     """Parts of thinking, which only Mistral has."""
     for path, kind in request.keys:
         if kind in ("thinking", "reference"):
             yield path, {"path": path, "found": kind}
 
 
-def _media(request: ChatRequest) -> Iterator[tuple[str, int, str]]:
+def _media(request: CompletionRequest) -> Iterator[tuple[str, int, str]]:
     for path, kind in request.keys:
         if kind in ("image_url", "input_audio", "file"):
             at = int(path[9 : path.index("]")])
             yield path, at, request.messages[at]["role"]
 
 
-def find_media_of_other_roles(request: ChatRequest) -> Iterator[Finding]:
+def find_media_of_other_roles(request: CompletionRequest) -> Iterator[Finding]:
     """Images, sound and files in instructions and answers."""
     for path, at, role in _media(request):
         if role in ("system", "developer", "assistant"):
             yield path, {"at": at, "role": role}
 
 
-def find_media_of_tools(request: ChatRequest) -> Iterator[Finding]:
+def find_media_of_tools(request: CompletionRequest) -> Iterator[Finding]:
     """Images, sound and files in results."""
     for path, at, role in _media(request):
         if role == "tool":
             yield path, {"at": at, "role": role}
 
 
-def find_too_many_calls(request: ChatRequest) -> Iterator[Finding]:
+def find_too_many_calls(request: CompletionRequest) -> Iterator[Finding]:
     """More than 128 calls in an answer."""
     for at, message in enumerate(request.messages):
         count = len(message.get("tool_calls") or ())
@@ -248,14 +248,14 @@ def find_too_many_calls(request: ChatRequest) -> Iterator[Finding]:
             yield path, {"path": path, "limit": _MOST, "length": count}
 
 
-def find_too_many_tools(request: ChatRequest) -> Iterator[Finding]:
+def find_too_many_tools(request: CompletionRequest) -> Iterator[Finding]:
     """More than 128 tools."""
     tools = request.body.get("tools")
     if isinstance(tools, list | tuple) and len(tools) > _MOST:
         yield "tools", {"path": "tools", "limit": _MOST, "length": len(tools)}
 
 
-def find_null_answers(request: ChatRequest) -> Iterator[Finding]:
+def find_null_answers(request: CompletionRequest) -> Iterator[Finding]:
     """Answers without content, calls, sound or refusal."""
     for at, message in enumerate(request.messages):
         if (
@@ -268,7 +268,7 @@ def find_null_answers(request: ChatRequest) -> Iterator[Finding]:
             yield f"messages[{at}].content", {"at": at}
 
 
-def find_empty_answers(request: ChatRequest) -> Iterator[Finding]:
+def find_empty_answers(request: CompletionRequest) -> Iterator[Finding]:
     """Answers with an empty text or no parts, and no calls."""
     for at, message in enumerate(request.messages):
         if (
@@ -282,7 +282,7 @@ def find_empty_answers(request: ChatRequest) -> Iterator[Finding]:
             yield f"messages[{at}].content", {"at": at}
 
 
-def find_unanswered_calls(request: ChatRequest) -> Iterator[Finding]:
+def find_unanswered_calls(request: CompletionRequest) -> Iterator[Finding]:
     """Calls whose results are not in the messages directly after them."""
     waiting: dict[str, None] = {}
     called_at = 0
@@ -310,7 +310,7 @@ def _unanswered(ids: Mapping[str, None], at: int) -> Mapping[str, Any]:
     return {"ids": ", ".join(ids), "at": at}
 
 
-def find_results_without_calls(request: ChatRequest) -> Iterator[Finding]:
+def find_results_without_calls(request: CompletionRequest) -> Iterator[Finding]:
     """Results that no message with calls comes before."""
     open_ids: set[str] | None = None
     for at, message in enumerate(request.messages):
@@ -321,7 +321,7 @@ def find_results_without_calls(request: ChatRequest) -> Iterator[Finding]:
             yield f"messages[{at}]", {"at": at}
 
 
-def find_results_of_unknown_calls(request: ChatRequest) -> Iterator[Finding]:
+def find_results_of_unknown_calls(request: CompletionRequest) -> Iterator[Finding]:
     """Results after calls, none of which has their id."""
     open_ids: set[str] | None = None
     for at, message in enumerate(request.messages):
@@ -333,7 +333,7 @@ def find_results_of_unknown_calls(request: ChatRequest) -> Iterator[Finding]:
             yield path, {"at": at, "id": message["tool_call_id"]}
 
 
-def find_second_results(request: ChatRequest) -> Iterator[Finding]:
+def find_second_results(request: CompletionRequest) -> Iterator[Finding]:
     """Second results of one call."""
     answered: dict[str, int] = {}
     for at, message in enumerate(request.messages):
@@ -348,7 +348,7 @@ def find_second_results(request: ChatRequest) -> Iterator[Finding]:
             yield f"messages[{at}].tool_call_id", values
 
 
-def find_ids_twice_in_message(request: ChatRequest) -> Iterator[Finding]:
+def find_ids_twice_in_message(request: CompletionRequest) -> Iterator[Finding]:
     """Ids that two calls of one message have."""
     seen: set[tuple[int, str]] = set()
     for at, call_at, id_, _ in request.calls:
@@ -358,7 +358,7 @@ def find_ids_twice_in_message(request: ChatRequest) -> Iterator[Finding]:
         seen.add((at, id_))
 
 
-def find_ids_twice_in_request(request: ChatRequest) -> Iterator[Finding]:
+def find_ids_twice_in_request(request: CompletionRequest) -> Iterator[Finding]:
     """Ids that calls of two messages have."""
     first: dict[str, int] = {}
     for at, call_at, id_, _ in request.calls:
@@ -366,7 +366,7 @@ def find_ids_twice_in_request(request: ChatRequest) -> Iterator[Finding]:
             yield f"messages[{at}].tool_calls[{call_at}].id", {"at": at, "id": id_}
 
 
-def _ids(request: ChatRequest) -> Iterator[tuple[str, str]]:
+def _ids(request: CompletionRequest) -> Iterator[tuple[str, str]]:
     for at, call_at, id_, _ in request.calls:
         yield f"messages[{at}].tool_calls[{call_at}].id", id_
 
@@ -375,28 +375,28 @@ def _ids(request: ChatRequest) -> Iterator[tuple[str, str]]:
             yield f"messages[{at}].tool_call_id", message["tool_call_id"]
 
 
-def find_empty_ids(request: ChatRequest) -> Iterator[Finding]:
+def find_empty_ids(request: CompletionRequest) -> Iterator[Finding]:
     """Ids of calls without a character."""
     for path, id_ in _ids(request):
         if not id_:
             yield path, {"path": path}
 
 
-def find_long_ids(request: ChatRequest) -> Iterator[Finding]:
+def find_long_ids(request: CompletionRequest) -> Iterator[Finding]:
     """Ids of calls with more than 40 characters."""
     for path, id_ in _ids(request):
         if len(id_) > 40:  # noqa: PLR2004 - named in the docstring
             yield path, {"path": path, "limit": 40, "length": len(id_)}
 
 
-def find_other_than_nine(request: ChatRequest) -> Iterator[Finding]:
+def find_other_than_nine(request: CompletionRequest) -> Iterator[Finding]:
     """Ids of calls that are not nine letters and digits."""
     for path, id_ in _ids(request):
         if not _NINE.match(id_):
             yield path, {"id": id_}
 
 
-def _names(request: ChatRequest) -> Iterator[tuple[str, str]]:
+def _names(request: CompletionRequest) -> Iterator[tuple[str, str]]:
     for at, call_at, _, name in request.calls:
         yield f"messages[{at}].tool_calls[{call_at}].function.name", name
 
@@ -405,28 +405,28 @@ def _names(request: ChatRequest) -> Iterator[tuple[str, str]]:
             yield f"tools[{at}].function.name", str(tool["function"].get("name"))
 
 
-def find_odd_names(request: ChatRequest) -> Iterator[Finding]:
+def find_odd_names(request: CompletionRequest) -> Iterator[Finding]:
     """Names of functions with other than letters, digits, underscores and dashes."""
     for path, name in _names(request):
         if name and not NAME.match(name):
             yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]+$"}
 
 
-def find_long_names(request: ChatRequest) -> Iterator[Finding]:
+def find_long_names(request: CompletionRequest) -> Iterator[Finding]:
     """Names of functions with more than 64 characters."""
     for path, name in _names(request):
         if len(name) > 64:  # noqa: PLR2004 - named in the docstring
             yield path, {"path": path, "limit": 64, "length": len(name)}
 
 
-def find_empty_names(request: ChatRequest) -> Iterator[Finding]:
+def find_empty_names(request: CompletionRequest) -> Iterator[Finding]:
     """Names of functions without a character."""
     for path, name in _names(request):
         if not name:
             yield path, {"path": path}
 
 
-def find_odd_speakers(request: ChatRequest) -> Iterator[Finding]:
+def find_odd_speakers(request: CompletionRequest) -> Iterator[Finding]:
     """Names of messages with spaces, or other than their pattern."""
     for at, message in enumerate(request.messages):
         name = message.get("name")
@@ -435,7 +435,7 @@ def find_odd_speakers(request: ChatRequest) -> Iterator[Finding]:
             yield path, {"path": path, "pattern": "^[^\\s<|\\\\/>]+$"}
 
 
-def find_long_speakers(request: ChatRequest) -> Iterator[Finding]:
+def find_long_speakers(request: CompletionRequest) -> Iterator[Finding]:
     """Names of messages with more than 64 characters."""
     for at, message in enumerate(request.messages):
         name = message.get("name")
@@ -444,7 +444,7 @@ def find_long_speakers(request: ChatRequest) -> Iterator[Finding]:
             yield path, {"path": path, "limit": 64, "length": len(name)}
 
 
-def find_assistant_last(request: ChatRequest) -> Iterator[Finding]:
+def find_assistant_last(request: CompletionRequest) -> Iterator[Finding]:
     """An answer at the end, where it is not marked as the answer's beginning."""
     last = request.messages[-1]
     if last["role"] == "assistant" and not last.get("prefix"):
@@ -459,7 +459,7 @@ _MISTRAL_ORDER = {
 }
 
 
-def find_roles_out_of_order(request: ChatRequest) -> Iterator[Finding]:
+def find_roles_out_of_order(request: CompletionRequest) -> Iterator[Finding]:
     """Roles that can't follow each other: a system message after an answer, say."""
     previous = ""
     for at, message in enumerate(request.messages):
@@ -470,7 +470,7 @@ def find_roles_out_of_order(request: ChatRequest) -> Iterator[Finding]:
         previous = role
 
 
-def find_user_after_tool(request: ChatRequest) -> Iterator[Finding]:
+def find_user_after_tool(request: CompletionRequest) -> Iterator[Finding]:
     """A user's message directly after a result."""
     previous = ""
     for at, message in enumerate(request.messages):
@@ -480,7 +480,7 @@ def find_user_after_tool(request: ChatRequest) -> Iterator[Finding]:
         previous = message["role"]
 
 
-def find_roles_that_do_not_alternate(request: ChatRequest) -> Iterator[Finding]:
+def find_roles_that_do_not_alternate(request: CompletionRequest) -> Iterator[Finding]:
     """Two messages of users, or two answers, next to each other; an answer first."""
     speaker = "assistant"
     for at, message in enumerate(request.messages):
@@ -495,14 +495,14 @@ def find_roles_that_do_not_alternate(request: ChatRequest) -> Iterator[Finding]:
         speaker = side
 
 
-def find_answer_last(request: ChatRequest) -> Iterator[Finding]:
+def find_answer_last(request: CompletionRequest) -> Iterator[Finding]:
     """An answer at the end."""
     at = len(request.messages) - 1
     if request.messages[at]["role"] == "assistant":
         yield f"messages[{at}]", {}
 
 
-def find_late_systems(request: ChatRequest) -> Iterator[Finding]:
+def find_late_systems(request: CompletionRequest) -> Iterator[Finding]:
     """System messages behind another message."""
     is_late = False
     for at, message in enumerate(request.messages):
@@ -512,7 +512,7 @@ def find_late_systems(request: ChatRequest) -> Iterator[Finding]:
             yield f"messages[{at}]", {}
 
 
-def find_odd_images(request: ChatRequest) -> Iterator[Finding]:
+def find_odd_images(request: CompletionRequest) -> Iterator[Finding]:
     """Images in the request whose media type is not one of four."""
     for path, url in request.images:
         if url.startswith("data:"):
@@ -521,21 +521,21 @@ def find_odd_images(request: ChatRequest) -> Iterator[Finding]:
                 yield path, {}
 
 
-def find_images_without_type(request: ChatRequest) -> Iterator[Finding]:
+def find_images_without_type(request: CompletionRequest) -> Iterator[Finding]:
     """Data in the request that is not said to be an image."""
     for path, url in request.images:
         if url.startswith("data:") and not url[5:].lower().startswith("image/"):
             yield path, {}
 
 
-def find_odd_urls(request: ChatRequest) -> Iterator[Finding]:
+def find_odd_urls(request: CompletionRequest) -> Iterator[Finding]:
     """Images that are neither data nor an address of the web."""
     for path, url in request.images:
         if not url.startswith(("data:", "http://", "https://", "gs://")):
             yield path, {"path": path}
 
 
-def find_missing_reasoning(request: ChatRequest) -> Iterator[Finding]:
+def find_missing_reasoning(request: CompletionRequest) -> Iterator[Finding]:
     """Answers with calls without their reasoning, where the model thinks."""
     body = request.body
     thinking = body.get("thinking")
@@ -553,7 +553,7 @@ def find_missing_reasoning(request: ChatRequest) -> Iterator[Finding]:
             yield path, {"at": at}
 
 
-def find_forgotten_reasoning(request: ChatRequest) -> Iterator[Finding]:
+def find_forgotten_reasoning(request: CompletionRequest) -> Iterator[Finding]:
     """
     Answers with calls that this provider gave with ``reasoning_content``, without it.
     """

@@ -10,7 +10,7 @@ from conversation_state.testing.provider._anthropic import (
     ANTHROPIC_RULES,
     AnthropicRequest,
 )
-from conversation_state.testing.provider._chat import CHAT_RULES, ChatRequest
+from conversation_state.testing.provider._chat import CHAT_RULES, CompletionRequest
 from conversation_state.testing.provider._gemini import GEMINI_RULES, GeminiRequest
 from conversation_state.testing.provider._memory import Memory
 from conversation_state.testing.provider._responses import (
@@ -30,7 +30,7 @@ from conversation_state.testing.provider._rules import (
 __all__ = ["HOSTS", "RULES", "WIRES", "judge"]
 
 _WIRES: Mapping[str, tuple[Callable[..., Any], tuple[ProviderRule, ...]]] = {
-    "openai_chat": (ChatRequest, CHAT_RULES),
+    "openai_chat": (CompletionRequest, CHAT_RULES),
     "openai_responses": (ResponsesRequest, RESPONSES_RULES),
     "anthropic": (AnthropicRequest, ANTHROPIC_RULES),
     "gemini": (GeminiRequest, GEMINI_RULES),
