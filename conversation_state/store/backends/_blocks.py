@@ -6,11 +6,11 @@ is among threads, and what a child of `os.fork` begins anew.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from threading import RLock
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
 from conversation_state.store.backend import Key, Row
 from conversation_state.store.schema import TABLES, Name, Revision, key_range
@@ -120,11 +120,35 @@ class BlockTurn:
             self._lock.release()
 
 
+class LiveObjects:
+    """
+    Objects, as long as they are referenced elsewhere.
+
+    Not a `WeakSet`: that has callbacks, and an interrupt that comes in one is lost, but
+    for a warning on standard error.
+    """
+
+    def __init__(self) -> None:
+        self._references: list[ref[Any]] = []
+
+    def add(self, item: Any) -> None:
+        """Add one that is not there."""
+        for gone in [each for each in self._references if each() is None]:
+            with suppress(ValueError):  # another thread removed it
+                self._references.remove(gone)
+
+        self._references.append(ref(item))
+
+    def __iter__(self) -> Iterator[Any]:
+        found = [reference() for reference in list(self._references)]
+        return iter([each for each in found if each is not None])
+
+
 # A child of `os.fork` has the memory of its parent and none of its other threads: locks
 # that those held are never released, and their blocks never end.
 
 # What has such state, as long as it is referenced elsewhere.
-_registered: WeakSet[Any] = WeakSet()
+_registered = LiveObjects()
 
 
 def renew_in_children(backend: Any) -> None:
@@ -134,7 +158,7 @@ def renew_in_children(backend: Any) -> None:
 
 def renew_all() -> None:
     """Renew everything, in a child."""
-    for backend in list(_registered):
+    for backend in _registered:
         backend.renew()
 
 

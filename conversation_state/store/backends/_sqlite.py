@@ -29,13 +29,14 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
-from weakref import WeakSet, finalize, ref
+from weakref import finalize, ref
 
 from conversation_state.errors import StoreError
 from conversation_state.store.backend import ConflictError, DamageError, Key, Row
 from conversation_state.store.backends._blocks import (
     BLOCK_ABANDONED,
     BlockTurn,
+    LiveObjects,
     renew_all,
     renew_in_children,
 )
@@ -218,7 +219,7 @@ class _Connection(sqlite3.Connection):
 
 # Weak references without a callback: an interrupt that came in one would be lost.
 _connections: list[ref[_Connection]] = []
-_backends: WeakSet[SqliteBackend] = WeakSet()
+_backends = LiveObjects()
 # What was open when this process was forked.
 _inherited: list[_Connection] = []
 
@@ -235,7 +236,7 @@ def is_open(path: Path) -> bool:
 
 
 def _close_before_fork() -> None:
-    for backend in list(_backends):
+    for backend in _backends:
         backend.close_idle()
 
 
