@@ -26,6 +26,7 @@ from conversation_state._canonical import (
     first_oversized,
     load,
 )
+from conversation_state._collector import collector_paused
 from conversation_state._persistent import FrozenMap, check_text
 from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.codec import _kinds
@@ -56,6 +57,8 @@ __all__ = [
 
 T = TypeVar("T")
 
+# The collector is paused for longer documents, of some hundred messages.
+_LONG = 50_000
 _NO_KINDS: FrozenMap[type, str] = FrozenMap()
 
 
@@ -206,7 +209,11 @@ class Codec:
           $.version: written by a newer version of conversation_state (format ...
           $.kind: missing
         """
-        return self._read_value(load(data), expect, data)
+        if not isinstance(data, (bytes, str)) or len(data) < _LONG:
+            return self._read_value(load(data), expect, data)
+
+        with collector_paused():
+            return self._read_value(load(data), expect, data)
 
     @overload
     def from_data(self, data: Any, *, expect: None = None) -> Any: ...

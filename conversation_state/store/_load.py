@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from conversation_state._canonical import load
+from conversation_state._collector import collector_paused
 from conversation_state._persistent import Log
 from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator
@@ -258,6 +259,13 @@ def read_items(
     The entries of a log from position *start* on, and the digests at each; the error
     says which is missing, or is not what was saved.
     """
+    with collector_paused():
+        return _read_items(transaction, table, segments, start)
+
+
+def _read_items(
+    transaction: Transaction, table: LogTable, segments: Segments, start: int
+) -> tuple[list[Any], list[bytes]]:
     items: list[Any] = []
     digests: list[bytes] = []
     before = _read_digest_before(transaction, table, segments, start)

@@ -1,0 +1,114 @@
+"""The garbage collector is paused while much is decoded, and is then as it was."""
+
+import gc
+import os
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from conversation_state import Aggregator, decode, encode
+from conversation_state._collector import collector_paused
+from conversation_state.errors import DecodeError
+from conversation_state.store import open_store
+
+LONG = Aggregator.new().extend(
+    [
+        message
+        for _ in range(2_000)
+        for message in Aggregator.new().add_user_prompt("hi")
+    ]
+)
+
+
+@pytest.fixture(autouse=True)
+def collector():
+    """It is on before a test, and after it."""
+    gc.enable()
+    yield
+    assert gc.isenabled()
+
+
+def count_collections(work):
+    """How many collections there were while *work* ran."""
+    seen: list[str] = []
+    gc.callbacks.append(lambda phase, _: seen.append(phase))
+    try:
+        work()
+    finally:
+        gc.callbacks.pop()
+
+    return seen.count("start")
+
+
+def test_decode():
+    """A long document is decoded without a collection, but for one behind it."""
+    data = encode(LONG)
+
+    assert 1 >= count_collections(lambda: decode(data))
+
+
+def test_load():
+    """A long conversation is loaded from a store with hardly any."""
+    with open_store("memory:", remembered=0) as store:
+        store.save("long", LONG)
+
+        assert 3 >= count_collections(lambda: store.load("long"))
+
+
+def test_errors():
+    """It is on again behind a document that is refused."""
+    with pytest.raises(DecodeError):
+        decode(encode(LONG)[:-100])
+
+
+@contextmanager
+def paused_elsewhere():
+    """A thread pauses it meanwhile."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def pause():
+        with collector_paused():
+            inside.set()
+            go_on.wait()
+
+    thread = threading.Thread(target=pause)
+    thread.start()
+    inside.wait()
+    try:
+        yield
+    finally:
+        go_on.set()
+        thread.join()
+
+
+def test_nested():
+    """It is on again behind the last of several pauses, also of other threads."""
+    with paused_elsewhere():
+        with collector_paused(), collector_paused():
+            pass
+
+        assert not gc.isenabled()
+
+
+def test_was_off():
+    """One that the program had turned off stays so."""
+    gc.disable()
+    try:
+        decode(encode(LONG))
+
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forks():
+    """In a child process it is on, though a thread of the parent had paused it."""
+    with paused_elsewhere():
+        pid = os.fork()
+        if not pid:
+            os._exit(0 if gc.isenabled() else 1)
+
+    assert 0 == os.waitpid(pid, 0)[1]
