@@ -98,7 +98,7 @@ class Tab:
         return self.page.get_by_role("button", name=name, exact=True).last
 
     def press(self, name):
-        """Press the last button of that name."""
+        """Press it."""
         self.page.bring_to_front()  # a click in another tab takes seconds
         self.button(name).click()
 
@@ -325,6 +325,10 @@ def test_edit_regenerate_switch(chat):
     chat.left.ask("And then?")
     chat.answer("Home.")
     chat.settle("In May?", "Hills.", "And then?", "Home.")
+    chat.left.page.get_by_role("button", name="Regenerate").first.click()
+    chat.answer("Rivers.")  # to the question itself
+    assert first[0] == chat.settle("In May?", "Rivers.")[0]
+    chat.show("In May?", "3/3")
 
-    asked = [["In May?"], ["In May?"], ["In June?"], ["In May?", "And then?"]]
-    assert asked == chat.model.asked
+    asked = ["In May?", "In May?", "In June?", "In May? And then?", "In May?"]
+    assert asked == [" ".join(each) for each in chat.model.asked]

@@ -11,13 +11,13 @@ function Chat() {
   const sendMessage: typeof chat.sendMessage = (message, options) => (chat.setMessages(shown.messages),
     setEdited(undefined), chat.sendMessage(message && { ...message, messageId }, options))
   const status = shown.isRunning ? "streaming" : "ready", { messages } = shown
-  const runtime = useAISDKRuntime({ ...chat, messages, status, sendMessage }, { joinStrategy: "none" })
+  const runtime = useAISDKRuntime({ ...chat, messages, status, sendMessage, error: undefined }, { joinStrategy: "none" })
   const edit = (id: string, text: string) => (setEdited(id), runtime.thread.composer.setText(text))
   return <Aui.AssistantRuntimeProvider runtime={runtime}><Aui.ThreadPrimitive.Messages>{({ message: { id, role, content } }) =>
     <Aui.MessagePrimitive.Root data-id={id} data-role={role}>
       <Aui.MessagePrimitive.Parts>{({ part }) => "text" in part && <p className={part.type}>{part.text}</p>}</Aui.MessagePrimitive.Parts>
-      {role === "user" ? <button onClick={() => edit(id, textOf(content))}>Edit</button>
-        : <Aui.ActionBarPrimitive.Reload>Regenerate</Aui.ActionBarPrimitive.Reload>}
+      {role === "user" && <button onClick={() => edit(id, textOf(content))}>Edit</button>}{" "}
+      <button onClick={() => (chat.setMessages(messages), chat.regenerate({ messageId: id }))}>Regenerate</button>
       <Siblings of={id} shown={shown} /></Aui.MessagePrimitive.Root>}</Aui.ThreadPrimitive.Messages>
     <Aui.ComposerPrimitive.Root><Aui.ComposerPrimitive.Input aria-label="Message" autoFocus /> <Aui.ComposerPrimitive.Send>
       Send</Aui.ComposerPrimitive.Send></Aui.ComposerPrimitive.Root><Acts shown={shown} error={chat.error} />

@@ -10,8 +10,8 @@ function Chat() {
   const post = (ask: () => void) => { chat.setMessages(shown.messages); ask(); setDraft({ text: "" }) }
   return <>{shown.messages.map(({ id, role, parts }) => <article key={id} data-id={id} data-role={role}>
       {parts.map((part, at) => "text" in part && <p key={at} className={part.type}>{part.text}</p>)}
-      {role === "user" ? <button onClick={() => setDraft({ messageId: id, text: textOf(parts) })}>Edit</button>
-        : <button onClick={() => post(() => chat.regenerate({ messageId: id }))}>Regenerate</button>}
+      {role === "user" && <button onClick={() => setDraft({ messageId: id, text: textOf(parts) })}>Edit</button>}{" "}
+      <button onClick={() => post(() => chat.regenerate({ messageId: id }))}>Regenerate</button>
       <Siblings of={id} shown={shown} /></article>)}
     <form onSubmit={(event) => { event.preventDefault(); post(() => chat.sendMessage(draft)) }}>
       <input aria-label="Message" autoFocus required value={draft.text}
