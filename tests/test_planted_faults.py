@@ -22,7 +22,6 @@ from conversation_state import (
     UserMessage,
 )
 from conversation_state.adapters import Export, Lost, openai_chat
-from conversation_state.counting import by_characters
 from conversation_state.errors import DecodeError
 from conversation_state.parts import ImagePart, ReasoningPart, RefusalPart, TextPart
 from conversation_state.testing import (
@@ -40,7 +39,7 @@ from conversation_state.testing.contracts import (
     SummariserContract,
     TrimmingStepContract,
 )
-from conversation_state.trimming import TrimContext, clear_tool_results, fit, keep_last
+from conversation_state.trimming import TrimContext
 
 FEW = settings(
     settings.get_profile("default"), max_examples=4, database=None, deadline=None
@@ -812,18 +811,13 @@ def test_is_found(kind, name):
     assert [KINDS[kind][2][name][1]] == find_broken(kind, name, FEW)
 
 
+# Beside those of `test_contracts`.
 HONEST = [
-    (check_reducer, lambda s: s.add_user_prompt("Be brief."), {}),
     (check_reducer, lambda s: s.record_responses(), {}),
     (check_reducer, lambda s: s.fork(), {}),
-    (check_counter, by_characters, {}),
     (check_counter, words, {}),
     (check_counter, cached(lambda m: m), {"fresh": lambda: words}),
-    (check_trimming_step, keep_last(3), {}),
-    (check_trimming_step, fit(), {}),
-    (check_trimming_step, clear_tool_results(keep=1), {}),
     (check_summariser, listing, {"max_tokens": 10, "fresh": lambda: listing}),
-    (check_adapter, openai_chat, {}),
 ]
 
 

@@ -63,8 +63,9 @@ def _list_states() -> Iterator[NamedExample[Aggregator]]:
     for shape in _list_shapes():
         yield NamedExample(shape, grow_state)
 
+    called = tuple(SHAPES["call and result"].write(TurnWriter()))
     for name in ACTS:
-        yield NamedExample(write_shapes()["call and result"], _after(name))
+        yield NamedExample(called, _after(name))
 
 
 def _after(name: str) -> Callable[[tuple[Message, ...]], Aggregator]:
