@@ -289,6 +289,16 @@ LANGCHAIN = [
     {"type": "ai", "content": "done", "additional_kwargs": {}, "response_metadata": {}},
 ]
 
+STREAM = [
+    {"responseId": "r", "candidates": [{"content": {"parts": [{"text": "Hel"}]}}]},
+    {
+        "responseId": "r",
+        "candidates": [
+            {"content": {"parts": [{"text": "lo"}]}, "finishReason": "STOP"}
+        ],
+    },
+]
+
 # What a value is, and the conversations by name: their messages, and their leaves.
 VALUES = {
     "request": ({"id": "x", "messages": HI}, {"x": (["u hi", "a yo"], 1)}),
@@ -507,6 +517,7 @@ LINES = {
     "gemini": (GEMINI, CALLED),
     "responses": (ITEMS, CALLED),
     "sharegpt": (TAGGED, TAG_CALLED),
+    "gemini stream": (STREAM, ["a Hello"]),
     "ai sdk": (AI_SDK, ["u q", "a (hm) f{}", "t[c1] r", "a done"]),
     "langchain": (LANGCHAIN, CALLED),
 }
@@ -612,6 +623,20 @@ class TestSessions:
 
         assert ("extended", 1) == (grown["outcome"], grown["added"])
         assert {"s1": (["u hi", "a new", "u q"], 2)} == chats(run)
+
+    def test_agents(self, run):
+        """Sub-agents in the folder beside a session are names of their own."""
+        lines = [json.dumps(each) for each in CLAUDE_CODE]
+        path = run.write("\n".join(lines), name="s1.jsonl")
+        agent = {**CLAUDE_CODE[1], "isSidechain": True, "agentId": "a1"}
+        folder = run.folder / "s1" / "subagents"
+        folder.mkdir(parents=True)
+        (folder / "agent-a1.jsonl").write_text(json.dumps(agent))
+
+        run("import", path)
+
+        assert {"s1", "s1/a1"} == {*chats(run)}
+        assert "s1" == notes(run, "s1/a1")["part_of"]
 
     def test_damaged_line(self, run):
         """A line that is no JSON is reported, and the others are loaded."""
@@ -872,6 +897,26 @@ REFUSED = {
             "result": {"type": "errored", "error": {"type": "x", "message": "no"}},
         },
         "an error of the provider instead of an answer: x: no",
+    ),
+    "anthropic batch expired": (
+        {"custom_id": "r", "result": {"type": "expired"}},
+        "an error of the provider instead of an answer: expired",
+    ),
+    "model messages": (
+        [
+            user("hi"),
+            model([{"type": "tool-call", "toolCallId": "c", "toolName": "f"}]),
+        ],
+        "a block of the type tool-call of the AI SDK",
+    ),
+    "assistants": (
+        {"object": "list", "data": [{"object": "thread.message", "role": "user"}]},
+        "a message of OpenAI's Assistants, which are not read",
+    ),
+    "silly": ({"name": "A", "is_user": True, "mes": "hi"}, "a message of SillyTavern"),
+    "nested": (
+        {"data": {"data": {"data": {"data": {}}}}},
+        "an object with the keys data",
     ),
     "chunk": ({"choices": [{"delta": {"content": "x"}}]}, "a streamed response"),
     "event": ({"type": "message_start", "message": {}}, "a streamed response"),
@@ -1153,6 +1198,15 @@ class TestDamage:
 
         assert "$[2] is damaged: " in result.stderr
         assert {"n0", "n1"} == {*chats(run)}
+
+    def test_long_object(self, run):
+        """A document over --max-line without a list of conversations is skipped."""
+        path = run.write(json.dumps({"a": "x" * 1_500_000, "b": 1}, indent=1), ONE)
+
+        result = run("import", path, "--max-line", 1, status=2)
+
+        assert ":1: an object with the keys a, b was skipped; --max-" in result.stderr
+        assert {"x"} == {*chats(run)}
 
     def test_long_element(self, run):
         """An element over --max-line is skipped, and reported with its size."""

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state._persistent import EMPTY_MAP
@@ -22,6 +23,8 @@ from conversation_state._wording import shorten_text
 from conversation_state.adapters import transcripts
 from conversation_state.adapters.engine.notes import formats_of, list_of, notes_of
 from conversation_state.aggregator import Aggregator
+from conversation_state.chunks import concat
+from conversation_state.cli._values import WRAPPERS
 from conversation_state.codec import from_data
 from conversation_state.errors import ConversationStateError, DecodeError, Problem
 from conversation_state.messages import AssistantMessage, Message, UnknownMessage
@@ -192,13 +195,14 @@ def _is_shared(facts: _Facts) -> bool:
 
 # Tried in this order; those with the fewest common keys first.
 _ITEM_TESTS: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
+    ("gemini_stream", lambda f: "candidates" in f.keys),
     ("langchain", _is_langchain),
     ("pydantic_ai", lambda f: {"kind", "parts"} <= f.keys and "role" not in f.keys),
     ("assistant_ui", lambda f: {"parentId", "message"} <= f.keys),
     ("assistant_ui", lambda f: {"parent_id", "content", "format"} <= f.keys),
     ("librechat", lambda f: {"messageId", "parentMessageId"} <= f.keys),
     ("ai_sdk", lambda f: bool(f.parts) and not any(p[:1] == "+" for p in f.parts)),
-    ("ai_sdk", lambda f: bool(f.blocks & _SDK_BLOCKS) or "toolInvocations" in f.keys),
+    ("ai_sdk", lambda f: "toolInvocations" in f.keys),
     ("gemini", lambda f: "parts" in f.keys and "content" not in f.keys),
     ("openai_responses", _has_responses),
     (
@@ -367,13 +371,43 @@ def recognize(value: Any) -> str:
     return next(found, "") or _recognize_messages(value)
 
 
+def find_list(value: Any, path: str, levels: int = 3) -> tuple[str, list[Any], str]:
+    """
+    The conversations that an object has under a key, or as its values by name, with
+    the path of the list and the keys beside it; none if there are none.
+    """
+    if not isinstance(value, dict) or not levels or recognize(value):
+        return path, [], ""
+
+    values = [*value.values()]
+    if len(values) > 1 and all(isinstance(each, dict) for each in values):
+        named = [{"id": key, **each} for key, each in value.items()]
+        if all(map(recognize, values)):
+            return path, named, ""
+
+    for key in WRAPPERS:
+        listed, where = value.get(key), f"{path}.{key}"
+        if isinstance(listed, dict):
+            where, listed, _ = find_list(listed, where, levels - 1)
+
+        if isinstance(listed, list) and any(map(recognize, listed)):
+            return where, listed, ", ".join(each for each in value if each != key)
+
+    return path, [], ""
+
+
 def is_item(value: Any) -> bool:
     """Whether *value* is one message, so that its conversation has others beside it."""
-    return (
-        isinstance(value, dict)
-        and not recognize(value)
-        and bool(_recognize_items([value]))
-    )
+    if not isinstance(value, dict):
+        return False
+
+    return is_piece(value) if recognize(value) else bool(_recognize_items([value]))
+
+
+def is_piece(value: Body) -> bool:
+    """Whether *value* is one of the responses that Gemini streams, not the last."""
+    answers = [each for each in _listed(value, "candidates") if isinstance(each, dict)]
+    return bool(answers) and not any("finishReason" in each for each in answers)
 
 
 # What has requests and responses in it
@@ -409,6 +443,9 @@ def _split_log(record: Body) -> _Log:
             keys.add(key)
             paths[1] = f"$.{key}"
             break
+
+    if response.get("type") in {"canceled", "errored", "expired"}:
+        error = error or response.get("error") or response["type"]
 
     for key in ("body", "message", "error"):
         # OpenAI's batches have a status and a body, Anthropic's a type and a message.
@@ -540,6 +577,7 @@ def _branch(
 # The keys of an object that its adapter reads, or that name it.
 _READ_KEYS: Mapping[str, frozenset[str]] = {
     "ag_ui": frozenset({"messages"}),
+    "ai_sdk": frozenset({"messages"}),
     "anthropic": frozenset({"messages", "system"}),
     "bubo": frozenset({"messages"}),
     "eino": frozenset({"messages"}),
@@ -551,6 +589,7 @@ _READ_KEYS: Mapping[str, frozenset[str]] = {
 }
 _IDS = (
     *("id", "uuid", "custom_id", "conversation_id", "conversationId", "session_id"),
+    "conversation_hash",
     *("sessionId", "thread_id", "threadId", "key", "recordId"),
 )
 
@@ -771,6 +810,11 @@ def _load_ollama(value: Any) -> FoundConversation:
     return FoundConversation(tuple(found), notes=notes)
 
 
+def _load_pieces(value: Any) -> FoundConversation:
+    pieces = value if isinstance(value, list) else [value]
+    return FoundConversation((concat(_import_adapter("gemini").load_chunks(pieces)),))
+
+
 def _as_tree(name: str) -> Callable[[Any], FoundConversation]:
     def load(value: Any) -> FoundConversation:
         trees = _import_adapter("message_trees")
@@ -817,6 +861,7 @@ FORMATS: Mapping[str, str] = {
     "openai_responses": "OpenAI's Responses: the same, and items",
     "anthropic": "Anthropic's Messages: requests, responses, messages",
     "gemini": "Gemini: requests, responses, contents",
+    "gemini_stream": "Gemini: the responses of one stream, as a list",
     "ollama": "Ollama's responses",
     "log": "requests with responses: batches, and logs of gateways",
     "sharegpt": "ShareGPT and its kin, prompts with completions",
@@ -843,8 +888,9 @@ FORMATS: Mapping[str, str] = {
 _TREES = ("assistant_ui", "chatgpt", "claude_ai", "librechat", "open_webui")
 SESSIONS = ("claude_code", "codex", "gemini_cli", "opencode", "pi", "sts")
 _LOADERS: Mapping[str, Callable[[Any], FoundConversation]] = {
-    **{name: _by_adapter(name) for name in (*_READ_KEYS, "ai_sdk")},
+    **{name: _by_adapter(name) for name in _READ_KEYS},
     **{name: _as_tree(name) for name in _TREES},
+    "gemini_stream": _load_pieces,
     "instructions": _load_instruction,
     "json": _load_own,
     "log": _load_log,
@@ -954,9 +1000,14 @@ def recognize_session(line: Any) -> str:
     return name
 
 
-def load_session(lines: Sequence[Any], format: str = "") -> list[FoundConversation]:  # noqa: A002 - as elsewhere
+def load_session(
+    lines: Sequence[Any],
+    path: Path | None,
+    format: str = "",  # noqa: A002 - as elsewhere
+) -> list[FoundConversation]:
     """
-    The session that *lines* are, and its sub-agents.
+    The session that *lines* are, and its sub-agents: those in the folder beside the
+    file at *path*, too, if there is one.
 
     Raises:
         DecodeError:
@@ -966,7 +1017,10 @@ def load_session(lines: Sequence[Any], format: str = "") -> list[FoundConversati
     name = format or sessions.recognize(lines)
     name = name or next(filter(None, map(recognize_session, lines)), "")
     try:
-        found = sessions.load_session(lines, format=name)
+        if path is not None and (path.with_suffix("") / "subagents").is_dir():
+            found = sessions.read_session(path, format=name)
+        else:
+            found = sessions.load_session(lines, format=name)
     except ConversationStateError as error:
         raise error if isinstance(error, DecodeError) else fail(str(error)) from None
 
@@ -1062,9 +1116,14 @@ def _find_owner(kind: str, name: str) -> str:
 def _describe(value: Any) -> str:
     """What *value* looks like, for a refusal."""
     if isinstance(value, dict):
-        words = next((words for words, test in _LOOKALIKES if test(value)), "")
-        keys = ", ".join(sorted(value)[:_MAX_KEYS]) or "none"
-        return words or f"an object with the keys {shorten_text(keys, 120)}"
+        for key in WRAPPERS:
+            listed = value.get(key)
+            if isinstance(listed, list) and listed and isinstance(listed[0], dict):
+                return (
+                    f"an object with {key}, first of all {_describe_object(listed[0])}"
+                )
+
+        return _describe_object(value)
 
     if not isinstance(value, list):
         return f"{_JSON_KINDS.get(type(value), 'a number')}, not a conversation"
@@ -1073,9 +1132,18 @@ def _describe(value: Any) -> str:
         return "an empty list"
 
     if all(isinstance(each, dict) for each in value):
-        return f"a list that begins with {_describe(value[0])}"
+        return f"a list that begins with {_describe_object(value[0])}"
 
     return "a list of other values than messages"
+
+
+def _describe_object(value: Body) -> str:
+    words = next((words for words, test in _LOOKALIKES if test(value)), "")
+    keys = ", ".join(sorted(value)[:_MAX_KEYS])
+    if words or not keys:
+        return words or "an empty object"
+
+    return f"an object with the keys {shorten_text(keys, 120)}"
 
 
 _MAX_KEYS = 8
@@ -1142,6 +1210,14 @@ _LOOKALIKES: tuple[tuple[str, Test], ...] = (
     (
         "a list of shared conversations, without their messages",
         lambda r: {"conversation_id", "is_anonymous"} <= r.keys(),
+    ),
+    (
+        "a message of SillyTavern, which is not read",
+        lambda r: {"is_user", "mes"} <= r.keys(),
+    ),
+    (
+        "an activity of Google Takeout, without its answer",
+        lambda r: {"header", "title", "products"} <= r.keys(),
     ),
     ("a notebook", lambda r: {"cells", "nbformat"} <= r.keys()),
     ("spans of OpenTelemetry", lambda r: "resourceSpans" in r),

@@ -21,7 +21,6 @@ from conversation_state.cli import _formats, _sources, _workers
 from conversation_state.cli._formats import FoundConversation
 from conversation_state.cli._sources import STANDARD_INPUT, InputSource, NotRead
 from conversation_state.cli._values import (
-    WRAPPERS,
     DamagedText,
     JsonValue,
     LeftOut,
@@ -204,7 +203,7 @@ class _SourceReader:
             yield from self._report(found.line, found.reason, is_binary=found.is_binary)
         elif self.session or self._is_of_session(found.data):
             self.session.append(found)
-        elif isinstance(found.data, dict) and _formats.is_item(found.data):
+        elif _formats.is_item(found.data) or self._is_next_piece(found):
             self.items.append(found)
         else:
             if self.items:
@@ -222,25 +221,33 @@ class _SourceReader:
         self, found: JsonValue
     ) -> Iterator[InputConversation | UnreadableInput]:
         """A conversation, or a list of some, which an object may have under a key."""
-        listed, path = found.data, found.path
-        if isinstance(listed, dict) and not _formats.recognize(listed):
-            key = next((k for k in WRAPPERS if isinstance(listed.get(k), list)), "")
-            path = f"{path}.{key}"
-            left_out = ", ".join(each for each in listed if each != key)
-            listed = listed.get(key)
-            if listed and left_out and any(map(_formats.recognize, listed)):
-                what = f"left out what is beside the list: {left_out}"
-                yield UnreadableInput(
-                    self.source.file, found.line, what, is_error=False
-                )
+        path, listed, left_out = _formats.find_list(found.data, found.path)
+        if left_out:
+            what = f"left out what is beside the list: {left_out}"
+            yield UnreadableInput(self.source.file, found.line, what, is_error=False)
 
-        if not isinstance(listed, list) or not any(map(_formats.recognize, listed)):
+        if isinstance(found.data, list) and any(map(_formats.recognize, found.data)):
+            listed = found.data
+
+        if not listed or self._is_stream(listed):
             yield from self._load(found.data, found)
             return
 
         for at, each in enumerate(listed):
             here = JsonValue(each, found.line, at + 1, f"{path}[{at}]")
             yield from self._load(each, here)
+
+    def _is_next_piece(self, found: JsonValue) -> bool:
+        # The last response of a stream looks like a whole one.
+        before = self.items[-1].data if self.items else {}
+        if "candidates" not in before or not isinstance(found.data, dict):
+            return False
+
+        ids = {before.get("responseId"), found.data.get("responseId")}
+        return len(ids) == 1 and bool(found.position or None not in ids)
+
+    def _is_stream(self, listed: Sequence[Any]) -> bool:
+        return isinstance(listed[0], dict) and _formats.is_piece(listed[0])
 
     def _flush(self) -> Iterator[InputConversation | UnreadableInput]:
         """What was read so far: what is being loaded, and messages."""
@@ -264,7 +271,12 @@ class _SourceReader:
         except DecodeError as error:
             # Those that can't be read by themselves are reported at their places, and
             # the rest goes on without them.
-            good = []
+            good: list[JsonValue] = []
+            if first.position:
+                # Of a list all or nothing.
+                yield from self._report(first.line, _describe(error, first))
+                return
+
             for each in items:
                 try:
                     _formats.load([each.data], self.format)
@@ -291,7 +303,9 @@ class _SourceReader:
         lines, self.session = self.session, []
         first = lines[0]
         try:
-            found = _formats.load_session([each.data for each in lines], self.format)
+            data = [each.data for each in lines]
+            path = Path(self.source.file)
+            found = _formats.load_session(data, path, self.format)
         except DecodeError as error:
             yield from self._report(first.line, _describe(error, first))
         else:

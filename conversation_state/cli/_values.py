@@ -31,10 +31,12 @@ _MARGIN = 16
 _MAX_SEARCH = 1 << 28
 _DEEP_STEP = 500
 _BEFORE = 64
+_MAX_KEYS = 8
 
 # Where documents have a list of conversations.
 WRAPPERS = (
-    *("conversations", "chats", "data", "examples", "items", "records", "requests"),
+    *("conversations", "chats", "data", "examples", "history", "items", "records"),
+    "requests",
     *("responses", "results", "rows", "samples", "sessions", "threads", "traces"),
 )
 
@@ -392,7 +394,7 @@ class _DocumentParser:
             self._fill()
 
     def _skip(self) -> int:
-        """Move behind the object or list at the position; its size in bytes, nearly."""
+        """Move behind the value at the position; its size in bytes, nearly."""
         size = depth = 0
         is_string = False
         while True:
@@ -400,14 +402,13 @@ class _DocumentParser:
                 char = match[0]
                 if char == '"':
                     is_string = not is_string
-                elif not is_string and char in "[{":
-                    depth += 1
-                elif not is_string and char in "]}":
-                    depth -= 1
-                    if not depth:
-                        size += match.end() - self.at
-                        self.at = match.end()
-                        return size
+                elif not is_string:
+                    depth += (char in "[{") - (char in "]}")
+
+                if depth <= 0 and not is_string and len(char) == 1:
+                    size += match.end() - self.at
+                    self.at = match.end()
+                    return size
 
             # A backslash at the end belongs to what comes next.
             end = len(self.text) - self.text.endswith("\\")
@@ -537,10 +538,7 @@ class _DocumentParser:
                 yield damage
                 self._find_next()
         except _TooLongError:
-            if self._find_list():
-                yield from self._read_members()
-            else:
-                yield _skipped(line, "a document", self._skip(), self.limit)
+            yield from self._read_members()
         else:
             yield DamagedText(line, reason) if reason else JsonValue(value, line)
 
@@ -549,7 +547,9 @@ class _DocumentParser:
 
     def _read_members(self) -> Iterator[Found]:
         """The elements of the list of conversations that an object has."""
+        line = self._count_line()
         self.at += 1
+        has_list = False
         left_out: list[str] = []
         with suppress(_DamagedError):  # its end is missing, then
             while self._peek() == '"':
@@ -559,6 +559,7 @@ class _DocumentParser:
 
                 self.at += 1
                 if self._peek() == "[" and key in WRAPPERS:
+                    has_list = True
                     yield from self._read_list(f"$.{key}")
                 else:
                     left_out.append(key)
@@ -570,11 +571,15 @@ class _DocumentParser:
                 if self._peek() == ",":
                     self.at += 1
 
-        if left_out:
-            keys = ", ".join(left_out)
-            yield LeftOut(
-                self._count_line(), f"left out what is beside the list: {keys}"
+        keys = ", ".join(left_out[:_MAX_KEYS])
+        if not has_list:
+            limit = f"{self.limit / _MEBIBYTE:,g} MiB"
+            reason = (
+                f"an object with the keys {keys} was skipped; --max-line is {limit}"
             )
+            yield DamagedText(line, reason)
+        elif left_out:
+            yield LeftOut(line, f"left out what is beside the list: {keys}")
 
         if self._peek() == "}":
             self.at += 1
