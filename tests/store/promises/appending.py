@@ -212,11 +212,24 @@ class AppendPromises(StoreCase):
 
         assert head == store.latest("chat")
 
-    def test_timelines(self, store):
+    @pytest.mark.parametrize("remembered", [0, 100])
+    def test_timelines(self, store, remembered):
         """A timeline is refused, as by `save`."""
-        store.save_timeline("draft", Timeline.begin(CONVERSATION))
+        appending = self.other(store, remembered=remembered)
+        appending.save_timeline("draft", Timeline.begin(CONVERSATION))
         with pytest.raises(StoreError, match="save_timeline"):
-            store.append("draft", UserMessage("Hi"))
+            appending.append("draft", UserMessage("Hi"))
+
+    def test_too_many_tokens(self, store):
+        """A total that no ledger can have is refused, and the name stays loadable."""
+        appending = self.other(store, remembered=0)
+        appending.save("chat", CONVERSATION.add_usage(Usage(1)))
+        head = appending.append("chat", usage=Usage(2**63 - 5))
+        with pytest.raises(InvalidUsageError):
+            appending.append("chat", usage=Usage(2**62))
+
+        assert head == store.latest("chat")
+        assert 2 == len(store.load("chat").ledger)
 
     @pytest.mark.parametrize("begins", [1, 0])
     def test_two_go_on_from_one_past(self, store, begins):
