@@ -13,6 +13,7 @@ from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.sessions import (
     FORMATS,
     compacted,
+    dump_session,
     load_session,
     read_session,
     recognize,
@@ -256,6 +257,22 @@ class TestClaudeCode:
         assert tree.total_usage == read_session(CLAUDE).tree.total_usage
         assert tree.present.record_responses() is tree.present
 
+    def test_answer_that_cannot_be_read(self):
+        """All lines of such an answer are kept, and it is billed."""
+        raws = parse(CLAUDE)
+        raws[5]["message"]["content"] = [{"type": "text", "text": 5}]
+        session = load_session(raws)
+        kept = [message.role for message in session.tree.present]
+
+        assert kept.count("unknown") == 4
+        assert "I look at it." not in str(session.tree.present)
+        first = next(m for m in session.tree.present if m.role == "unknown")
+        assert "Read the code" in json.dumps(plain(first.raw))
+        assert "line 5: can't be read: $.content[1].text" in session.problems[0]
+        assert session.tree.total_usage == read_session(CLAUDE).tree.total_usage
+        again = load_session(plain(dump_session(session, "claude_code").payload))
+        assert again.tree == session.tree
+
     def test_line_that_stands_twice(self):
         """Of two lines with one id the later one stands, and the other is kept."""
         raws = parse(CLAUDE)
@@ -425,6 +442,16 @@ class TestCodex:
             ("tool", "no such file"),
         ]
         assert session.tree.present[-1].is_error
+
+    def test_items_that_cannot_be_read(self):
+        """Items that can't be read are kept, and written again as they were."""
+        raws = parse(CODEX)
+        raws[7]["payload"]["content"] = 5
+        session = load_session(raws)
+
+        assert "line 7: can't be read" in session.problems[0]
+        assert plain(dump_session(session, "codex").payload) == raws
+        assert len(session.tree) > len(read_session(CODEX).tree)
 
     def test_rollback_of_everything(self):
         """More turns than there are take all prompts away, and a wrong count none."""

@@ -36,6 +36,7 @@ from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
+    ResponseMeta,
     ToolMessage,
     UnknownMessage,
 )
@@ -326,10 +327,7 @@ class _ClaudeSession:
                 continue
 
             before, _ = self.nearest[id]
-            is_beside = before is not None and (
-                self.responses.get(before) is response
-                or self.blocks.get(before) is response
-            )
+            is_beside = before is not None and self._is_of(response, before)
             if not response.answered.isdisjoint(calls):
                 self.builder.problem(line.at, "answers a call that has a result")
             elif is_beside or id in self.orphans or id not in inner:
@@ -340,11 +338,12 @@ class _ClaudeSession:
     def _find_place(self, id: str | None) -> str | None:
         # The record that stands before the line.
         before, _ = self.nearest[id]
-        if before is None:
-            return None
+        return None if before is None else self._end_of(before)
 
-        response = self.responses.get(before) or self.blocks.get(before)
-        return before if response is None else response.end
+    def _end_of(self, id: str) -> str:
+        # What comes behind a line stands behind all results of its response.
+        response = self.responses.get(id) or self.blocks.get(id)
+        return id if response is None else response.end
 
     # What they say
 
@@ -366,9 +365,10 @@ class _ClaudeSession:
             raw["id"] = text_of(lines[0].raw, "requestId") or response.key
 
         first = lines[0]
-        [message] = self._load_messages(first, "assistant", raw)
+        messages = [*self._load_messages(lines, "assistant", raw)]
         time = read_time(first.raw.get("timestamp"))
-        meta = message.response if isinstance(message, AssistantMessage) else None
+        answer = messages[0]
+        meta = _read_meta(answer, raw)
         is_billed = not (
             raw.get("model") == _SYNTHETIC
             or first.raw.get("isApiErrorMessage") is True
@@ -377,32 +377,27 @@ class _ClaudeSession:
         if meta is not None and meta.usage is not None:
             if is_billed:
                 builder.bill(response.key, meta.usage, meta.model, time, first.at)
-            else:
-                message = message.replace(response=attrs.evolve(meta, usage=None))
+            elif isinstance(answer, AssistantMessage):
+                meta = attrs.evolve(meta, usage=None)
+                messages = [answer.replace(response=meta)]
 
-        self._add(response.id, parent, lines, [message])
+        self._add(response.id, parent, lines, messages)
         before: str | None = response.id
         for line in response.results:
             self._add_line(line, before)
             before = line.id
 
     def _find_outside(self, response: _Response, id: str) -> str | None:
-        place = self._find_place(id)
-        while place is not None and (
-            self.responses.get(place) is response or self.blocks.get(place) is response
-        ):
-            member = self.blocks.get(place)
-            above = response.id if member is not None else place
-            before, _ = self.nearest[above]
-            if before is not None and (
-                self.responses.get(before) is response
-                or self.blocks.get(before) is response
-            ):
-                return None
+        # The record that stands before a line of a response and is no part of it.
+        before, _ = self.nearest[id]
+        while before is not None and self._is_of(response, before):
+            before, _ = self.nearest[before]
 
-            place = self._find_place(above)
+        return None if before is None else self._end_of(before)
 
-        return place
+    def _is_of(self, response: _Response, id: str) -> bool:
+        # Whether a line is one of a response, or has the result of a call of it.
+        return response in (self.responses.get(id), self.blocks.get(id))
 
     def _is_coming(self, response: _Response, raw: Body) -> bool:
         # A response that ends with a thought is not at its end.
@@ -428,10 +423,12 @@ class _ClaudeSession:
                 # Another result of a call is an alternative of the first one.
                 parent = self.responses[before].id
 
-        messages = self._load_messages(line, "user", line.message)
+        messages = self._load_messages([line], "user", line.message)
         self._add(line.id, parent, [line], messages)
 
-    def _load_messages(self, line: _Chained, role: str, raw: Body) -> Sequence[Message]:
+    def _load_messages(
+        self, lines: Sequence[_Chained], role: str, raw: Body
+    ) -> Sequence[Message]:
         try:
             if role == "assistant":
                 return anthropic.load({**raw, "role": role})
@@ -444,8 +441,8 @@ class _ClaudeSession:
         except DecodeError as error:
             why = str(error.problems[0])
 
-        self.builder.problem(line.at, f"can't be read: {why}")
-        return [UnknownMessage(line.raw, source=SOURCE)]
+        self.builder.problem(lines[0].at, f"can't be read: {why}")
+        return [UnknownMessage(line.raw, source=SOURCE) for line in lines]
 
     def _name_tool(self, message: Message) -> Message:
         if isinstance(message, ToolMessage) and not message.tool_name:
@@ -513,8 +510,7 @@ class _ClaudeSession:
         if not self.chained[leaf].is_spoken:
             return self._find_place(leaf)
 
-        response = self.responses.get(leaf) or self.blocks.get(leaf)
-        return leaf if response is None else response.end
+        return self._end_of(leaf)
 
     # Sub-agents
 
@@ -598,6 +594,19 @@ def _text_in(content: Any) -> str:
 
     blocks = content if is_list(content) else ()
     return "\n".join(text_of(each, "text") for each in blocks if is_map(each))
+
+
+def _read_meta(answer: Message, raw: Body) -> ResponseMeta | None:
+    # Of an answer that can't be read, too: it was paid for.
+    if isinstance(answer, AssistantMessage):
+        return answer.response
+
+    try:
+        usage = anthropic.load_usage({"usage": raw.get("usage")})
+    except DecodeError:
+        return None
+
+    return ResponseMeta(usage=usage, model=text_of(raw, "model"))
 
 
 def _list_blocks(message: Body) -> list[Any]:

@@ -265,11 +265,13 @@ class _ClaudeLines:
 
     def _write_kept(self, record: SessionRecord, end: str | None) -> str | None:
         writer, kept = self.writer, writer_lines(self.writer, record)
-        first = record.messages[0]
-        if isinstance(first, UnknownMessage):
-            raw = thaw(first.raw)
-            self._put(kept[0]["at"] if writer.is_same else _LAST, raw)
-            return str(raw.get("uuid", end))
+        if _is_line(record.messages[0]):
+            for line, message in zip(kept, record.messages, strict=False):
+                raw = thaw(getattr(message, "raw", {}))
+                self._put(line["at"] if writer.is_same else _LAST, raw)
+                end = str(raw.get("uuid", end))
+
+            return end
 
         for message, path in record.pairs():
             writer.add_calls(message, path)
@@ -349,6 +351,11 @@ class _ClaudeLines:
             answer["usage"] = _write_anthropic_usage(usage)
 
         return answer
+
+
+def _is_line(message: Message) -> bool:
+    # Whether a message is a line that could not be read.
+    return isinstance(message, UnknownMessage) and message.source == SOURCE
 
 
 def writer_lines(writer: SessionWriter, record: SessionRecord) -> Sequence[Any]:
@@ -526,12 +533,14 @@ class _CodexLines:
 
     def _write_record(self, record: SessionRecord) -> None:
         writer = self.writer
-        if isinstance(record.messages[0], UnknownMessage) and writer.kept(record):
-            at = record.notes["lines"][0]["at"] if writer.is_same else _LAST
-            self.lines.append((at, thaw(record.messages[0].raw)))
+        kept = writer_lines(writer, record)
+        if kept and _is_line(record.messages[0]):
+            for line, message in zip(kept, record.messages, strict=False):
+                at = line["at"] if writer.is_same else _LAST
+                self.lines.append((at, thaw(getattr(message, "raw", {}))))
+
             return
 
-        kept = writer_lines(writer, record)
         if not kept:
             writer.lose_keys(record)
 

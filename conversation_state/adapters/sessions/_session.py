@@ -551,7 +551,9 @@ class SessionBuilder:
         for at, id, unnamed in self._unnamed:
             first = len(logs[id]) - len(self._records[id].messages)
             answers = logs[id].iterate(first)
-            key = next(each.id for each in answers if each.message.role == "assistant")
+            said = (each.id for each in answers if each.message.role == "assistant")
+            # An answer that could not be read was paid for, too.
+            key = next(said, f"{self.format}:{id}")
             billed.append((at, unnamed._replace(id=key)))
 
         billed.sort(key=itemgetter(0))
