@@ -34,7 +34,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.store import Head, Store
-from conversation_state.streams import Stream, drain, merge
+from conversation_state.streams import Stream, drain
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree, name
 
@@ -69,7 +69,7 @@ class ChatAnswer:
         self._received = Accumulator()
         self._result: Future[Aggregator] = Future()
         self.id = id or new_entry_id()  # with one it goes on, behind a client's results
-        self._name = f"{id}:{new_entry_id()}" if id else self.id
+        self._name = new_entry_id() if id else self.id
 
     def result(self) -> State:
         """The whole state, once saved. Raises what the model or the save raised."""
@@ -116,7 +116,7 @@ class ChatAnswer:
 
             message = name(self._received.message, self._name)
             self._shown = self._done = self._done.add_response(message)
-            self._received, self._name = Accumulator(), f"{self.id}:{new_entry_id()}"
+            self._received, self._name = Accumulator(), new_entry_id()
 
         return self._done
 
@@ -297,11 +297,8 @@ class StoredChat:
             self._change(lambda chat: chat.timeline.commit(ask(chat.tree), note={}))
             tree, state = self.tree, self.timeline.present
             goes_on = len(state) and tree.head != tree.question(str(tree.head))
-            # Merged, a thread of its own reads it if it may block: so an abort ends it
-            # also while its source waits for the network.
-            chunks = merge(Stream.of(model(state)), Stream.of(()))
             id = str(tree.news(tree)[0]) if goes_on else ""
-            answer = ChatAnswer(self, id, chunks)
+            answer = ChatAnswer(self, id, Stream.of(model(state)))
             self._show(running={**self.running, answer.step: answer})
             drain(answer.chunks, partial(self._end, answer))
             return answer
@@ -315,27 +312,27 @@ class StoredChat:
             with suppress(StreamClosedError):  # who stops it is just receiving it
                 deque(answer.chunks.results(), 0)
 
-            state = answer._finish(is_cut=error is not None)
-            error = None if isinstance(error, StreamClosedError) else error
+            failed = None if isinstance(error, StreamClosedError) else error
             running = {k: v for k, v in self.running.items() if v is not answer}
 
             def amend(chat: ChatUpdate) -> Chat:
                 if not answer._is_in(chat.timeline):
                     raise LookupError("the chat was replaced while an answer came")
 
-                return answer._show_in(chat.timeline, note=_describe(error))
+                return answer._show_in(chat.timeline, note=_describe(failed))
 
             try:
+                answer._finish(is_cut=error is not None)
                 self._change(amend, running)
-            except Exception as failed:  # noqa: BLE001 - who waits for it gets it
-                error = error or failed
-                timeline = answer._show_in(self.timeline, note=_describe(error))
+            except Exception as raised:  # noqa: BLE001 - who waits for it gets it
+                failed = failed or raised
+                timeline = answer._show_in(self.timeline, note=_describe(failed))
                 self._show(timeline, running)
 
-        if error is None:
-            answer._result.set_result(state)
+        if failed is None:
+            answer._result.set_result(answer._done)
         else:
-            answer._result.set_exception(error)
+            answer._result.set_exception(failed)
 
     def _change(self, change: Change, running: Any = None) -> Chat:
         # Save what *change* makes of the chat, and show it.

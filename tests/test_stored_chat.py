@@ -295,6 +295,26 @@ class TestAnswer:
         assert Usage(20, 2) == chat.tree.total_usage
         assert 4 == len(chat.tree)
 
+    def test_stops_what_was_undone_and_is_asked_behind(self, chat):
+        """A tab that still shows half an answer may ask behind it."""
+        script = Script()
+        first = chat.answer("Where to?", script)
+        script.send("To ", usage=Usage(10))
+        until(lambda: "To " in texts(chat))
+        chat.undo()
+
+        class Request:
+            def resume_from(self, tree):
+                return tree.path(tree.find(first.id)).add_user_prompt("Shorter!")
+
+        chat.answer(Request(), sea).result()
+
+        assert ["Where to?", "To ", "Shorter!", "To the sea."] == texts(chat)
+        assert "interrupted" == finish_reason(first.result())
+        assert "interrupted" == finish_reason(chat.timeline.present[:2])
+        assert Usage(20, 2) == chat.tree.total_usage
+        assert not chat.running
+
 
 class TestStop:
     def test_keeps_what_had_come(self, store, chat):
@@ -541,6 +561,21 @@ class TestStoredChat:
 
         assert (
             ["Hello?", "To the sea."] == texts(chat) == texts(StoredChat(store, "ann"))
+        )
+
+    def test_replaced_by_another_process(self, store):
+        """An answer goes into the chat that it was asked in, and into no other."""
+        ours, script = StoredChat(store, "ann"), Script()
+        answer = ours.answer("Where to?", script)
+        store.delete("ann")
+        StoredChat(store, "ann").answer("Hello?", sea).result()
+        script.send("To the hills.")
+        script.end()
+        with pytest.raises(LookupError, match="replaced"):
+            answer.result()
+
+        assert (
+            ["Hello?", "To the sea."] == texts(ours) == texts(StoredChat(store, "ann"))
         )
 
     def test_a_history_is_refused(self, store):
