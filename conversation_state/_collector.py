@@ -13,9 +13,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_lock = threading.Lock()
-# How many threads and calls want it paused, and whether it was on before the first.
-_pauses = 0
+# Re-entrant, since a signal handler may decode something, too.
+_lock = threading.RLock()
+# What wants it paused, and whether it was on before the first.
+_pauses: set[object] = set()
 _was_on = False
 
 
@@ -28,43 +29,45 @@ def collector_paused() -> Iterator[None]:
     What is unreachable is not freed meanwhile, unless it has no cycles; memory that is
     frozen by the program stays so.
     """
-    is_counted = False
+    pause = object()
     try:
-        is_counted = _begin()
+        _begin(pause)
         yield
     finally:
-        if is_counted:
-            _end()
+        # Twice, since an interrupt may come in the first.
+        try:
+            _end(pause)
+        finally:
+            _end(pause)
 
 
-def _begin() -> bool:
-    global _pauses, _was_on  # noqa: PLW0603 - the collector is the process's own
+def _begin(pause: object) -> None:
+    global _was_on  # noqa: PLW0603 - the collector is the process's own
     with _lock:
         if not _pauses:
             _was_on = gc.isenabled()
-            gc.disable()
 
-        _pauses += 1
+        # Noted first: an interrupt right behind leaves what `_end` takes back.
+        _pauses.add(pause)
+        gc.disable()
 
-    return True
 
-
-def _end() -> None:
-    global _pauses  # noqa: PLW0603 - likewise
+def _end(pause: object) -> None:
     with _lock:
-        _pauses -= 1
-        if not _pauses and _was_on:
+        if _pauses == {pause} and _was_on:
             gc.enable()
+
+        _pauses.discard(pause)
 
 
 def _reset() -> None:
     # The threads that paused it are not in a child process.
-    global _lock, _pauses  # noqa: PLW0603 - likewise
-    _lock = threading.Lock()
+    global _lock  # noqa: PLW0603 - likewise
+    _lock = threading.RLock()
     if _pauses and _was_on:
         gc.enable()
 
-    _pauses = 0
+    _pauses.clear()
 
 
 if hasattr(os, "register_at_fork"):

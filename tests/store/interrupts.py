@@ -9,6 +9,7 @@ after it.
 
 import asyncio
 import faulthandler
+import gc
 import json
 import os
 import random
@@ -280,6 +281,10 @@ class Round:
                 self.state = saved
         except StoreError:
             self._report(name, f"and then a plain verb:\n{traceback.format_exc()}")
+
+        if not gc.isenabled():
+            gc.enable()
+            self._report(name, "left the collector paused")
 
         took = time.perf_counter() - start
         self.found["hangs"] += took > self.timeout_s + MARGIN_S
