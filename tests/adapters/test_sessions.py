@@ -12,6 +12,7 @@ from conversation_state.adapters import openai_responses
 from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.sessions import (
     FORMATS,
+    WRITTEN,
     compacted,
     dump_session,
     load_session,
@@ -693,6 +694,24 @@ class TestEvery:
                     or text in str(session.agents)
                 ), (seed, text, session.problems)
 
+    @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+    def test_wrong_values(self, path):
+        """A value of another type is an error or a session, which can be written."""
+        text = path.read_text()
+        raws = json.loads(text) if path.suffix == ".json" else parse(path)
+        places = list(list_places(raws))
+        for seed in range(25):
+            chance = random.Random(f"{path.name}-{seed}")
+            place = chance.choice(places)
+            wrong = chance.choice([None, 5, "", [], {"a": 1}, [None], 10**30])
+            try:
+                session = load_session(put(raws, place, wrong))
+            except DecodeError:
+                continue
+
+            kind = chance.choice(WRITTEN)
+            assert json.dumps(dump_session(session, kind).payload)
+
     def test_refused(self):
         """What is no session is refused in one sentence, and an unknown format too."""
         assert recognize([{"role": "user", "content": "Hi!"}]) == ""
@@ -763,6 +782,25 @@ def read_piece(piece):
         return json.loads(piece)
     except ValueError:
         return piece
+
+
+def list_places(value, place=()):
+    """The ways to all values in a value of JSON."""
+    inside = value.items() if isinstance(value, dict) else ()
+    inside = enumerate(value) if isinstance(value, list) else inside
+    for key, each in inside:
+        yield (*place, key)
+        yield from list_places(each, (*place, key))
+
+
+def put(value, place, other):
+    """*value* with an *other* value at one place."""
+    if not place:
+        return other
+
+    copied = value.copy()
+    copied[place[0]] = put(value[place[0]], place[1:], other)
+    return copied
 
 
 def draw_session(chance):

@@ -74,7 +74,7 @@ class _Chained(NamedTuple):
 
     @property
     def is_spoken(self) -> bool:
-        kind = self.raw.get("type")
+        kind = text_of(self.raw, "type")
         return kind in _SPOKEN and self.raw.get("isCompactSummary") is not True
 
     @property
@@ -88,7 +88,7 @@ class _Chained(NamedTuple):
         found = (
             each.get(key)
             for each in blocks
-            if is_map(each) and each.get("type") == kind
+            if is_map(each) and text_of(each, "type") == kind
         )
         return [id for id in found if isinstance(id, str)]
 
@@ -258,7 +258,7 @@ class _ClaudeSession:
         groups: dict[str, list[_Response]] = {}
         for id in self.order:
             line = self.chained[id]
-            if not line.is_spoken or line.raw.get("type") != "assistant":
+            if not line.is_spoken or text_of(line.raw, "type") != "assistant":
                 continue
 
             message_id = text_of(line.message, "id")
@@ -278,7 +278,7 @@ class _ClaudeSession:
 
             content = line.message.get("content")
             for block in content if is_list(content) else ():
-                if is_map(block) and block.get("type") == "tool_use":
+                if is_map(block) and text_of(block, "type") == "tool_use":
                     self.tools[text_of(block, "id")] = text_of(block, "name")
 
     def _make_key(self, key: str, request: str, id: str) -> str:
@@ -316,7 +316,7 @@ class _ClaudeSession:
         inner = {parent for parent in self.parents.values() if parent is not None}
         for id, line in self.chained.items():
             calls = line.block_ids("tool_result", "tool_use_id")
-            if line.raw.get("type") != "user" or not calls:
+            if text_of(line.raw, "type") != "user" or not calls:
                 continue
 
             response = self.owners.get(calls[0])
@@ -478,7 +478,7 @@ class _ClaudeSession:
         lines = {
             id: line
             for id, line in self.chained.items()
-            if line.raw.get("type") in _CHAINED
+            if text_of(line.raw, "type") in _CHAINED
         }
         inner = {text_of(line.raw, "parentUuid") for line in lines.values()}
         leaves: list[_Chained] = []
@@ -489,7 +489,7 @@ class _ClaudeSession:
             here: _Chained | None = line
             seen: set[str] = set()
             while here is not None and here.id not in seen:
-                if here.raw.get("type") in _SPOKEN:
+                if text_of(here.raw, "type") in _SPOKEN:
                     leaves.append(here)
                     break
 
@@ -542,7 +542,8 @@ class _ClaudeSession:
         if is_file:
             reader.builder.notes["file"] = True
 
-        meta = [raw for _, raw in lines.objects if raw.get("type") == "agent_metadata"]
+        kinds = [(text_of(raw, "type"), raw) for _, raw in lines.objects]
+        meta = [raw for kind, raw in kinds if kind == "agent_metadata"]
         call = text_of(meta[-1], "toolUseId") if meta else ""
         reader.builder.called_by = call or self.called.get(id) or self._find_call(lines)
         try:
@@ -569,7 +570,7 @@ class _ClaudeSession:
 
 def _find_agent(lines: SessionLines) -> str:
     # The agent of a file that has one sub-agent's lines only, read by itself.
-    said = [raw for _, raw in lines.objects if raw.get("type") in _SPOKEN]
+    said = [raw for _, raw in lines.objects if text_of(raw, "type") in _SPOKEN]
     agents = {text_of(raw, "agentId") for raw in said if raw.get("isSidechain") is True}
     is_alone = len(agents) == 1 and all(raw.get("isSidechain") is True for raw in said)
     return agents.pop() if is_alone else ""

@@ -149,10 +149,18 @@ class _CodexSession:
     def _read_context(self, _at: int, _raw: Body, payload: Body) -> None:
         self.model = text_of(payload, "model") or self.model
 
-    def _read_compaction(self, _at: int, _raw: Body, payload: Body) -> None:
+    def _read_compaction(self, at: int, _raw: Body, payload: Body) -> None:
         self._flush()
         self.compaction = {"summary": text_of(payload, "message")}
-        if (history := payload.get("replacement_history")) is not None:
+        history = payload.get("replacement_history")
+        if history is None:
+            return
+
+        try:
+            openai_responses.load(history)
+        except DecodeError as error:
+            self.builder.problem(at, f"its history can't be read: {error.problems[0]}")
+        else:
             self.compaction["history"] = history
 
     def _read_meta(self, _at: int, _raw: Body, payload: Body) -> None:
@@ -183,7 +191,7 @@ class _CodexSession:
     # Items
 
     def _add_item(self, at: int, raw: Body, item: Body) -> None:
-        kind = item.get("type")
+        kind = text_of(item, "type")
         is_said = kind == "message" and item.get("role") != "assistant"
         if not is_said and kind not in CALLERS:
             self.answer.append((at, raw, item))

@@ -32,6 +32,7 @@ from conversation_state.adapters.sessions._session import (
     SOURCE,
     LoadedSession,
     compacted,
+    text_of,
 )
 from conversation_state.adapters.sessions._writing import (
     NO_RESULT,
@@ -279,7 +280,7 @@ class _ClaudeLines:
         blocks, is_plain = self._write_blocks(record)
         for number, line in enumerate(kept):
             keys, about = thaw(line["keys"]), thaw(line.get("message", {}))
-            if keys.get("parentUuid") not in self.known and not writer.is_same:
+            if text_of(keys, "parentUuid") not in self.known and not writer.is_same:
                 keys["parentUuid"] = end
 
             count = line.get("blocks", 1)

@@ -430,7 +430,7 @@ class _PiLines:
             if raw is None:
                 end = self._write_fresh(record, end)
             else:
-                if raw.get("parentId") not in self.known and not writer.is_same:
+                if text_of(raw, "parentId") not in self.known and not writer.is_same:
                     raw["parentId"] = end
 
                 self._put(record.notes["at"] if writer.is_same else _LAST, raw)

@@ -53,7 +53,7 @@ def recognize(raws: Iterable[Body]) -> bool:
     return any(
         (isinstance(raw.get("sessionId"), str) and "projectHash" in raw)
         or not raw.keys().isdisjoint({"$rewindTo", "$set"})
-        or (raw.get("type") == "gemini" and "content" in raw)
+        or (text_of(raw, "type") == "gemini" and "content" in raw)
         for raw in raws
     )
 
@@ -81,7 +81,7 @@ class _GeminiSession:
                 self._rewind(at, raw["$rewindTo"])
             elif is_map(updated):
                 self._update(at, updated)
-            elif isinstance(raw.get("id"), str) and raw.get("type") is not None:
+            elif isinstance(raw.get("id"), str) and text_of(raw, "type") is not None:
                 self._add(at, raw)
             elif "sessionId" in raw:
                 self._update(at, raw)
@@ -159,7 +159,7 @@ class _GeminiSession:
 
     def _load(self, id: str, at: int, raw: Body) -> list[Message]:
         parts = _load_content(raw.get("content"))
-        if raw.get("type") == "user":
+        if text_of(raw, "type") == "user":
             return [UserMessage(simplify(parts))]
 
         thoughts = raw.get("thoughts")

@@ -134,7 +134,7 @@ class _OpenCodeSession:
             content = [self._load_part(each, None) for each in parts]
             said = [each for each in content if each is not None]
             # What asks for a compaction says nothing else.
-            is_request = any(each.get("type") == "compaction" for each in parts)
+            is_request = any(text_of(each, "type") == "compaction" for each in parts)
             if said or not is_request:
                 messages = [UserMessage(simplify(said))]
         else:
@@ -152,7 +152,7 @@ class _OpenCodeSession:
         self.tip = id
 
     def _load_part(self, part: Body, index: int | None) -> Part | None:
-        kind = part.get("type")
+        kind = text_of(part, "type")
         if kind == "text" and isinstance(part.get("text"), str):
             return TextPart(part["text"], index=index)
 
@@ -172,7 +172,7 @@ class _OpenCodeSession:
     ) -> list[Message]:
         steps = [_AnswerStep()]
         for part in parts:
-            kind, step = part.get("type"), steps[-1]
+            kind, step = text_of(part, "type"), steps[-1]
             if kind == "step-start" and (step.count or step.usage):
                 steps.append(_AnswerStep())
             elif kind == "tool":

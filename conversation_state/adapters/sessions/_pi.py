@@ -67,11 +67,11 @@ _AS_USER = {"branchSummary": "summary", "custom": "content", "user": "content"}
 def recognize(raws: Iterable[Body]) -> bool:
     """Whether these are a header of Pi, or its entries."""
     listed = [*raws]
-    if any("parentId" in raw and raw.get("type") in _ENTRIES for raw in listed):
+    if any("parentId" in raw and text_of(raw, "type") in _ENTRIES for raw in listed):
         return True
 
     # The Simple Format has such a header, too, with a harness.
-    heads = [raw for raw in listed if raw.get("type") == "session"]
+    heads = [raw for raw in listed if text_of(raw, "type") == "session"]
     return any("cwd" in raw and "harness" not in raw for raw in heads)
 
 
@@ -101,7 +101,7 @@ class _PiSession:
         entries: dict[str, tuple[int, Body]] = {}
         before: str | None = None
         for at, raw in builder.lines.objects:
-            if raw.get("type") == "session":
+            if text_of(raw, "type") == "session":
                 builder.name = builder.name or text_of(raw, "id")
                 builder.cwd = builder.cwd or text_of(raw, "cwd")
                 continue
@@ -261,7 +261,7 @@ class _PiSession:
         blocks = [content] if isinstance(content, str) else content
         for block in blocks if is_list(blocks) else ():
             index = len(parts) + len(calls)
-            if is_map(block) and block.get("type") == "toolCall":
+            if is_map(block) and text_of(block, "type") == "toolCall":
                 call_id = text_of(block, "id") or f"{id}-{index}"
                 given = block.get("arguments", {})
                 calls.append(make_call(call_id, block.get("name"), given, index))
@@ -301,7 +301,7 @@ def _load_content(content: Any, index: int | None = None) -> list[Part]:
     if not is_map(content):
         return []
 
-    kind = content.get("type")
+    kind = text_of(content, "type")
     if kind == "text" and isinstance(content.get("text"), str):
         return [TextPart(content["text"], index=index)]
 

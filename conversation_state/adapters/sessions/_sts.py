@@ -40,9 +40,9 @@ FORMAT = "sts"
 def recognize(raws: Iterable[Body]) -> bool:
     """Whether one of these is its header, or a message as it has them."""
     return any(
-        (raw.get("type") == "session" and "harness" in raw)
+        (text_of(raw, "type") == "session" and "harness" in raw)
         or (
-            raw.get("type") == "message"
+            text_of(raw, "type") == "message"
             and is_map(body := raw.get("message"))
             and isinstance(body.get("content"), str)
             and isinstance(body.get("role"), str)
@@ -58,10 +58,10 @@ def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSessi
     tip: str | None = None
     for at, raw in lines.objects:
         body = raw.get("message")
-        if raw.get("type") == "session":
+        if text_of(raw, "type") == "session":
             builder.name = builder.name or text_of(raw, "id")
             builder.title = builder.title or text_of(raw, "name")
-        elif raw.get("type") == "message" and is_map(body):
+        elif text_of(raw, "type") == "message" and is_map(body):
             message = _load_message(builder, at, body, names)
             names.update({call.id: call.name for call in message.tool_calls})
             time = read_time(body.get("timestamp"))
@@ -69,7 +69,7 @@ def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSessi
             builder.use(at)
             builder.add(f"line-{at}", tip, [message], at, time, raw=kept)
             tip = f"line-{at}"
-        elif raw.get("type") == "message":
+        elif text_of(raw, "type") == "message":
             builder.problem(at, "has no message; kept as it is")
 
     builder.load_agents(agents, load)
