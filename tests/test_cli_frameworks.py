@@ -608,6 +608,7 @@ class TestAgents:
 
             await session.create_branch_from_turn(2, "other")
             await turn(4)
+            await turn(3)
             for name in ("main", "other"):
                 branches[name] = await session.get_items(branch_id=name)
 
@@ -623,8 +624,12 @@ class TestAgents:
         assert branches["other"] == agents.dump(found.tree.present.messages).payload
         assert 2 == len(dumped)
         assert branches["main"] in dumped
-        assert 101 * 10 == found.tree.total_usage.total_tokens
-        assert 28 == found.tree.total_usage.prompt_tokens_details.cached_tokens
+        assert 101 * 13 == found.tree.total_usage.total_tokens
+        assert 35 == found.tree.total_usage.prompt_tokens_details.cached_tokens
+
+        # What was said in both of them behind other messages is another entry.
+        nodes = found.tree.nodes
+        assert len(nodes) == len({node.entry.id for node in nodes})
 
         # Back to the first branch.
         first = AdvancedSQLiteSession(session_id="ann", db_path=file)
