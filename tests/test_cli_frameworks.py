@@ -114,6 +114,9 @@ def answer(state: Any) -> Any:
             "messages": [RemoveMessage(id=each.id) for each in state["messages"][:2]]
         }
 
+    if asked == "over":
+        return {"messages": Overwrite([HumanMessage("new")])}
+
     if asked == "edit":
         first = state["messages"][0]
         return {"messages": [HumanMessage("edited", id=first.id), AIMessage("Done.")]}
@@ -157,7 +160,7 @@ def history_of(graph: Any) -> list[tuple[str, ...]]:
 class TestLangGraph:
     """Files of `SqliteSaver`."""
 
-    @pytest.mark.parametrize("state", [Chat, Delta, Plain])
+    @pytest.mark.parametrize("state", [Chat, Delta, Rare, Plain])
     def test_branches(self, tmp_path, state):
         """
         Each list of messages that LangGraph lists for the thread is a way in the tree,
@@ -291,8 +294,9 @@ class TestLangGraph:
         assert history[0] == tuple(texts(found.tree))
         assert ("one", "Yes.", "forget") in paths(found.tree)
 
+    @pytest.mark.parametrize("text", ["one", "over"])
     @pytest.mark.parametrize("state", [Chat, Noted])
-    def test_unfinished_step(self, tmp_path, state):
+    def test_unfinished_step(self, tmp_path, state, text):
         """
         What a task wrote in a step that failed is shown as long as LangGraph shows it.
         """
@@ -307,7 +311,7 @@ class TestLangGraph:
         with SqliteSaver.from_conn_string(str(file)) as saver:
             graph = builder.compile(checkpointer=saver)
             with pytest.raises(ConnectionError):
-                ask(graph, "one")
+                ask(graph, text)
 
             shown = [graph.get_state(CONFIG).values["messages"]]
             found = read("langgraph", file)
@@ -315,7 +319,7 @@ class TestLangGraph:
             shown.append(graph.get_state(CONFIG).values["messages"])
             found += read("langgraph", file)
 
-        assert [2, 1] == [len(each) for each in shown]
+        assert shown[0] != shown[1]
         assert [[each.content for each in said] for said in shown] == [
             texts(each.tree) for each in found
         ]
@@ -413,6 +417,25 @@ class TestLangGraph:
 
             assert ["one", "1: one", "two", "3: two"] == texts(found.tree)
             assert f"'trip': checkpoint {id} is left out: " in damage.reason
+
+    def test_list_as_key(self, tmp_path):
+        """A list as a key, which msgpack has, harms no message."""
+        file = tmp_path / "threads.db"
+        with SqliteSaver.from_conn_string(str(file)) as saver:
+            ask(graph_of(saver), "one")
+
+        key, inside = b"\xb1additional_kwargs", b"\x90\x01"
+        fields = {"content": "Hi!", "type": "human", "additional_kwargs": {}}
+        packed = ormsgpack.packb(("module", "HumanMessage", fields, ""))
+        packed = packed.replace(key + b"\x80", key + b"\x81" + inside)
+        values = {"messages": [ormsgpack.Ext(5, packed)]}
+        whole = ormsgpack.packb({"channel_values": values, "channel_versions": {}})
+        change(file, "UPDATE checkpoints SET checkpoint = ?", whole)
+        change(file, "DELETE FROM writes")
+
+        (found,) = read("langgraph", file)
+
+        assert ["Hi!"] == texts(found.tree)
 
     @pytest.mark.parametrize(
         ("kind", "words"),

@@ -503,7 +503,11 @@ def _make_plain(value: Any) -> Any:
         return _make_plain(_unpack_object(value)[1])
 
     if isinstance(value, dict):
-        return {_make_plain(key): _make_plain(each) for key, each in value.items()}
+        # A list can be a key in msgpack, and is a tuple then.
+        return {
+            str(_make_plain(key)) if isinstance(key, tuple) else key: _make_plain(each)
+            for key, each in value.items()
+        }
 
     if isinstance(value, (list, tuple)):
         return [_make_plain(each) for each in value]
