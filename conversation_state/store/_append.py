@@ -106,7 +106,7 @@ class Addition(NamedTuple):
         return max(*counts, *total.extra.values()) > _MOST_TOKENS
 
 
-class _LogTail:
+class _AppendedLog:
     """The newest entries of a log, as far as a `LogToWrite` that begins there needs."""
 
     def __init__(self, start: int, entries: Sequence[Any]) -> None:
@@ -252,7 +252,7 @@ def _write_tail(
         add_rows(transaction, table, place, entries, rows, erased=erased)
         return LogEnd(end.branch, end.length + len(rows), rows[-1].digest)
 
-    log: Any = _LogTail(end.length, entries) if end.length else Log(entries)
+    log: Any = _AppendedLog(end.length, entries) if end.length else Log(entries)
     new = LogToWrite(table, log)
     if end.length:
         new.begin_at((Segment(end.branch, 0, end.length),), end.digest)
