@@ -723,7 +723,7 @@ class TestEvery:
             load_session("~/.claude/projects/app/5d0b.jsonl")
 
         with pytest.raises(DecodeError, match="expected the lines of a session"):
-            load_session(5)
+            load_session(CLAUDE)
 
         with pytest.raises(DecodeError, match="without messages"):
             load_session(parse(CLAUDE)[:1], format="claude_code")

@@ -235,7 +235,8 @@ def read_lines(payload: SessionInput) -> SessionLines:
             ends = "" if all(each.endswith("\n") for each in texts[:-1]) else "\n"
             items = _split(ends.join(texts))
     else:
-        what = f"is {describe_type(payload)}; expected the lines of a session"
+        expected = "the lines of a session; read_session reads a file"
+        what = f"is {describe_type(payload)}; expected {expected}"
         raise DecodeError((Problem("$", what),))
 
     lines = []
