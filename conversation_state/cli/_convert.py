@@ -46,13 +46,16 @@ class _NameChoice(click.Choice[str]):
 @click.option(
     "--to",
     "target",
+    metavar="FORMAT",
     type=_NameChoice(is_read=False),
     required=True,
-    help="The format to write.",
+    help="The format to write: claude_code, codex, codex_items, opencode, pi, sts, or "
+    "a provider's, such as openai_chat; an unknown one is answered with all.",
 )
 @click.option(
     "--format",
     "source",
+    metavar="FORMAT",
     type=_NameChoice(is_read=True),
     help="The format of SESSION; by default it is recognised.",
 )

@@ -90,10 +90,11 @@ def tree(
     store: Store, *, name: str, kind: str | None, limit: int, as_json: bool
 ) -> None:
     """
-    Draw the revisions of NAME, or its messages, as a tree, the newest on top.
+    Draw NAME as a tree, the newest on top.
 
-    Each branch has a lane; abandoned branches end beside the one that the newest
-    revision is on. Long runs without forks are folded.
+    The tree is one of its revisions, or of its messages. Each branch has a lane;
+    abandoned branches end beside the one that the newest revision is on. Long runs
+    without forks are folded.
     """
     from conversation_state.pages import draw_outline
 

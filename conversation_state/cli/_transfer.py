@@ -708,10 +708,13 @@ _MAX_REPORTED = 10
 @click.option(
     "--format",
     "format_name",
+    metavar="FORMAT",
     type=_FormatChoice(),
     default=_OWN_FORMAT,
     show_default=True,
-    help="The format to write.",
+    help="The format to write: json, which has the whole state, a provider's, such as "
+    "openai_chat, or a coding agent's, such as codex; an unknown one is answered with "
+    "all.",
 )
 @click.option(
     "-o",
