@@ -682,6 +682,11 @@ class TestNotes:
             "import", run.write(json.dumps(half) + "\n" + json.dumps(orphan) + "\n")
         )
 
+        half_tree = copy.deepcopy(CLAUDE_AI_FLAT)
+        half_tree["chat_messages"][0]["text"] = "a\ud800"
+        run("import", run.write(json.dumps(half_tree)))
+
+        assert "u a\ufffd" == chats(run)["c1"][0][0]
         assert "x: not kept as it was: message 1: half of a surrogate" in result.stderr
         assert (
             "g1: not kept as it was: $.mapping.a1: its parent 'gone'" in result.stderr
@@ -1198,6 +1203,18 @@ class TestDamage:
 
         assert "$[2] is damaged: " in result.stderr
         assert {"n0", "n1"} == {*chats(run)}
+
+    def test_parts_of_the_damaged(self, run):
+        """What a damaged conversation has in it is not taken for another one."""
+        first, bad, last = [number(CHATGPT, at) for at in range(3)]
+        bad["runs"] = [{"id": "inner", "messages": HI}]
+        text = json.dumps(bad).replace('"title"', '"title', 1)
+        path = run.write(f"[{json.dumps(first)}, {text}, {json.dumps(last)}]")
+
+        result = run("import", path, status=2)
+
+        assert "$[1] is damaged" in result.stderr
+        assert {"n0", "n2"} == {*chats(run)}
 
     def test_long_object(self, run):
         """A document over --max-line without a list of conversations is skipped."""

@@ -48,6 +48,8 @@ class ParallelLoader:
         )
         self._count = max(1, min(_MAX_WORKERS, (os.cpu_count() or 1) - 1))
         self._pool: ProcessPoolExecutor | None = None
+        self._thresholds = gc.get_threshold()
+        gc.set_threshold(*_GC_THRESHOLDS)
 
     def add(self, value: JsonValue) -> Iterator[tuple[JsonValue, Loaded]]:
         """Add *value*; what was loaded of those before it."""
@@ -66,6 +68,7 @@ class ParallelLoader:
             yield from self._take()
 
     def close(self) -> None:
+        gc.set_threshold(*self._thresholds)
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None

@@ -239,6 +239,19 @@ class TestTags:
         assert "Let me look." == message.text
         assert [("f", arguments)] == [(c.name, c.arguments) for c in message.tool_calls]
 
+    @pytest.mark.parametrize(("given", "expected"), [("c1", "c1"), ("gone", "c1")])
+    def test_ids(self, given, expected):
+        """A result has the id that it names if a call has it, else that of its call."""
+        result = json.dumps({"tool_call_id": given, "name": "f", "content": "r"})
+        _, answered = several(
+            chat(
+                tagged('{"id": "c1", "name": "f"}'),
+                {"role": "tool", "content": f"<tool_response>{result}</tool_response>"},
+            )
+        )
+
+        assert (expected, "r") == (answered.tool_call_id, answered.text)
+
     def test_result_of_a_user(self):
         """A user's turn of nothing but results is results; with more it is a text."""
         result = "<tool_response>\n20 C\n</tool_response>"
