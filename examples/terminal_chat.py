@@ -192,12 +192,8 @@ class Chat(App[None]):
         for line, entry in zip(self.lines, entries, strict=True):
             line.set_classes(entry.message.role)
 
-        self.timeline, self.messages, self.texts, self.editing = (
-            timeline,
-            tree,
-            texts,
-            "",
-        )
+        self.timeline, self.messages, self.texts = timeline, tree, texts
+        self.editing = ""
         here, everywhere = timeline.present.total_usage, tree.total_usage
         count = len(tree.leaves)
         branches = "1 branch" if count == 1 else f"{count} branches"
