@@ -282,10 +282,10 @@ class TestWebChat:
             model.senders[0].close()
             response = await asked
             async with browser.tab() as events:
-                while (shown := await events.get())["isRunning"]:
+                while (await events.get())["isRunning"]:
                     pass
 
-            return response, shown
+            return response, await browser.shown()
 
         response, shown = drive(web, scenario)
 
