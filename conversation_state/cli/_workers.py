@@ -24,7 +24,8 @@ Loaded: TypeAlias = FoundConversation | DecodeError
 
 # From this size of a file on, in bytes: starting a process takes half a second.
 LARGE_BYTES = 32 << 20
-# So much is loaded at a time, and so many of such batches wait for each worker.
+# So much is loaded at a time, and so many of such batches wait for each worker; what
+# comes while that many wait is loaded here.
 _BATCH_BYTES = 1 << 20
 _MAX_WAITING = 2
 _MAX_WORKERS = 4
@@ -58,7 +59,7 @@ class ParallelLoader:
         if self._size >= _BATCH_BYTES:
             self._submit()
 
-        while len(self._waiting) > _MAX_WAITING * self._count:
+        while len(self._waiting) > (_MAX_WAITING + 1) * self._count:
             yield from self._take()
 
     def finish(self) -> Iterator[tuple[JsonValue, Loaded]]:
@@ -79,6 +80,11 @@ class ParallelLoader:
             return
 
         future = None
+        busy = sum(each is not None and not each.done() for _, each in self._waiting)
+        if busy >= _MAX_WAITING * self._count:
+            self._waiting.append((batch, None))
+            return
+
         try:
             if self._pool is None:
                 self._pool = ProcessPoolExecutor(
