@@ -277,7 +277,11 @@ class Round:
                 self.store.latest("chat")
             else:
                 saved = self.store.load("chat")
-                self.found["lost"] += saved not in (self.state, self.tried)
+                if saved not in (self.state, self.tried):
+                    self.found["lost"] += 1
+                    ends = [str(each[-1]) for each in (self.state, self.tried, saved)]
+                    print(f"{name}: before, tried, found: {ends}", flush=True)
+
                 self.state = saved
         except StoreError:
             self._report(name, f"and then a plain verb:\n{traceback.format_exc()}")
