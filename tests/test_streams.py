@@ -1521,7 +1521,7 @@ class TestDrain:
 
     def test_to_the_end(self):
         """All is read in the background, and is there for those who come later."""
-        ends = queue.SimpleQueue()
+        ends: Any = queue.SimpleQueue()
         sender, stream = pipe(0)
         streams.drain(stream, ends.put)
 
@@ -1534,7 +1534,7 @@ class TestDrain:
 
     def test_an_error_and_an_abort(self):
         """What ends it early is passed on."""
-        ends = queue.SimpleQueue()
+        ends: Any = queue.SimpleQueue()
         sender, stream = pipe(0)
         streams.drain(stream, ends.put)
         sender.fail(Boom("one"))
@@ -1553,7 +1553,7 @@ class TestDrain:
         async def numbers():
             yield 1
 
-        ends = queue.SimpleQueue()
+        ends: Any = queue.SimpleQueue()
         streams.drain(streams.Stream.of(numbers()), ends.put)
 
         assert isinstance(ends.get(timeout=60), RuntimeError)

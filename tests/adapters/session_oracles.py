@@ -13,12 +13,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from conversation_state.adapters.sessions import (
-    dump_session,
-    load_session,
-    read_session,
-)
+from conversation_state.adapters import sessions
+
+# Called with what their types refuse, too.
+dump_session: Any = sessions.dump_session
+load_session: Any = sessions.load_session
+read_session: Any = sessions.read_session
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "sessions"
 FILES = [path for path in sorted(GOLDEN.glob("*/*")) if path.is_file()]
@@ -82,9 +84,11 @@ def _call(program, home, calls):
         results = []
         for number, (method, params) in enumerate(calls, 1):
             request = {"id": number, "method": method, "params": params}
+            assert process.stdin is not None
+            assert process.stdout is not None
             process.stdin.write(f"{json.dumps(request)}\n")
             process.stdin.flush()
-            answer = {}
+            answer: dict[str, Any] = {}
             while answer.get("id") != number:
                 answer = json.loads(process.stdout.readline())
 
@@ -115,7 +119,7 @@ def ask_opencode(program, payload):
 
 def main(codex, opencode):
     """Ask both programs, and write what they answer."""
-    answers = {}
+    answers: dict[str, Any] = {}
     for path in FILES:
         name = f"{path.parent.name}/{path.name}"
         session = read_session(path)
