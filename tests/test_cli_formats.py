@@ -7,6 +7,7 @@ import json
 import os
 import random
 import zipfile
+from typing import Any
 
 import pytest
 
@@ -132,7 +133,7 @@ TAGGED = [
 ]
 TAG_CALLED = ["u q", "a f{}", "t[message_1_call_0] r", "a done"]
 
-CHATGPT = {
+CHATGPT: Any = {
     "title": "T",
     "conversation_id": "g1",
     "current_node": "a2",
@@ -157,7 +158,7 @@ CHATGPT = {
         },
     },
 }
-OPEN_WEBUI = {
+OPEN_WEBUI: Any = {
     "id": "w1",
     "title": "T",
     "chat": {
@@ -179,7 +180,7 @@ OPEN_WEBUI = {
     },
 }
 
-CLAUDE_AI = {
+CLAUDE_AI: Any = {
     "uuid": "c1",
     "name": "T",
     "chat_messages": [
@@ -209,7 +210,7 @@ CLAUDE_AI = {
         ],
     ],
 }
-CLAUDE_AI_FLAT = {
+CLAUDE_AI_FLAT: Any = {
     "uuid": "c1",
     "name": "",
     "chat_messages": [
@@ -217,7 +218,7 @@ CLAUDE_AI_FLAT = {
         for at, (sender, text) in enumerate((("human", "hi"), ("assistant", "yo")))
     ],
 }
-LIBRECHAT = {
+LIBRECHAT: Any = {
     "conversationId": "l1",
     "messages": [
         {
@@ -236,7 +237,7 @@ LIBRECHAT = {
         )
     ],
 }
-ASSISTANT_UI = {
+ASSISTANT_UI: Any = {
     "headId": "a2",
     "messages": [
         {
@@ -1016,7 +1017,8 @@ def number(value, at):
 
 def read(path):
     """The conversations of a file by name, and what was reported."""
-    found, reports = {}, []
+    found: dict[str, Any] = {}
+    reports: list[Any] = []
     for each in read_files([str(path)], limit=1 << 24, advance=len_of_nothing):
         if isinstance(each, InputConversation):
             found[each.name] = [describe(message) for message in each.messages]
