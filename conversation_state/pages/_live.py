@@ -128,7 +128,7 @@ def draw_name(
 
     alert = None
     if problem is not None:
-        alert = element("p", {"role": "alert", "class": "cs-alert"}, problem)
+        alert = element("p", {"role": "alert", "class": "cs-problem"}, problem)
 
     acts = None
     if may_write and not query.node:

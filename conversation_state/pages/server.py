@@ -208,7 +208,7 @@ def _make_refusal(status: int, problem: str) -> Response:
 
 
 def _write_problem(title: str, problem: str, *more: Child) -> str:
-    alert = element("p", {"role": "alert", "class": "cs-alert"}, problem)
+    alert = element("p", {"role": "alert", "class": "cs-problem"}, problem)
     body = element("div", {"id": "content", "class": "cs-index"}, alert, more)
     return write_document(
         Markup(title), "", body, with_tree=False, is_live=True, home="/"
