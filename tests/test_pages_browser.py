@@ -262,6 +262,33 @@ class TestLive:
             assert 1 == page.locator("main > nav .cs-row a[tabindex='0']").count()
             assert 4 == page.locator("main > nav a.cs-state").count()
 
+    def test_filter(self, tab, store):
+        """The first page is filtered while one types, by names and by words."""
+        store.save("other", Aggregator.new().add_user_prompt("Quite something else."))
+        with serving(store) as address:
+            page = tab.tab
+            page.goto(address)
+            rows = page.locator(".cs-names > li:visible")
+            page.keyboard.press("/")
+            page.keyboard.type("SOMETHING")
+
+            assert ["other"] == [each.split()[0] for each in rows.all_inner_texts()]
+            tab.check(address.partition("?")[0])
+
+    def test_copy(self, tab, store):
+        """A message is copied as Markdown."""
+        with serving(store) as address:
+            page = tab.tab
+            page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+            page.goto(address)
+            page.click("text=trip")
+            page.hover("article >> nth=1")
+            page.click("article >> nth=1 >> .cs-copy")
+            page.wait_for_selector("text=copied")
+            copied = page.evaluate("navigator.clipboard.readText()")
+
+        assert "### assistant\n\n> Uphill." == copied
+
     def test_alternatives(self, tab, store):
         """A chat is its messages, and a click shows an alternative."""
         timeline = Timeline.begin(ASKED).commit(SEA).undo().commit(HILLS)

@@ -472,6 +472,16 @@ class TestActs:
         assert store.load("trip").messages == store.load("branch").messages
         assert 5 == store.latest("trip").revision
 
+    def test_copies(self, store):
+        """A message is a link away as Markdown, in each revision and branch."""
+        client = connect(store)
+        (link,) = links_of(show(client, name="trip", at=2), "/message/trip?at=2&upto=2")
+        answer = client.get(link)
+
+        assert "### assistant\n\n> To the sea." == answer.text
+        assert answer.headers["content-type"].startswith("text/plain")
+        assert 400 == client.get(link.replace("upto=2", "upto=9")).status_code
+
     @pytest.mark.parametrize("act", ["restore", "fork"])
     @pytest.mark.parametrize("upto", ["0", "9", "x"])
     def test_at_no_message(self, store, act, upto):

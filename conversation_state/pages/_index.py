@@ -78,6 +78,7 @@ def _draw_head(store: Store, found: NamedHead, words: Words, now: datetime) -> M
     last = [f"{role}: ", words.excerpt(excerpt, 160)] if role else None
     inner = [
         element("b", None, words.line(title)),
+        " ",
         element("small", None, words.line(head.name), " · ") if is_titled else None,
         element("small", None, facts),
         draw_notes(

@@ -109,6 +109,10 @@ def draw_name(
     def link_acts(number: int) -> str:
         return f"{stay_at(query, at=head.revision, upto=number)}#m-{number}"
 
+    def link_copy(number: int) -> str:
+        asked = PageQuery(query.name, head.revision, upto=number, node=query.node)
+        return link_to(asked).replace("/name/", "/message/", 1)
+
     # A timeline is written by the program that holds it.
     has_acts = may_write and not is_timeline and not query.node
     drawer = Drawer(
@@ -117,6 +121,7 @@ def draw_name(
         has_prices=has_prices,
         has_anchors=True,
         link_acts=link_acts if has_acts and name_tab(query) == "Conversation" else None,
+        link_copy=link_copy,
     )
     tree = query.tree or ("messages" if is_timeline else "revisions")
     is_plain = name_tab(query) == "Conversation" and query.at is None

@@ -125,6 +125,8 @@ class Drawer:
 
         link_acts: The address of the page whose acts are about a message, by its
             number; None if there is none.
+
+        link_copy: The address of a message as Markdown, likewise.
     """
 
     def __init__(
@@ -135,12 +137,14 @@ class Drawer:
         has_prices: bool = False,
         has_anchors: bool = False,
         link_acts: Callable[[int], str] | None = None,
+        link_copy: Callable[[int], str] | None = None,
     ) -> None:
         self.words = words
         self._is_raw = is_raw
         self._has_prices = has_prices
         self._has_anchors = has_anchors
         self._link_acts = link_acts
+        self._link_copy = link_copy
 
     def draw(
         self,
@@ -202,14 +206,17 @@ class Drawer:
             return element("small", None, shown)
 
         attributes = {"class": "cs-number", "href": f"#m-{number}"}
-        link = element("a", attributes, shown)
-        if self._link_acts is None:
-            return link
+        acts: list[Child] = []
+        if self._link_copy is not None:
+            title = f"Copy message {number:,} as Markdown"
+            acts.append(_draw_act("cs-copy", self._link_copy(number), title, "copy"))
 
-        title = f"Go on from message {number:,}"
-        attributes = {"href": self._link_acts(number), "title": title}
-        acts = element("a", {**attributes, "aria-label": title}, "↳")
-        return element("small", {"class": "cs-acts"}, acts, " ", link)
+        if self._link_acts is not None:
+            title = f"Go on from message {number:,}"
+            acts.append(_draw_act(None, self._link_acts(number), title, "↳"))
+
+        small = {"class": "cs-acts"}
+        return element("small", small, acts, element("a", attributes, shown))
 
     def _draw_facts(self, message: Message) -> Markup | None:
         response = message.response if isinstance(message, AssistantMessage) else None
@@ -393,6 +400,11 @@ class Drawer:
         # Its style enlarges the one that has the focus.
         alt = self.words.title(f"{part.kind}, {kind}")
         return element("img", {"src": source, "alt": alt, "tabindex": 0})
+
+
+def _draw_act(kind: str | None, address: str, title: str, sign: str) -> Markup:
+    attributes = {"class": kind, "href": address, "title": title, "aria-label": title}
+    return join_markup([element("a", attributes, sign), " "])
 
 
 def _iterate_media(message: Message) -> Iterator[MediaPart]:

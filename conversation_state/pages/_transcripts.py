@@ -106,6 +106,7 @@ def draw_view(
         {"class": "cs-view", "aria-label": "What the model sees"},
         _draw_figures(view, drawer.words, previous),
         _draw_bars(view),
+        _draw_legend(),
         element("div", {"class": "cs-transcript"}, _draw_seen(view, drawer, previous)),
     )
 
@@ -266,6 +267,12 @@ def _draw_dropped(run: Sequence[_SeenMessage], reason: str, drawer: Drawer) -> M
 
 
 # The bars
+
+
+def _draw_legend() -> Markup:
+    names = [*_COLOURS, "dropped"]
+    items = [element("li", {"class": f"cs-of-{name}"}, name) for name in names]
+    return element("ul", {"class": "cs-legend"}, items)
 
 
 def _draw_bars(view: TrimContext) -> Markup:

@@ -31,6 +31,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import (
     HTMLResponse,
     JSONResponse,
+    PlainTextResponse,
     RedirectResponse,
     Response,
     StreamingResponse,
@@ -56,6 +57,7 @@ from conversation_state.pages._requests import (
     unquote_name,
 )
 from conversation_state.pages._search import draw_all_found
+from conversation_state.rendering import render_transcript
 from conversation_state.store import Head, Store
 from conversation_state.usage import Usage
 
@@ -136,6 +138,7 @@ def make_app(
         Route("/", pages.show_names),
         Route("/name/{quoted}", pages.show_name),
         Route("/export/{quoted}", pages.export),
+        Route("/message/{quoted}", pages.copy),
         Route("/follow", pages.follow),
         *[
             Route(f"/{act}", pages.act, methods=["POST"], name=act)
@@ -309,6 +312,22 @@ class _Pages:
         export = dump_state(state, query.format)
         headers = {"content-disposition": "attachment; filename=request.json"}
         return JSONResponse(export.payload, headers=headers)
+
+    def copy(self, request: Request) -> Response:
+        """One message as Markdown."""
+        query = _read_query(request)
+        if query.node:
+            tree = self._store.message_tree(query.name)
+            state = tree.switch(query.node).present
+        else:
+            state = self._store.load(query.name, at=query.at)
+
+        number = query.upto or 0
+        if not 0 < number <= len(state):
+            raise _BadRequestError(f"upto: expected a message from 1 to {len(state)}")
+
+        text = render_transcript([state[number - 1]], format="markdown")
+        return PlainTextResponse(text)
 
     async def follow(self, request: Request) -> Response:
         """

@@ -58,9 +58,28 @@ addEventListener("hashchange", openTarget);
 if (location.hash) openTarget();
 const shown = nav?.querySelector("[aria-current=page]") ?? nav?.querySelector("[aria-current]");
 if (nav) rove(shown?.querySelector("a") ?? listRows()[0]);
-if (shown && nav.scrollHeight > nav.clientHeight) nav.scrollTop = shown.offsetTop - nav.clientHeight / 2;
+if (shown && nav.scrollHeight > nav.clientHeight)
+  nav.scrollTop = shown.getBoundingClientRect().top - nav.getBoundingClientRect().top - nav.clientHeight / 2;
 if (shown && !location.hash && matchMedia("(hover: hover)").matches)
   nav.querySelector("[aria-current=page] a")?.focus({ preventScroll: true });
+
+// The first page is filtered while one types; a search of the store is the form's.
+const filter = document.querySelector(".cs-index input[name=prefix]");
+filter?.addEventListener("input", () => {
+  const wanted = filter.value.toLowerCase();
+  for (const row of document.querySelectorAll(".cs-names > li"))
+    row.hidden = !row.textContent.toLowerCase().includes(wanted);
+});
+
+// Without a clipboard the link shows the text.
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest?.("a.cs-copy");
+  if (!link || !navigator.clipboard) return;
+  event.preventDefault();
+  const answer = await fetch(link.href);
+  await navigator.clipboard.writeText(await answer.text());
+  link.textContent = "copied";
+});
 
 // A live page follows other writers while it is visible: it says what is new,
 // and leaves the reader alone. Browsers have few connections for all tabs.
