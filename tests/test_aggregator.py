@@ -1203,6 +1203,7 @@ any_total: Any = total_usage
         (IndexError, "fork at 4: this state has 3 messages", lambda: PAID.fork(at=4)),
         (TypeError, "join takes Aggregators and Turns", lambda: PAID.join([PAID])),
         (TypeError, "has merge_into", lambda: PAID.join(PAID.checkpoint())),
+        (TypeError, "state.join(*states)", lambda: PAID.join([PAID, PAID])),
         (TypeError, "label is 5", lambda: PAID.checkpoint(5)),
         (
             TypeError,

@@ -1095,7 +1095,11 @@ class Aggregator:
                 ledger_log.add_new(other.ledger, other.base_ledger())
             else:
                 expected = "Aggregators and Turns (a Checkpoint has merge_into)"
-                raise TypeError(describe_mismatch("join", expected, other))
+                problem = describe_mismatch("join", expected, other)
+                if isinstance(other, (list, tuple)):
+                    problem += "; each by itself: state.join(*states)"
+
+                raise TypeError(problem)
 
         ledger = self._ledger
         if ledger_log.log is not ledger.entries:
