@@ -52,6 +52,9 @@ WIDTHS = {
     "store": 1_100,
     "live": 1_200,
     "live-narrow": 400,
+    "live-seen": 1_200,
+    "live-chat": 400,
+    "live-compared": 1_200,
 }
 HIGHEST = 640
 
@@ -187,16 +190,39 @@ def draw_live(**asked):
             "By train, change in *Chur*:\n\n| dep | arr |\n|---|---|\n| 12:30 | 16:40 |"
         )
         store.save("trip", _answer(state, table, 330))
-        query = PageQuery("trip", **asked)
-        page = draw_name(store, query, Words(), may_write=True, has_prices=True)
-        return write_document(
-            Markup("trip"),
-            page.facts,
-            *page.content,
-            with_tree=True,
-            home="/",
-            tools=page.tools,
-        )
+        return _write_live(store, "trip", **asked)
+
+
+def draw_long():
+    """What a model sees of a longer conversation of a travel desk, with a budget."""
+    with open_store("memory:") as store:
+        store.save("lisbon-workshop", load_longest())
+        return _write_live(store, "lisbon-workshop", limit=6_500)
+
+
+def draw_chat():
+    """A chat with two answers to one question."""
+    with open_store("memory:") as store:
+        asked = Aggregator.new().add_user_prompt("Where to, in May?")
+        sea = asked.add_assistant_message("To the *sea*: Cinque Terre.")
+        hills = asked.add_assistant_message("Into the hills: the **Engadin**.")
+        timeline = Timeline.begin(asked).commit(sea).undo().commit(hills)
+        timeline = timeline.commit(hills.add_user_prompt("How do we get there?"))
+        store.save_timeline("chat", timeline)
+        return _write_live(store, "chat")
+
+
+def _write_live(store, name, **asked):
+    query = PageQuery(name, **asked)
+    page = draw_name(store, query, Words(), may_write=True, has_prices=True)
+    return write_document(
+        Markup(name),
+        page.facts,
+        *page.content,
+        with_tree=True,
+        home="/",
+        tools=page.tools,
+    )
 
 
 def _answer(state, text, tokens, calls=()):
@@ -218,6 +244,9 @@ def draw_all_pages():
         "store": make_page(make_history(), title="trip"),
         "live": draw_live(),
         "live-narrow": draw_live(),
+        "live-seen": draw_long(),
+        "live-chat": draw_chat(),
+        "live-compared": draw_live(at=5, beside=2),
     }
 
 
@@ -232,7 +261,7 @@ def write_pictures():
         for name, html in draw_all_pages().items():
             wide = WIDTHS[name]
             tab = browser.new_page()
-            if name == "live-narrow":
+            if name in ("live-narrow", "live-seen"):
                 tab.emulate_media(color_scheme="dark")
 
             tab.set_viewport_size({"width": wide, "height": HIGHEST})

@@ -840,10 +840,13 @@ class TestPictures:
             "store": ("revision 1", "Branch to revision 3, from revision 1"),
             "live": ("Model sees", "trains", "failed", "<table>", "newest"),
             "live-narrow": ("Conversations",),
+            "live-seen": ("What the model sees", "messages dropped"),
+            "live-chat": ("2/2", "Engadin"),
+            "live-compared": ("From revision 2 to revision 5",),
         }
 
         for name, page in pictures.draw_all_pages().items():
             assert f"{name}.png)" in shown
-            assert 85_000 > (folder / f"{name}.png").stat().st_size
+            assert 100_000 > (folder / f"{name}.png").stat().st_size
             for word in words[name]:
                 assert word in page
