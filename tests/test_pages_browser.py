@@ -262,6 +262,21 @@ class TestLive:
             assert 1 == page.locator("main > nav .cs-row a[tabindex='0']").count()
             assert 4 == page.locator("main > nav a.cs-state").count()
 
+    def test_the_budget(self, tab, store):
+        """A slider moves the budget, and a bar leads to its message."""
+        with serving(store) as address:
+            page = tab.tab
+            page.goto(address)
+            page.goto(address.partition("?")[0] + "name/trip?limit=8000")
+            page.focus(".cs-slider")
+            page.keyboard.press("Home")
+            page.wait_for_url("**limit=1&**")
+            page.wait_for_selector("text=No valid view fits")
+            page.goto(address.partition("?")[0] + "name/trip?limit=8000")
+            page.click(".cs-bars a >> nth=1")
+            page.wait_for_selector("article:target >> text=Uphill.")
+            tab.check(address.partition("?")[0])
+
     def test_filter(self, tab, store):
         """The first page is filtered while one types, by names and by words."""
         store.save("other", Aggregator.new().add_user_prompt("Quite something else."))

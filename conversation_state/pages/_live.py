@@ -51,6 +51,7 @@ from conversation_state.pages._requests import (
     draw_choice,
     draw_field,
     draw_form,
+    draw_slider,
     draw_tools,
     encode_fields,
     link_to,
@@ -348,7 +349,7 @@ def _draw_overlay(
     heading = element("h2", None, "What the model sees")
     limit = draw_field("limit", "Budget in tokens", query.limit, kind="number")
     trimmers = draw_choice("trimmer", "by", TRIMMERS, query.trimmer)
-    form = draw_form(query, "Show", limit, trimmers)
+    form = draw_form(query, "Show", limit, draw_slider(query.limit), trimmers)
     try:
         view = _trim_revision(store, query, head.revision)
     except BudgetExceededError as error:

@@ -142,7 +142,7 @@ class Drawer:
         self.words = words
         self._is_raw = is_raw
         self._has_prices = has_prices
-        self._has_anchors = has_anchors
+        self.has_anchors = has_anchors
         self._link_acts = link_acts
         self._link_copy = link_copy
 
@@ -165,7 +165,7 @@ class Drawer:
         erased = " cs-erased" if find_erasure(message) is not None else ""
         attributes = {
             "class": f"cs-message cs-{message.role}{erased}{kind}",
-            "id": f"m-{number}" if self._has_anchors and not is_copy else None,
+            "id": f"m-{number}" if self.has_anchors and not is_copy else None,
         }
         more = [_draw_siblings(siblings) if siblings else None, note]
         if isinstance(message, ToolMessage):
@@ -202,7 +202,7 @@ class Drawer:
 
     def _draw_number(self, number: int) -> Markup:
         shown = f"#{number:,}"
-        if not self._has_anchors:
+        if not self.has_anchors:
             return element("small", None, shown)
 
         attributes = {"class": "cs-number", "href": f"#m-{number}"}

@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote, urlencode
 
 from conversation_state import adapters
 from conversation_state.pages._markup import (
+    Attributes,
     Child,
     Markup,
     Words,
@@ -33,6 +34,8 @@ TRIMMERS: Mapping[str, tuple[Step, ...]] = {
 
 # The budget of a first look at what the model sees.
 _FIRST_LIMIT = 8_000
+# The end of the slider, unless the budget is larger.
+_MAX_SLIDER = 16_000
 
 
 class PageQuery(NamedTuple):
@@ -241,6 +244,21 @@ def draw_field(
         },
     )
     return element("label", None, label, " ", field)
+
+
+def draw_slider(limit: int | None) -> Markup:
+    """What moves the budget with a pointer or arrows, beside its field; for scripts."""
+    most = max(_MAX_SLIDER, 2 * (limit or 0))
+    attributes: Attributes = {
+        "type": "range",
+        "min": 1,
+        "max": most,
+        "value": limit,
+        "class": "cs-slider",
+        "aria-label": "budget in tokens",
+        "hidden": "",
+    }
+    return element("input", attributes)
 
 
 # Names are quoted in forms, which change the ends of lines.

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from conversation_state._wording import describe_value, format_count, shorten_repr
 from conversation_state.messages import Message
 from conversation_state.pages._markup import (
+    Attributes,
     Markup,
     Words,
     draw_rest,
@@ -105,7 +106,7 @@ def draw_view(
         "section",
         {"class": "cs-view", "aria-label": "What the model sees"},
         _draw_figures(view, drawer.words, previous),
-        _draw_bars(view),
+        _draw_bars(view, is_linked=drawer.has_anchors),
         _draw_legend(),
         element("div", {"class": "cs-transcript"}, _draw_seen(view, drawer, previous)),
     )
@@ -275,11 +276,11 @@ def _draw_legend() -> Markup:
     return element("ul", {"class": "cs-legend"}, items)
 
 
-def _draw_bars(view: TrimContext) -> Markup:
+def _draw_bars(view: TrimContext, *, is_linked: bool) -> Markup:
     """
     One bar for each message, as wide as it has tokens: full if the model sees it,
-    hollow if it does not, low if it sees other words. SVG, without any words of the
-    conversation.
+    hollow if it does not, low if it sees other words; where messages have addresses, a
+    link to its own. SVG, without any words of the conversation.
 
     Only the newest messages have a bar of their own; the others share the first.
     """
@@ -291,11 +292,11 @@ def _draw_bars(view: TrimContext) -> Markup:
             "class": "cs-bars",
             "viewBox": f"0 0 {_WIDTH} {_BAR + 4}",
             "preserveAspectRatio": "none",
-            "role": "img",
+            "role": "group" if is_linked else "img",
             "aria-label": label,
         },
         element("title", None, label),
-        _draw_shapes(view, 2),
+        _draw_shapes(view, 2, is_linked=is_linked),
     )
 
 
@@ -344,7 +345,9 @@ def draw_views(views: Mapping[str, TrimContext]) -> str:
     return f"{picture}\n"
 
 
-def _draw_shapes(view: TrimContext, top: float) -> list[Markup]:
+def _draw_shapes(
+    view: TrimContext, top: float, *, is_linked: bool = False
+) -> list[Markup]:
     scale = (_WIDTH - 2 * _LEFT) / max(view.original.total_tokens, 1)
     start = max(len(view.original) - MAX_BARS, 0)
     seen = list(_survey_messages(view))[start:]
@@ -366,7 +369,18 @@ def _draw_shapes(view: TrimContext, top: float) -> list[Markup]:
     for _, neighbours in groupby(seen, group):
         run = list(neighbours)
         tokens = sum([each.tokens for each in run])
-        shapes += _draw_run(run, tokens, x, top, scale)
+        bars = list(_draw_run(run, tokens, x, top, scale))
+        if is_linked:
+            # For a pointer: a thousand stops of the Tab key are of no use to anybody.
+            number = run[0].seq + 1
+            attributes: Attributes = {
+                "href": f"#m-{number}",
+                "tabindex": -1,
+                "aria-label": f"message {number:,}",
+            }
+            bars = [element("a", attributes, bars)]
+
+        shapes += bars
         x += tokens * scale
 
     return shapes

@@ -71,6 +71,14 @@ filter?.addEventListener("input", () => {
     row.hidden = !row.textContent.toLowerCase().includes(wanted);
 });
 
+// The budget of a view: its number follows the slider, and the view when it is let go.
+const slider = document.querySelector(".cs-slider");
+if (slider) {
+  slider.hidden = false;
+  slider.addEventListener("input", () => { slider.form.elements.limit.value = slider.value; });
+  slider.addEventListener("change", () => slider.form.requestSubmit());
+}
+
 // Without a clipboard the link shows the text.
 document.addEventListener("click", async (event) => {
   const link = event.target.closest?.("a.cs-copy");
