@@ -493,6 +493,12 @@ class MessageTree:
         """
         return tuple([self._make_node(each) for each in self._order()])
 
+    def list_newest(self, limit: int) -> tuple[Node, ...]:
+        """At most *limit* of the messages that came last, as in `nodes`. O(limit)."""
+        numbers = range(self._next - 1, _ROOT, -1)
+        newest = islice((each for each in numbers if each in self._places), limit)
+        return tuple([self._make_node(each) for each in [*newest][::-1]])
+
     @property
     def total_usage(self) -> Usage:
         """What the whole tree cost: every usage in its states' ledgers once."""

@@ -358,6 +358,19 @@ class TestTrees:
 
         assert len(tree) == page.count("article") == len(anchors)
 
+    def test_large_trees(self):
+        """The newest 5,000 messages are drawn, under their numbers; others counted."""
+        answers = [ASKED.fork().add_assistant_message(f"{n}") for n in range(5_100)]
+        state = Aggregator.new().extend([UserMessage("Hi!")] * 6_000)
+        first, *_, last = str(MessageTree.of(*answers)).splitlines()
+        _, fold, oldest, older = str(MessageTree.of(state)).splitlines()
+
+        assert "●  message 5101 ← you are here  assistant: 5099  (5100/5100)" == first
+        assert "… and 4,901 older states" == last
+        assert "… 4,998 states" in fold
+        assert "○  message 1001  user: Hi!" == oldest
+        assert "… and 1,000 older states" == older
+
     def test_siblings(self):
         """Alternatives are numbered, with how many there are."""
         assert (

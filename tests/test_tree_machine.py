@@ -110,6 +110,9 @@ class MessageTreeMachine(RuleBasedStateMachine):
     def _check_tree(self, tree):
         message_trees_add_up(tree)
         found = {node.id: node.parent for node in tree.nodes}
+        for limit in (0, 1, 3, len(tree) + 1):
+            assert tree.nodes[max(len(tree) - limit, 0) :] == tree.list_newest(limit)
+
         assert found == self._parents, "messages stand behind others"
         assert list(found) == list(self._parents), "in another order"
         others = {each: (*above,) for each, above in self._others.items() if above}

@@ -147,7 +147,8 @@ def _list_states(value: History | MessageTree) -> tuple[list[GraphNode], int]:
     if isinstance(value, History):
         return graph_history(value), value.older
 
-    return graph_tree(value), 0
+    nodes = graph_tree(value)
+    return nodes, len(value) - len(nodes)
 
 
 def _draw_value(value: object, words: Words) -> Child:

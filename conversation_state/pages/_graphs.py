@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # How much of a message is looked at for its excerpt, in characters.
 _EXCERPT = 200
+# The messages of a tree that are drawn.
+_MAX_MESSAGES = 5_000
 
 
 @final
@@ -245,22 +247,29 @@ def _holds_past(state: Aggregator, past: Aggregator) -> bool:
 
 
 def graph_tree(tree: MessageTree) -> list[GraphNode]:
-    """The messages of a tree, oldest first. O(messages)."""
-    messages, joined = tree.nodes, tree.joined
+    """The newest messages of a tree, 5,000 at most, oldest first."""
+    messages, joined = tree.list_newest(_MAX_MESSAGES), tree.joined
     nodes = []
-    # Counted: `MessageTree.siblings` compares an entry with all of its siblings, and
-    # a prompt may have thousands of answers.
-    counts = Counter([node.parent for node in messages])
+    # Counted: `MessageTree.siblings` lists all siblings of an entry, and a prompt may
+    # have thousands of answers.
+    shown = Counter([node.parent for node in messages])
+    known: dict[str | None, int] = {node.id: len(node.children) for node in messages}
     seen: Counter[str | None] = Counter()
-    for number, node in enumerate(messages, 1):
+    for number, node in enumerate(messages, len(tree) - len(messages) + 1):
         role, excerpt = excerpt_message(node.message)
-        seen[node.parent] += 1
-        position, count = seen[node.parent], counts[node.parent]
+        above = node.parent
+        if above not in known:
+            known[above] = len(tree.siblings(node.id)[1])
+
+        seen[above] += 1
+        count = known[above]
+        # Those that are not shown came before.
+        position = count - shown[above] + seen[above]
         nodes.append(
             GraphNode(
                 key=node.id,
                 parents=(
-                    *([] if node.parent is None else [node.parent]),
+                    *([] if above is None else [above]),
                     *[each for each in joined.get(node.id, ()) if each],
                 ),
                 title=f"message {number}",

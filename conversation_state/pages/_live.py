@@ -237,7 +237,9 @@ def _draw_messages(
         node._replace(target=link(str(node.key)), is_selected=node.key == query.node)
         for node in graph_tree(tree)
     ]
-    nav = _draw_nav(query, "Messages", draw_tree(nodes, drawer.words))
+    older = len(tree) - len(nodes)
+    drawn = draw_tree(nodes, drawer.words, older=older)
+    nav = _draw_nav(query, "Messages", drawn)
     if query.search:
         return nav, draw_found(tree, query, drawer)
 
