@@ -33,6 +33,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
+from conversation_state.parts import TextPart
 from conversation_state.store import Head, Store
 from conversation_state.streams import Stream, drain
 from conversation_state.timeline import Timeline
@@ -298,7 +299,14 @@ class StoredChat:
             tree, state = self.tree, self.timeline.present
             goes_on = len(state) and tree.head != tree.question(str(tree.head))
             id = str(tree.news(tree)[0]) if goes_on else ""
-            answer = ChatAnswer(self, id, Stream.of(model(state)))
+            try:
+                chunks = Stream.of(model(state))
+            except BaseException as error:
+                note, step = _describe(error), self.timeline.moment.number
+                self._change(lambda chat: chat.timeline.amend(step, state, note=note))
+                raise
+
+            answer = ChatAnswer(self, id, chunks)
             self._show(running={**self.running, answer.step: answer})
             drain(answer.chunks, partial(self._end, answer))
             return answer
@@ -371,13 +379,20 @@ class StoredChat:
 
 
 def _add_question(asked: Any, tree: MessageTree) -> State:
-    if hasattr(asked, "resume_from"):
-        return asked.resume_from(tree)  # type: ignore[no-any-return]  # a client's
-
-    if isinstance(asked, str) and not asked.strip():
+    is_request = hasattr(asked, "resume_from")  # of a client
+    state = (
+        asked.resume_from(tree) if is_request else tree.present.add_user_prompt(asked)
+    )
+    is_new = len(state) and state.entries[-1].id not in tree
+    if is_new and state[-1].role == "user" and not _says_something(state[-1]):
         raise ValueError("asked is empty; expected a text with words")
 
-    return tree.present.add_user_prompt(asked)
+    return state
+
+
+def _says_something(message: Message) -> bool:
+    is_all_text = all(isinstance(part, TextPart) for part in message.parts)
+    return not is_all_text or bool(message.text.strip())
 
 
 def _replace_question(id: str, asked: str | UserMessage, tree: MessageTree) -> State:
@@ -388,7 +403,7 @@ def _replace_question(id: str, asked: str | UserMessage, tree: MessageTree) -> S
     return _add_question(asked, MessageTree.of(tree.path(node.parent)))
 
 
-def _describe(error: Exception | None) -> dict[str, str]:
+def _describe(error: BaseException | None) -> dict[str, str]:
     text = str(error).encode(errors="replace").decode() or repr(error)
     return {} if error is None else {"error": text}
 

@@ -18,9 +18,11 @@ from hypothesis import settings
 from conversation_state import (
     Aggregator,
     AssistantMessage,
+    ImagePart,
     MessageTree,
     ResponseMeta,
     SystemMessage,
+    TextPart,
     ToolCall,
     ToolMessage,
     Usage,
@@ -255,7 +257,12 @@ class TestAnswer:
         async def model(_asked):
             return []
 
-        for asked, function in [(" \n", sea), ("Hi", None), ("Hi", model)]:
+        wordless = [" \n", "", [], UserMessage(""), UserMessage([TextPart(" ")])]
+        parts = [{"type": "text", "text": " "}]
+        posted = {"id": "u1", "role": "user", "parts": parts}
+        request = ai_sdk.load_request({"id": "ann", "messages": [posted]})
+        empty = [(asked, sea) for asked in (*wordless, request)]
+        for asked, function in [*empty, ("Hi", None), ("Hi", model)]:
             with pytest.raises((TypeError, ValueError)):
                 chat.answer(asked, function)
 
@@ -270,13 +277,66 @@ class TestAnswer:
 
         assert "ann" not in store
 
+    def test_asks_with_a_picture_alone(self, chat):
+        """A question needs no words if it has something else, and is asked again."""
+        picture = UserMessage([ImagePart(url="https://example.com/sea.png")])
+        chat.answer(picture, sea).result()
+        chat.regenerate(ids(chat)[0], sea).result()
+
+        assert ["user", "assistant"] == [each.role for each in chat.timeline.present]
+
+    def test_asks_an_empty_question_of_old_again(self, store):
+        """What the chat began with is asked as it is, without a word, too."""
+        start = Aggregator.new().add(name(UserMessage(""), "u1"))
+        chat = StoredChat(store, "old", start=start)
+        parts = [{"type": "text", "text": ""}]
+        posted = {"id": "u1", "role": "user", "parts": parts}
+        body = {"id": "old", "messages": [posted], "trigger": "regenerate-message"}
+        chat.answer(ai_sdk.load_request(body), sea).result()
+
+        assert ["", "To the sea."] == texts(chat)
+
+    @pytest.mark.parametrize("error", [OSError("no network"), SystemExit(2)])
+    def test_says_why_the_model_was_not_reached(self, store, chat, error):
+        """What is raised before the first chunk is noted where it was asked."""
+
+        def model(_asked):
+            raise error
+
+        with pytest.raises(type(error)):
+            chat.answer("Where to?", model)
+
+        again = StoredChat(store, "ann")
+
+        assert ["Where to?"] == texts(again)
+        assert {"error": str(error)} == again.timeline.moment.note
+        assert not chat.running
+
+    def test_a_tool_that_exits_ends_it(self, store, chat):
+        """An exit in a model's tool ends the answer as an error, and hangs nobody."""
+
+        def model(_asked):
+            yield AssistantMessage("To ")
+            raise SystemExit(2)
+
+        answer = chat.answer("Where to?", model)
+        with pytest.raises(RuntimeError, match=r"SystemExit\(2\)"):
+            answer._result.result(timeout=30)
+
+        again = StoredChat(store, "ann")
+
+        assert ["Where to?", "To "] == texts(again)
+        assert "interrupted" == finish_reason(again.timeline.present)
+        assert "SystemExit(2)" in again.timeline.moment.note["error"]
+        assert not chat.running
+
     def test_needs_an_event_loop_for_an_async_model(self, chat):
         """Without an event loop the answer fails, with words; the question is kept."""
 
         async def model(_asked):
             yield AssistantMessage("To the sea.")
 
-        with pytest.raises(RuntimeError):
+        with pytest.raises(RuntimeError, match="no event loop runs here"):
             chat.answer("Where to?", model).result()
 
         assert ["Where to?"] == texts(chat)

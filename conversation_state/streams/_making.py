@@ -137,7 +137,8 @@ def drain(stream: Stream[Any], on_end: Callable[[Exception | None], object]) -> 
 
         on_end: Called in a thread when it has ended or failed, with the error, if any:
             a `StreamClosedError` if it was aborted or its event loop ends, a
-            RuntimeError if its source is async and there is no event loop.
+            RuntimeError if its source raised an interrupt, or is async where there is
+            no event loop.
 
     Raises:
         TypeError:
@@ -153,7 +154,12 @@ def drain(stream: Stream[Any], on_end: Callable[[Exception | None], object]) -> 
     try:
         start_task(partial(_adrain, stream, on_end))
     except RuntimeError as error:
-        on_end(error)
+        failure = RuntimeError(
+            "no event loop runs here, and this stream's source is async: read it in a "
+            "task, or give a source that is not async"
+        )
+        failure.__cause__ = error
+        on_end(failure)
 
 
 def _drain(stream: Stream[Any], on_end: Callable[[Exception | None], object]) -> None:
@@ -162,6 +168,12 @@ def _drain(stream: Stream[Any], on_end: Callable[[Exception | None], object]) ->
         deque(stream, 0)
     except Exception as raised:  # noqa: BLE001 - it is passed on
         error = raised
+    except BaseException as raised:
+        # SystemExit, of a tool perhaps: it ends this thread alone, without a word.
+        error = RuntimeError(f"the source raised {raised!r:.200}")
+        error.__cause__ = raised
+        on_end(error)
+        raise
 
     on_end(error)
 
