@@ -483,6 +483,24 @@ class TestRequest:
         answered = MessageTree.of(state)
         assert resume_from(answered, ask(*shown)).entries == state.entries
 
+    def test_outputs_of_two_tabs(self):
+        """Outputs that another tab posted first are not answered a second time."""
+        tree = MessageTree.of(WAITING)
+        shown = dump(tree).payload
+        step, *parts = shown[-1]["parts"]
+        done = {"state": "output-available", "output": 1}
+        shown[-1]["parts"] = [step, *[{**part, **done} for part in parts]]
+        given = resume_from(tree, ask(*shown))
+
+        assert resume_from(MessageTree.of(given), ask(*shown)) == given
+
+        answered = MessageTree.of(given.add(AssistantMessage("Mild.")))
+        with pytest.raises(LookupError, match="answered already"):
+            resume_from(answered, ask(*shown))
+
+        whole = dump(answered).payload
+        assert resume_from(answered, ask(*whole)) == answered.present
+
     def test_approvals(self):
         """A denied call has its result; an approved one waits for the server."""
         tree = MessageTree.of(WAITING)

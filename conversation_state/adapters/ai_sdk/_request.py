@@ -146,7 +146,8 @@ def resume_from(tree: MessageTree, request: ChatRequest) -> Aggregator:
     Raises:
         LookupError:
             If *tree* lacks the message that is edited, answered again or has the
-            outputs: an HTTP server answers 409, and the client loads the conversation.
+            outputs, or has an answer to these already, since another tab posted them
+            first: an HTTP server answers 409, and the client loads the conversation.
 
     >>> tree = MessageTree.of(Aggregator.new().add_user_prompt("When?"))
     >>> parts = [{"type": "text", "text": "Well?"}]
@@ -288,6 +289,13 @@ def _add_results(tree: MessageTree, last: UiTurn) -> Aggregator:
 
     state = found.through()
     calls, results = _find_calls(last), _find_results(last)
+    is_open = isinstance(last.entries[-1].message, ToolMessage)
+    if is_open and state[-1].role == "assistant" and not state.pending_calls:
+        # Another tab gave the results first, and was answered.
+        raise LookupError(
+            f"the results of {last.id!r:.80} were answered already; load it again"
+        )
+
     for call in state.pending_calls:
         result = results.get(call.id)
         if result is None and call.id in calls:
