@@ -9,6 +9,7 @@ The models of ``ag-ui-protocol`` check each event and message. What the reducer 
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from importlib import import_module
 from pathlib import Path
@@ -585,6 +586,18 @@ class TestStates:
         found = ag_ui.patch(old, new)["delta"]
 
         assert [(one["op"], one["path"], one.get("value")) for one in found] == delta
+
+    @table("wrap", {"lists": lambda one: [one], "objects": lambda one: {"a": one}})
+    def test_patch_of_deep_states(self, wrap):
+        """A state that is nested too deep to be compared is replaced as a whole."""
+        old, new = 1, 2
+        for _ in range(sys.getrecursionlimit()):
+            old, new = wrap(old), wrap(new)
+
+        (change,) = ag_ui.patch(old, new)["delta"]
+
+        assert ("replace", "") == (change["op"], change["path"])
+        assert change["value"] is new
 
     def test_applied_by_the_client(self):
         """The client's own library applies patches, also where keys are unsafe."""

@@ -327,12 +327,18 @@ def patch(old: Any, new: Any) -> dict[str, Any]:
 
     O(n). A list is compared from both ends, so that what was added or removed in one
     place is the only operation. An object with a key that patch libraries of
-    JavaScript refuse, ``__proto__`` for example, is replaced as a whole.
+    JavaScript refuse, ``__proto__`` for example, is replaced as a whole, and so is a
+    state that is nested too deep to be compared.
 
     >>> patch({"done": [1], "step": 1}, {"done": [1, 2], "step": 1})["delta"]
     [{'op': 'add', 'path': '/done/1', 'value': 2}]
     """
-    return {"type": "STATE_DELTA", "delta": [*_find_changes(old, new, "")]}
+    try:
+        changes = [*_find_changes(old, new, "")]
+    except RecursionError:
+        changes = [{"op": "replace", "path": "", "value": new}]
+
+    return {"type": "STATE_DELTA", "delta": changes}
 
 
 def _find_changes(old: Any, new: Any, path: str) -> Iterator[dict[str, Any]]:
