@@ -123,15 +123,13 @@ class ChatAnswer:
 
     def _is_in(self, timeline: Chat) -> bool:
         # Another process may have replaced the chat that it was asked in.
-        place = self.step - timeline.moments[0].number
-        states = [each.state for each in timeline.moments[max(place, 0) :][:1]]
-        return any(_begins_with(state, self._asked) for state in states)
+        place = max(self.step - timeline.moments[0].number, 0)
+        found = timeline.moments[place:][:1]
+        return any(_begins_with(each.state, self._asked) for each in found)
 
     def _show_in(self, timeline: Chat, **note: Any) -> Chat:
-        if not self._is_in(timeline):
-            return timeline
-
-        return timeline.amend(self.step, self._shown, **note)
+        is_in = self._is_in(timeline)
+        return timeline.amend(self.step, self._shown, **note) if is_in else timeline
 
 
 class ChatUpdate(NamedTuple):
@@ -379,20 +377,15 @@ class StoredChat:
 
 
 def _add_question(asked: Any, tree: MessageTree) -> State:
-    is_request = hasattr(asked, "resume_from")  # of a client
-    state = (
-        asked.resume_from(tree) if is_request else tree.present.add_user_prompt(asked)
-    )
-    is_new = len(state) and state.entries[-1].id not in tree
-    if is_new and state[-1].role == "user" and not _says_something(state[-1]):
-        raise ValueError("asked is empty; expected a text with words")
+    resume_from = getattr(asked, "resume_from", None)  # a client's
+    add = tree.present.add_user_prompt
+    state: State = resume_from(tree) if resume_from else add(asked)
+    if len(state) and state[-1].role == "user" and state.entries[-1].id not in tree:
+        is_all_text = all(isinstance(part, TextPart) for part in state[-1].parts)
+        if is_all_text and not state[-1].text.strip():
+            raise ValueError("asked is empty; expected a text with words")
 
     return state
-
-
-def _says_something(message: Message) -> bool:
-    is_all_text = all(isinstance(part, TextPart) for part in message.parts)
-    return not is_all_text or bool(message.text.strip())
 
 
 def _replace_question(id: str, asked: str | UserMessage, tree: MessageTree) -> State:

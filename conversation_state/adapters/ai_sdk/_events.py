@@ -70,10 +70,11 @@ def dump_chunks(
     these, whole results (`ToolMessage`).
 
     The SDK's own reducer makes of them what `dump` makes of the messages that the
-    chunks are, but for the place of a text without a position that comes behind a call,
-    and for names of files. An answer whose source is stopped (`StreamClosedError`) ends
-    with ``abort``. Whatever else *chunks* raise is raised after an ``error``, which
-    tells the words of errors of this library alone. Nothing is open at the end.
+    chunks are, but for the place of a text or thought without a position that comes
+    behind a call, and for names of files. An answer whose source is stopped
+    (`StreamClosedError`) ends with ``abort``. Whatever else *chunks* raise is raised
+    after an ``error``, which tells the words of errors of this library alone. Nothing
+    is open at the end.
 
     Args:
         chunks: The chunks and results.
