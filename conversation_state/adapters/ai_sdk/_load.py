@@ -262,7 +262,8 @@ class UiLoader(MessageLoader):
 
         first = found[0]
         notes = {**node.notes, "keys": node.keys} if node.keys else node.notes
-        first = first.replace(metadata=_with_more(first.metadata, notes))
+        notes = {**notes_of(first.metadata, SOURCE), **notes}
+        first = first.replace(metadata=with_notes(SOURCE, notes, first.metadata))
         return [name_message(first, ui_id) if ui_id else first, *found[1:]]
 
     def _read_other(self, node: ObjectReader) -> Message:
@@ -536,9 +537,3 @@ def _note_absent(block: ObjectReader, key: str, usual: str) -> None:
         block.notes.setdefault("without", []).append(key)
     elif block.raw[key] != usual:
         block.notes[key] = block.reading.json(block.raw[key], f"{block.path}.{key}")
-
-
-def _with_more(
-    metadata: Mapping[str, Any], notes: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    return with_notes(SOURCE, {**notes_of(metadata, SOURCE), **notes}, metadata)

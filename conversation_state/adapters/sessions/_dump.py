@@ -239,7 +239,8 @@ class _ClaudeLines:
             self.writer.lose(record.paths[0], COMPACTION, why)
 
         edge = self._make_line(record, "system", None, "boundary")
-        self._put(_LAST, {**edge, "subtype": "compact_boundary", **_behind(end)})
+        before = {"logicalParentUuid": end} if end else {}
+        self._put(_LAST, {**edge, "subtype": "compact_boundary", **before})
         line = self._make_line(record, "user", edge["uuid"], "summary")
         said = {"role": "user", "content": compaction.get("summary", "")}
         self._put(_LAST, {**line, "message": said, "isCompactSummary": True})
@@ -363,10 +364,6 @@ def writer_lines(writer: SessionWriter, record: SessionRecord) -> Sequence[Any]:
     """The lines that a record was read from, without what its messages say."""
     lines: Sequence[Any] = writer.kept(record).get("lines", ())
     return lines
-
-
-def _behind(end: str | None) -> dict[str, Any]:
-    return {"logicalParentUuid": end} if end else {}
 
 
 def _write_anthropic_usage(usage: Usage) -> dict[str, Any]:

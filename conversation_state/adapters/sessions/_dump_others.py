@@ -370,15 +370,12 @@ class _OpenCodeDocument:
         if (
             isinstance(part, UnknownPart)
             and part.source == SOURCE
-            and self._is_own(part)
+            and part.raw.get("type") in {"agent", "subtask"}
         ):
             return [{k: v for k, v in part.raw.items() if k not in _IDS}]
 
         _lose_part(writer, part, path)
         return []
-
-    def _is_own(self, part: UnknownPart) -> bool:
-        return part.source == SOURCE and part.raw.get("type") in {"agent", "subtask"}
 
 
 _IDS = frozenset({"id", "messageID", "sessionID"})
@@ -663,7 +660,13 @@ def _write_trace(
         body["reasoningContent"] = join_texts(thoughts)
 
     if message.tool_calls:
-        body["toolCalls"] = [_write_trace_call(call) for call in message.tool_calls]
+        body["toolCalls"] = [
+            {
+                "id": call.id,
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.tool_calls
+        ]
 
     if model := model_of(message):
         body["model"] = model
@@ -675,10 +678,6 @@ def _write_trace(
         {"role": "tool", "toolCallId": each, "content": NO_RESULT} for each in missing
     ]
     return [body, *closed]
-
-
-def _write_trace_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _lose_in_trace(writer: SessionWriter, message: Message, path: str) -> None:

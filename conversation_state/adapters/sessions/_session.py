@@ -694,13 +694,12 @@ _MEDIA: Mapping[str, Any] = {
 
 def make_call(id: Any, name: Any, given: Any, index: int | None = None) -> ToolCall:
     """A call with the arguments *given*, a text or an object."""
-    text = given if isinstance(given, str) else _write_arguments(given)
+    text = given
+    if not isinstance(given, str):
+        text = arguments_of(given) if is_map(given) else json.dumps(given)
+
     call_id = id if isinstance(id, str) else ""
     return ToolCall(call_id, name if isinstance(name, str) else "", text, index=index)
-
-
-def _write_arguments(given: Any) -> str:
-    return arguments_of(given) if is_map(given) else json.dumps(given)
 
 
 def simplify(parts: Sequence[Part]) -> str | Sequence[Part]:

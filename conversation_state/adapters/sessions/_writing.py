@@ -27,7 +27,6 @@ from conversation_state.adapters.sessions._session import (
     LoadedSession,
     unfold,
 )
-from conversation_state.aggregator import LedgerEntry
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -285,7 +284,10 @@ class SessionWriter:
         reported = _count_reported(written)
         if self.is_same:
             # What no message reports, other lines do.
-            reported += _count_all(self.loaded.tree.present.ledger)
+            reported += Counter(
+                (entry.model, *_count(entry.usage))
+                for entry in self.loaded.tree.present.ledger
+            )
             reported -= _count_reported(self.records)
 
         for at, entry in enumerate(self.loaded.tree.present.ledger):
@@ -365,10 +367,6 @@ def _count_reported(records: Iterable[SessionRecord]) -> Counter[tuple[Any, ...]
     )
 
 
-def _count_all(ledger: Iterable[LedgerEntry]) -> Counter[tuple[Any, ...]]:
-    return Counter((entry.model, *_count(entry.usage)) for entry in ledger)
-
-
 def _count(usage: Usage) -> tuple[int, int]:
     return usage.prompt_tokens, usage.completion_tokens
 
@@ -407,7 +405,7 @@ def describe(message: Message) -> tuple[Any, ...]:
         return "unknown", json.dumps(thaw(message.raw), sort_keys=True)
 
     parts = [
-        (part.kind, *_describe_media(part))
+        (part.kind, part.url, part.data, part.media_type)
         if isinstance(part, MediaPart)
         else (part.kind, getattr(part, "text", ""), getattr(part, "signature", ""))
         for part in message.parts
@@ -418,10 +416,6 @@ def describe(message: Message) -> tuple[Any, ...]:
         about = (message.tool_call_id, message.is_error)  # type: ignore[assignment]
 
     return message.role, parts, calls, about
-
-
-def _describe_media(part: MediaPart) -> tuple[Any, ...]:
-    return part.url, part.data, part.media_type
 
 
 def keep_signature(writer: SessionWriter, part: ReasoningPart, path: str) -> str:
