@@ -441,7 +441,7 @@ def _make_trees(
         name: None for each in reader.checkpoints.values() for name in each.messages
     }
     channels |= dict.fromkeys(reader.unfinished)
-    # The channel that a graph has by custom has the name of the thread itself.
+    # The usual channel of a graph is named as the thread is.
     main = "messages" if "messages" in channels else next(iter(channels), "")
     for channel in sorted(channels, key=lambda name: (name != main, name)):
         logs = reader.branches(channel)

@@ -73,8 +73,8 @@ def dump_chunks(
     chunks are, but for the place of a text or thought without a position that comes
     behind a call, and for names of files. An answer whose source is stopped
     (`StreamClosedError`) ends with ``abort``. Whatever else *chunks* raise is raised
-    after an ``error``, which tells the words of errors of this library alone. Nothing
-    is open at the end.
+    after an ``error``, whose text is the message only of this library's own errors.
+    Nothing is open at the end.
 
     Args:
         chunks: The chunks and results.
@@ -88,7 +88,7 @@ def dump_chunks(
 
         is_first: Whether the message begins with them.
 
-        is_last: Whether it ends with them. The usage of *chunks* is told then.
+        is_last: Whether it ends with them. The usage of *chunks* is sent then.
 
     Raises:
         ValueError:
@@ -443,7 +443,7 @@ class _AnswerWriter:
                 yield from self._start_call(call)
 
         yield from self._close()
-        # An answer without a word is one all the same.
+        # An empty answer is an answer: it has one empty text.
         if not self._has_parts:
             yield self._open(TextPart(""))
             yield from self._close()
@@ -475,7 +475,7 @@ class _AnswerWriter:
         if isinstance(failure, StreamClosedError):
             yield {"type": "abort"}
         elif failure is not None:
-            # What else an error says may be the server's own affair.
+            # The message of another error may contain secrets of the server.
             is_ours = isinstance(failure, ConversationStateError)
             text = str(failure) if is_ours else "the answer failed"
             yield {"type": "error", "errorText": text}
