@@ -3,8 +3,8 @@ From trees to the files of coding agents: which format, and the lines of Claude 
 Codex.
 
 What lives here: `dump_session`, and the two formats whose lines are messages of a
-provider. What does not: what all formats share (`_writing`), and the formats with words
-of their own (`_dump_others`).
+provider. What does not: what all formats share (`_writing`), and the formats that have
+parts of their own (`_dump_opencode`, `_dump_pi`, `_dump_sts`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ from conversation_state.adapters.engine.reading import is_map
 from conversation_state.adapters.openai_responses.items import RESULTS, write_items
 from conversation_state.adapters.openai_responses.items import SOURCE as ITEMS
 from conversation_state.adapters.sessions import _codex
-from conversation_state.adapters.sessions._dump_others import (
-    dump_opencode,
-    dump_pi,
-    dump_sts,
-)
+from conversation_state.adapters.sessions._dump_opencode import dump_opencode
+from conversation_state.adapters.sessions._dump_pi import dump_pi
+from conversation_state.adapters.sessions._dump_sts import dump_sts
 from conversation_state.adapters.sessions._session import (
     COMPACTION,
     SOURCE,
@@ -35,6 +33,7 @@ from conversation_state.adapters.sessions._session import (
     text_of,
 )
 from conversation_state.adapters.sessions._writing import (
+    LAST_PLACE,
     NO_RESULT,
     SessionRecord,
     SessionWriter,
@@ -143,7 +142,6 @@ _OWN_STOPS = frozenset(
 # The version whose lines these are.
 _CLAUDE_VERSION = "2.1.332"
 # Behind all lines that have a number.
-_LAST = float("inf")
 
 
 def dump_claude_code(writer: SessionWriter) -> list[Any]:
@@ -155,11 +153,11 @@ def dump_claude_code(writer: SessionWriter) -> list[Any]:
         # Lines of a file beside the session's have numbers of their own.
         is_beside = agent.format != writer.kind or "file" in agent.notes
         for number, raw in _ClaudeLines(inner, agent.name, own.session).write():
-            lines.append((_LAST if is_beside else number, raw))
+            lines.append((LAST_PLACE if is_beside else number, raw))
 
         if is_beside and agent.called_by:
             about = {"agentId": agent.name, "toolUseId": agent.called_by}
-            lines.append((_LAST, {"type": "agent_metadata", **about}))
+            lines.append((LAST_PLACE, {"type": "agent_metadata", **about}))
 
         inner.lose_foreign()
         writer.lost += [
@@ -240,10 +238,10 @@ class _ClaudeLines:
 
         edge = self._make_line(record, "system", None, "boundary")
         before = {"logicalParentUuid": end} if end else {}
-        self._put(_LAST, {**edge, "subtype": "compact_boundary", **before})
+        self._put(LAST_PLACE, {**edge, "subtype": "compact_boundary", **before})
         line = self._make_line(record, "user", edge["uuid"], "summary")
         said = {"role": "user", "content": compaction.get("summary", "")}
-        self._put(_LAST, {**line, "message": said, "isCompactSummary": True})
+        self._put(LAST_PLACE, {**line, "message": said, "isCompactSummary": True})
         return str(line["uuid"])
 
     def _write_blocks(self, record: SessionRecord) -> tuple[list[Any], bool]:
@@ -270,7 +268,7 @@ class _ClaudeLines:
         if _is_line(record.messages[0]):
             for line, message in zip(kept, record.messages, strict=False):
                 raw = thaw(getattr(message, "raw", {}))
-                self._put(line["at"] if writer.is_same else _LAST, raw)
+                self._put(line["at"] if writer.is_same else LAST_PLACE, raw)
                 end = str(raw.get("uuid", end))
 
             return end
@@ -291,7 +289,7 @@ class _ClaudeLines:
             text = own[0]["text"] if is_text and own else ""
             said = {**about, "content": text if is_text else own}
             self._note_calls(own, keys["uuid"])
-            place = line["at"] if writer.is_same else _LAST
+            place = line["at"] if writer.is_same else LAST_PLACE
             self._put(place, {**keys, "message": said})
             end = keys["uuid"]
 
@@ -317,7 +315,7 @@ class _ClaudeLines:
             line = self._make_line(record, "user", caller or end)
             content = blocks[0]["text"] if is_plain else blocks
             line["message"] = {"role": "user", "content": content}
-            self._put(_LAST, line)
+            self._put(LAST_PLACE, line)
             return str(line["uuid"])
 
         about = self._describe_answer(message, record)
@@ -326,7 +324,7 @@ class _ClaudeLines:
             line["requestId"] = f"req_{about['id']}"
             line["message"] = {**about, "content": [block]}
             self._note_calls([block], line["uuid"])
-            self._put(_LAST, line)
+            self._put(LAST_PLACE, line)
             end = str(line["uuid"])
 
         for call_id in missing:
@@ -334,7 +332,7 @@ class _ClaudeLines:
             result = {"type": "tool_result", "tool_use_id": call_id, "is_error": True}
             said = [{**result, "content": NO_RESULT}]
             line["message"] = {"role": "user", "content": said}
-            self._put(_LAST, line)
+            self._put(LAST_PLACE, line)
             end = str(line["uuid"])
 
         return end
@@ -512,7 +510,7 @@ class _CodexLines:
 
     def _put(self, kind: str, payload: Mapping[str, Any], time: str) -> None:
         line = {"timestamp": time, "type": kind, "payload": payload}
-        self.lines.append((_LAST, line))
+        self.lines.append((LAST_PLACE, line))
 
     def _put_event(self, kind: str, **payload: Any) -> None:
         time = self.lines[-1][1]["timestamp"]
@@ -534,7 +532,7 @@ class _CodexLines:
         kept = writer_lines(writer, record)
         if kept and _is_line(record.messages[0]):
             for line, message in zip(kept, record.messages, strict=False):
-                at = line["at"] if writer.is_same else _LAST
+                at = line["at"] if writer.is_same else LAST_PLACE
                 self.lines.append((at, thaw(getattr(message, "raw", {}))))
 
             return
@@ -554,7 +552,7 @@ class _CodexLines:
         ]
         for number, item in enumerate(items):
             about = kept[number] if len(kept) == len(items) else {}
-            at = about.get("at", _LAST) if writer.is_same else _LAST
+            at = about.get("at", LAST_PLACE) if writer.is_same else LAST_PLACE
             if about.get("bare"):
                 self.lines.append((at, item))
                 continue

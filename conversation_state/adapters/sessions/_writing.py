@@ -21,12 +21,15 @@ from conversation_state.adapters import anthropic
 from conversation_state.adapters.engine.export import Lost, whose
 from conversation_state.adapters.engine.notes import notes_of, signer_of
 from conversation_state.adapters.engine.reading import is_map
+from conversation_state.adapters.engine.wire import data_url
 from conversation_state.adapters.sessions._session import (
     COMPACTION,
     SOURCE,
     LoadedSession,
+    read_lines,
     unfold,
 )
+from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -40,6 +43,8 @@ from conversation_state.usage import Usage
 
 _NAMESPACE = uuid.UUID("5f6f2c0e-8d0b-5a52-a5a9-3a8f5a1f9a77")
 _STEP = timedelta(milliseconds=1)
+# Behind all lines that were read.
+LAST_PLACE = float("inf")
 NO_RESULT = "No result: the call was not run, or its result was not kept."
 
 
@@ -431,3 +436,47 @@ def keep_signature(writer: SessionWriter, part: ReasoningPart, path: str) -> str
 def join_texts(parts: Iterable[Part]) -> str:
     """The texts of *parts*, one after the other."""
     return "\n".join(filter(None, (getattr(part, "text", "") for part in parts)))
+
+
+# Who makes a model, by the beginning of its name: the provider, and its API.
+_MAKERS = {
+    "claude": ("anthropic", "anthropic-messages"),
+    "gemini": ("google", "google-generative-ai"),
+    "gpt": ("openai", "openai-responses"),
+    "o1": ("openai", "openai-responses"),
+    "o3": ("openai", "openai-responses"),
+    "o4": ("openai", "openai-responses"),
+}
+
+
+def find_maker(model: str) -> tuple[str, str]:
+    """The provider of *model*, and its API."""
+    found = (pair for name, pair in _MAKERS.items() if model.startswith(name))
+    return next(found, ("unknown", "unknown"))
+
+
+def reload_messages(module: Any, payload: Any) -> Sequence[Message]:
+    """The messages of a written record when *module* reads it again."""
+    try:
+        tree = module.load(read_lines(payload), {}).tree
+    except DecodeError:
+        return ()
+
+    return tuple(tree.shown.messages)
+
+
+def write_media(writer: SessionWriter, part: MediaPart, path: str) -> str:
+    """The URL of *part*; "", and lost, if it has no media type."""
+    if part.url is not None:
+        return part.url
+
+    if not part.media_type:
+        writer.lose(path, part.kind, "has no media type")
+        return ""
+
+    return data_url(part.data or b"", part.media_type)
+
+
+def lose_part(writer: SessionWriter, part: Part, path: str) -> None:
+    """List *part* as lost, because the format has no field for it."""
+    writer.lose(path, part.kind, f"{writer.kind} has no place for it")
