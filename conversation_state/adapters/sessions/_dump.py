@@ -141,7 +141,6 @@ _OWN_STOPS = frozenset(
 )
 # The version whose lines these are.
 _CLAUDE_VERSION = "2.1.332"
-# Behind all lines that have a number.
 
 
 def dump_claude_code(writer: SessionWriter) -> list[Any]:

@@ -43,7 +43,7 @@ from conversation_state.usage import Usage
 
 _NAMESPACE = uuid.UUID("5f6f2c0e-8d0b-5a52-a5a9-3a8f5a1f9a77")
 _STEP = timedelta(milliseconds=1)
-# Behind all lines that were read.
+# Where a line without a number stands: behind all that have one.
 LAST_PLACE = float("inf")
 NO_RESULT = "No result: the call was not run, or its result was not kept."
 
