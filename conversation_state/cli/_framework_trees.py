@@ -31,7 +31,7 @@ class RowError(Exception):
     pass
 
 
-class FoundConversation(NamedTuple):
+class FrameworkConversation(NamedTuple):
     name: str
     tree: MessageTree | None  # None if it has no messages
     damage: Sequence[str] = ()  # what could not be read

@@ -28,7 +28,7 @@ from conversation_state.cli._framework_trees import (
     MAX_REASON,
     BranchBuilder,
     FileMessage,
-    FoundConversation,
+    FrameworkConversation,
     RowError,
     list_tables,
     load_langchain,
@@ -147,7 +147,7 @@ def _describe_tables(db: sqlite3.Connection, source: str) -> str:
 
 def _read_langchain(
     db: sqlite3.Connection, tables: Sequence[str]
-) -> Iterator[FoundConversation]:
+) -> Iterator[FrameworkConversation]:
     """``SQLChatMessageHistory``: a row for each message."""
     for table in tables:
         rows = db.execute(
@@ -169,7 +169,7 @@ def _read_langchain(
 
             branches = BranchBuilder(f"langchain:{name}")
             branches.add(Log(make_entries(messages)))
-            yield FoundConversation(name, branches.build(), problems)
+            yield FrameworkConversation(name, branches.build(), problems)
 
 
 def _parse(text: object) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class _AgentRow(NamedTuple):
 
 def _read_agents(
     db: sqlite3.Connection, tables: Sequence[str]
-) -> Iterator[FoundConversation]:
+) -> Iterator[FrameworkConversation]:
     """
     ``SQLiteSession``: a row for each item; ``AdvancedSQLiteSession`` says of which
     branches it is, and what each turn cost.
@@ -225,7 +225,7 @@ def _read_agents(
             if has_usage:
                 problems += _add_turns(db, branches, session)
 
-            yield FoundConversation(name, branches.build(), problems)
+            yield FrameworkConversation(name, branches.build(), problems)
 
 
 def _add_items(branches: BranchBuilder, rows: Iterable[_AgentRow]) -> list[str]:
@@ -294,7 +294,7 @@ class _Framework(NamedTuple):
     # conversations in them.
     find: Callable[[sqlite3.Connection], list[str]]
     expected: str
-    read: Callable[[sqlite3.Connection, Sequence[str]], Iterator[FoundConversation]]
+    read: Callable[[sqlite3.Connection, Sequence[str]], Iterator[FrameworkConversation]]
 
 
 SOURCES: Mapping[str, _Framework] = {

@@ -24,7 +24,7 @@ from conversation_state.cli._framework_trees import (
     MESSAGE_CLASSES,
     BranchBuilder,
     FileMessage,
-    FoundConversation,
+    FrameworkConversation,
     RowError,
     list_tables,
     load_langchain,
@@ -402,7 +402,7 @@ def _order_parents_first(parents: Mapping[str, str | None]) -> list[str]:
 
 def read_langgraph(
     db: sqlite3.Connection, tables: Sequence[str]
-) -> Iterator[FoundConversation]:
+) -> Iterator[FrameworkConversation]:
     """
     ``SqliteSaver``: a row for each checkpoint, with all messages at that moment. A
     checkpoint with several children is where branches part.
@@ -416,7 +416,7 @@ def read_langgraph(
         problems: list[str] = []
         left_out: set[str] = set()
         left = ""
-        found: list[FoundConversation] = []
+        found: list[FrameworkConversation] = []
         for _, namespace in group:
             reader = _ThreadReader(db, thread, namespace)
             reader.read()
@@ -428,7 +428,7 @@ def read_langgraph(
             listed = ", ".join(sorted(map(shorten_repr, left_out)))
             left = f"channels without messages are left out: {listed}"
 
-        found = found or [FoundConversation(str(thread), None)]
+        found = found or [FrameworkConversation(str(thread), None)]
         found[0] = found[0]._replace(damage=problems, left_out=left)
 
         yield from found
@@ -436,7 +436,7 @@ def read_langgraph(
 
 def _make_trees(
     reader: _ThreadReader, thread: str, namespace: str, seen: set[str]
-) -> Iterator[FoundConversation]:
+) -> Iterator[FrameworkConversation]:
     channels = {
         name: None for each in reader.checkpoints.values() for name in each.messages
     }
@@ -457,4 +457,4 @@ def _make_trees(
         for log in logs:
             branches.add(log)
 
-        yield FoundConversation(name, branches.build())
+        yield FrameworkConversation(name, branches.build())
