@@ -277,7 +277,11 @@ class Watch(Generic[T]):
                 if self._caller is not token:
                     break
 
-                while self._pending:
+                # Not as a condition: see `streams.Sender.send`.
+                while True:
+                    if not self._pending:
+                        break
+
                     raised = self._call_next()
                     interrupt = interrupt or raised
             finally:

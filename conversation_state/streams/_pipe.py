@@ -202,7 +202,13 @@ class Sender(ProcessBound, Generic[T_contra]):
         pipe = self._pipe
         waiter = None
         try:
-            while (is_sent := pipe.send(item, waiter)) is None:
+            # Python 3.13 leaves the jump back of a loop with a condition out of the
+            # block: an interrupt that comes just there would not be caught.
+            while True:
+                is_sent = pipe.send(item, waiter)
+                if is_sent is not None:
+                    return is_sent
+
                 if waiter is None:
                     waiter = WaitingThread()
                 else:
@@ -210,8 +216,6 @@ class Sender(ProcessBound, Generic[T_contra]):
         except BaseException:
             pipe.leave(waiter)
             raise
-
-        return is_sent
 
     async def asend(self, item: T_contra) -> bool:
         """Like `send`, for tasks. One that is cancelled has not sent its *item*."""
@@ -225,7 +229,11 @@ class Sender(ProcessBound, Generic[T_contra]):
         waiter = None
         try:
             # Nothing is awaited after it was sent: a cancelled sender has not sent.
-            while (is_sent := pipe.send(item, waiter)) is None:
+            while True:
+                is_sent = pipe.send(item, waiter)
+                if is_sent is not None:
+                    return is_sent
+
                 if waiter is None:
                     waiter = WaitingTask()
                 else:
@@ -234,8 +242,6 @@ class Sender(ProcessBound, Generic[T_contra]):
         except BaseException:
             pipe.leave(waiter)
             raise
-
-        return is_sent
 
     def fail(self, error: Exception) -> bool:
         """

@@ -334,9 +334,12 @@ class StreamReader(ProcessBound, Generic[T_co]):
         if item is _NOTHING:
             waiter = self._waiter = WaitingThread()
             try:
-                while (
-                    item := self._take(waiter, StopIteration, block=True)
-                ) is _NOTHING:
+                # See `Sender.send` for why this is the form of the loop.
+                while True:
+                    item = self._take(waiter, StopIteration, block=True)
+                    if item is not _NOTHING:
+                        break
+
                     waiter.wait()
             finally:
                 self._waiter = None
@@ -358,9 +361,11 @@ class StreamReader(ProcessBound, Generic[T_co]):
             self._in_a_row = 0
             waiter = self._waiter = WaitingTask()
             try:
-                while (
-                    item := self._take(waiter, StopAsyncIteration, block=False)
-                ) is _NOTHING:
+                while True:
+                    item = self._take(waiter, StopAsyncIteration, block=False)
+                    if item is not _NOTHING:
+                        break
+
                     await waiter.wait()
             finally:
                 self._waiter = None
