@@ -641,22 +641,29 @@ class NotSavedError(StoreError, LookupError):
     A name, revision, label or entry that a store does not have.
 
     Attributes:
-        what: ``name``, ``revision``, ``label`` or ``entry``.
+        what: ``name``, ``revision``, ``label`` or ``entry``; ``state`` for that of a
+            `StateRef`.
 
         asked: The one that was asked for.
 
         near: Similar ones that it has, the most similar first.
+
+        why: What may have become of it, or "".
     """
 
     problem: str = attrs.field(init=False)
     what: str
     asked: object
     near: tuple[str, ...] = ()
+    why: str = ""
 
     def __attrs_post_init__(self) -> None:
         self.problem = f"there is no {self.what} {shorten_repr(self.asked)}"
         if self.near:
             self.problem += f"; did you mean {' or '.join(map(repr, self.near))}?"
+
+        if self.why:
+            self.problem += f": {self.why}"
 
 
 @attrs.define(slots=False, repr=False, eq=False)

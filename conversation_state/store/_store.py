@@ -60,6 +60,7 @@ from conversation_state.store._values import (
     NamedHead,
     Receipt,
     RevisionFields,
+    StateRef,
     Window,
     check_at,
     check_count,
@@ -300,6 +301,59 @@ class Store:
             return _load.latest(transaction, name, at)
 
     alatest = async_twin(latest)
+
+    def ref(self, head: Head) -> StateRef:
+        """
+        A reference to a saved state, for a queue or a workflow engine to keep instead
+        of the conversation. Two rows are read.
+
+        It holds as long as the name does: revisions are removed only with their name,
+        by `delete`, and never by `collect_garbage`.
+
+        Args:
+            head: Which state, as `save`, `append`, `latest` or `history` gave it.
+
+        Raises:
+            NotSavedError:
+                If it is not there any more.
+        """
+        if not isinstance(head, Head):
+            raise TypeError(
+                f"head: expected a Head, got {describe_type(head)}; save and latest "
+                "give one"
+            )
+
+        with self._cache.read() as transaction:
+            return _load.make_ref(transaction, head)
+
+    aref = async_twin(ref)
+
+    def resolve(self, ref: StateRef) -> Aggregator:
+        """
+        The state that a reference is of, which is what `load` gives for its head.
+
+        Its digest is checked. Messages that were erased since are tombstones, as they
+        are in every state. Costs what `load` does.
+
+        Args:
+            ref: The reference; `StateRef.parse` makes one of its text.
+
+        Raises:
+            NotSavedError:
+                If this store does not have that state: its name was deleted, even if
+                another conversation has the name now, or the reference is of another
+                store.
+        """
+        if not isinstance(ref, StateRef):
+            advice = "; StateRef.parse takes its text" if isinstance(ref, str) else ""
+            raise TypeError(
+                f"ref: expected a StateRef, got {describe_type(ref)}{advice}"
+            )
+
+        with self._cache.read() as transaction:
+            return _load.load_ref(transaction, ref)
+
+    aresolve = async_twin(resolve)
 
     def __contains__(self, name: str) -> bool:
         """Whether anything is saved under *name*. One row is read."""

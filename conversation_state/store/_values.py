@@ -6,6 +6,7 @@ written, and values; and how rows keep labels, notes and times.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from time import time_ns
@@ -217,6 +218,79 @@ class Window:
     def length(self) -> int:
         """How many messages the whole state has."""
         return self.head.length
+
+
+@final
+@attrs.frozen
+class StateRef:
+    """
+    Which saved state of a store, in at most 80 characters of text: what a queue, or the
+    history of a workflow engine, keeps instead of the conversation. It has no content,
+    no name and no URL. Made by `Store.ref`; `Store.resolve` gives the state.
+
+    >>> ref = StateRef(7, 2, "0f" * 16)
+    >>> str(ref)
+    'state-7-2-0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f'
+    >>> StateRef.parse(str(ref)) == ref
+    True
+
+    Attributes:
+        name_key: The number by which the store knows the name. A name that is deleted
+            and saved again has another.
+
+        revision: The number of the save, as `Head.revision`.
+
+        digest: That of the state, as `Head.digest`.
+
+    Raises:
+        ValueError:
+            If one of them is not what a store gives.
+    """
+
+    name_key: int
+    revision: int
+    digest: str
+
+    def __attrs_post_init__(self) -> None:
+        # `name_key << 32 | revision` is a key of 63 bits.
+        for field, most in (("name_key", 2**31 - 1), ("revision", 2**32 - 1)):
+            value = getattr(self, field)
+            if value.__class__ is not int or not 0 < value <= most:
+                raise ValueError(
+                    f"{field} is {shorten_repr(value)}; expected a number from 1 to "
+                    f"{most:,}"
+                )
+
+        if not isinstance(self.digest, str) or not _DIGEST.fullmatch(self.digest):
+            raise ValueError(
+                f"digest is {shorten_repr(self.digest)}; expected 32 lowercase "
+                "hexadecimal digits"
+            )
+
+    def __str__(self) -> str:
+        return f"state-{self.name_key}-{self.revision}-{self.digest}"
+
+    @classmethod
+    def parse(cls, text: str) -> StateRef:
+        """
+        The reference that `str` gave as *text*.
+
+        Raises:
+            ValueError:
+                If it gave no such text.
+        """
+        found = _REF.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise ValueError(
+                f"text is {shorten_repr(text)}; expected str() of a StateRef: "
+                "state-KEY-REVISION-DIGEST"
+            )
+
+        return cls(int(found[1]), int(found[2]), found[3])
+
+
+_DIGEST = re.compile("[0-9a-f]{32}")
+_REF = re.compile(f"state-([1-9][0-9]{{0,9}})-([1-9][0-9]{{0,9}})-({_DIGEST.pattern})")
 
 
 @final

@@ -26,6 +26,7 @@ from conversation_state.store import (
     ERASED,
     Collected,
     Damage,
+    StateRef,
     Store,
     _store,
     open_store,
@@ -453,6 +454,55 @@ class TestValues:
 
         assert value == copy
         equal_values_hash_alike(value, copy)
+
+    @given(st.integers(1, 2**31 - 1), st.integers(1, 2**32 - 1), heads())
+    def test_references_are_small(self, key, revision, head):
+        """A reference is a short text and back; a copy is equal, and so is a pickle."""
+        ref = StateRef(key, revision, head.digest)
+
+        assert 80 >= len(str(ref).encode())
+        assert ref == StateRef.parse(str(ref)) == pickle.loads(pickle.dumps(ref))
+        equal_values_hash_alike(ref, StateRef.parse(str(ref)))
+
+    def test_largest_reference(self):
+        """The largest reference, as text and as a pickle, has at most 200 bytes."""
+        ref = StateRef(2**31 - 1, 2**32 - 1, "f" * 32)
+
+        assert (60, True) == (len(str(ref)), len(pickle.dumps(ref)) <= 200)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("", "chat", "state-1-1-", f"state-1-1-{'g' * 32}", f"state-1-{'0' * 32}"),
+            *(
+                f"state-0-1-{'0' * 32}",
+                f"state-01-1-{'0' * 32}",
+                f"state-1-0-{'0' * 32}",
+            ),
+            *(
+                f"state-1-1-{'A' * 32}",
+                f"state-1-1-{'0' * 33}",
+                f"state-1-1-{'0' * 31}",
+            ),
+            *(f"state-1-1-{'0' * 32}\n", f" state-1-1-{'0' * 32}"),
+            *(f"state-\u0661-1-{'0' * 32}", f"state--1-1-{'0' * 32}"),
+            *(f"state-{2**31}-1-{'0' * 32}", f"state-1-{2**32}-{'0' * 32}"),
+            *(b"state-1-1-00000000000000000000000000000000", None, 1),
+        ],
+    )
+    def test_text_of_no_reference(self, text):
+        """A text that no reference has is an error, which says what was expected."""
+        with pytest.raises(ValueError, match="expected"):
+            StateRef.parse(text)
+
+    @pytest.mark.parametrize(
+        "parts",
+        [(True, 1, "0" * 32), (1, 1.0, "0" * 32), ("1", 1, "0" * 32), (1, 1, 1)],
+    )
+    def test_parts_of_no_reference(self, parts):
+        """A reference has whole numbers and a digest, and nothing equal to them."""
+        with pytest.raises(ValueError, match="expected"):
+            StateRef(*parts)
 
     @given(heads())
     def test_str_of_a_head(self, head):

@@ -7,6 +7,7 @@ from tests.store.promises.heads import HeadPromises
 from tests.store.promises.names import NamePromises
 from tests.store.promises.notes import NotePromises
 from tests.store.promises.records import RecordPromises
+from tests.store.promises.references import ReferencePromises
 from tests.store.promises.rows import RowPromises
 from tests.store.promises.saving import SavingPromises
 from tests.store.promises.states import StatePromises
@@ -36,6 +37,7 @@ class StorePromises(
     TimelinePromises,
     DeletionPromises,
     RecordPromises,
+    ReferencePromises,
     StoreContract,
 ):
     """The promises of a store, and those of its backend."""
