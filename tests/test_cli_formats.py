@@ -685,13 +685,42 @@ class TestNotes:
 
         half_tree = copy.deepcopy(CLAUDE_AI_FLAT)
         half_tree["chat_messages"][0]["text"] = "a\ud800"
-        run("import", run.write(json.dumps(half_tree)))
+        of_tree = run("import", run.write(json.dumps(half_tree)))
 
+        assert (
+            "chat_messages[0].text: half of a surrogate pair became" in of_tree.stderr
+        )
         assert "u a\ufffd" == chats(run)["c1"][0][0]
         assert "x: not kept as it was: message 1: half of a surrogate" in result.stderr
         assert (
             "g1: not kept as it was: $.mapping.a1: its parent 'gone'" in result.stderr
         )
+
+    def test_other_branches(self, run):
+        """What is wrong on a branch that is not shown is listed, or refused, too."""
+        half, foreign = copy.deepcopy(CHATGPT), copy.deepcopy(LIBRECHAT)
+        half["mapping"]["a1"]["message"]["content"]["parts"] = ["o\ud800"]
+        block = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+        foreign["messages"][1]["content"] = [block]
+        listed = run("import", run.write(json.dumps(half)))
+        refused = run("import", run.write(json.dumps(foreign)), status=2)
+
+        assert "a1.content.parts[0]: half of a surrogate" in listed.stderr
+        assert "another branch, part 1: has a block of the type tool_use of" in (
+            refused.stderr
+        )
+
+    def test_messages_of_two_conversations(self, run):
+        """A list with messages of several conversations is no conversation."""
+        mixed = [
+            {**message, "conversationId": name, "messageId": f"{name}{at}"}
+            for name in ("l1", "l2")
+            for at, message in enumerate(LIBRECHAT["messages"])
+        ]
+        refused = run("import", run.write(json.dumps(mixed)), status=2)
+
+        assert "messages of 2 conversations in one list" in refused.stderr
+        assert {} == chats(run)
 
 
 def conversations(start, count):

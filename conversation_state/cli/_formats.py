@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -819,10 +819,14 @@ def _as_tree(name: str) -> Callable[[Any], FoundConversation]:
     def load(value: Any) -> FoundConversation:
         trees = _import_adapter("message_trees")
         if name == "librechat" and isinstance(value, list):
-            value = {
-                "conversationId": value[0].get("conversationId"),
-                "messages": value,
-            }
+            ids = list(dict.fromkeys([each.get("conversationId") for each in value]))
+            if len(ids) > 1:
+                raise fail(
+                    f"messages of {len(ids)} conversations in one list; expected those "
+                    "of one: write a list, or a line, for each conversationId"
+                )
+
+            value = {"conversationId": ids[0], "messages": value}
 
         (found,) = trees.load_trees(
             value, format=None if name == "assistant_ui" else name
@@ -1057,7 +1061,7 @@ def _check(found: FoundConversation, name: str) -> FoundConversation:
         raise fail("a conversation without messages")
 
     mended = list(found.mended)
-    for at, message in enumerate(found.messages):
+    for title, message in _iterate_titled(found):
         for place, part in enumerate(message.parts):
             if isinstance(part, UnknownPart) and part.source == name:
                 kind = part.raw.get("type")
@@ -1066,12 +1070,12 @@ def _check(found: FoundConversation, name: str) -> FoundConversation:
                     raise fail(
                         f"has a block of the type {kind} of {owner}; expected those of "
                         f"{FORMATS[name]}",
-                        f"message {at + 1}, part {place + 1}",
+                        f"{title}, part {place + 1}",
                     )
 
         if message.metadata:
             mended += [
-                f"message {at + 1}: half of a surrogate pair became U+FFFD in {path}"
+                f"{title}: half of a surrogate pair became U+FFFD in {path}"
                 for each in formats_of(message.metadata)
                 for path in list_of(notes_of(message.metadata, each), "mended")
             ]
@@ -1082,6 +1086,18 @@ def _check(found: FoundConversation, name: str) -> FoundConversation:
         raise fail("nothing in it can be read: no text, no call and no medium")
 
     return found._replace(mended=tuple(mended))
+
+
+def _iterate_titled(found: FoundConversation) -> Iterator[tuple[str, Message]]:
+    """The messages that are shown, then those of other branches; each with a title."""
+    for number, message in enumerate(found.messages, 1):
+        yield f"message {number}", message
+
+    if found.tree is not None:
+        shown = {entry.id for entry in found.tree.present.entries}
+        for node in found.tree.nodes:
+            if node.entry.id not in shown:
+                yield f"message {node.id} of another branch", node.message
 
 
 def _is_readable(message: Message) -> bool:

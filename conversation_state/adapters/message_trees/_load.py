@@ -203,7 +203,11 @@ def _load_one(raw: Any, path: str, kind: str | None) -> LoadedTree:
         reader.problem(path, "has no messages")
         reader.finish()
 
-    return _TreeBuilder(reader, name, path, found).build()
+    tree = _TreeBuilder(reader, name, path, found).build()
+    halves = [
+        f"{each}: half of a surrogate pair became U+FFFD" for each in reader.mended
+    ]
+    return attrs.evolve(tree, problems=(*tree.problems, *halves)) if halves else tree
 
 
 def _is_one(payload: Sequence[Any]) -> bool:
