@@ -4,7 +4,7 @@ A chat in the browser: streaming, stop, undo, redo, edit, regenerate, and siblin
     pip install . httpx starlette uvicorn
     OPENAI_API_KEY=... python examples/web_chat.py [STORE]
 
-Without a key it repeats what it is told. Its requests are in docs/chat.md; the pages of
+Without a key it repeats the question. Its requests are in docs/chat.md; the pages of
 ``examples/react`` make them, too, and are at ``/react/`` where they were built.
 """
 

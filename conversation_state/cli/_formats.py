@@ -43,7 +43,7 @@ class FoundConversation(NamedTuple):
     state: Aggregator | None = None  # if it is one of this library's
     notes: Body = EMPTY_MAP  # what it has besides messages
     mended: tuple[str, ...] = ()  # what was wrong, and could be read all the same
-    is_tree: bool = False  # the format has branches, be it that there are none
+    is_tree: bool = False  # the format can have branches
 
 
 def fail(what: str, path: str = "$") -> DecodeError:
@@ -155,7 +155,7 @@ _TAGS = ("<tool_call>", "<tool_response>")
 
 
 def _recognize_items(items: Sequence[Any]) -> str:
-    """The format of a list of messages; "" if it is none."""
+    """The format of a list of messages; "" if it is unknown."""
     found = [each for each in items if isinstance(each, dict)]
     facts = _collect_facts(found)
     return next((name for name, test in _ITEM_TESTS if test(facts)), "")
@@ -374,7 +374,7 @@ def recognize(value: Any) -> str:
 def find_list(value: Any, path: str, levels: int = 3) -> tuple[str, list[Any], str]:
     """
     The conversations that an object has under a key, or as its values by name, with
-    the path of the list and the keys beside it; none if there are none.
+    the path of the list and the keys beside it; empty if it has no list.
     """
     if not isinstance(value, dict) or not levels or recognize(value):
         return path, [], ""
@@ -418,7 +418,7 @@ _RESPONSES = ("response", "response_body", "responseBody", "result", "modelOutpu
 
 
 class _Log(NamedTuple):
-    request: Body  # {} if there is none
+    request: Body  # {} without a request
     response: Body  # the same
     paths: tuple[str, str]
     error: Any

@@ -98,8 +98,8 @@ def _open(file: str) -> Iterator[tuple[sqlite3.Connection, int]]:
     if not head.startswith(_SQLITE):
         raise RowError("not a SQLite file, in which this framework keeps its data")
 
-    # SQLite makes files beside one in WAL mode even to read it, unless it is told that
-    # nobody writes; while somebody does, there is a log beside it.
+    # In WAL mode SQLite makes files beside this one even to read it, unless its URL is
+    # immutable; while another program writes, there is a log beside it.
     has_log = path.with_name(f"{path.name}-wal").exists()
     is_wal = head[18:20] == b"\2\2"
     mode = "mode=ro&immutable=1" if is_wal and not has_log else "mode=ro"

@@ -1,5 +1,5 @@
 """
-Reads conversations from files, and reports what is none.
+Reads conversations from files, and reports what can't be read.
 
 What belongs together in a file (one message a line, the lines of a session, the
 elements of a list) and the errors are here; JSON (`_values`), formats (`_formats`) and
@@ -61,7 +61,7 @@ class InputConversation(NamedTuple):
     tree: MessageTree | None = None  # all its branches, if the format has some
     notes: Mapping[str, Any] = EMPTY_MAP  # what the file has of it besides messages
     mended: tuple[str, ...] = ()  # what was wrong, and could be read all the same
-    is_tree: bool = False  # the format has branches, be it that there are none
+    is_tree: bool = False  # the format can have branches
     size: int = 0  # what it takes in the file, nearly
 
 

@@ -384,7 +384,7 @@ def _load_typed(kind: object, data: Any) -> Any:
 
 
 def _order_parents_first(parents: Mapping[str, str | None]) -> list[str]:
-    # A parent that is missing, or its own ancestor, is none.
+    # A parent that is missing, or its own ancestor, is ignored.
     order: list[str] = []
     done: set[str] = set()
     for start in parents:

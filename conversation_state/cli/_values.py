@@ -110,8 +110,8 @@ def read_values(
 
         limit: The longest value that is parsed, in bytes.
 
-        recognize: Tells the format of a value, "" for none: behind damage in a
-            document, whole elements are told from parts of the damaged one by it.
+        recognize: Returns the format of a value, "" if it is unknown: after damage in
+            a document, it distinguishes whole elements from parts of the damaged one.
     """
     head: list[bytes] = []
     first = _take_line(stream, limit, head)

@@ -126,6 +126,6 @@ def load_all(data: list[Any], format_name: str) -> list[Loaded]:
 
 
 def _prepare_worker() -> None:
-    # The process that reads is told; it ends this one.
+    # The process that reads gets the error; it ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(*_GC_THRESHOLDS)

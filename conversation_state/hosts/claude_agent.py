@@ -216,7 +216,7 @@ class ClaudeSessionStore(StoreHost):
                 If there is no such session.
 
             DecodeError:
-                If it is none that `load_session` can read.
+                If `load_session` can't read it.
         """
         transcript = _Transcript.of_session(key)
         return await run_in_anyio_thread(partial(self._save_session, transcript))

@@ -45,7 +45,7 @@ def draw_markdown(text: str, words: Words) -> Markup | None:
     return Markup(drawn)
 
 
-# What takes words away, or makes links.
+# Rules that remove words, or make links.
 _DISABLED = ["html_block", "html_inline", "reference", "entity", "link", "image"]
 _DISABLED += ["autolink"]
 

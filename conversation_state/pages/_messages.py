@@ -104,7 +104,7 @@ class Siblings(NamedTuple):
 
     position: int  # from 1 on
     total: int
-    previous: str = ""  # the address of what shows it; "" if there is none
+    previous: str = ""  # the address of what shows it; "" for the first one
     next: str = ""
 
 
@@ -124,7 +124,7 @@ class Drawer:
             only one conversation of a page may have.
 
         link_acts: The address of the page whose acts are about a message, by its
-            number; None if there is none.
+            number; None if there are no forms.
 
         link_copy: The address of a message as Markdown, likewise.
     """

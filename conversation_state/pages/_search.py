@@ -61,7 +61,7 @@ _AROUND = 80
 def _find_words(message: Message, wanted: str) -> tuple[str, str, str] | None:
     """
     The first place of *message* with *wanted*, whatever the case: what is before it,
-    itself, and what is after it. None if there is none.
+    itself, and what is after it. None if it is not found.
     """
     lowered = wanted.casefold()
     for block in iterate_blocks(message, str):

@@ -107,7 +107,7 @@ def dump(
 
 
 def check_version(version: object) -> None:
-    """Raise a ValueError if *version* is none of the SDK's."""
+    """Raise a ValueError if the SDK has no such *version*."""
     if version not in (6, 7):
         raise ValueError(f"version is {version!r:.40}; expected 6 or 7")
 

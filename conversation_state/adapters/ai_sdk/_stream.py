@@ -66,7 +66,7 @@ def load_chunks(events: Iterable[Any]) -> Iterator[Message]:
     The results of a step come as whole messages behind its response, and so does what
     a user says meanwhile (``steering-message``); chunks between them are of one message
     each. Data with an id comes with the last chunk of its response, since later events
-    may replace it. A response that is aborted, broken off or begun anew ends with the
+    may replace it. A response that is aborted, broken off or restarted ends with the
     reason ``interrupted``.
 
     Raises:

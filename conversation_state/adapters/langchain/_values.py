@@ -163,7 +163,7 @@ def restore_message(raw: Mapping[str, Any]) -> Any:
 
     Raises:
         ValueError:
-            If it is none; pydantic's are of this class, too.
+            If it is invalid; pydantic's errors are of this class, too.
     """
     fields, kind = raw, raw.get("type")
     if raw.get("lc") == 1 and isinstance(raw.get("id"), list) and raw["id"]:

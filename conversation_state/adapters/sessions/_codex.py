@@ -338,9 +338,9 @@ def has_failed(message: ToolMessage) -> bool:
         return False
 
     try:
-        told = json.loads(text)
+        result = json.loads(text)
     except (ValueError, RecursionError):
         return False
 
-    about = told.get("metadata") if is_map(told) else None
+    about = result.get("metadata") if is_map(result) else None
     return is_map(about) and about.get("exit_code") not in {None, 0}

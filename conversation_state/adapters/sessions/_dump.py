@@ -77,7 +77,7 @@ def dump_session(
 
     Claude Code's lines and Pi's have all branches; Codex's have those that begin with a
     prompt, rolled back; the others have the live branch. A call without a result gets
-    an error as its result, which is listed, unless nothing came behind it. Identities
+    an error as its result, which is listed, unless nothing follows it. Identities
     follow from those of the messages, so equal sessions are written equally.
 
     O(messages).
@@ -652,7 +652,7 @@ def _order_turns(writer: SessionWriter) -> list[SessionRecord | int]:
 
 
 def _ends_turn(record: SessionRecord | None) -> bool:
-    # Behind context, a rollback would take that away, too.
+    # After context, a rollback would remove that, too.
     return record is None or record.messages[-1].role in {"assistant", "tool"}
 
 

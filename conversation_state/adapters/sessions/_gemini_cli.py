@@ -2,7 +2,7 @@
 Sessions of Gemini CLI: lines of JSON since 2026, and one document before.
 
 A message stands again under its id when it has grown, and the last one counts; a line
-``$rewindTo`` takes away a message and all behind it; ``$set`` changes what is known of
+``$rewindTo`` removes a message and all after it; ``$set`` changes what is known of
 the session.
 
 Source:

@@ -98,7 +98,7 @@ def load_session(
 def recognize(lines: Iterable[Any]) -> str:
     """
     The format of the session that *lines* (JSON objects) are, one of `FORMATS`; "" if
-    they are none.
+    it is unknown.
     """
     raws = [each for each in lines if is_map(each)]
     return next((kind for kind, each in _LOADERS.items() if each.recognize(raws)), "")
@@ -154,9 +154,9 @@ def _find_only(folder: Path) -> Path:
 
 def _with_metadata(text: bytes, meta: Path) -> bytes:
     # What stands beside an agent's lines, as the store of the SDK has it: a last line.
-    told = read_lines(meta.read_bytes()).objects
-    if not told:
+    objects = read_lines(meta.read_bytes()).objects
+    if not objects:
         return text
 
-    line = json.dumps({**told[0][1], "type": "agent_metadata"})
+    line = json.dumps({**objects[0][1], "type": "agent_metadata"})
     return text.rstrip(b"\n") + b"\n" + line.encode() + b"\n"

@@ -80,7 +80,7 @@ class LoadedSession:
     One session of a coding agent.
 
     Attributes:
-        name: Its id in the file; of a sub-agent, the agent's. "" if there is none.
+        name: Its id in the file; of a sub-agent, the agent's; "" without one.
 
         title: Its title, the user's own before one that was generated; "" for none.
 
@@ -423,7 +423,7 @@ class SessionBuilder:
         self._kept.append({"at": at, "line": raw})
 
     def times(self, times: Any) -> None:
-        """Take when the session was ``created`` and ``updated`` from what says so."""
+        """Read when the session was ``created`` and ``updated``."""
         if is_map(times):
             self._times = {key: read_time(times[key]) for key in times}
 

@@ -112,7 +112,7 @@ def _load_message(
             arguments = function.get("arguments", "{}")
             calls.append(make_call(id, function.get("name"), arguments))
         else:
-            builder.problem(at, "has a call that is none; kept beside it")
+            builder.problem(at, "has an invalid call; kept in its notes")
 
     meta = ResponseMeta(model=text_of(body, "model"))
     return AssistantMessage(

@@ -429,7 +429,7 @@ _NO_LITERAL = (
 def _parse_tagged_calls(text: str) -> list[dict[str, Any]] | None:
     """
     The calls in one tag, in JSON, in Python's literals as in Hermes's first data, or
-    in Qwen's own tags, all of whose values are texts; None if there is none.
+    in Qwen's own tags, all of whose values are texts; None without a call.
 
     >>> _parse_tagged_calls("{'arguments': {'a': 1}, 'name': 'f'}")
     [{'name': 'f', 'arguments': '{"a": 1}'}]

@@ -206,7 +206,7 @@ class StreamReaderContract(Contract):
 
     def _check_read(self, events: list[Any]) -> None:
         try:
-            # A copy, since a reader may take its events away.
+            # A copy, since a reader may remove its events.
             self._read_all(list(events))
         except Exception as error:
             error.add_note(f"for the events {format_code(events):.1000}")
