@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VERSIONS = 3.11 3.12 3.13 3.14 3.15
 
-# What `demo` replays; further arguments of `test`, `fuzz` and `bench`; the one
+# What `demo` shows; further arguments of `test`, `fuzz` and `bench`; the one
 # interpreter of `test`, or those of `test-versions`.
 FILE = examples/travel_desk.jsonl
 ARGS =
@@ -109,8 +109,9 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' \
 		$(MAKEFILE_LIST)
 
-demo: .venv/$(version)/.demo ## replay a conversation (another one: FILE=chat.jsonl)
-	@.venv/$(version)/bin/conversation-state replay "$(FILE)"
+demo: .venv/$(version)/.demo ## views, an undo and a page of a conversation (yours: FILE=chat.json)
+	@.venv/$(version)/bin/python examples/demo.py "$(FILE)"
+	@echo && .venv/$(version)/bin/conversation-state replay "$(FILE)"
 
 test: ## all tests, the same in every run (ONLY=3.12, ARGS='-k fork')
 	@$(MAKE) --silent .venv/$(main)/.test

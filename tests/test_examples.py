@@ -494,6 +494,34 @@ class TestCarefulAgent:
         assert len(lines) < 150
 
 
+class TestDemo:
+    def test_prints(self, tmp_path):
+        """A list is refused and views are not, the bill stays, and there is a page."""
+        printed = run("examples/demo.py", "examples/travel_desk.jsonl", tmp_path)
+        undone = "the last turn undone      53 messages   133,183 tokens billed"
+
+        assert "in 59 lengths, it is refused 26 times" in printed
+        assert "Sent as 51 views of the same sizes, 0 times" in printed
+        assert undone in printed
+        assert "<html" in (tmp_path / "travel_desk.html").read_text()
+
+    def test_broken_file(self, tmp_path):
+        """A file without a conversation is a problem by line, and exit status 2."""
+        broken = tmp_path / "broken.json"
+        broken.write_text('{"messages": 3}')
+        ended = subprocess.run(
+            [sys.executable, "examples/demo.py", broken, tmp_path],
+            capture_output=True,
+            check=False,
+            cwd=ROOT,
+            text=True,
+        )
+
+        assert 2 == ended.returncode
+        assert "broken.json" in ended.stderr
+        assert "" == ended.stdout
+
+
 class TestAgentsSession:
     def test_prints(self, run_here):
         """Three runs, where two branches part, and what is left after going back."""
