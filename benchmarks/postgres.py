@@ -4,7 +4,7 @@ transaction, over a connection with the same settings.
 
 A save of one new message is one trip to the server, and costs the same at 10
 and at 100,000 messages. Writers of different names don't wait for each other.
-A turn of a server without states in memory makes some thirty trips, at 100 messages as
+A turn of a server without states in memory makes some twenty trips, at 100 messages as
 at 1,000,000.
 """
 

@@ -5,7 +5,7 @@ state writes, made from the ends of both logs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -40,7 +40,7 @@ from conversation_state.store._save import (
 )
 from conversation_state.store._transaction import Transaction
 from conversation_state.store._values import Head, is_expected
-from conversation_state.store.schema import SHIFT, Name, Revision
+from conversation_state.store.schema import SHIFT, Name, Origin, Revision
 from conversation_state.usage import Usage
 
 # A ledger of 2**32 entries, the most there can be, of so many tokens each has a total
@@ -132,15 +132,19 @@ def append_within(
         what = "nothing was saved: the note of an erasure is damaged or missing"
         raise DamagedRow(what)
 
-    name = _find_name(transaction, text, expecting)
-    if name is None:
-        return save_within(transaction, text, addition.add_to(Aggregator.new()), 0)
-
-    check_kind(transaction, name, is_timeline=False)
-    known = (load_newest if addition.is_large else recall_newest)(transaction, text)
+    known = recall_newest(transaction, text)
     if known is None:
-        return _append_rows(transaction, name, addition, expecting)
+        newest = transaction.find_newest(text)
+        if newest is None:
+            return _begin_name(transaction, text, addition, expecting)
 
+        check_kind(transaction, newest[0], is_timeline=False)
+        if not addition.is_large:
+            return _append_rows(transaction, newest, addition, expecting)
+
+        known = load_newest(transaction, text)
+
+    check_kind(transaction, known.name, is_timeline=False)
     state = addition.add_to(known.state)
     if state is known.state:
         return known.head
@@ -151,34 +155,32 @@ def append_within(
     return save_within(transaction, text, state, known.head)
 
 
-def _find_name(
-    transaction: Transaction, text: str, expecting: Head | int | None
-) -> Name | None:
-    """The name that is appended to; None if it is to be new."""
-    try:
-        name = (
+def _begin_name(
+    transaction: Transaction,
+    text: str,
+    addition: Addition,
+    expecting: Head | int | None,
+) -> Head:
+    if expecting is None:
+        try:
             transaction.get_name(text)
-            if expecting is None
-            else transaction.find_name(text)
-        )
-    except NotSavedError as error:
-        error.add_note("to begin the name: append(name, …, expecting=0)")
-        raise
+        except NotSavedError as error:
+            error.add_note("to begin the name: append(name, …, expecting=0)")
+            raise
 
-    if name is None and expecting != 0:
+    if expecting != 0:
         raise StaleHeadError(transaction.url, text, expecting, None)
 
-    return name
+    return save_within(transaction, text, addition.add_to(Aggregator.new()), 0)
 
 
 def _append_rows(
     transaction: Transaction,
-    name: Name,
+    newest: tuple[Name, Revision, Origin],
     addition: Addition,
     expecting: Head | int | None,
 ) -> Head:
-    old = transaction.get_revision(name, None)
-    origin = transaction.get_origin(old.origin)
+    name, old, origin = newest
     head = old.head(name.name, origin.state_id)
     recorded = _find_recorded(transaction, old, addition.list_keys())
     # A state that has of its past what decides how it grows.
@@ -217,23 +219,22 @@ def _append_rows(
 
 
 def _find_recorded(
-    transaction: Transaction, revision: Revision, keys: Iterable[str]
+    transaction: Transaction, revision: Revision, keys: Collection[str]
 ) -> list[LedgerEntry]:
     """The entries of those identities that the ledger of a revision has."""
     recorded: list[LedgerEntry] = []
-    if not revision.ledger_length:
+    if not keys or not revision.ledger_length:
         return recorded
 
     ledger_end = revision.ledger_branch, revision.ledger_length
     segments = read_segments(transaction, *ledger_end)
-    for key in keys:
-        for branch, start, stop in segments:
-            low, high = branch << SHIFT | start, branch << SHIFT | stop
-            packed = pack_id(key.encode())
-            for place in transaction.tables.find(LEDGER.table, "id", packed, low, high):
-                at = place - (branch << SHIFT)
-                entry = cut_segments(segments, at + 1)
-                recorded += read_items(transaction, LEDGER, entry, at)[0]
+    packed = [pack_id(key.encode()) for key in keys]
+    for branch, start, stop in segments:
+        low, high = branch << SHIFT | start, branch << SHIFT | stop
+        for place in transaction.tables.find(LEDGER.table, "id", packed, low, high):
+            at = place - (branch << SHIFT)
+            entry = cut_segments(segments, at + 1)
+            recorded += read_items(transaction, LEDGER, entry, at)[0]
 
     return recorded
 

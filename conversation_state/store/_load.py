@@ -439,6 +439,10 @@ def latest(transaction: Transaction, text: str, at: At) -> Head:
     if remembered is not None:
         return remembered.head
 
+    if at is None:
+        _, revision, origin = transaction.get_newest(text)
+        return revision.head(text, origin.state_id)
+
     name = transaction.get_name(text)
     return transaction.make_head(name, transaction.get_revision(name, at))
 

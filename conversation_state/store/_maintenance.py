@@ -317,8 +317,8 @@ def erase(cache: CachedBackend, entry_id: str, reason: str) -> Receipt:
 
     def replace(transaction: Transaction) -> tuple[Change, int, int]:
         tx = transaction.tables
-        places = tx.find(ENTRIES.table, "id", pack_id(id))
-        before = tx.find("changes", "entry", id)
+        places = tx.find(ENTRIES.table, "id", [pack_id(id)])
+        before = tx.find("changes", "entry", [id])
         if not places and not before:
             raise NotSavedError(transaction.url, "entry", entry_id)
 

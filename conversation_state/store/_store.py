@@ -28,7 +28,7 @@ from conversation_state.requests import EVERYWHERE, Rules
 from conversation_state.store import _load
 from conversation_state.store._append import Addition, append_within
 from conversation_state.store._labels import list_moves, remove_label
-from conversation_state.store._log import DamagedRow, reading_rows
+from conversation_state.store._log import reading_rows
 from conversation_state.store._maintenance import collect_garbage, erase
 from conversation_state.store._revisions import (
     annotate,
@@ -49,6 +49,7 @@ from conversation_state.store._timelines import load_timeline, save_timeline
 from conversation_state.store._transaction import (
     CachedBackend,
     Transaction,
+    read_newest,
 )
 from conversation_state.store._values import (
     NO_FIELDS,
@@ -77,14 +78,7 @@ from conversation_state.store._verify import verify
 from conversation_state.store._view import view_newest
 from conversation_state.store.backend import Backend, Row
 from conversation_state.store.backends import open_backend, restore_file
-from conversation_state.store.schema import (
-    SHIFT,
-    Name,
-    Origin,
-    Revision,
-    check_seal,
-    key_range,
-)
+from conversation_state.store.schema import SHIFT, Revision, check_seal, key_range
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 from conversation_state.trimming import TrimContext
@@ -1314,13 +1308,7 @@ class Store:
 
 def _read_named_head(row: Row) -> NamedHead:
     # A row of `Reading.scan_heads`.
-    of_name, of_revision = len(Name._fields), len(Revision._fields)
-    name, rest = check_seal(Name._make(row[:of_name])), row[of_name:]
-    if rest[0] is None:
-        raise DamagedRow(f"{name.name!r} has no revisions")
-
-    revision = check_seal(Revision._make(rest[:of_revision]))
-    origin = Origin.of_row(revision.origin, rest[of_revision:])
+    name, revision, origin = read_newest(row)
     head = revision.head(name.name, origin.state_id)
     return NamedHead(head, unpack_notes(name.notes))
 

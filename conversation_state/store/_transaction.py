@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec, Self, TypeVar
 
 from conversation_state._persistent.maps import PMap
 from conversation_state._wording import shorten_repr
@@ -169,6 +169,17 @@ class CachedBackend:
 
     def forget(self) -> None:
         self.heads.clear()
+
+
+def read_newest(row: Row) -> tuple[Name, Revision, Origin]:
+    """The rows that are in one of `Reading.scan_heads`."""
+    of_name, of_revision = len(Name._fields), len(Revision._fields)
+    name, rest = check_seal(Name._make(row[:of_name])), row[of_name:]
+    if rest[0] is None:
+        raise DamagedRow(f"{name.name!r} has no revisions")
+
+    revision = check_seal(Revision._make(rest[:of_revision]))
+    return name, revision, Origin.of_row(revision.origin, rest[of_revision:])
 
 
 class Transaction:
@@ -340,13 +351,24 @@ class Transaction:
         """
         A name that must exist: a NotSavedError says so, with those that are like it.
         """
-        found = self.find_name(name)
-        if found is None:
-            others = self.tables.scan("names", None, None, limit=_MOST_NAMES)
-            near = get_close_matches(name, [other[0] for other in others])
-            raise NotSavedError(self.url, "name", name, tuple(near))
+        return self.find_name(name) or self._refuse_name(name)
 
-        return found
+    def _refuse_name(self, name: str) -> NoReturn:
+        others = self.tables.scan("names", None, None, limit=_MOST_NAMES)
+        near = get_close_matches(name, [other[0] for other in others])
+        raise NotSavedError(self.url, "name", name, tuple(near))
+
+    def find_newest(self, name: str) -> tuple[Name, Revision, Origin] | None:
+        """
+        A name, its newest revision and the origin of that, in one query; None if
+        nothing is saved under it.
+        """
+        # No text holds U+0000, so no other name is in this range.
+        rows = self.tables.scan_heads(name, f"{name}\x01", 1)
+        return read_newest(rows[0]) if rows else None
+
+    def get_newest(self, name: str) -> tuple[Name, Revision, Origin]:
+        return self.find_newest(name) or self._refuse_name(name)
 
     def find_newest_row(self, number: int) -> Row | None:
         # Of a name's number; the row may be damaged.

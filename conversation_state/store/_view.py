@@ -26,7 +26,7 @@ from conversation_state.store._load import (
 )
 from conversation_state.store._log import ENTRIES, cut_segments
 from conversation_state.store._transaction import CachedBackend, Transaction
-from conversation_state.store.schema import Revision
+from conversation_state.store.schema import Origin, Revision
 from conversation_state.trimming import TrimContext, trim
 
 # Positions in a block of a log; and how many messages are loaded at first, of the
@@ -78,9 +78,8 @@ def view_newest(
         transaction.catch_up()
         remembered = recall_newest(transaction, text)
         if remembered is None and budget is not None:
-            name = transaction.get_name(text)
-            revision = transaction.get_revision(name, None)
-            tail = _LogTail(transaction, revision)
+            _, revision, origin = transaction.get_newest(text)
+            tail = _LogTail(transaction, revision, origin)
             loaded = _NEWEST
             while True:
                 messages = Messages(tail.load(loaded))
@@ -114,11 +113,14 @@ class _LogTail:
         newest: Those from the end on.
     """
 
-    def __init__(self, transaction: Transaction, revision: Revision) -> None:
+    def __init__(
+        self, transaction: Transaction, revision: Revision, origin: Origin
+    ) -> None:
         self.newest: list[Entry] = []
         self._first: list[Entry] = []
         self._transaction = transaction
         self._revision = revision
+        self._origin = origin
         end = revision.branch, revision.length
         self._segments = read_segments(transaction, *end)
 
@@ -133,8 +135,8 @@ class _LogTail:
         older, digests = self._read(start, since)
         if since == length:
             newest = digests[-1] if digests else None
-            origin = self._transaction.get_origin(self._revision.origin)
-            read_ends(self._transaction, self._revision, origin, entries_digest=newest)
+            where = self._transaction, self._revision, self._origin
+            read_ends(*where, entries_digest=newest)
 
         self.newest = older + self.newest
         if not start:

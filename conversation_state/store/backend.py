@@ -13,7 +13,7 @@ What lives here: the protocol. What does not: the tables (`schema`), and SQL
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
@@ -107,13 +107,14 @@ class Reading(Protocol):
         self,
         table: str,
         column: str,
-        value: Any,
+        values: Collection[Any],
         low: Key | None = None,
         high: Key | None = None,
     ) -> list[Key]:
         """
-        The keys of all rows from key *low* on and before *high* that have *value*
-        there, in order. Should be quick for `Table.indexed`; else it may be slow.
+        The keys of all rows from key *low* on and before *high* that have one of
+        *values* there, in order. Should be quick for `Table.indexed`, and ask for all
+        of them at once; else it may be slow.
         """
         ...
 

@@ -284,7 +284,7 @@ class PostgresBlock(SqlBlock):
         self._queue.append((sql, parameters))
         return self._send_queue()[-1]
 
-    def _run_for_each(self, sql: str, each: Sequence[Sequence[Any]]) -> Iterator[Any]:
+    def run_each(self, sql: str, each: Sequence[Sequence[Any]]) -> Iterator[Any]:
         for start in range(0, len(each), _PIPELINE_SIZE):
             self._begin_transaction()
             parameters = [
@@ -373,7 +373,7 @@ class PostgresBlock(SqlBlock):
         sql = POSTGRES.scan(table, columns, (True, True, limit is not None, False))
         last = [] if limit is None else [limit]
         parameters = [[*ends, *last] for ends in ranges]
-        return [cursor.fetchall() for cursor in self._run_for_each(sql, parameters)]
+        return [cursor.fetchall() for cursor in self.run_each(sql, parameters)]
 
     def add(
         self,
@@ -417,7 +417,7 @@ class PostgresBlock(SqlBlock):
 
     def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
         sql = POSTGRES.remove(table, 0, 0)
-        return sum([cursor.rowcount for cursor in self._run_for_each(sql, ranges)])
+        return sum([cursor.rowcount for cursor in self.run_each(sql, ranges)])
 
 
 class PostgresBackend:

@@ -8,7 +8,7 @@ keys are given by us. What servers write differently is a `Dialect`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple
@@ -300,13 +300,16 @@ def _list_columns(table: str, columns: tuple[str, ...] | None = None) -> str:
 class SqlBlock(SequentialBlock):
     """
     What blocks of all SQL backends do alike: *run* gives the cursor of a statement with
-    its parameters.
+    its parameters, and *run_each* that for each of several.
     """
 
     __slots__ = ()
 
     dialect: ClassVar[Dialect]
     run: Callable[..., Any]
+
+    def run_each(self, sql: str, each: Sequence[Sequence[Any]]) -> Iterator[Any]:
+        return (self.run(sql, parameters) for parameters in each)
 
     def get(
         self, table: str, key: Key, columns: tuple[str, ...] | None = None
@@ -342,14 +345,21 @@ class SqlBlock(SequentialBlock):
         self,
         table: str,
         column: str,
-        value: Any,
+        values: Collection[Any],
         low: Key | None = None,
         high: Key | None = None,
     ) -> list[Key]:
         sql = self.dialect.find(table, column, low is not None, high is not None)
-        start = [value[:INDEXED_SIZE]] if column == TABLES[table].indexed else []
+        parameters = [[value] for value in values]
+        if column == TABLES[table].indexed:
+            parameters = [[value[:INDEXED_SIZE], value] for value in values]
+
         ends = [key for key in (low, high) if key is not None]
-        return [key for (key,) in self.run(sql, [*start, value, *ends]).fetchall()]
+        parameters = [[*each, *ends] for each in parameters]
+        found = {
+            key for each in self.run_each(sql, parameters) for (key,) in each.fetchall()
+        }
+        return sorted(found)
 
     def remove(self, table: str, low: Key | None, high: Key | None) -> int:
         ends = [key for key in (low, high) if key is not None]

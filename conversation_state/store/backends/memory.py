@@ -7,7 +7,7 @@ For tests, and for programs that want names and revisions and no files.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -97,14 +97,14 @@ class MemoryBlock(SequentialBlock):
         self,
         table: str,
         column: str,
-        value: Any,
+        values: Collection[Any],
         low: Key | None = None,
         high: Key | None = None,
     ) -> list[Key]:
         there = self._tables[table]
         at = there.names.index(column)
         start, stop = there.find_range(low, high)
-        return [key for key in there.keys[start:stop] if there.rows[key][at] == value]
+        return [key for key in there.keys[start:stop] if there.rows[key][at] in values]
 
     def add(
         self,

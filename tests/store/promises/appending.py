@@ -265,7 +265,7 @@ class AppendPromises(StoreCase):
         written = [call for call in calls if call.verb == "add"]
         assert ["entries", "ledger", "revisions"] == sorted(c.table for c in written)
         assert {1} == {call.rows for call in written}
-        assert 16 == len(calls)
+        assert 11 == len(calls)
 
     def test_failures(self, store):
         """A failure at any call leaves the head before it or the whole append."""

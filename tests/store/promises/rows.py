@@ -224,7 +224,10 @@ class RowPromises(StoreCase):
             assert [b"", b"a", b"a\0", b"\xff"] == [
                 key for key, _ in rows.scan("starts", None, None)
             ]
-            assert [3, 5] == rows.find("branches", "start", 1)
+            assert [3, 5] == rows.find("branches", "start", [1])
+            assert [2, 3, 5, 1 << 62] == rows.find("branches", "start", [1, 0, 1])
+            assert [5] == rows.find("branches", "start", [7, 1], 4)
+            assert [] == rows.find("branches", "start", [])
             assert (5, 1) == rows.get("branches", 5, ("branch", "start"))
             assert rows.get("branches", 4) is None
 
