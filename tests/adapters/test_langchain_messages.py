@@ -253,7 +253,7 @@ class TestRefusals:
     def test_depth(self):
         """What is nested too deep is refused, wherever it is."""
         deep: dict[str, Any] = {}
-        for _ in range(5_000):
+        for _ in range(100_000):
             deep = {"a": deep}
 
         message = AIMessage("", tool_calls=[{"id": "c", "name": "f", "args": {}}])
