@@ -37,7 +37,16 @@ LAWS = {
 }
 
 # One module of this package for each.
-PEERS = ("langgraph", "langchain", "agents", "pydantic_ai", "litellm")
+PEERS = (
+    "langgraph",
+    "langchain",
+    "agents",
+    "pydantic_ai",
+    "litellm",
+    "burr",
+    "adk",
+    "strands",
+)
 
 MAX_LINES = 10
 
