@@ -18,7 +18,6 @@ from conversation_state._collector import collector_paused
 from conversation_state._persistent import Log
 from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import NotSavedError
 from conversation_state.messages import find_erasure
 from conversation_state.store._log import (
     DIGEST_SIZE,
@@ -47,7 +46,7 @@ from conversation_state.store._transaction import (
     RememberedHead,
     Transaction,
 )
-from conversation_state.store._values import At, Head, StateRef, Window
+from conversation_state.store._values import At, Head, Window
 from conversation_state.store.backend import Row
 from conversation_state.store.schema import (
     SHIFT,
@@ -75,37 +74,6 @@ def load_at(
         return remembered
 
     return read_state(transaction, name, revision, near)
-
-
-def make_ref(transaction: Transaction, head: Head) -> StateRef:
-    name = transaction.get_name(head.name)
-    revision = transaction.get_revision(name, head)
-    return StateRef(name.number, revision.number, revision.digest.hex())
-
-
-def load_ref(transaction: Transaction, ref: StateRef) -> Aggregator:
-    transaction.catch_up()
-    key = ref.name_key << SHIFT | ref.revision
-    row = transaction.tables.get("revisions", key)
-    if row is None:
-        why = "its name was deleted, or the reference is of another store"
-        raise NotSavedError(transaction.url, "state", str(ref), why=why)
-
-    revision = check_seal(Revision._make(row))
-    if revision.digest.hex() != ref.digest:
-        why = (
-            "another state has this number: the reference is of another store, or of "
-            "this one before a backup was restored"
-        )
-        raise NotSavedError(transaction.url, "state", str(ref), why=why)
-
-    if transaction.trusts_memory:
-        for remembered in transaction.cache.recall_all(transaction.changes):
-            if remembered.revision == revision:
-                return remembered.state
-
-    # The text of the name is in another table, whose key it is, and nothing needs it.
-    return read_state(transaction, Name(str(ref), ref.name_key), revision).state
 
 
 def load_newest(transaction: Transaction, text: str) -> RememberedHead:

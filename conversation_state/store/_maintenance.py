@@ -32,6 +32,10 @@ from conversation_state.store._log import (
     tombstone_digest,
     unpack_id,
 )
+from conversation_state.store._references import (
+    find_ended_leases,
+    remove_ended_leases,
+)
 from conversation_state.store._transaction import (
     ATTEMPTS,
     CachedBackend,
@@ -64,7 +68,7 @@ def collect_garbage(cache: CachedBackend, *, vacuum: bool) -> Collected:
                 found = _find_garbage(transaction)
 
             collected = Collected(0, 0, 0, 0, 0, 0)
-            if found.sizes or found.origins or found.blobs:
+            if found.sizes or found.origins or found.blobs or found.leases:
                 writing = Transaction(cache, cache.backend.writing())
                 with writing as transaction, reading_rows():
                     collected = _remove_garbage(transaction, found)
@@ -114,6 +118,8 @@ class _Garbage(NamedTuple):
     sizes: dict[int, int]
     origins: list[int]
     blobs: list[bytes]
+    # The keys of revisions whose lease has ended.
+    leases: list[int]
 
 
 def _find_garbage(transaction: Transaction) -> _Garbage:
@@ -162,6 +168,7 @@ def _find_garbage(transaction: Transaction) -> _Garbage:
             if n not in origins
         ],
         [digest for digest in blobs if digest not in used],
+        find_ended_leases(transaction),
     )
 
 
@@ -275,6 +282,7 @@ def _remove_garbage(transaction: Transaction, found: _Garbage) -> Collected:
         "origins", [(number, number + 1) for number in origins]
     )
     blobs, blob_size = _drop_blobs(transaction, found.blobs)
+    remove_ended_leases(transaction, found.leases)
     if entries or ledger_entries:
         # Other rows may take their places now.
         _note_change(transaction, b"", b"", "collected")

@@ -13,6 +13,7 @@ from conversation_state._persistent import JsonMap
 from conversation_state.errors import StaleHeadError
 from conversation_state.store._labels import add_label, set_columns
 from conversation_state.store._load import load_at, load_newest, read_ends
+from conversation_state.store._references import note_deletion
 from conversation_state.store._save import add_origin, save_within
 from conversation_state.store._transaction import Transaction
 from conversation_state.store._values import (
@@ -145,5 +146,7 @@ def delete_name(
     tables.remove("timelines", number, number + 1)
     for table in ("revisions", "label_moves", "moments"):
         tables.remove(table, *key_range(number))
+
+    note_deletion(transaction, number)
 
     transaction.learned[text] = None

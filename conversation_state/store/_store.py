@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +31,7 @@ from conversation_state.store._append import Addition, append_within
 from conversation_state.store._labels import list_moves, remove_label
 from conversation_state.store._log import reading_rows
 from conversation_state.store._maintenance import collect_garbage, erase
+from conversation_state.store._references import find_ref, load_ref, make_ref
 from conversation_state.store._revisions import (
     annotate,
     delete_name,
@@ -67,6 +69,7 @@ from conversation_state.store._values import (
     check_count,
     check_expecting,
     check_function,
+    check_keep,
     check_made,
     check_name,
     check_not_mirrored,
@@ -94,6 +97,7 @@ _MAX_ROWS = 1 << SHIFT
 # None is a default that may be asked for.
 _NO_DEFAULT: Any = object()
 
+_LEASE = timedelta(days=30)
 _NONE: Mapping[str, Head | int] = MappingProxyType({})
 _NO_NOTES: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
@@ -296,20 +300,31 @@ class Store:
 
     alatest = async_twin(latest)
 
-    def ref(self, head: Head) -> StateRef:
+    def ref(self, head: Head, *, keep: timedelta = _LEASE) -> StateRef:
         """
         A reference to a saved state, for a queue or a workflow engine to keep instead
-        of the conversation. Two rows are read.
+        of the conversation. Three rows are read, and one is written.
 
-        It holds as long as the name does: revisions are removed only with their name,
-        by `delete`, and never by `collect_garbage`.
+        It has a lease, until `StateRef.until`: `collect_garbage` keeps the state until
+        then, and after it for as long as the name is there. `erase` and `delete` win
+        over a lease; while it lasts, `resolve` knows when the name was deleted. Asking
+        again renews the lease, and never shortens it.
 
         Args:
             head: Which state, as `save`, `append`, `latest` or `history` gave it.
 
+            keep: How long the lease lasts from now on, at least. 0 writes nothing: the
+                reference has the lease that is there, or none.
+
         Raises:
             NotSavedError:
                 If it is not there any more.
+
+            ValueError:
+                If *keep* is less than 0, or more than 36,500 days.
+
+            StoreError:
+                If the store can't be written, and *keep* is not 0.
         """
         if not isinstance(head, Head):
             raise TypeError(
@@ -317,8 +332,11 @@ class Store:
                 "give one"
             )
 
+        if check_keep(keep):
+            return self._cache.write(make_ref, head, keep)
+
         with self._cache.read() as transaction:
-            return _load.make_ref(transaction, head)
+            return find_ref(transaction, head)
 
     aref = async_twin(ref)
 
@@ -336,7 +354,7 @@ class Store:
             NotSavedError:
                 If this store does not have that state: its name was deleted, even if
                 another conversation has the name now, or the reference is of another
-                store.
+                store. `NotSavedError.why` says which, as long as its lease lasts.
         """
         if not isinstance(ref, StateRef):
             advice = "; StateRef.parse takes its text" if isinstance(ref, str) else ""
@@ -345,7 +363,7 @@ class Store:
             )
 
         with self._cache.read() as transaction:
-            return _load.load_ref(transaction, ref)
+            return load_ref(transaction, ref)
 
     aresolve = async_twin(resolve)
 

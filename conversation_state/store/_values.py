@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import time_ns
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -228,6 +228,8 @@ class StateRef:
     history of a workflow engine, keeps instead of the conversation. It has no content,
     no name and no URL. Made by `Store.ref`; `Store.resolve` gives the state.
 
+    References are equal if they are of one state, whatever their leases.
+
     >>> ref = StateRef(7, 2, "0f" * 16)
     >>> str(ref)
     'state-7-2-0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f'
@@ -242,6 +244,9 @@ class StateRef:
 
         digest: That of the state, as `Head.digest`.
 
+        until: When the lease ends, in UTC, to the second; None for no lease. It may
+            have been renewed since. See `Store.ref`.
+
     Raises:
         ValueError:
             If one of them is not what a store gives.
@@ -250,6 +255,7 @@ class StateRef:
     name_key: int
     revision: int
     digest: str
+    until: datetime | None = attrs.field(default=None, eq=False)
 
     def __attrs_post_init__(self) -> None:
         # `name_key << 32 | revision` is a key of 63 bits.
@@ -267,8 +273,15 @@ class StateRef:
                 "hexadecimal digits"
             )
 
+        if self.until is not None and not _is_whole_second(self.until):
+            raise ValueError(
+                f"until is {shorten_repr(self.until)}; expected a time in UTC, to the "
+                "second"
+            )
+
     def __str__(self) -> str:
-        return f"state-{self.name_key}-{self.revision}-{self.digest}"
+        until = "" if self.until is None else f"-{self.until.timestamp():.0f}"
+        return f"state-{self.name_key}-{self.revision}-{self.digest}{until}"
 
     @classmethod
     def parse(cls, text: str) -> StateRef:
@@ -283,14 +296,50 @@ class StateRef:
         if found is None:
             raise ValueError(
                 f"text is {shorten_repr(text)}; expected str() of a StateRef: "
-                "state-KEY-REVISION-DIGEST"
+                "state-KEY-REVISION-DIGEST, and -SECONDS for a lease"
             )
 
-        return cls(int(found[1]), int(found[2]), found[3])
+        # Seconds are whole, so `fromtimestamp` would do; it is limited by the platform.
+        until = _EPOCH + timedelta(seconds=int(found[4])) if found[4] else None
+        return cls(int(found[1]), int(found[2]), found[3], until)
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGEST = re.compile("[0-9a-f]{32}")
-_REF = re.compile(f"state-([1-9][0-9]{{0,9}})-([1-9][0-9]{{0,9}})-({_DIGEST.pattern})")
+# Ten digits of seconds: to the year 2286.
+_REF = re.compile(
+    f"state-([1-9][0-9]{{0,9}})-([1-9][0-9]{{0,9}})-({_DIGEST.pattern})"
+    "(?:-([1-9][0-9]{0,9}))?"
+)
+
+
+def _is_whole_second(time: object) -> bool:
+    return (
+        isinstance(time, datetime)
+        and time.tzinfo is UTC
+        and not time.microsecond
+        and _EPOCH < time < _EPOCH + timedelta(seconds=10**10)
+    )
+
+
+# Leases are not for ever: what is to stay has a name.
+_LONGEST_LEASE = timedelta(days=36_500)
+
+
+def check_keep(keep: object) -> timedelta:
+    if not isinstance(keep, timedelta):
+        raise TypeError(
+            f"keep: expected a timedelta, got {describe_type(keep)}; such as "
+            "timedelta(days=30)"
+        )
+
+    if not timedelta(0) <= keep <= _LONGEST_LEASE:
+        raise ValueError(
+            f"keep is {keep}; expected a time from 0, for no lease, to "
+            f"{_LONGEST_LEASE.days:,} days"
+        )
+
+    return keep
 
 
 @final

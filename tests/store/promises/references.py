@@ -2,6 +2,9 @@
 
 import asyncio
 import pickle
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -11,7 +14,18 @@ from conversation_state.messages import ERASED
 from conversation_state.store import StateRef, Store
 from conversation_state.store.backend import DamageError
 from conversation_state.store.backends.memory import MemoryBackend
-from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
+from tests.store.promises.case import (
+    CONVERSATION,
+    StoreCase,
+    append_turns,
+    read_rows,
+)
+
+
+def set_clock(monkeypatch, ahead):
+    """Let the clock of stores stand still, so much ahead of the real one."""
+    now = int((datetime.now(UTC) + ahead).timestamp() * 1e9)
+    monkeypatch.setattr("conversation_state.store._values.time_ns", lambda: now)
 
 
 class ReferencePromises(StoreCase):
@@ -132,6 +146,145 @@ class ReferencePromises(StoreCase):
 
                     with pytest.raises(NotSavedError):
                         store.resolve(StateRef(*parts))
+
+    def test_lease_says_until_when(self, store, reopen):
+        """
+        A reference says until when its lease lasts, also as text; asking again renews
+        it and never shortens it, and a lease of no time writes nothing.
+        """
+        head = store.save("chat", CONVERSATION)
+        before = read_rows(store._cache.backend)
+
+        assert store.ref(head, keep=timedelta(0)).until is None
+        assert before == read_rows(store._cache.backend)
+
+        asked = datetime.now(UTC)
+        for days in (2, 1, 3):
+            ref = store.ref(head, keep=timedelta(days=days))
+            text = str(ref)
+            lasts = ref.until - asked - timedelta(days=max(days, 2))
+
+            assert timedelta(0) <= lasts < timedelta(minutes=5)
+            assert len(text) <= 80
+            assert ref.until == StateRef.parse(text).until
+            assert ref == StateRef(ref.name_key, ref.revision, ref.digest)
+
+        store = reopen(store)
+        assert ref.until == store.ref(head, keep=timedelta(0)).until
+        assert timedelta(days=29) < store.ref(head).until - asked
+        assert () == store.verify()
+
+    def test_collection_ends_leases(self, store, monkeypatch):
+        """
+        Garbage collection removes leases that have ended, and no others; the states
+        stay while their name is there, and a reference that lost its lease gets a new
+        one.
+        """
+        states = append_turns(CONVERSATION, 2)
+        heads = [store.save("chat", state) for state in states]
+        short = store.ref(heads[0], keep=timedelta(seconds=1))
+        store.ref(heads[1], keep=timedelta(days=2))
+        set_clock(monkeypatch, timedelta(days=1))
+
+        assert store.ref(heads[0], keep=timedelta(0)).until is None
+
+        store.collect_garbage()
+
+        assert 1 == len(read_rows(store._cache.backend)["records"])
+        assert states[0] == store.resolve(short)
+        assert store.ref(heads[0], keep=timedelta(0)).until is None
+        assert short.until < store.ref(heads[0]).until
+
+        set_clock(monkeypatch, timedelta(days=3))
+        store.collect_garbage()
+        assert 1 == len(read_rows(store._cache.backend)["records"])
+        assert states == [store.load("chat", at=head) for head in heads]
+
+    def test_renewed_while_garbage_is_collected(self, store, monkeypatch):
+        """A lease that is renewed between its being found and removed stays."""
+        head = store.save("chat", CONVERSATION)
+        store.ref(head, keep=timedelta(seconds=1))
+        set_clock(monkeypatch, timedelta(days=1))
+        backend = store._cache.backend
+        begin, other = backend.writing, self.other(store)
+
+        def renew_first():
+            monkeypatch.setattr(backend, "writing", begin)
+            other.ref(head)
+            return begin()
+
+        monkeypatch.setattr(backend, "writing", renew_first)
+        store.collect_garbage()
+
+        assert begin == backend.writing
+        assert store.ref(head, keep=timedelta(0)).until is not None
+
+    def test_what_became_of_it(self, store, monkeypatch):
+        """
+        While the lease lasts, the error says when the name was deleted; later that the
+        lease has ended; and of a state that never was there, that it was not.
+        """
+        head = store.save("chat", CONVERSATION)
+        ref, free = store.ref(head), store.ref(head, keep=timedelta(0))
+        free = StateRef(free.name_key, free.revision, free.digest)
+        store.delete("chat")
+        store.save("chat", CONVERSATION)
+        store.collect_garbage()
+        for each in (ref, free):
+            with pytest.raises(NotSavedError, match=r"was deleted on 20\d\d-\d\d-"):
+                self.other(store, remembered=0).resolve(each)
+
+        never = StateRef(ref.name_key + 999, 1, ref.digest, ref.until)
+        flipped = f"{int(ref.digest, 16) ^ 1:032x}"
+        for each in (never, StateRef(ref.name_key, 1, flipped, ref.until)):
+            with pytest.raises(NotSavedError, match="lease has not ended and the name"):
+                store.resolve(each)
+
+        set_clock(monkeypatch, timedelta(days=31))
+        store.collect_garbage()
+
+        assert not read_rows(store._cache.backend)["records"]
+        with pytest.raises(NotSavedError, match=r"its lease\s+ended on .* to renew it"):
+            store.resolve(ref)
+
+        with pytest.raises(NotSavedError, match="deleted, or the reference is of ano"):
+            store.resolve(free)
+
+    def test_damaged_leases(self, store):
+        """A damaged lease is found by verify, and keeps no name from being deleted."""
+        head = store.save("chat", CONVERSATION)
+        store.ref(head)
+        ((key, value, *_),) = read_rows(store._cache.backend)["records"]
+        for other in (value[:8], b"x" + value[1:]):
+            with store._cache.backend.writing() as block:
+                block.set("records", key, value=other)
+
+            assert ["records"] == [damage.where for damage in store.verify()]
+            for ask in (partial(store.ref, head), store.collect_garbage):
+                with pytest.raises(DamageError, match="verify"):
+                    ask()
+
+        store.delete("chat")
+
+        assert () == store.verify()
+
+    def test_invalid_leases(self, store):
+        """A time that is none, or is less than none or too long, is an error."""
+        head = store.save("chat", CONVERSATION)
+        with pytest.raises(TypeError, match="expected a timedelta, got an int"):
+            store.ref(head, keep=30)
+
+        for keep in (timedelta(seconds=-1), timedelta(days=36_501)):
+            with pytest.raises(ValueError, match="36,500 days"):
+                store.ref(head, keep=keep)
+
+        invalid: list[Any] = [datetime(2026, 1, 1), datetime.now(UTC), 5]  # noqa: DTZ001
+        for until in invalid:
+            with pytest.raises(ValueError, match="expected a time in UTC, to the sec"):
+                StateRef(1, 1, "0f" * 16, until)
+
+        longest = store.ref(head, keep=timedelta(days=36_500))
+        assert longest.until == StateRef.parse(str(longest)).until
 
     def test_damage_is_an_error(self, store):
         """A state whose rows were changed is not given, and `verify` is named."""
