@@ -15,11 +15,11 @@ from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.errors import InvalidUsageError, NotSavedError, StaleHeadError
 from conversation_state.messages import Message, group_answers
 from conversation_state.store._load import (
+    find_newest,
     load_newest,
     read_ends,
     read_items,
     read_segments,
-    recall_newest,
 )
 from conversation_state.store._log import (
     ENTRIES,
@@ -38,9 +38,10 @@ from conversation_state.store._save import (
     save_within,
     write_log,
 )
-from conversation_state.store._transaction import Transaction
+from conversation_state.store._transaction import Newest, Transaction
 from conversation_state.store._values import Head, is_expected
-from conversation_state.store.schema import SHIFT, Name, Origin, Revision
+from conversation_state.store.backend import Row
+from conversation_state.store.schema import SHIFT, Revision
 from conversation_state.usage import Usage
 
 # A ledger of 2**32 entries, the most there can be, of so many tokens each has a total
@@ -127,18 +128,16 @@ def append_within(
     expecting: Head | int | None,
 ) -> Head:
     """The head of a name after *addition*; as it is if its ledger has the key."""
-    transaction.catch_up()
+    known, newest = find_newest(transaction, text)
     if transaction.cache.is_erasure_lost:
         what = "nothing was saved: the note of an erasure is damaged or missing"
         raise DamagedRow(what)
 
-    known = recall_newest(transaction, text)
     if known is None:
-        newest = transaction.find_newest(text)
         if newest is None:
             return _begin_name(transaction, text, addition, expecting)
 
-        check_kind(transaction, newest[0], is_timeline=False)
+        check_kind(transaction, newest.name, is_timeline=False)
         if not addition.is_large:
             return _append_rows(transaction, newest, addition, expecting)
 
@@ -176,13 +175,14 @@ def _begin_name(
 
 def _append_rows(
     transaction: Transaction,
-    newest: tuple[Name, Revision, Origin],
+    newest: Newest,
     addition: Addition,
     expecting: Head | int | None,
 ) -> Head:
-    name, old, origin = newest
-    head = old.head(name.name, origin.state_id)
-    recorded = _find_recorded(transaction, old, addition.list_keys())
+    name, old, origin, (_, ledger_start), digests = newest
+    head = newest.head()
+    ledger_end = old.ledger_branch, old.ledger_length, ledger_start
+    recorded = _find_recorded(transaction, ledger_end, addition.list_keys())
     # A state that has of its past what decides how it grows.
     past = Aggregator.rebuild(
         id=origin.state_id,
@@ -200,7 +200,9 @@ def _append_rows(
     if not is_expected(head, expecting):
         raise StaleHeadError(transaction.url, name.name, expecting, head)
 
-    entries, ledger = read_ends(transaction, old, origin)
+    entries, ledger = read_ends(
+        transaction, old, origin, entries_digest=digests[0], ledger_digest=digests[1]
+    )
     ends = (
         _write_tail(transaction, ENTRIES, entries, list(grown.entries)),
         _write_tail(transaction, LEDGER, ledger, list(grown.ledger)[len(recorded) :]),
@@ -219,15 +221,14 @@ def _append_rows(
 
 
 def _find_recorded(
-    transaction: Transaction, revision: Revision, keys: Collection[str]
+    transaction: Transaction, end: tuple[int, int, Row], keys: Collection[str]
 ) -> list[LedgerEntry]:
-    """The entries of those identities that the ledger of a revision has."""
+    """The entries of those identities that the ledger with that *end* has."""
     recorded: list[LedgerEntry] = []
-    if not keys or not revision.ledger_length:
+    if not keys:
         return recorded
 
-    ledger_end = revision.ledger_branch, revision.ledger_length
-    segments = read_segments(transaction, *ledger_end)
+    segments = read_segments(transaction, *end)
     packed = [pack_id(key.encode()) for key in keys]
     for branch, start, stop in segments:
         low, high = branch << SHIFT | start, branch << SHIFT | stop

@@ -43,6 +43,7 @@ from conversation_state.store._log import (
 )
 from conversation_state.store._transaction import (
     PAGE,
+    Newest,
     RememberedHead,
     Transaction,
 )
@@ -50,7 +51,6 @@ from conversation_state.store._values import At, Head, Window
 from conversation_state.store.backend import Row
 from conversation_state.store.schema import (
     SHIFT,
-    Branch,
     Name,
     Origin,
     Revision,
@@ -107,6 +107,23 @@ def recall_newest(transaction: Transaction, text: str) -> RememberedHead | None:
     # Only the labels differ.
     head = newest.head(text, remembered.head.state_id)
     return remembered._replace(revision=newest, head=head)
+
+
+def find_newest(
+    transaction: Transaction, text: str
+) -> tuple[RememberedHead | None, Newest | None]:
+    """
+    The head of a name as it is remembered, if it still is the head; else as it is
+    saved. `Transaction.catch_up` is done then.
+    """
+    is_known = text in transaction.cache.heads
+    newest = None if is_known else transaction.find_newest(text)
+    transaction.catch_up()
+    known = recall_newest(transaction, text) if is_known else None
+    if is_known and known is None:
+        newest = transaction.find_newest(text)
+
+    return known, newest
 
 
 def read_state(
@@ -188,13 +205,21 @@ def read_log(
 # Rows of logs
 
 
-def read_segments(transaction: Transaction, branch: int, length: int) -> Segments:
-    """Where a log stands that ends in a branch. A row is read for each segment."""
+_OF_BRANCH = "parent", "start"
+
+
+def read_segments(
+    transaction: Transaction, branch: int, length: int, last: Row = ()
+) -> Segments:
+    """
+    Where a log stands that ends in a branch. A row is read for each segment; not for
+    the *last* one if what is in it is given.
+    """
     found = []
     # Numbers grow, so a parent is less than its branch: this ends on any file.
     while branch:
-        row = transaction.tables.get("branches", branch)
-        _, parent, start = (0, -1, -1) if row is None else Branch._make(row)
+        row = last or transaction.tables.get("branches", branch, _OF_BRANCH)
+        (parent, start), last = row or (-1, -1), ()
         is_whole = parent.__class__ is start.__class__ is int
         if not is_whole or not 0 <= parent < branch or not 0 <= start < length:
             raise DamagedRow(f"branch {branch} is missing or leads nowhere")
@@ -230,14 +255,15 @@ def read_ends(
     origin: Origin,
     *,
     entries_digest: bytes | None = None,
+    ledger_digest: bytes | None = None,
 ) -> tuple[LogEnd, LogEnd]:
     """
-    Where both logs of a saved state end, compared with its digest; that of its
-    messages is not read if it is given.
+    Where both logs of a saved state end, compared with its digest; theirs are not read
+    if they are given.
     """
     entries, ledger = revision.log_ends
     entries_digest = entries_digest or transaction.find_digest(*entries)
-    ledger_digest = transaction.find_digest(*ledger)
+    ledger_digest = ledger_digest or transaction.find_digest(*ledger)
     if entries_digest is None or ledger_digest is None:
         what = f"the newest rows of revision {revision.number} are gone"
         raise DamagedRow(what)
@@ -407,9 +433,8 @@ def latest(transaction: Transaction, text: str, at: At) -> Head:
     if remembered is not None:
         return remembered.head
 
-    if at is None:
-        _, revision, origin = transaction.get_newest(text)
-        return revision.head(text, origin.state_id)
+    if at is None and (newest := transaction.find_newest(text)) is not None:
+        return newest.head()
 
     name = transaction.get_name(text)
     return transaction.make_head(name, transaction.get_revision(name, at))

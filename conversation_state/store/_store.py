@@ -1325,10 +1325,8 @@ class Store:
 
 
 def _read_named_head(row: Row) -> NamedHead:
-    # A row of `Reading.scan_heads`.
-    name, revision, origin = read_newest(row)
-    head = revision.head(name.name, origin.state_id)
-    return NamedHead(head, unpack_notes(name.notes))
+    newest = read_newest(row)
+    return NamedHead(newest.head(), unpack_notes(newest.name.notes))
 
 
 def _find_text_after(prefix: str) -> str | None:

@@ -171,15 +171,43 @@ class CachedBackend:
         self.heads.clear()
 
 
-def read_newest(row: Row) -> tuple[Name, Revision, Origin]:
-    """The rows that are in one of `Reading.scan_heads`."""
+class Newest(NamedTuple):
+    """
+    A name, its newest revision and the origin of that, as they are saved.
+
+    Attributes:
+        starts: Of the branches that both logs end in, entries and ledger: the parent,
+            and where it begins.
+
+        digests: Of the last rows of both logs; None where there is none.
+    """
+
+    name: Name
+    revision: Revision
+    origin: Origin
+    starts: tuple[Row, Row] = ((), ())
+    digests: tuple[Any, Any] = (None, None)
+
+    def head(self) -> Head:
+        return self.revision.head(self.name.name, self.origin.state_id)
+
+
+def read_newest(row: Row) -> Newest:
+    """What is in a row of `Reading.scan_heads`, or of `Reading.get_head`."""
     of_name, of_revision = len(Name._fields), len(Revision._fields)
     name, rest = check_seal(Name._make(row[:of_name])), row[of_name:]
     if rest[0] is None:
         raise DamagedRow(f"{name.name!r} has no revisions")
 
-    revision = check_seal(Revision._make(rest[:of_revision]))
-    return name, revision, Origin.of_row(revision.origin, rest[of_revision:])
+    revision, rest = check_seal(Revision._make(rest[:of_revision])), rest[of_revision:]
+    of_origin = 1 + len(Origin._fields)
+    origin = Origin.of_row(revision.origin, rest[:of_origin])
+    if len(rest) == of_origin:
+        return Newest(name, revision, origin)
+
+    parts = rest[of_origin:]
+    entries, ledger = [each if each.__class__ is bytes else None for each in parts[4:6]]
+    return Newest(name, revision, origin, (parts[:2], parts[2:4]), (entries, ledger))
 
 
 class Transaction:
@@ -358,17 +386,17 @@ class Transaction:
         near = get_close_matches(name, [other[0] for other in others])
         raise NotSavedError(self.url, "name", name, tuple(near))
 
-    def find_newest(self, name: str) -> tuple[Name, Revision, Origin] | None:
+    def find_newest(self, name: str) -> Newest | None:
         """
-        A name, its newest revision and the origin of that, in one query; None if
-        nothing is saved under it.
+        What is newest of a name, in one query, and `catch_up` with it; None if nothing
+        is saved under it.
         """
-        # No text holds U+0000, so no other name is in this range.
-        rows = self.tables.scan_heads(name, f"{name}\x01", 1)
-        return read_newest(rows[0]) if rows else None
+        row, known = self.tables.get_head(name), self.cache.changes
+        if row is not None and (row[-1] or 0) == known:
+            self._is_caught_up, self.changes = True, known
 
-    def get_newest(self, name: str) -> tuple[Name, Revision, Origin]:
-        return self.find_newest(name) or self._refuse_name(name)
+        self.catch_up()
+        return None if row is None else read_newest(row)
 
     def find_newest_row(self, number: int) -> Row | None:
         # Of a name's number; the row may be damaged.

@@ -18,15 +18,14 @@ from conversation_state.errors import StoreError
 from conversation_state.messages import SystemMessage
 from conversation_state.requests import Rules
 from conversation_state.store._load import (
+    find_newest,
     load_newest,
     read_ends,
     read_items,
     read_segments,
-    recall_newest,
 )
 from conversation_state.store._log import ENTRIES, cut_segments
-from conversation_state.store._transaction import CachedBackend, Transaction
-from conversation_state.store.schema import Origin, Revision
+from conversation_state.store._transaction import CachedBackend, Newest, Transaction
 from conversation_state.trimming import TrimContext, trim
 
 # Positions in a block of a log; and how many messages are loaded at first, of the
@@ -75,11 +74,9 @@ def view_newest(
     rules: Rules,
 ) -> TrimContext:
     with cache.read() as transaction:
-        transaction.catch_up()
-        remembered = recall_newest(transaction, text)
-        if remembered is None and budget is not None:
-            _, revision, origin = transaction.get_newest(text)
-            tail = _LogTail(transaction, revision, origin)
+        remembered, newest = find_newest(transaction, text)
+        if newest is not None and budget is not None:
+            tail = _LogTail(transaction, newest)
             loaded = _NEWEST
             while True:
                 messages = Messages(tail.load(loaded))
@@ -113,20 +110,17 @@ class _LogTail:
         newest: Those from the end on.
     """
 
-    def __init__(
-        self, transaction: Transaction, revision: Revision, origin: Origin
-    ) -> None:
+    def __init__(self, transaction: Transaction, saved: Newest) -> None:
         self.newest: list[Entry] = []
         self._first: list[Entry] = []
         self._transaction = transaction
-        self._revision = revision
-        self._origin = origin
-        end = revision.branch, revision.length
+        self._saved = saved
+        end = saved.revision.branch, saved.revision.length, saved.starts[0]
         self._segments = read_segments(transaction, *end)
 
     def load(self, count: int) -> Log[Entry]:
         """All of them; with a gap between the first and at least *count* newest."""
-        length = self._revision.length
+        length = self._saved.revision.length
         since = length - len(self.newest)
         start = max(length - count, 0) & -_WIDTH
         if start <= _WIDTH:
@@ -134,9 +128,13 @@ class _LogTail:
 
         older, digests = self._read(start, since)
         if since == length:
-            newest = digests[-1] if digests else None
-            where = self._transaction, self._revision, self._origin
-            read_ends(*where, entries_digest=newest)
+            read_ends(
+                self._transaction,
+                self._saved.revision,
+                self._saved.origin,
+                entries_digest=digests[-1] if digests else None,
+                ledger_digest=self._saved.digests[1],
+            )
 
         self.newest = older + self.newest
         if not start:

@@ -4,7 +4,7 @@ What a store needs of what keeps its rows: the protocol `Backend`.
 A backend knows tables of rows with a key each, ordered by it, and how to
 change several of them at once or not at all. It knows nothing of
 conversations: what rows mean, and which to write, is decided above (`log`,
-`Store`). A stranger's backend is ten verbs on the tables of `TABLES`; hold it
+`Store`). A stranger's backend is eleven verbs on the tables of `TABLES`; hold it
 against `StoreContract` in `tests/store/promises`.
 
 What lives here: the protocol. What does not: the tables (`schema`), and SQL
@@ -100,6 +100,19 @@ class Reading(Protocol):
         is not there.
 
         In one query: a server may be far away, and names may be many.
+        """
+        ...
+
+    def get_head(self, name: str) -> Row | None:
+        """
+        What a verb has to know of one name to go on from its newest state: the row
+        that `scan_heads` gives of it; the columns ``parent`` and ``start`` of the rows
+        of ``branches`` that its revision's ``branch`` and ``ledger_branch`` name; the
+        ``digest`` of the rows of ``entries`` and ``ledger`` that are last there, with
+        the keys ``(branch << 32) + length - 1``; and the greatest key of ``changes``.
+        None without such a name, and for each column of a row that is not there.
+
+        In one query, as there.
         """
         ...
 

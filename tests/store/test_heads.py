@@ -81,12 +81,19 @@ class TestPostgres:
         rows: Any
         with open_store(pg_url) as store, store._cache.backend.reading() as rows:
             rows.run("SET LOCAL enable_seqscan = off", ())
-            sql = f"EXPLAIN {POSTGRES.scan_heads(is_high=True)}"
-            plan = [line for (line,) in rows.run(sql, ARGUMENTS).fetchall()]
+            listed, head = (
+                [line for (line,) in rows.run(f"EXPLAIN {sql}", ARGUMENTS).fetchall()]
+                for sql in (POSTGRES.scan_heads(is_high=True), POSTGRES.get_head())
+            )
 
-        assert any("Index" in each and "names" in each for each in plan)
-        assert any("Index" in each and "revisions" in each for each in plan)
-        assert not [each for each in plan if "Seq Scan" in each]
+        for plan, tables in (
+            (listed, ("names", "revisions")),
+            (head, ("names", "revisions", "entries", "ledger", "changes")),
+        ):
+            for table in tables:
+                assert any("Index" in each and table in each for each in plan)
+
+            assert not [each for each in plan if "Seq Scan" in each]
 
 
 class TestDamage:

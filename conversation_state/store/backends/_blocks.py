@@ -13,7 +13,13 @@ from typing import Any
 from weakref import ref
 
 from conversation_state.store.backend import Key, Row
-from conversation_state.store.schema import TABLES, Name, Revision, key_range
+from conversation_state.store.schema import (
+    SHIFT,
+    TABLES,
+    Name,
+    Revision,
+    key_range,
+)
 
 BLOCK_ABANDONED = (
     "this thread began another block meanwhile, in a signal handler for example; "
@@ -27,7 +33,7 @@ class SequentialBlock:
     __slots__ = ()
 
     get: Callable[..., Row | None]
-    scan: Callable[..., list[Row]]
+    scan: Callable[..., Any]
     remove: Callable[..., int]
 
     def scan_each(
@@ -54,6 +60,29 @@ class SequentialBlock:
             found.append((*row, *revision, *(origin or _NO_ORIGIN)))
 
         return found
+
+    def get_head(self, name: str) -> Row | None:
+        rows = self.scan_heads(name, f"{name}\x01", 1)
+        if not rows:
+            return None
+
+        revision = Revision._make(rows[0][len(Name._fields) :][: len(_NO_REVISION)])
+        starts: list[Any] = []
+        digests: list[Any] = []
+        for table, branch, length in revision.log_ends:
+            start = last = None
+            # Not in a damaged row, and where there is none.
+            if branch.__class__ is length.__class__ is int:
+                start = self.get("branches", branch, ("parent", "start"))
+                place = (branch << SHIFT) + length - 1
+                last = self.get(table.table, place, ("digest",))
+
+            starts += start or (None, None)
+            digests += last or (None,)
+
+        number = ("number",)
+        last = self.scan("changes", None, None, columns=number, limit=1, backwards=True)
+        return (*rows[0], *starts, *digests, *(last[0] if last else (None,)))
 
     def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
         return sum([self.remove(table, low, high) for low, high in ranges])

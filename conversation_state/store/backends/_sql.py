@@ -206,6 +206,26 @@ class Dialect:
         )
 
     @cache
+    def get_head(self) -> str:
+        """
+        One of `scan_heads`, which takes the same, with where its logs begin and what
+        they end with, and the number of the last change.
+        """
+        return (
+            "SELECT heads.*, start.parent, start.start,"
+            " ledger_start.parent, ledger_start.start, entries.digest, ledger.digest,"
+            " (SELECT number FROM changes ORDER BY number DESC LIMIT 1)"
+            f" FROM ({self.scan_heads(is_high=True)}) AS heads"
+            " LEFT JOIN branches AS start ON start.branch = heads.branch"
+            " LEFT JOIN branches AS ledger_start"
+            " ON ledger_start.branch = heads.ledger_branch"
+            " LEFT JOIN entries ON entries.place ="
+            f" (heads.branch << {SHIFT}) + heads.length - 1"
+            " LEFT JOIN ledger ON ledger.place ="
+            f" (heads.ledger_branch << {SHIFT}) + heads.ledger_length - 1"
+        )
+
+    @cache
     def find(self, table: str, column: str, is_low: bool, is_high: bool) -> str:
         """
         Keys by the value of a column. Takes its beginning if it is indexed, the value,
@@ -340,6 +360,11 @@ class SqlBlock(SequentialBlock):
         ends = (low, limit) if high is None else (low, high, limit)
         rows: list[Row] = self.run(sql, ends).fetchall()
         return rows
+
+    def get_head(self, name: str) -> Row | None:
+        ends = (name, f"{name}\x01", 1)
+        row: Row | None = self.run(self.dialect.get_head(), ends).fetchone()
+        return row
 
     def find(
         self,

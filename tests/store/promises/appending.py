@@ -265,7 +265,7 @@ class AppendPromises(StoreCase):
         written = [call for call in calls if call.verb == "add"]
         assert ["entries", "ledger", "revisions"] == sorted(c.table for c in written)
         assert {1} == {call.rows for call in written}
-        assert 11 == len(calls)
+        assert 7 == len(calls)
 
     def test_failures(self, store):
         """A failure at any call leaves the head before it or the whole append."""
@@ -283,7 +283,7 @@ class AppendPromises(StoreCase):
             else:
                 break
 
-        assert failures > 10
+        assert failures >= 10
         assert () == store.verify()
         state = self.other(store).load("chat")
         assert len(state) - 1 == len(state.ledger)

@@ -284,6 +284,47 @@ class RowPromises(StoreCase):
             assert [second] == rows.scan_heads("aa", "c", 9)
             assert [third] == rows.scan_heads("c", None, 9)
 
+    def test_head(self, store: Store) -> None:
+        """
+        One name comes with its newest revision, the origin of that, where its logs
+        begin and what they end with, and the last change; what is not there is None.
+        """
+        backend = store._cache.backend
+        names = [make_row("names", name=each, number=i) for i, each in enumerate("abc")]
+        logs = {"branch": 3, "length": 7, "ledger_branch": 4, "ledger_length": 2}
+        revisions = [
+            make_row("revisions", revision=1, origin=7),
+            make_row("revisions", revision=2, origin=7, **logs),
+            make_row("revisions", revision=(1 << 32) + 1, origin=6),
+        ]
+        origin = (7, b"id", None, b"root", 1, 2)
+        with backend.writing() as rows:
+            rows.add("names", names)
+            rows.add("revisions", revisions)
+            rows.add("origins", [origin])
+            rows.add("branches", [(3, 2, 5), (4, 0, 0)])
+            for table, last in ("entries", (3 << 32) + 6), ("ledger", (4 << 32) + 1):
+                ends = [make_row(table, place=last + at) for at in (-1, 1)]
+                end = make_row(table, place=last, digest=table.encode())
+                rows.add(table, [*ends, end])
+
+        none = [None] * len(revisions[0]), [None] * len(origin), [None] * 6
+        whole = (*names[0], *revisions[1], *origin, 2, 5, 0, 0, b"entries", b"ledger")
+        with backend.reading() as rows:
+            assert (*whole, None) == rows.get_head("a")
+            assert (*names[1], *revisions[2], *none[1], *none[2], None) == (
+                rows.get_head("b")
+            )
+            assert (*names[2], *none[0], *none[1], *none[2], None) == rows.get_head("c")
+            assert rows.get_head("aa") is None
+            assert rows.get_head("") is None
+
+        with backend.writing() as rows:
+            rows.add("changes", [make_row("changes", number=at) for at in (1, 2)])
+
+        with backend.reading() as rows:
+            assert (*whole, 2) == rows.get_head("a")
+
     def test_reads_one_moment(self, store: Store) -> None:
         """
         A block that reads sees the rows of one moment, also while others write; they

@@ -101,7 +101,7 @@ class ViewPromises(StoreCase):
         assert expected == show(lambda: store.view("chat", budget, rules=rules))
 
     @pytest.mark.parametrize("length", [500, 5_000])
-    @pytest.mark.parametrize(("leading", "expected"), [(1, 6), (5, 7)])
+    @pytest.mark.parametrize(("leading", "expected"), [(1, 4), (5, 5)])
     def test_loads_what_it_shows(self, store, calls, length, leading, expected):
         """The calls are as many for any length, and the view needs no store."""
         turn = [UserMessage("When is the next train?"), AssistantMessage("At 9.")]
