@@ -30,7 +30,6 @@ from conversation_state.store.schema import (
 
 # Keys of records of hosts begin with a letter.
 _PREFIX = b"\0lease"
-_WIDTH = 8
 
 
 class _Lease(NamedTuple):
@@ -42,31 +41,33 @@ class _Lease(NamedTuple):
 
         deleted_at: When its name was deleted, in milliseconds; 0 if it was not.
 
-        digest: That of the state.
+        digest: That of the state, of 16 bytes.
+
+        name: The name, which is not to be searched for by its number.
     """
 
     key: int
     until: int
     deleted_at: int
     digest: bytes
+    name: str
 
     @classmethod
     def of(cls, row: RecordRow) -> _Lease:
         key, value = row.key[len(_PREFIX) :], check_seal(row).value
-        if len(key) != _WIDTH or len(value) <= 2 * _WIDTH:
-            raise DamagedRow(f"the lease {row.key!r} is not what was written")
-
-        until, deleted_at = value[:_WIDTH], value[_WIDTH : 2 * _WIDTH]
+        until, deleted_at, digest = value[:8], value[8:16], value[16:32]
         return cls(
             int.from_bytes(key),
             int.from_bytes(until),
             int.from_bytes(deleted_at),
-            value[2 * _WIDTH :],
+            digest,
+            value[32:].decode(),
         )
 
     def row(self) -> RecordRow:
-        times = self.until.to_bytes(_WIDTH) + self.deleted_at.to_bytes(_WIDTH)
-        return sealed(RecordRow(_make_key(self.key), times + self.digest, 0, 0, b""))
+        times = self.until.to_bytes(8) + self.deleted_at.to_bytes(8)
+        value = times + self.digest + self.name.encode()
+        return sealed(RecordRow(_make_key(self.key), value, 0, 0, b""))
 
     @property
     def is_over(self) -> bool:
@@ -74,7 +75,7 @@ class _Lease(NamedTuple):
 
 
 def _make_key(revision: int) -> bytes:
-    return _PREFIX + revision.to_bytes(_WIDTH)
+    return _PREFIX + revision.to_bytes(8)
 
 
 def _find_lease(transaction: Transaction, revision: int) -> _Lease | None:
@@ -95,7 +96,7 @@ def make_ref(transaction: Transaction, head: Head, keep: timedelta) -> StateRef:
     found = _find_lease(transaction, revision.revision)
     # Rounded up, so that it lasts at least as long as was asked.
     until = -(-(now() + keep // timedelta(milliseconds=1)) // 1000)
-    lease = _Lease(revision.revision, until, 0, revision.digest)
+    lease = _Lease(revision.revision, until, 0, revision.digest, head.name)
     if found is None:
         # Not for a name that is deleted at the same moment.
         there = (("revisions", revision.revision),)
@@ -121,6 +122,31 @@ def _make_ref(revision: Revision, lease: _Lease | None) -> StateRef:
 
 def load_ref(transaction: Transaction, ref: StateRef) -> Aggregator:
     transaction.catch_up()
+    revision = _get_revision(transaction, ref)
+    if transaction.trusts_memory:
+        for remembered in transaction.cache.recall_all(transaction.changes):
+            if remembered.revision == revision:
+                return remembered.state
+
+    # The text of the name is in another table, whose key it is, and nothing needs it.
+    return read_state(transaction, Name(str(ref), ref.name_key), revision).state
+
+
+def find_head(transaction: Transaction, ref: StateRef) -> Head:
+    """The head that a reference was made of."""
+    revision = _get_revision(transaction, ref)
+    lease = _find_lease(transaction, revision.revision)
+    if lease is not None:
+        text = lease.name
+    else:
+        # Names are not indexed by their numbers: it looks at all of them.
+        rows = transaction.iterate_rows("names", ("name", "number"))
+        text = next(name for name, number in rows if number == ref.name_key)
+
+    return transaction.make_head(transaction.get_name(text), revision)
+
+
+def _get_revision(transaction: Transaction, ref: StateRef) -> Revision:
     key = ref.name_key << SHIFT | ref.revision
     row = transaction.tables.get("revisions", key)
     if row is None:
@@ -135,13 +161,7 @@ def load_ref(transaction: Transaction, ref: StateRef) -> Aggregator:
         )
         raise NotSavedError(transaction.url, "state", str(ref), why=why)
 
-    if transaction.trusts_memory:
-        for remembered in transaction.cache.recall_all(transaction.changes):
-            if remembered.revision == revision:
-                return remembered.state
-
-    # The text of the name is in another table, whose key it is, and nothing needs it.
-    return read_state(transaction, Name(str(ref), ref.name_key), revision).state
+    return revision
 
 
 def _explain_missing(ref: StateRef, lease: _Lease | None) -> str:

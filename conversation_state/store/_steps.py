@@ -39,28 +39,38 @@ from conversation_state.usage import Usage
 class _Start(NamedTuple):
     """
     What a step begins with: the state, and the head that it is of (0 if there is
-    none); or the state that the step made earlier. A name that is deleted and
-    saved again has another number.
+    none); or what the step made earlier. A name that is deleted and saved again has
+    another number.
     """
 
     state: Aggregator
     head: Head | int
     number: int
-    is_done: bool
+
+
+class _Done(NamedTuple):
+    head: Head
+    state: Aggregator
 
 
 @attrs.frozen
 class PipelineStep:
-    """One step of a name."""
+    """
+    One step of a name, which begins with the newest state or with another revision's.
+    It returns what is under its label, and the head of that.
+    """
 
     _cache: CachedBackend
     _name: str
     _label: str
+    _at: Head | None = None
 
-    def run(self, function: Callable[[Aggregator], Aggregator]) -> Aggregator:
+    def run(
+        self, function: Callable[[Aggregator], Aggregator]
+    ) -> tuple[Head, Aggregator]:
         start = self._read_start()
-        if start.is_done:
-            return start.state
+        if isinstance(start, _Done):
+            return start
 
         with collect_progress(start.state) as progress:
             try:
@@ -76,10 +86,10 @@ class PipelineStep:
         self,
         function: Callable[[Aggregator], Awaitable[Aggregator]],
         run_in_thread: Callable[..., Awaitable[Any]],
-    ) -> Aggregator:
-        start: _Start = await run_in_thread(self._read_start)
-        if start.is_done:
-            return start.state
+    ) -> tuple[Head, Aggregator]:
+        start: _Start | _Done = await run_in_thread(self._read_start)
+        if isinstance(start, _Done):
+            return start
 
         with collect_progress(start.state) as progress:
             try:
@@ -103,26 +113,31 @@ class PipelineStep:
         states = progress()
         # The save is shielded from cancellation, because the provider bills for the
         # response.
-        saved: Aggregator = await run_in_thread(
+        saved: _Done = await run_in_thread(
             lambda: self._save_made(start, made, states), is_shielded=True
         )
         return saved
 
-    def _read_start(self) -> _Start:
+    def _read_start(self) -> _Start | _Done:
         with self._cache.read() as transaction:
             done = self._find_done(transaction)
             if done is not None:
-                return _Start(done, 0, 0, is_done=True)
+                return done
 
-            newest = self._find_newest(transaction)
-            if newest is None:
-                return _Start(Aggregator.new(), 0, 0, is_done=False)
+            if self._at is not None:
+                found: RememberedHead | None
+                found = load_at(transaction, self._name, self._at)
+            else:
+                found = self._find_newest(transaction)
+
+            if found is None:
+                return _Start(Aggregator.new(), 0, 0)
 
             # Before the function is called, and pays for what can't be saved.
-            check_kind(transaction, newest.name, is_timeline=False)
-            return _Start(newest.state, newest.head, newest.name.number, is_done=False)
+            check_kind(transaction, found.name, is_timeline=False)
+            return _Start(found.state, found.head, found.name.number)
 
-    def _find_done(self, transaction: Transaction) -> Aggregator | None:
+    def _find_done(self, transaction: Transaction) -> _Done | None:
         name = transaction.find_name(self._name)
         if name is None:
             return None
@@ -131,7 +146,8 @@ class PipelineStep:
         if transaction.tables.get("labels", key) is None:
             return None
 
-        return load_at(transaction, self._name, self._label).state
+        done = load_at(transaction, self._name, self._label)
+        return _Done(done.head, done.state)
 
     def _find_newest(self, transaction: Transaction) -> RememberedHead | None:
         is_there = transaction.find_name(self._name) is not None
@@ -139,11 +155,11 @@ class PipelineStep:
 
     def _save_made(
         self, start: _Start, made: Aggregator, progress: Sequence[Aggregator]
-    ) -> Aggregator:
+    ) -> _Done:
         # What is under the label then. An InvalidUsageError is raised when all else is
         # saved.
 
-        def save_first(transaction: Transaction) -> tuple[Aggregator, str]:
+        def save_first(transaction: Transaction) -> tuple[_Done, str]:
             done = self._find_done(transaction)
             newest = self._find_newest(transaction)
             self._check_not_deleted(start, newest, [made, *progress])
@@ -158,10 +174,11 @@ class PipelineStep:
             if newest is not None and not is_expected(newest.head, start.head):
                 state = newest.state.join(state)
 
-            save_within(
+            head = save_within(
                 transaction, self._name, state, head, RevisionFields(self._label)
             )
-            return state, self._describe_conflicts(state, [made, *progress])
+            conflicts = self._describe_conflicts(state, [made, *progress])
+            return _Done(head, state), conflicts
 
         saved, conflicts = self._cache.write(save_first)
         if conflicts:

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, TypeVar, overload
 
+import attrs
+
 from conversation_state._persistent import check_text, freeze_map
 from conversation_state._waiting import async_twin, run_in_anyio_thread
 from conversation_state._wording import describe_type, describe_value, shorten_repr
@@ -31,7 +33,12 @@ from conversation_state.store._append import Addition, append_within
 from conversation_state.store._labels import list_moves, remove_label
 from conversation_state.store._log import reading_rows
 from conversation_state.store._maintenance import collect_garbage, erase
-from conversation_state.store._references import find_ref, load_ref, make_ref
+from conversation_state.store._references import (
+    find_head,
+    find_ref,
+    load_ref,
+    make_ref,
+)
 from conversation_state.store._revisions import (
     annotate,
     delete_name,
@@ -73,6 +80,7 @@ from conversation_state.store._values import (
     check_made,
     check_name,
     check_not_mirrored,
+    check_ref,
     check_state,
     is_expected,
     unpack_notes,
@@ -356,12 +364,7 @@ class Store:
                 another conversation has the name now, or the reference is of another
                 store. `NotSavedError.why` says which, as long as its lease lasts.
         """
-        if not isinstance(ref, StateRef):
-            advice = "; StateRef.parse takes its text" if isinstance(ref, str) else ""
-            raise TypeError(
-                f"ref: expected a StateRef, got {describe_type(ref)}{advice}"
-            )
-
+        check_ref(ref)
         with self._cache.read() as transaction:
             return load_ref(transaction, ref)
 
@@ -996,7 +999,7 @@ class Store:
                 If the store can't be written, and the step has to be done again.
         """
         check_function(function)
-        return self._make_step(name, label).run(function)
+        return self._make_step(name, label).run(function)[1]
 
     async def astep(
         self,
@@ -1013,7 +1016,79 @@ class Store:
         limiter.
         """
         step = self._make_step(name, label)
-        return await step.arun(function, run_in_anyio_thread)
+        return (await step.arun(function, run_in_anyio_thread))[1]
+
+    def step_ref(
+        self,
+        ref: StateRef,
+        label: str,
+        function: Callable[[Aggregator], Aggregator],
+        *,
+        keep: timedelta = _LEASE,
+    ) -> StateRef:
+        """
+        A reference to the state under *label*; if nothing has it, to what *function*
+        makes of the state of *ref*, saved under it: `step` for a workflow engine, whose
+        history has references only.
+
+        The turn, its usage and the label are saved in one transaction, so a step that
+        is run again, after a kill at any moment, saves and bills nothing twice. If
+        another save came since *ref*, what *function* made is joined to it: steps that
+        begin with one reference are all in the newest state, each once.
+
+        Args:
+            ref: The state to begin with.
+
+            label: The step, one of each name: such as the identity of the workflow and
+                the number of the step in it.
+
+            function: Makes the next state.
+
+            keep: How long the reference is kept; see `ref`.
+
+        Raises:
+            NotSavedError:
+                If this store does not have the state of *ref*, or its name was deleted
+                while *function* ran.
+
+            TypeError, MirroredNameError, InvalidUsageError, StoreError:
+                As `step` says.
+
+        >>> from conversation_state.store import open_store
+        >>> store = open_store("memory:")
+        >>> state = Aggregator.new().add_user_prompt("Hi!")
+        >>> ref = store.ref(store.save("chat", state))
+        >>> def answer(state):
+        ...     return state.add_assistant_message("Hello.")
+        >>> answered = store.step_ref(ref, "run 1, step 1", answer)
+        >>> [message.text for message in store.resolve(answered)]
+        ['Hi!', 'Hello.']
+        >>> store.step_ref(ref, "run 1, step 1", answer) == answered
+        True
+        """
+        check_function(function)
+        check_keep(keep)
+        head, _ = self._make_step_from(ref, label).run(function)
+        return self.ref(head, keep=keep)
+
+    async def astep_ref(
+        self,
+        ref: StateRef,
+        label: str,
+        function: Callable[[Aggregator], Awaitable[Aggregator]],
+        *,
+        keep: timedelta = _LEASE,
+    ) -> StateRef:
+        """
+        The async twin of `step_ref`: *function* is async, too, and runs here.
+
+        Cancellation does to it what it does to `astep`.
+        """
+        check_function(function)
+        check_keep(keep)
+        step = await run_in_anyio_thread(partial(self._make_step_from, ref, label))
+        head, _ = await step.arun(function, run_in_anyio_thread)
+        return await self.aref(head, keep=keep)
 
     def collect_garbage(self, *, vacuum: bool = False) -> Collected:
         """
@@ -1064,6 +1139,13 @@ class Store:
     def _make_step(self, name: str, label: str) -> PipelineStep:
         check_not_mirrored(self._cache.url, check_name(name))
         return PipelineStep(self._cache, name, check_name(label, "label"))
+
+    def _make_step_from(self, ref: StateRef, label: str) -> PipelineStep:
+        check_ref(ref)
+        with self._cache.read() as transaction:
+            head = find_head(transaction, ref)
+
+        return attrs.evolve(self._make_step(head.name, label), at=head)
 
     def _make_update_error(self, name: str) -> StoreError:
         times = f"{UPDATE_ATTEMPTS:,} conflicting saves"

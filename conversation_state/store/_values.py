@@ -322,6 +322,12 @@ def _is_whole_second(time: object) -> bool:
     )
 
 
+def check_ref(ref: object) -> None:
+    if not isinstance(ref, StateRef):
+        advice = "; StateRef.parse takes its text" if isinstance(ref, str) else ""
+        raise TypeError(f"ref: expected a StateRef, got {describe_type(ref)}{advice}")
+
+
 # Leases are not for ever: what is to stay has a name.
 _LONGEST_LEASE = timedelta(days=36_500)
 

@@ -1,14 +1,25 @@
 """Promises about the steps of pipelines."""
 
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import pytest
 
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import MirroredNameError, NotSavedError
+from conversation_state.errors import MirroredNameError, NotSavedError, StaleHeadError
 from conversation_state.parallel import fan_out, save_progress
+from conversation_state.store import Store
 from conversation_state.usage import Usage
-from tests.store.promises.case import CONVERSATION, StoreCase
+from tests.profiles import is_thorough
+from tests.store.promises.case import (
+    CONVERSATION,
+    InjectedError,
+    StoreCase,
+    failing,
+)
 
 
 def add_billed(key, calls):
@@ -206,3 +217,144 @@ class StepPromises(StoreCase):
             store.step("langgraph/thread/x", "first", add_billed("never", calls))
 
         assert ["a"] == calls
+
+    def test_step_of_a_reference(self, store):
+        """
+        A step of a reference gets the state of that and returns the next reference; run
+        again, in any store, it returns the same one and does nothing.
+        """
+        calls: list[str] = []
+        first = store.ref(store.save("chat", CONVERSATION))
+        second = store.step_ref(first, "1", add_billed("a", calls))
+        third = store.step_ref(second, "2", add_billed("b", calls))
+
+        assert (["a"], ["a", "b"]) == tuple(
+            keys(store.resolve(ref)) for ref in (second, third)
+        )
+        assert store.load("chat") == store.resolve(third)
+        for each in (store, self.other(store, remembered=0)):
+            assert second == each.step_ref(first, "1", add_billed("never", calls))
+            assert third == each.step_ref(second, "2", add_billed("never", calls))
+
+        assert ["a", "b"] == calls
+        assert [("2",), ("1",), ()] == [head.labels for head in store.history("chat")]
+
+    def test_steps_of_one_reference(self, store):
+        """
+        Steps that begin with one reference get the same state, and what they made is
+        joined: the newest state has each turn once and each usage once, however often
+        their states are joined again.
+        """
+        seen: list[int] = []
+
+        def add(key):
+            def function(state):
+                seen.append(len(state))
+                return add_billed(key, [])(state)
+
+            return function
+
+        ref = store.ref(store.save("chat", CONVERSATION), keep=timedelta(0))
+        refs = [store.step_ref(ref, key, add(key)) for key in "abc"]
+        refs += [store.step_ref(ref, key, add("never")) for key in "cab"]
+        states = [store.resolve(each) for each in refs]
+        joined = states[0].join(*states, *states)
+
+        assert [1, 1, 1] == seen
+        assert refs[:3] == [refs[4], refs[5], refs[3]]
+        assert ["a", "b", "c"] == keys(joined) == keys(store.load("chat"))
+        assert joined == store.load("chat") == states[2]
+
+    def test_killed_at_any_call(self, store):
+        """
+        A pipeline of references that is killed at any call of the backend, and run
+        again, has each turn once, bills each once, and makes at most the request again
+        whose answer was not saved.
+        """
+
+        def run(opened, name, calls):
+            with suppress(StaleHeadError):
+                opened.save(name, Aggregator.new().add_user_prompt(name), expecting=0)
+
+            ref = opened.ref(opened.latest(name, at=1))
+            for key in "ab":
+                ref = opened.step_ref(ref, key, add_billed(key, calls))
+
+            return opened.resolve(ref)
+
+        for at in count(step=1 if is_thorough() else 4):
+            calls: list[str] = []
+            backend = failing(self.other(store)._cache.backend, at)
+            try:
+                run(Store(backend), f"chat {at}", calls)
+            except InjectedError:
+                state = run(self.other(store), f"chat {at}", calls)
+            else:
+                break
+
+            assert ["a", "b"] == keys(state)
+            assert [f"chat {at}", "a", "b"] == [message.text for message in state]
+            assert state == store.load(f"chat {at}")
+            assert len(calls) <= 3
+
+        assert at > 20
+        assert () == store.verify()
+
+    def test_step_of_a_reference_that_is_gone(self, store):
+        """A reference of a deleted name is an error before anything is asked for."""
+        calls: list[str] = []
+        ref = store.ref(store.save("chat", CONVERSATION))
+        store.delete("chat")
+        store.save("chat", CONVERSATION)
+        with pytest.raises(NotSavedError, match="name was deleted"):
+            store.step_ref(ref, "1", add_billed("never", calls))
+
+        def delete(state):
+            store.delete("chat")
+            return add_billed("lost", calls)(state)
+
+        ref = store.ref(store.latest("chat"))
+        with pytest.raises(NotSavedError) as caught:
+            store.step_ref(ref, "1", delete)
+
+        assert "was deleted while its step '1' ran" in caught.value.__notes__[0]
+        assert ["lost"] == calls
+
+    def test_astep_ref(self, store):
+        """The async twin does the same."""
+
+        async def function(state):
+            return add_billed("a", calls)(state)
+
+        calls: list[str] = []
+        ref = store.ref(store.save("chat", CONVERSATION))
+        made = [asyncio.run(store.astep_ref(ref, "1", function)) for _ in range(2)]
+
+        assert made[0] == made[1] == store.step_ref(ref, "1", add_billed("b", calls))
+        assert ["a"] == calls == keys(store.resolve(made[0]))
+        assert made[0].until is not None
+        work = add_billed("b", calls)
+        brief = store.step_ref(ref, "2", work, keep=timedelta(0))
+        assert brief.until is None
+
+    def test_invalid_steps_of_references(self, store):
+        """What is no reference, label, function or time is an error, and names it."""
+        calls: list[str] = []
+        ref = store.ref(store.save("chat", CONVERSATION))
+        work = add_billed("never", calls)
+        with pytest.raises(TypeError, match=r"StateRef\.parse takes its text"):
+            store.step_ref(str(ref), "1", work)
+
+        with pytest.raises(ValueError, match="label"):
+            store.step_ref(ref, "", work)
+
+        with pytest.raises(TypeError, match="function"):
+            store.step_ref(ref, "1", None)
+
+        with pytest.raises(TypeError, match="keep"):
+            store.step_ref(ref, "1", work, keep=1)
+
+        with pytest.raises(TypeError, match="function of step '1' of 'chat'"):
+            store.step_ref(ref, "1", lambda state: None)
+
+        assert not calls
