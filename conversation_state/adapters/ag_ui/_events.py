@@ -10,6 +10,8 @@ from conversation_state.adapters.ag_ui._dump import AgUiWriter, is_words
 from conversation_state.adapters.engine.ui import (
     OutgoingCall,
     OutgoingCalls,
+    aevents_of,
+    events_of,
     write_usage,
 )
 from conversation_state.aggregator import Aggregator, LedgerEntry
@@ -37,39 +39,14 @@ def dump_chunks(
     >>> [event["type"] for event in events]
     ['TEXT_MESSAGE_START', 'TEXT_MESSAGE_CONTENT', 'TEXT_MESSAGE_END']
     """
-    writer = _ResponseWriter(message_id)
-    failure: Exception | None = None
-    # Only `Exception` is caught, as in `chunks_of`: a generator that is being closed
-    # may not yield.
-    try:
-        for chunk in chunks:
-            yield from writer.read(chunk)
-    except Exception as error:  # noqa: BLE001 - any of the source's: raised below
-        failure = error
-
-    yield from writer.end()
-    if failure is not None:
-        raise failure
+    return events_of(_ResponseWriter(message_id), chunks)
 
 
-async def adump_chunks(
+def adump_chunks(
     chunks: AsyncIterable[AssistantMessage], *, message_id: str
 ) -> AsyncIterator[dict[str, Any]]:
     """What `dump_chunks` gives, of chunks that are waited for."""
-    writer = _ResponseWriter(message_id)
-    failure: Exception | None = None
-    try:
-        async for chunk in chunks:
-            for event in writer.read(chunk):
-                yield event
-    except Exception as error:  # noqa: BLE001 - any of the source's: raised below
-        failure = error
-
-    for event in writer.end():
-        yield event
-
-    if failure is not None:
-        raise failure
+    return aevents_of(_ResponseWriter(message_id), chunks)
 
 
 class _ResponseWriter:
@@ -87,6 +64,9 @@ class _ResponseWriter:
         self._name = ""
         self._calls = OutgoingCalls()
 
+    def begin(self) -> Iterable[dict[str, Any]]:
+        return ()
+
     def read(self, chunk: AssistantMessage) -> Iterator[dict[str, Any]]:
         self._name = self._name or chunk.name
         if isinstance(chunk.content, str):
@@ -99,7 +79,7 @@ class _ResponseWriter:
         for call in chunk.tool_calls:
             yield from self._read_call(call)
 
-    def end(self) -> Iterator[dict[str, Any]]:
+    def end(self, failure: Exception | None) -> Iterator[dict[str, Any]]:
         for call in self._calls.all:
             if not call.sent_as:
                 yield from self._start_call(call)
@@ -112,6 +92,9 @@ class _ResponseWriter:
         if not self._has_answer:
             yield from self._open_text()
             yield from self._close()
+
+        if failure is not None:
+            raise failure
 
     def _read_part(self, part: Any) -> Iterator[dict[str, Any]]:
         spot = part.__class__, part.index

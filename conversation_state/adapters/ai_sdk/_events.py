@@ -21,6 +21,8 @@ from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.engine.ui import (
     OutgoingCall,
     OutgoingCalls,
+    aevents_of,
+    events_of,
     wrap_own,
     write_usage,
 )
@@ -99,32 +101,8 @@ def dump_chunks(
     ['start', 'start-step', 'text-start', 'text-delta', 'text-end', 'finish-step', \
 'finish']
     """
-    check_version(version)
-    writer = _AnswerWriter(message_id, version)
-    return _dump_chunks(chunks, writer, metadata, is_first=is_first, is_last=is_last)
-
-
-def _dump_chunks(
-    chunks: Iterable[Message],
-    writer: _AnswerWriter,
-    metadata: Mapping[str, Any] | None,
-    *,
-    is_first: bool,
-    is_last: bool,
-) -> Iterator[dict[str, Any]]:
-    failure: Exception | None = None
-    # Only `Exception` is caught, as in `chunks_of`: a generator that is being closed
-    # may not yield.
-    try:
-        yield from writer.begin(metadata, is_first=is_first)
-        for chunk in chunks:
-            yield from writer.read(chunk)
-    except Exception as error:  # noqa: BLE001 - any of the source's: raised below
-        failure = error
-
-    yield from writer.end(failure, is_last=is_last)
-    if failure is not None and not isinstance(failure, StreamClosedError):
-        raise failure
+    writer = _AnswerWriter(message_id, version, metadata, is_first, is_last)
+    return events_of(writer, chunks)
 
 
 def adump_chunks(
@@ -137,35 +115,8 @@ def adump_chunks(
     is_last: bool = True,
 ) -> AsyncIterator[dict[str, Any]]:
     """What `dump_chunks` gives, of chunks that are waited for."""
-    check_version(version)
-    writer = _AnswerWriter(message_id, version)
-    return _adump_chunks(chunks, writer, metadata, is_first=is_first, is_last=is_last)
-
-
-async def _adump_chunks(
-    chunks: AsyncIterable[Message],
-    writer: _AnswerWriter,
-    metadata: Mapping[str, Any] | None,
-    *,
-    is_first: bool,
-    is_last: bool,
-) -> AsyncIterator[dict[str, Any]]:
-    failure: Exception | None = None
-    try:
-        for event in writer.begin(metadata, is_first=is_first):
-            yield event
-
-        async for chunk in chunks:
-            for event in writer.read(chunk):
-                yield event
-    except Exception as error:  # noqa: BLE001 - any of the source's: raised below
-        failure = error
-
-    for event in writer.end(failure, is_last=is_last):
-        yield event
-
-    if failure is not None and not isinstance(failure, StreamClosedError):
-        raise failure
+    writer = _AnswerWriter(message_id, version, metadata, is_first, is_last)
+    return aevents_of(writer, chunks)
 
 
 def dump_result(message: ToolMessage) -> dict[str, Any]:
@@ -239,9 +190,20 @@ class _Block:
 class _AnswerWriter:
     """One answer while it is written."""
 
-    def __init__(self, message_id: str, version: int) -> None:
+    def __init__(
+        self,
+        message_id: str,
+        version: int,
+        metadata: Mapping[str, Any] | None,
+        is_first: bool,  # noqa: FBT001 - both as they were given
+        is_last: bool,  # noqa: FBT001
+    ) -> None:
+        check_version(version)
         self._id = message_id
         self._version = version
+        self._metadata = metadata
+        self._is_first = is_first
+        self._is_last = is_last
         self._writer = UiWriter(version)
         self._is_begun = False  # a response
         self._waiting: dict[str, ToolCall] = {}  # without a result, by their ids
@@ -260,11 +222,9 @@ class _AnswerWriter:
         self._calls = OutgoingCalls()
         self._spent: Usage | None = None
 
-    def begin(
-        self, metadata: Mapping[str, Any] | None, *, is_first: bool
-    ) -> Iterator[dict[str, Any]]:
-        more = {"messageMetadata": dict(metadata)} if metadata else {}
-        if is_first:
+    def begin(self) -> Iterator[dict[str, Any]]:
+        more = {"messageMetadata": dict(self._metadata)} if self._metadata else {}
+        if self._is_first:
             yield {"type": "start", "messageId": self._id, **more}
         elif more:
             yield {"type": "message-metadata", **more}
@@ -464,11 +424,9 @@ class _AnswerWriter:
 
         self._is_open = self._is_ended = False
 
-    def end(
-        self, failure: Exception | None, *, is_last: bool
-    ) -> Iterator[dict[str, Any]]:
+    def end(self, failure: Exception | None) -> Iterator[dict[str, Any]]:
         yield from self._end_step()
-        if self._usage is not None and (is_last or failure is not None):
+        if self._usage is not None and (self._is_last or failure is not None):
             own = wrap_own({"usage": write_usage(self._usage)})
             yield {"type": "message-metadata", "messageMetadata": own}
 
@@ -479,7 +437,8 @@ class _AnswerWriter:
             is_ours = isinstance(failure, ConversationStateError)
             text = str(failure) if is_ours else "the answer failed"
             yield {"type": "error", "errorText": text}
-        elif is_last:
+            raise failure
+        elif self._is_last:
             yield {"type": "finish", **self._write_reason()}
 
     def _write_reason(self) -> dict[str, str]:

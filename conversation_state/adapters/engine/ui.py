@@ -1,13 +1,13 @@
 """
 What formats of user interfaces share: entries of whatever is shown, the siblings of an
 entry, notes of ours that a client keeps, the usage of models in a page's terms, and
-calls while their pieces stream out.
+an answer and its calls while their pieces stream out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 from conversation_state._persistent import EMPTY_MAP, check_iterable
 from conversation_state.adapters.engine.notes import RESERVED
@@ -102,6 +102,61 @@ def write_usage(usage: Usage) -> dict[str, int]:
     }
     counts |= {key: count for key, count in parts.items() if count}
     return {key: count for key, count in counts.items() if count <= _MAX_COUNT}
+
+
+class EventWriter(Protocol):
+    """
+    **Protocol:** one answer while its events are written. `end` writes the last ones,
+    and raises *failure*, which the chunks ended with, behind them.
+    """
+
+    def begin(self) -> Iterable[dict[str, Any]]:
+        """The events before all chunks."""
+        ...
+
+    def read(self, chunk: Any) -> Iterable[dict[str, Any]]:
+        """The events that *chunk* brings."""
+        ...
+
+    def end(self, failure: Exception | None) -> Iterable[dict[str, Any]]:
+        """The last events."""
+        ...
+
+
+def events_of(
+    writer: EventWriter, chunks: Iterable[Message]
+) -> Iterator[dict[str, Any]]:
+    """The events that *writer* makes of *chunks*, as they come."""
+    failure: Exception | None = None
+    # Only `Exception` is caught, as in `chunks_of`: a generator that is being closed
+    # may not yield.
+    try:
+        yield from writer.begin()
+        for chunk in chunks:
+            yield from writer.read(chunk)
+    except Exception as error:  # noqa: BLE001 - any of the source's: raised at the end
+        failure = error
+
+    yield from writer.end(failure)
+
+
+async def aevents_of(
+    writer: EventWriter, chunks: AsyncIterable[Message]
+) -> AsyncIterator[dict[str, Any]]:
+    """As `events_of`, for chunks that are awaited."""
+    failure: Exception | None = None
+    try:
+        for event in writer.begin():
+            yield event
+
+        async for chunk in chunks:
+            for event in writer.read(chunk):
+                yield event
+    except Exception as error:  # noqa: BLE001 - any of the source's: raised at the end
+        failure = error
+
+    for event in writer.end(failure):
+        yield event
 
 
 class OutgoingCall:
