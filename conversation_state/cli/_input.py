@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.aggregator import Aggregator
-from conversation_state.cli import _formats, _sources, _workers
+from conversation_state.cli import _formats, _recognition, _sources, _workers
 from conversation_state.cli._formats import FoundConversation
 from conversation_state.cli._sources import STANDARD_INPUT, InputSource, NotRead
 from conversation_state.cli._values import (
@@ -163,7 +163,7 @@ class _SourceReader:
 
     def read(self) -> Iterator[InputConversation | UnreadableInput]:
         values = read_values(
-            self.source.stream, limit=self.limit, recognize=_formats.recognize
+            self.source.stream, limit=self.limit, recognize=_recognition.recognize
         )
         try:
             for found in values:
@@ -203,7 +203,7 @@ class _SourceReader:
             yield from self._report(found.line, found.reason, is_binary=found.is_binary)
         elif self.session or self._is_of_session(found.data):
             self.session.append(found)
-        elif _formats.is_item(found.data) or self._is_next_piece(found):
+        elif _recognition.is_item(found.data) or self._is_next_piece(found):
             self.items.append(found)
         else:
             if self.items:
@@ -213,20 +213,22 @@ class _SourceReader:
 
     def _is_of_session(self, data: Any) -> bool:
         if self.format:
-            return self.format in _formats.SESSIONS
+            return self.format in _recognition.SESSIONS
 
-        return bool(_formats.recognize_session(data))
+        return bool(_recognition.recognize_session(data))
 
     def _take_several(
         self, found: JsonValue
     ) -> Iterator[InputConversation | UnreadableInput]:
         """A conversation, or a list of some, which an object may have under a key."""
-        path, listed, left_out = _formats.find_list(found.data, found.path)
+        path, listed, left_out = _recognition.find_list(found.data, found.path)
         if left_out:
             what = f"left out what is beside the list: {left_out}"
             yield UnreadableInput(self.source.file, found.line, what, is_error=False)
 
-        if isinstance(found.data, list) and any(map(_formats.recognize, found.data)):
+        if isinstance(found.data, list) and any(
+            map(_recognition.recognize, found.data)
+        ):
             listed = found.data
 
         if not listed or self._is_stream(listed):
@@ -247,7 +249,7 @@ class _SourceReader:
         return len(ids) == 1 and bool(found.position or None not in ids)
 
     def _is_stream(self, listed: Sequence[Any]) -> bool:
-        return isinstance(listed[0], dict) and _formats.is_piece(listed[0])
+        return isinstance(listed[0], dict) and _recognition.is_piece(listed[0])
 
     def _flush(self) -> Iterator[InputConversation | UnreadableInput]:
         """What was read so far: what is being loaded, and messages."""

@@ -2,7 +2,7 @@
 The JSON values of a file: lines of them, or one document, in bounded memory.
 
 Which of the two a file is, the elements of a large array one after another, and what is
-whole before and after damage are here; which format a value is in (`_formats`), and
+whole before and after damage are here; which format a value is in (`_recognition`), and
 archives and encodings (`_sources`), are not.
 """
 
