@@ -28,6 +28,8 @@ NAMES = (
     "parallel",
     "store",
     "postgres",
+    "server",
+    "concurrent",
     "store_peers",
     "hosts",
     "imports",

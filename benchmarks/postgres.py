@@ -4,8 +4,6 @@ transaction, over a connection with the same settings.
 
 A save of one new message is one trip to the server, and costs the same at 10
 and at 100,000 messages. Writers of different names don't wait for each other.
-A turn of a server without states in memory makes some twenty trips, at 100 messages as
-at 1,000,000.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from typing import Any
 import psycopg
 
 from benchmarks.measure import Row, seconds, seconds_each
-from benchmarks.store import TEXT, _in_turn, _make_state, measure_turns
+from benchmarks.store import TEXT, in_turn, make_state
 from conversation_state import Aggregator, UserMessage, decode, encode
 from conversation_state.codec import encode_message
 from conversation_state.store import open_store
@@ -61,14 +59,14 @@ def _measure_saves(
     options = f"&synchronous_commit={synchronous}"
     bare = _Bare(server, synchronous)
     with open_store(server.url(f"saves_{synchronous}_{n}", options)) as store:
-        state = _make_state(n)
+        state = make_state(n)
         store.save("chat", state)
         states = [state]
         for _ in range(times * turns):
             states.append(states[-1].add_user_prompt(TEXT))
 
         rest = iter(states[1:])
-        ours, theirs = _in_turn(
+        ours, theirs = in_turn(
             lambda: store.save("chat", next(rest)),
             bare.insert,
             times,
@@ -84,7 +82,7 @@ def _measure_saves(
 
 def _measure_loads(server: Server, n: int) -> Iterator[Row]:
     url = server.url(f"loads_{n}")
-    state = _make_state(n)
+    state = make_state(n)
     with open_store(url) as store:
         store.save("chat", state)
         again = seconds_each(lambda: store.load("chat")) * 1e6
@@ -151,9 +149,6 @@ def rows() -> Iterator[Row]:
 
         for n in (10, 100_000):
             yield _measure_saves(server, n, "on", 10, 7)
-
-        for n in (100, 10_000, 1_000_000):
-            yield measure_turns(server.url(f"turns_{n}"), n, clock=time.perf_counter)
 
         yield _measure_writers(server)
         for n in (10, 1_000, 10_000, 100_000):

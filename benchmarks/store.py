@@ -14,10 +14,6 @@ restorable, take a file of less than one and a half times their JSON.
 is SQLite's for the rows, and 0.7 the two digests of each entry, which need its
 content apart, so that it can be erased; half of these is the hash function alone.
 Without them it would be 2 times.
-
-A turn of a server that keeps no states in memory (a view, and two appends) takes the
-same CPU time at 100 and at 1,000,000 messages; to load, trim, add and save takes 8
-times as long at 100, and a hundred times at 10,000.
 """
 
 from __future__ import annotations
@@ -25,7 +21,6 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,13 +29,9 @@ from benchmarks.measure import Row, seconds, seconds_each
 from conversation_state import (
     Aggregator,
     AssistantMessage,
-    ResponseMeta,
-    TokenBudget,
-    Usage,
     UserMessage,
     decode,
     encode,
-    trim,
 )
 from conversation_state.codec import encode_message
 from conversation_state.store import Store, open_store
@@ -48,15 +39,18 @@ from conversation_state.store import Store, open_store
 TEXT = "x" * 500
 
 
-def _make_state(n: int) -> Aggregator:
+def make_state(n: int) -> Aggregator:
+    """A state of *n* messages of 500 characters."""
     messages = [
         AssistantMessage(TEXT) if i % 2 else UserMessage(TEXT) for i in range(n)
     ]
     return Aggregator.new(messages=messages)
 
 
-def _open_bare(folder: str, synchronous: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(f"{folder}/bare.db", isolation_level=None)
+def open_bare(folder: str, synchronous: str) -> sqlite3.Connection:
+    """A file with a table of bodies, for any thread, with the settings of a store."""
+    path = f"{folder}/bare.db"
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     for setting in (
         "journal_mode = WAL",
         f"synchronous = {synchronous}",
@@ -69,7 +63,7 @@ def _open_bare(folder: str, synchronous: str) -> sqlite3.Connection:
     return connection
 
 
-def _in_turn(
+def in_turn(
     ours: Callable[[], Any],
     theirs: Callable[[], Any],
     times: int,
@@ -95,8 +89,8 @@ def _in_turn(
 def _measure_saves(n: int, synchronous: str, times: int, turns: int) -> Row:
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/chats.db?synchronous={synchronous}"
-        store, connection = open_store(url), _open_bare(folder, synchronous)
-        state = _make_state(n)
+        store, connection = open_store(url), open_bare(folder, synchronous)
+        state = make_state(n)
         store.save("chat", state)
         states = [state]
         for _ in range(times * turns):
@@ -104,7 +98,7 @@ def _measure_saves(n: int, synchronous: str, times: int, turns: int) -> Row:
 
         body, rest = encode_message(UserMessage(TEXT)), iter(states[1:])
         sql = "INSERT INTO bare (body) VALUES (?)"
-        ours, theirs = _in_turn(
+        ours, theirs = in_turn(
             lambda: store.save("chat", next(rest)),
             lambda: connection.execute(sql, (body,)),
             times,
@@ -123,7 +117,7 @@ def _measure_size() -> Row:
     with TemporaryDirectory() as folder:
         state = Aggregator.new()
         with open_store(f"sqlite:///{folder}/chats.db") as store:
-            for message in _make_state(800):
+            for message in make_state(800):
                 state = state.add(message)
                 store.save("chat", state)
 
@@ -148,7 +142,7 @@ def _load_from_new_store(url: str) -> Callable[[], Any]:
 def _measure_loads(n: int) -> Iterator[Row]:
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/chats.db"
-        state = _make_state(n)
+        state = make_state(n)
         with open_store(url) as store:
             store.save("chat", state)
             again = seconds_each(lambda: store.load("chat")) * 1e6
@@ -164,61 +158,10 @@ def _measure_loads(n: int) -> Iterator[Row]:
         yield Row("load the last 20", n, window, unit="µs")
 
 
-BUDGET = TokenBudget(context_window=8_000, max_output_tokens=1_000)
-
-
-def _take_turn(store: Store, number: int) -> None:
-    answer = AssistantMessage(
-        TEXT, response=ResponseMeta(id=f"r-{number}", usage=Usage(500, 5), model="m")
-    )
-    store.view("chat", BUDGET)
-    store.append("chat", UserMessage(TEXT))
-    store.append("chat", answer)
-
-
-def _load_and_save(store: Store, number: int) -> None:
-    state = store.load("chat")
-    trim(state, BUDGET)
-    store.save("chat", state.add_user_prompt(f"{number}"))
-    store.save("chat", store.load("chat").add_assistant_message(TEXT))
-
-
-def measure_turns(
-    url: str, n: int, *, clock: Callable[[], float] = time.process_time
-) -> Row:
-    """A turn of a server that keeps no state in memory: the best of 100."""
-    with open_store(url, remembered=0) as store:
-        state = _make_state(n)
-        for i in range(min(n // 2, 10_000)):
-            state = state.add_usage(Usage(500, 5), key=f"request-{i}", model="m")
-
-        store.save("chat", state)
-        del state
-        numbers = count()
-        ours = seconds(lambda: _take_turn(store, next(numbers)), least=100, clock=clock)
-        if n > _MOST_LOADED:
-            return Row("a turn without the state", n, ours * 1e3, unit="ms")
-
-        theirs = seconds(lambda: _load_and_save(store, next(numbers)), clock=clock)
-        beside = "load, trim, save"
-        return Row(
-            "a turn without the state", n, ours * 1e3, beside, theirs * 1e3, "ms"
-        )
-
-
-# More takes seconds a turn.
-_MOST_LOADED = 10_000
-
-
 def rows() -> Iterator[Row]:
     """
-    Saves at four lengths, with both kinds of durability; a file's size; loads; turns of
-    a server.
+    Saves at four lengths, with both kinds of durability; a file's size; loads.
     """
-    for n in (100, 10_000, 1_000_000):
-        with TemporaryDirectory() as folder:
-            yield measure_turns(f"sqlite:///{folder}/chats.db", n)
-
     yield _measure_size()
     for n in (10, 1_000, 10_000, 100_000):
         yield _measure_saves(n, "normal", 100, 15)

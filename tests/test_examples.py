@@ -6,8 +6,10 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 from textual.widgets import OptionList, Static
 
 from conversation_state import (
@@ -520,6 +522,28 @@ class TestDemo:
         assert 2 == ended.returncode
         assert "broken.json" in ended.stderr
         assert "" == ended.stdout
+
+
+class TestStatelessServer:
+    def test_turns(self):
+        """Turns are saved in order and billed, and a wrong request changes nothing."""
+        server = example("stateless_server")
+        with open_store("memory:", remembered=0) as store:
+            client = TestClient(server.create_app(store))
+            for text in ("Hi!", "And?"):
+                response = client.post("/a/b", json={"text": text})
+
+                assert f"You said: {text}" == response.json()["text"]
+
+            bodies: list[Any] = [{}, {"text": 7}, []]
+            refused = [client.post("/a/b", json=body).status_code for body in bodies]
+            state = store.load("a/b")
+
+        assert ["Hi!", "You said: Hi!", "And?", "You said: And?"] == [
+            message.text for message in state
+        ]
+        assert 50 == state.usage.total_tokens
+        assert [400] * 3 == refused
 
 
 class TestAgentsSession:
