@@ -2,7 +2,7 @@
 
 from peers.laws import Examples, Peer
 
-EXAMPLES = Examples(Peer("OpenAI Agents SDK", "openai-agents", "from-agents.md"))
+EXAMPLES = Examples(Peer("OpenAI Agents SDK", "openai-agents", "agents.md"))
 
 
 @EXAMPLES.broken("a view has no call without its result, no result without its call")

@@ -2,7 +2,7 @@
 
 from peers.laws import Examples, Peer
 
-EXAMPLES = Examples(Peer("LangGraph", "langgraph", "from-langgraph.md"))
+EXAMPLES = Examples(Peer("LangGraph", "langgraph", "langgraph.md"))
 
 
 @EXAMPLES.broken("a checkpoint costs what is new")

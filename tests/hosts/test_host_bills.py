@@ -1,8 +1,7 @@
 """
 One response, in every host: the same bill, to the token and by the same identity.
 
-Each host gets it as its own integration of the provider hands it over. Several
-responses, and the same one again, are in ``docs/host-bills.md``.
+Each host gets it as its own integration of the provider hands it over.
 """
 
 import asyncio
