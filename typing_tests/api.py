@@ -63,6 +63,7 @@ from conversation_state.hosts.langgraph import (
     add_to_state,
 )
 from conversation_state.hosts.pydantic_ai import StoreBackend
+from conversation_state.hosts.temporal import run_step
 from conversation_state.parallel import (
     Failure,
     FanOut,
@@ -72,7 +73,7 @@ from conversation_state.parallel import (
 )
 from conversation_state.parsing import parse
 from conversation_state.rendering import render_transcript
-from conversation_state.store import Head, Store, Window, open_store
+from conversation_state.store import Head, StateRef, Store, Window, open_store
 from conversation_state.store.backend import Backend
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.streams import (
@@ -406,6 +407,8 @@ async def in_claude_sessions(key: SessionKey) -> None:
     assert_type((await claude_sessions.session(key)).usage, Usage)
 
 
+assert_type(run_step(store, "alice", lambda state: state), StateRef)
+run_step(store, "alice", lambda _: "an answer")  # type: ignore[arg-type, return-value]
 agents.StoreSession("memory:", "alice")  # type: ignore[arg-type]
 agents.StoreSession(store, "alice", 5)  # type: ignore[call-arg, arg-type]
 

@@ -1,0 +1,131 @@
+"""
+Payloads of Temporal: references, turns and messages as JSON, and no whole states.
+
+The classes of the SDK are bases here, so this module is imported on first use.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio import activity
+from temporalio.converter import (
+    AdvancedJSONEncoder,
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultPayloadConverter,
+    JSONPlainPayloadConverter,
+    JSONTypeConverter,
+)
+from temporalio.exceptions import ApplicationError
+
+from conversation_state._wording import with_article
+from conversation_state.aggregator import Aggregator, Checkpoint, Turn
+from conversation_state.codec import from_data, to_data
+from conversation_state.messages import Message
+from conversation_state.store import StateRef
+from conversation_state.timeline import Timeline
+from conversation_state.tree import MessageTree
+
+_WRITTEN = (Turn, Message)
+_WHOLE = (Aggregator, Checkpoint, Timeline, MessageTree)
+
+
+class ConversationPayloadConverter(CompositePayloadConverter):
+    """
+    Temporal's default payload converter, which also takes references and turns.
+
+    A `StateRef` is its text, at most 80 bytes; a `Turn` and a message are what
+    `to_data` gives. Values are read by type hints, as Temporal reads dataclasses:
+    annotate parameters and results, also as ``list[StateRef]`` or ``StateRef | Turn``.
+
+    A whole state is refused: as the result of an activity by an ``ApplicationError``
+    that is not retried, since each attempt would ask the model again; elsewhere by a
+    ``TypeError``.
+
+    With options: ``DataConverter(payload_converter_class=ConversationPayloadConverter,
+    payload_codec=…)``.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            *(
+                _JSON if isinstance(each, JSONPlainPayloadConverter) else each
+                for each in DefaultPayloadConverter.default_encoding_payload_converters
+            )
+        )
+
+
+class _Encoder(AdvancedJSONEncoder):
+    def default(self, o: Any) -> Any:
+        cls = type(o)
+        if _is_named_as(cls, StateRef):
+            return str(o)
+
+        if isinstance(o, _WRITTEN):
+            return to_data(o)
+
+        if _is_named_as(cls, *_WHOLE):
+            what = with_article(cls.__name__)
+            message = (
+                f"can't send {what} through a workflow: its history would keep all of "
+                "it once for each call. Save it and send store.ref(head), or send the "
+                "turn of a fork, which is what was added"
+            )
+            if activity.in_activity():
+                # Else it is run again, without an end by default.
+                raise ApplicationError(message, type="TypeError", non_retryable=True)
+
+            raise TypeError(message)
+
+        _check_imported_once(cls)
+        return super().default(o)
+
+
+class _TypeConverter(JSONTypeConverter):
+    def to_typed_value(self, hint: type, value: Any) -> Any:
+        if not isinstance(hint, type):
+            return self.Unhandled
+
+        if _is_named_as(hint, StateRef):
+            # Of that class, which may be the sandbox's own.
+            reference: Any = hint
+            return reference.parse(value)
+
+        if issubclass(hint, _WRITTEN):
+            return from_data(value, expect=hint)
+
+        if _is_named_as(hint, *_WHOLE):
+            raise TypeError(
+                f"can't receive {with_article(hint.__name__)} from a workflow; "
+                "annotate a StateRef, and give it to store.resolve in an activity"
+            )
+
+        _check_imported_once(hint)
+        return self.Unhandled
+
+
+def _check_imported_once(cls: type) -> None:
+    if _is_named_as(cls, *_WRITTEN):
+        raise TypeError(
+            f"{cls.__module__}.{cls.__name__} was imported again by the sandbox of "
+            "workflows, so it is another class; import conversation_state in a block "
+            "`with workflow.unsafe.imports_passed_through():`"
+        )
+
+
+def _is_named_as(cls: type, *ours: type) -> bool:
+    """
+    Whether *cls* is one of these classes, or a subclass; or as the sandbox imports it
+    again where it is not passed through: another class of the same name.
+    """
+    names = {(each.__module__, each.__qualname__) for each in ours}
+    return any((each.__module__, each.__qualname__) in names for each in cls.__mro__)
+
+
+_JSON = JSONPlainPayloadConverter(
+    encoder=_Encoder, custom_type_converters=[_TypeConverter()]
+)
+
+data_converter = DataConverter(payload_converter_class=ConversationPayloadConverter)
+"""Temporal's data converter with a `ConversationPayloadConverter`, for its clients."""
