@@ -50,7 +50,7 @@ html_theme_options = {"navigation_with_keys": True}
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 _SECTION = re.compile(r"^## (.+)\n((?:(?!^## ).*\n?)*)", re.MULTILINE)
-_PAGE = re.compile(r"^- \[([^]]+)\]\((\w[^):]*\.md)\)", re.MULTILINE)
+_PAGE = re.compile(r"\[([^]]+)\]\((\w[^):#]*\.md)\)")
 _OUTSIDE = re.compile(r"\[([^]]+)\]\(\.\./([^)#\s]*)(?:#[^)\s]*)?\)")
 
 
