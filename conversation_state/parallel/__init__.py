@@ -8,8 +8,8 @@ program's threads share is `cells`'.
 
 How it works: whatever runs a step, here or in another process, knows the fork
 it began with (`_branches`), so only what is new comes back, as the result of a
-future, with the error if there was one, and is joined in the end (`_outcomes`).
-The caller waits for the futures and settles one after the other (`_fan_out`).
+future, with the error if there was one, and is joined in the end. The caller waits
+for the branches and settles one after the other (`_fan_out`).
 """
 
 from conversation_state.parallel._branches import collect_progress, save_progress

@@ -1,5 +1,6 @@
 """
-Branches: a step and the fork it runs on, here or in another process.
+Branches: a step and the fork it runs on, here or in another process, what it added,
+and the state that is joined of what all of them added.
 
 Nothing here takes a lock: what several threads change are lists that only grow.
 """
@@ -8,73 +9,69 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+import traceback
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError
+from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from inspect import isawaitable, iscoroutine
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import attrs
 
 from conversation_state._identity import new_entry_id
-from conversation_state._wording import describe_type, describe_value
+from conversation_state._persistent import Log
+from conversation_state._wording import (
+    describe_type,
+    describe_value,
+    shorten_repr,
+    with_article,
+)
 from conversation_state.aggregator import Aggregator, LedgerEntry, Turn
 from conversation_state.errors import BranchError, InvalidUsageError
-from conversation_state.parallel._outcomes import (
-    Outcome,
-    add_note,
-    collect_new,
-    describe_conflict,
-    is_conflict,
-    make_turn,
-)
+
+# What a step has so far
 
 
 @attrs.define(eq=False)
 class BranchNotes:
-    """
-    What a running branch has noted so far. Thread-safe.
+    """What a running branch has noted so far. Thread-safe."""
 
-    Attributes:
-        fork: What it began with.
-
-        inner: For each fan-out that runs in it, what that has so far.
-
-        returned: What the step returned, once it has.
-    """
-
-    fork: Aggregator
+    fork: Aggregator  # what it began with
+    # For each fan-out that runs in it, what that has so far.
     inner: list[Callable[[], Aggregator]] = attrs.Factory(list)
-    returned: Any = None
+    returned: Any = None  # by the step, once it has
     _saved: list[Aggregator] = attrs.Factory(list)
 
-    def add(self, state: Aggregator) -> None:
-        if self._is_ours(state):
+    def add_saved(self, state: Aggregator) -> None:
+        if self.is_ours(state):
             self._saved.append(state)
 
     def list_saved(self) -> list[Aggregator]:
-        # The states that were saved, and what fan-outs that still run have.
         # *inner* is read first: a fan-out that ends is added to the saved states before
         # it is removed from *inner*.
         inner = [so_far() for so_far in list(self.inner)]
-        return [*self._saved, *filter(self._is_ours, inner)]
+        return [*self._saved, *filter(self.is_ours, inner)]
 
     def collect(self) -> tuple[Turn, list[tuple[LedgerEntry, LedgerEntry]]]:
-        # What was noted, without the past, and what of it conflicts. The messages are
-        # those the step returned, or else those it saved. The ledger is what it
-        # returned and, behind that, what it saved.
+        """
+        What was noted, without the past, and what of it conflicts. The messages are
+        those the step returned, or else those it saved. The ledger is what it returned
+        and, behind that, what it saved.
+        """
         saved, fork = self.list_saved(), self.fork
-        returned = [*filter(self._is_ours, [self.returned])]
+        returned = [*filter(self.is_ours, [self.returned])]
         states = [*returned, *saved]
-        entries, _ = collect_new(
+        entries, _ = _collect_new(
             fork.entries, [each.entries for each in returned or saved]
         )
-        ledger, repeated = collect_new(fork.ledger, [each.ledger for each in states])
-        conflicts = [pair for pair in repeated if is_conflict(*pair)]
+        ledger, repeated = _collect_new(fork.ledger, [each.ledger for each in states])
+        conflicts = [pair for pair in repeated if _is_conflict(*pair)]
         return make_turn(fork, entries, ledger), conflicts
 
-    def _is_ours(self, state: Any) -> bool:
+    def is_ours(self, state: Any) -> bool:
         # The id may be another one: a step may keep or return forks of its fork.
         return (
             isinstance(state, Aggregator)
@@ -83,13 +80,9 @@ class BranchNotes:
 
 
 # The notes of the branch whose step runs here: what it saves survives its failure.
-_running: ContextVar[BranchNotes | None] = ContextVar(
+running_notes: ContextVar[BranchNotes | None] = ContextVar(
     "conversation_state", default=None
 )
-
-
-def running_notes() -> BranchNotes | None:
-    return _running.get()
 
 
 def save_progress(state: Aggregator) -> Aggregator:
@@ -123,9 +116,9 @@ def save_progress(state: Aggregator) -> Aggregator:
             f"{describe_type(state)}"
         )
 
-    notes = _running.get()
+    notes = running_notes.get()
     if notes is not None:
-        notes.add(state)
+        notes.add_saved(state)
 
     return state
 
@@ -144,34 +137,119 @@ def collect_progress(state: Aggregator) -> Iterator[Callable[[], list[Aggregator
             collected.
     """
     notes = BranchNotes(state)
-    token = _running.set(notes)
+    token = running_notes.set(notes)
     try:
         yield notes.list_saved
     finally:
-        _running.reset(token)
+        running_notes.reset(token)
+
+
+# How it ended
+
+
+class Outcome(NamedTuple):
+    """
+    How a branch ended.
+
+    An error that comes from another process is sent as bytes next to its turn, so that
+    one that can't be unpickled breaks nothing else.
+    """
+
+    turn: Turn  # what it added; if it failed, what it had saved
+    error: BaseException | None = None  # None if it returned a state
+    step: tuple[int, str] | None = (
+        None  # its number and name, if it failed where it ran
+    )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        error = self.error
+        if error is None or self.step is None:
+            return Outcome, tuple(self)
+
+        try:
+            pickled = pickle.dumps(error)
+        except Exception:  # noqa: BLE001 - any of __reduce__: sent as text
+            pickled = b""
+
+        text = "".join(traceback.format_exception(error))
+        facts = *self.step, type(error).__name__, text
+        return _unpickle_outcome, (self.turn, pickled, facts)
+
+
+def _unpickle_outcome(
+    turn: Turn, pickled: bytes, facts: tuple[int, str, str, str]
+) -> Outcome:
+    number, name, kind, text = facts
+    try:
+        # No bytes, of an error that could not be pickled, are an `EOFError`.
+        error = pickle.loads(pickled)  # noqa: S301 - as trusted as the pickle it is in
+    except Exception:  # noqa: BLE001 - any of the error's class: reported as text
+        problem = f"raised {with_article(kind)} that can't be pickled:\n{text}"
+        error = BranchError(number, name, problem)
+    else:
+        add_note(error, f"\nwhere step {number} ({name}) ran:\n{text}")
+
+    return Outcome(turn, error)
+
+
+def add_note(error: BaseException, text: str) -> None:
+    """Add a note to *error*, or nothing if it can't be changed."""
+    with suppress(Exception):
+        error.add_note(text)
+
+
+def find_interrupt(error: BaseException | None) -> BaseException | None:
+    """
+    The interrupt that *error* is, or that a group contains, as trio's nurseries
+    raise it; any other error that is not an `Exception`, itself; else None.
+    """
+    if error is None or isinstance(error, Exception):
+        return None
+
+    if isinstance(error, BaseExceptionGroup):
+        for kind in (KeyboardInterrupt, SystemExit):
+            found: BaseException | None = error.subgroup(kind)
+            while isinstance(found, BaseExceptionGroup):
+                found = found.exceptions[0]
+            if found is not None:
+                return found
+
+    return error
+
+
+# What is known of a branch whose result never came, by the error its future has.
+_LOSSES = (
+    (CancelledError, "its executor cancelled it; nothing of it is known"),
+    (
+        BrokenExecutor,
+        "a worker of its executor died, with what was saved there; run it again",
+    ),
+    (
+        (pickle.PicklingError, AttributeError, TypeError),
+        "to another process, send a function of a module's top level, or a partial",
+    ),
+)
+
+
+# Where it runs
 
 
 @attrs.define(eq=False)
 class Past:
-    """
-    The state that all branches begin with: pickled once for all of them.
-
-    Attributes:
-        key: The fan-out's identity, also in other processes.
-    """
+    """The state that all branches begin with: pickled once for all of them."""
 
     state: Aggregator
-    key: str = attrs.Factory(new_entry_id)
+    key: str = attrs.Factory(new_entry_id)  # the fan-out's, also in other processes
     _pickled: bytes | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._pickled is None:
             self._pickled = pickle.dumps(self.state, pickle.HIGHEST_PROTOCOL)
 
-        return _load_past, (self._pickled, self.key)
+        return load_past, (self._pickled, self.key)
 
 
-def _load_past(pickled: bytes, key: str) -> Past:
+def load_past(pickled: bytes, key: str) -> Past:
     state = pickle.loads(pickled)  # noqa: S301 - as trusted as the pickle it is in
     return Past(state, key)
 
@@ -182,28 +260,18 @@ class ForkedStep:
     A step, and the fork it runs on.
 
     In another process there is a copy that has the step and the past only.
-
-    Attributes:
-        number: The step's place among the steps.
-
-        past: What it forks.
-
-        report: Called with its outcome where it ends in this process.
-
-        notes: What it has noted so far; None if it has not begun, or not here.
-
-        ended: Its outcome, once it has ended.
-
-        outcome: What the fan-out takes for its end, perhaps earlier.
     """
 
-    number: int
+    number: int  # among the steps
     step: Callable[[Aggregator], Any]
     past: Past
+    # Called with its outcome where it ends in this process.
     report: Callable[[ForkedStep, Outcome], None] | None = None
-    notes: BranchNotes | None = None
-    ended: Outcome | None = None
-    outcome: Outcome | None = None
+    notes: BranchNotes | None = None  # None if it has not begun, or not here
+    ended: Outcome | None = None  # once it has
+    outcome: Outcome | None = (
+        None  # what the fan-out takes for its end, perhaps earlier
+    )
     _context: Context = attrs.Factory(copy_context)
     # Emptied by what runs it, or ends it before it began: a list's `pop` is atomic.
     _unclaimed: list[None] = attrs.Factory(lambda: [None])
@@ -226,8 +294,13 @@ class ForkedStep:
 
         return str(getattr(step, "__qualname__", type(step).__qualname__))
 
+    @property
+    def turn(self) -> Turn:
+        """What it has added so far."""
+        return (self.outcome or self.ended or self.conclude(None)).turn
+
     def claim(self) -> bool:
-        # Whether the caller runs this branch, or ends it; nothing else does then.
+        """Whether the caller runs this branch, or ends it; nothing else does then."""
         try:
             self._unclaimed.pop()
         except IndexError:
@@ -239,8 +312,8 @@ class ForkedStep:
         return self._context.run(self._run_step)
 
     def _run_step(self) -> Outcome:
-        notes = self._begin_notes()
-        token = _running.set(notes)
+        notes = self.notes = BranchNotes(self.past.state.fork())
+        token = running_notes.set(notes)
         try:
             notes.returned = self.step(notes.fork)
             self._check_returned(notes.returned)
@@ -248,45 +321,52 @@ class ForkedStep:
         except BaseException as error:  # noqa: BLE001 - the branch's outcome
             return self.conclude(_shorten_traceback(error))
         finally:
-            _running.reset(token)
+            running_notes.reset(token)
 
     async def arun(self, scope: Any) -> Outcome:
-        # Await the step here. Raises a cancellation from outside, to which *scope*
-        # belongs, and not that of something the step waited for.
-        from anyio import get_cancelled_exc_class  # noqa: PLC0415 - slow to import
-
-        notes = self._begin_notes()
-        token = _running.set(notes)
+        """
+        Await the step here. Raises a cancellation from outside, to which *scope*
+        belongs, and not that of something the step waited for.
+        """
+        notes = self.notes = BranchNotes(self.past.state.fork())
+        token = running_notes.set(notes)
         try:
             notes.returned = await self._check_awaitable(self.step(notes.fork))
             self._check_returned(notes.returned)
             return self.conclude(None)
-        except BaseException as error:
-            cancelled = get_cancelled_exc_class()
-            if _is_cancelled(scope):
-                if isinstance(error, cancelled):
-                    raise
-                if isinstance(error, BaseExceptionGroup):  # trio's nurseries
-                    outside = error.subgroup(cancelled)
-                    if outside and not error.subgroup((KeyboardInterrupt, SystemExit)):
-                        raise outside from error
-
-            if isinstance(error, cancelled):
-                failure = self.make_error("was cancelled by something it waited for")
-                failure.__cause__ = error
-                return self.conclude(failure)
-
-            return self.conclude(_shorten_traceback(error))
+        except BaseException as error:  # noqa: BLE001 - the branch's outcome
+            return self.conclude(self._pass_cancellation(error, scope))
         finally:
-            _running.reset(token)
+            running_notes.reset(token)
 
-    def _begin_notes(self) -> BranchNotes:
-        notes = self.notes = BranchNotes(self.past.state.fork())
-        return notes
+    def _pass_cancellation(self, error: BaseException, scope: Any) -> BaseException:
+        from anyio import (  # noqa: PLC0415 - slow to import
+            current_effective_deadline,
+            get_cancelled_exc_class,
+        )
+
+        cancelled = get_cancelled_exc_class()
+        # The deadline in a scope that was cancelled is -inf.
+        if scope.cancel_called or current_effective_deadline() == -math.inf:
+            if isinstance(error, cancelled):
+                raise error
+            if isinstance(error, BaseExceptionGroup):  # trio's nurseries
+                outside = error.subgroup(cancelled)
+                if outside and not error.subgroup((KeyboardInterrupt, SystemExit)):
+                    raise outside from error
+
+        if not isinstance(error, cancelled):
+            return _shorten_traceback(error)
+
+        failure = self.make_error("was cancelled by something it waited for")
+        failure.__cause__ = error
+        return failure
 
     def conclude(self, error: BaseException | None) -> Outcome:
-        # The end of this branch with what it has noted, if it ends with *error*. One
-        # key with two usages is a failure, too.
+        """
+        The end of this branch with what it has noted, if it ends with *error*. One key
+        with two usages is a failure, too.
+        """
         if self.notes is None:
             return Outcome(make_turn(self.past.state.fork()), error)
 
@@ -294,7 +374,7 @@ class ForkedStep:
         for recorded, entry in conflicts:
             is_past = any(recorded is each for each in self.notes.fork.ledger)
             first = "the state it was given" if is_past else "the same step"
-            problem = describe_conflict(str(self), first, recorded, entry)
+            problem = _describe_conflict(str(self), first, recorded, entry)
             if error is None:
                 error = InvalidUsageError(problem)
             else:
@@ -340,12 +420,16 @@ class ForkedStep:
     def make_error(self, problem: str) -> BranchError:
         return BranchError(self.number, self.name, problem)
 
+    def make_loss(self, error: BaseException) -> BaseException:
+        """What is known if its result never comes, because of *error*."""
+        if not isinstance(error, Exception):
+            return error
 
-def _is_cancelled(scope: Any) -> bool:
-    from anyio import current_effective_deadline  # noqa: PLC0415 - slow to import
-
-    # The deadline in a scope that was cancelled is -inf.
-    return scope.cancel_called or current_effective_deadline() == -math.inf
+        # The `repr` of an error, unlike its `str`, never fails.
+        reasons = [f": {reason}" for kind, reason in _LOSSES if isinstance(error, kind)]
+        lost = self.make_error(f"was lost with {shorten_repr(error)}{''.join(reasons)}")
+        lost.__cause__ = error
+        return lost
 
 
 def _shorten_traceback(error: BaseException) -> BaseException:
@@ -356,7 +440,7 @@ def _shorten_traceback(error: BaseException) -> BaseException:
 
 
 def run_branch(branch: ForkedStep) -> Outcome | None:
-    # What executors are given. None if something else ran the branch or ended it.
+    """What executors are given. None if something else ran the branch or ended it."""
     report = branch.report
     if not branch.claim():
         return None
@@ -366,3 +450,105 @@ def run_branch(branch: ForkedStep) -> Outcome | None:
         report(branch, outcome)
 
     return outcome
+
+
+# What it added
+
+
+def make_turn(
+    fork: Aggregator,
+    entries: Log[Any] | None = None,
+    ledger: Log[LedgerEntry] | None = None,
+) -> Turn:
+    return Turn(
+        fork._origin.number,
+        fork._origin.parent,
+        fork.entries[:0] if entries is None else entries,
+        fork.ledger[:0] if ledger is None else ledger,
+        fork,
+    )
+
+
+def _collect_new(
+    base: Log[Any], logs: Sequence[Log[Any]]
+) -> tuple[Log[Any], list[tuple[Any, Any]]]:
+    """
+    The entries of *logs* that *base* does not have, by identity, each once and in
+    order; and pairs of different objects under one identity, the first of which is the
+    one in the result. O(entries since each log diverged from *base*, or from the log
+    before it).
+    """
+    if len(logs) == 1 and logs[0].common_prefix(base) == len(base):
+        return logs[0][len(base) :], []
+
+    known: dict[str, Any] = {}
+    since, previous = len(base), base
+    new: list[Any] = []
+    repeated: list[tuple[Any, Any]] = []
+    for log in logs:
+        diverged = log.common_prefix(base)
+        if diverged < since:
+            missing = islice(base.iterate(diverged), since - diverged)
+            known.update((entry.id, entry) for entry in missing)
+            since = diverged
+
+        # Entries that this log shares with the previous one have been seen already.
+        for entry in log.iterate(max(diverged, log.common_prefix(previous))):
+            first = known.get(entry.id)
+            if first is None:
+                known[entry.id] = entry
+                new.append(entry)
+            elif first is not entry:
+                repeated.append((first, entry))
+
+        previous = log
+
+    return Log(new), repeated
+
+
+def _is_conflict(recorded: LedgerEntry, entry: LedgerEntry) -> bool:
+    # Whether two ledger entries of one identity can't both be right.
+    return recorded.usage != entry.usage or recorded.model != entry.model
+
+
+def _describe_conflict(
+    branch: str, recorded_by: str, recorded: LedgerEntry, entry: LedgerEntry
+) -> str:
+    return (
+        f"{branch} recorded the key {shorten_repr(entry.id)} with {entry.usage} for "
+        f"model {shorten_repr(entry.model)}, but in {recorded_by} it has "
+        f"{recorded.usage} for model {shorten_repr(recorded.model)}, which is kept. "
+        "Give each usage a key of its own"
+    )
+
+
+def join_branches(
+    state: Aggregator, branches: Sequence[ForkedStep]
+) -> tuple[Aggregator, dict[ForkedStep, InvalidUsageError]]:
+    """
+    *state* with what each branch added, and for each branch whose ledger can't be
+    joined as it is, why; its messages are joined all the same.
+    """
+    turns = [branch.turn for branch in branches]
+    problems: dict[ForkedStep, str] = {}
+    # A join keeps the first usage of a key, and raises nothing.
+    recorded: dict[str, tuple[ForkedStep, LedgerEntry]] = {}
+    for branch, turn in zip(branches, turns, strict=True):
+        for entry in turn.ledger:
+            first, other = recorded.setdefault(entry.id, (branch, entry))
+            if other is not entry and _is_conflict(other, entry):
+                problem = _describe_conflict(str(branch), str(first), other, entry)
+                problems.setdefault(branch, problem)
+
+    try:
+        state = state.join(*turns)
+    except InvalidUsageError:  # the total is too large with one of them
+        for branch, turn in zip(branches, turns, strict=True):
+            try:
+                state = state.join(turn)
+            except InvalidUsageError as error:
+                problem = f"{branch} recorded more than a ledger can hold: {error}"
+                problems.setdefault(branch, problem)
+                state = state.join(attrs.evolve(turn, ledger=turn.ledger[:0]))
+
+    return state, {branch: InvalidUsageError(problems[branch]) for branch in problems}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
-from types import TracebackType
 from typing import Any, Literal, overload
 
 import attrs
@@ -20,25 +20,22 @@ from conversation_state._persistent import check_iterable, final
 from conversation_state._waiting import TaskEvent
 from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.aggregator import Aggregator, Turn
-from conversation_state.errors import FanOutError, InvalidUsageError
+from conversation_state.errors import FanOutError
 from conversation_state.parallel._branches import (
     ForkedStep,
+    Outcome,
     Past,
+    add_note,
+    find_interrupt,
+    join_branches,
+    make_turn,
     run_branch,
     running_notes,
-)
-from conversation_state.parallel._outcomes import (
-    Outcome,
-    add_note,
-    describe_loss,
-    find_interrupt,
-    join_turns,
-    make_turn,
-    raise_interrupt,
 )
 
 # How many threads a fan-out has of its own.
 _MAX_THREADS = 32
+_LOGGER = logging.getLogger("conversation_state.parallel")
 
 
 @final
@@ -151,14 +148,7 @@ def fan_out(
     >>> [message.text for message in done.state]
     ['Well?', 'Yes.', 'Yes.']
     """
-    run = _RunningFanOut(
-        state,
-        steps,
-        executor=executor,
-        on_error=on_error,
-        on_turn=on_turn,
-        timeout_s=timeout_s,
-    )
+    run = _RunningFanOut(state, steps, executor, on_error, on_turn, timeout_s=timeout_s)
     with run:
         run.submit_all()
         if run.may_wait_for_itself:
@@ -166,7 +156,7 @@ def fan_out(
 
         run.wait()
 
-    return run.result()
+    return run.make_result()
 
 
 @overload
@@ -215,28 +205,56 @@ async def afan_out(
     """
     import anyio  # noqa: PLC0415 - slow to import
 
-    run = _RunningFanOut(
-        state,
-        steps,
-        executor=executor,
-        on_error=on_error,
-        on_turn=on_turn,
-        timeout_s=timeout_s,
-    )
-    with run, anyio.move_on_after(timeout_s), _unwrap_interrupts():
-        if executor is not None:
-            run.submit_all()
-            if run.may_wait_for_itself:
-                await anyio.to_thread.run_sync(run.take_over, abandon_on_cancel=True)
-
-            # If all branches have ended, nothing below would notice a cancellation.
-            await anyio.lowlevel.checkpoint()
-
-            await run.await_reports()
-        else:
+    run = _RunningFanOut(state, steps, executor, on_error, on_turn, timeout_s=timeout_s)
+    with run, anyio.move_on_after(timeout_s):
+        if executor is None:
             await run.await_tasks()
+            return run.make_result()
 
-    return run.result()
+        run.submit_all()
+        if run.may_wait_for_itself:
+            await anyio.to_thread.run_sync(run.take_over, abandon_on_cancel=True)
+
+        # If all branches have ended, nothing below would notice a cancellation.
+        await anyio.lowlevel.checkpoint()
+        await run.await_reports(TaskEvent)
+
+    return run.make_result()
+
+
+def _check_steps(steps: Any) -> tuple[Callable[[Aggregator], Any], ...]:
+    check_iterable(steps, "steps", "a list of functions")
+    functions = tuple(steps)
+    for number, step in enumerate(functions):
+        if not callable(step):
+            raise TypeError(
+                f"step {number} is {shorten_repr(step)}; expected a function from "
+                "a state to a state"
+            )
+
+    return functions
+
+
+def _check_options(executor: Any, on_error: Any, on_turn: Any, timeout_s: Any) -> None:
+    is_number = isinstance(timeout_s, (int, float)) and not isinstance(timeout_s, bool)
+    problem = ""
+    error: type[Exception] = TypeError
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        problem = (
+            f"executor is {shorten_repr(executor)}; expected one like those of "
+            "concurrent.futures, with submit (of a Dask client: get_executor())"
+        )
+    elif on_turn is not None and not callable(on_turn):
+        problem = f"on_turn is {shorten_repr(on_turn)}; expected a function of a turn"
+    elif timeout_s is not None and not (is_number and timeout_s >= 0):  # NaN is not
+        error = ValueError if is_number else TypeError
+        problem = f"timeout_s is {shorten_repr(timeout_s)}; expected seconds, from 0 on"
+    elif on_error not in ("raise", "keep"):
+        error = ValueError
+        problem = f"on_error is {shorten_repr(on_error)}; expected 'raise' or 'keep'"
+
+    if problem:
+        raise error(problem)
 
 
 class _RunningFanOut:
@@ -250,52 +268,19 @@ class _RunningFanOut:
 
     def __init__(
         self,
-        state: Aggregator,
-        steps: Iterable[Callable[[Aggregator], Any]],
-        *,
+        state: Any,
+        steps: Any,
         executor: Any,
         on_error: str,
         on_turn: Any,
+        *,
         timeout_s: Any,
     ) -> None:
         if not isinstance(state, Aggregator):
             raise TypeError(f"fan_out takes an Aggregator, got {describe_type(state)}")
 
-        check_iterable(steps, "steps", "a list of functions")
-        functions = tuple(steps)
-        for number, step in enumerate(functions):
-            if not callable(step):
-                raise TypeError(
-                    f"step {number} is {shorten_repr(step)}; expected a function from "
-                    "a state to a state"
-                )
-
-        if executor is not None and not callable(getattr(executor, "submit", None)):
-            raise TypeError(
-                f"executor is {shorten_repr(executor)}; expected one like those of "
-                "concurrent.futures, with submit (of a Dask client: get_executor())"
-            )
-
-        if on_error not in ("raise", "keep"):
-            raise ValueError(
-                f"on_error is {shorten_repr(on_error)}; expected 'raise' or 'keep'"
-            )
-
-        if on_turn is not None and not callable(on_turn):
-            raise TypeError(
-                f"on_turn is {shorten_repr(on_turn)}; expected a function of a turn"
-            )
-
-        if timeout_s is not None:
-            problem = (
-                f"timeout_s is {shorten_repr(timeout_s)}; expected seconds, from 0 on"
-            )
-            if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
-                raise TypeError(problem)
-
-            if not timeout_s >= 0:  # NaN is not
-                raise ValueError(problem)
-
+        functions = _check_steps(steps)
+        _check_options(executor, on_error, on_turn, timeout_s)
         past = Past(state)
         self._branches = [
             ForkedStep(number, step, past, self._report)
@@ -307,22 +292,20 @@ class _RunningFanOut:
         self._on_error = on_error
         self._on_turn = on_turn
         self._timeout_s = timeout_s
-        now = time.monotonic()
-        self._deadline = math.inf if timeout_s is None else now + timeout_s
-        # A fork to which nothing is added, for the empty turns of branches without a
-        # result.
+        self._deadline = time.monotonic() + (
+            math.inf if timeout_s is None else timeout_s
+        )
+        # A fork to which nothing is added, for turns without a past.
         self._base = state.fork()
-        # What *on_turn* raised.
-        self._errors: list[BaseException] = []
-        # What the executor returned.
-        self._submitted: list[Future[Any]] = []
+        self._errors: list[BaseException] = []  # what *on_turn* raised
+        self._submitted: list[Future[Any]] = []  # what the executor returned
         # Branches that have ended; in C, so that an interrupt leaves it as it is.
         self._reports = SimpleQueue[ForkedStep]()
         # Set at the next report, where a task waits.
-        self._reported: TaskEvent | None = None
+        self._reported: Any = None
         self._is_over = False
         # The step this fan-out is in, which has what its branches have so far.
-        self._outer = running_notes()
+        self._outer = running_notes.get()
         # All threads of the executor may be running steps that wait in the same way.
         self.may_wait_for_itself = self._outer is not None and isinstance(
             executor, ThreadPoolExecutor
@@ -332,20 +315,29 @@ class _RunningFanOut:
         if self._outer is not None:
             self._outer.inner.append(self._join_so_far)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            self._abandon(error)
-        elif self._unsettled:
-            try:
-                self._give_up()
-            except BaseException as interrupt:
-                self._abandon(interrupt)
-                raise
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None and not self._unsettled:
+            return
+
+        # What has not begun never does.
+        self._is_over = True
+        for branch in self._unsettled:
+            branch.claim()
+
+        for submitted in self._submitted:
+            submitted.cancel()
+
+        try:
+            self._settle_rest(error)
+        except BaseException as interrupt:
+            error = interrupt
+            self._settle_rest(error)
+            raise
+        finally:
+            if error is not None:
+                self._release(self._join_so_far())
+                for each in self._errors:
+                    add_note(error, f"on_turn raised {shorten_repr(each)}")
 
     def submit_all(self) -> None:
         if self._executor is None:
@@ -356,17 +348,17 @@ class _RunningFanOut:
             try:
                 submitted = self._executor.submit(run_branch, branch)
             except Exception as error:  # noqa: BLE001 - the executor's: a failure
-                self._lose(branch, error)
+                self._report_loss(branch, error)
             else:
                 self._submitted.append(submitted)
-                submitted.add_done_callback(partial(self._receive, branch))
+                submitted.add_done_callback(partial(self._receive_result, branch))
 
             # An executor that runs the call at once may have brought an interrupt.
             if branch.ended is not None and find_interrupt(branch.ended.error):
                 return
 
     def take_over(self) -> None:
-        # Run here the branches that the executor has not begun.
+        """Run here the branches that the executor has not begun."""
         for branch in self._branches:
             if time.monotonic() > self._deadline:
                 return
@@ -386,10 +378,10 @@ class _RunningFanOut:
                 if time.monotonic() >= self._deadline:
                     return
 
-    async def await_reports(self) -> None:
+    async def await_reports(self, make_event: Callable[[], Any]) -> None:
         while self._unsettled:
             # Made first, so that it is set by all that is reported from here on.
-            self._reported = TaskEvent()
+            self._reported = make_event()
             while not self._reports.empty():
                 self._settle_ended(self._reports.get())
 
@@ -399,47 +391,25 @@ class _RunningFanOut:
     async def await_tasks(self) -> None:
         import anyio  # noqa: PLC0415 - slow to import
 
-        interrupts: list[BaseException] = []
+        async def run_task(branch: ForkedStep) -> None:
+            self._report(branch, await branch.arun(group.cancel_scope))
 
-        async def task(branch: ForkedStep) -> None:
-            branch.ended = await branch.arun(group.cancel_scope)
-            try:
-                self._settle_ended(branch)
-            except BaseException as interrupt:  # noqa: BLE001 - raised after the group
-                interrupts.append(interrupt)
-                group.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as group:
+                for branch in self._unsettled:
+                    group.start_soon(run_task, branch)
 
-        async with anyio.create_task_group() as group:
-            for branch in self._unsettled:
-                group.start_soon(task, branch)
+                await self.await_reports(anyio.Event)
+        except BaseExceptionGroup as error:
+            # Of a step, or one that trio raised in whatever task runs; groups wrap it.
+            interrupt = find_interrupt(error)
+            if interrupt is None or interrupt is error:
+                raise
 
-        # An exception that leaves a task would be raised in a group.
-        if interrupts:
-            raise interrupts[0]
+            raise interrupt from None
 
-    def _give_up(self) -> None:
-        # Time is up.
-        self._cancel_all()
-        for branch in [*self._unsettled]:
-            problem = f"{branch} took longer than {self._timeout_s} s"
-            self._settle_unfinished(branch, TimeoutError(problem))
-
-    def _abandon(self, error: BaseException) -> None:
-        # The call ends with *error*.
-        self._cancel_all()
-        for branch in [*self._unsettled]:
-            try:
-                self._settle_unfinished(branch, CancelledError())
-            except BaseException as interrupt:  # noqa: BLE001 - on_turn's: added as a note
-                if branch in self._unsettled:
-                    self._errors.append(interrupt)
-
-        self._release(self._join_so_far())
-        for each in self._errors:
-            add_note(error, f"on_turn raised {shorten_repr(each)}")
-
-    def result(self) -> FanOut:
-        state, conflicts = self._join_all()
+    def make_result(self) -> FanOut:
+        state, conflicts = join_branches(self._state, self._branches)
         self._release(state)
         failures = []
         for branch in self._branches:
@@ -450,8 +420,8 @@ class _RunningFanOut:
             elif conflict is not None:
                 add_note(error, str(conflict))
 
-            if branch.outcome and isinstance(error, Exception):
-                failures.append(Failure(branch.number, error, branch.outcome.turn))
+            if isinstance(error, Exception):
+                failures.append(Failure(branch.number, error, branch.turn))
 
         errors: list[Any] = [*self._errors]
         if self._on_error == "raise":
@@ -462,21 +432,25 @@ class _RunningFanOut:
 
         return FanOut(state, tuple(failures))
 
-    def _cancel_all(self) -> None:
-        # What has not begun never does.
-        self._is_over = True
-        for branch in self._unsettled:
-            branch.claim()
+    def _settle_rest(self, error: BaseException | None) -> None:
+        # Those that have not ended: the call ends with *error*, or else time is up.
+        for branch in [*self._unsettled]:
+            problem: Exception = CancelledError()
+            if error is None:
+                problem = TimeoutError(f"{branch} took longer than {self._timeout_s} s")
 
-        for submitted in self._submitted:
-            submitted.cancel()
+            end = branch.outcome or branch.ended or branch.conclude(problem)
+            try:
+                self._settle(branch, end)
+            except BaseException as interrupt:
+                if error is None:
+                    raise
+                if branch in self._unsettled:  # *on_turn* raised it
+                    self._errors.append(interrupt)
 
     def _settle_ended(self, branch: ForkedStep) -> None:
         if branch.ended is not None and branch in self._unsettled:
             self._settle(branch, branch.ended)
-
-    def _settle_unfinished(self, branch: ForkedStep, error: Exception) -> None:
-        self._settle(branch, branch.outcome or branch.ended or branch.conclude(error))
 
     def _settle(self, branch: ForkedStep, outcome: Outcome) -> None:
         # Take *outcome* as the end of a branch, and call *on_turn*. Raises an error
@@ -490,35 +464,30 @@ class _RunningFanOut:
 
         # Last, so that a branch whose settling is interrupted is settled again.
         del self._unsettled[branch]
-        raise_interrupt(outcome.error)
+        interrupt = find_interrupt(outcome.error)
+        if interrupt is not None:
+            raise interrupt from (None if interrupt is outcome.error else outcome.error)
 
-    def _receive(self, branch: ForkedStep, submitted: Future[Any]) -> None:
+    def _receive_result(self, branch: ForkedStep, submitted: Future[Any]) -> None:
         # Take the result of an executor, unless the branch has run in this process.
         error = CancelledError() if submitted.cancelled() else submitted.exception()
-        if error is not None:
-            self._lose(branch, error)
-            return
-
-        sent = submitted.result()
-        if not isinstance(sent, Outcome):
+        sent: Any = None if error is not None else submitted.result()
+        if error is None and not isinstance(sent, Outcome):
             problem = f"it gave {shorten_repr(sent)} instead of what was called"
-            self._lose(branch, RuntimeError(problem))
+            error = RuntimeError(problem)
+
+        if error is not None:
+            self._report_loss(branch, error)
         elif branch.ended is None:
             # It came from another process, without its past.
             turn = attrs.evolve(sent.turn, state=self._base)
             self._report(branch, sent._replace(turn=turn))
 
-    def _lose(self, branch: ForkedStep, error: BaseException) -> None:
+    def _report_loss(self, branch: ForkedStep, error: BaseException) -> None:
         # The end of a branch that nothing runs here, and whose result never comes.
-        if not branch.claim():
-            return
-
-        if isinstance(error, Exception):
-            lost = branch.make_error(describe_loss(error))
-            lost.__cause__ = error
-            error = lost
-
-        self._report(branch, Outcome(make_turn(self._base), error))
+        if branch.claim():
+            lost = Outcome(make_turn(self._base), branch.make_loss(error))
+            self._report(branch, lost)
 
     def _report(self, branch: ForkedStep, outcome: Outcome) -> None:
         # Called where a branch ends, in any thread.
@@ -532,21 +501,12 @@ class _RunningFanOut:
             try:
                 self._on_turn(outcome.turn)
             except Exception:  # there is no one to raise it to
-                import logging  # noqa: PLC0415 - slow to import
-
-                logging.getLogger("conversation_state.parallel").exception(
+                _LOGGER.exception(
                     "on_turn raised for %s, which ended after its fan-out", branch
                 )
 
-    def _join_all(self) -> tuple[Aggregator, dict[ForkedStep, InvalidUsageError]]:
-        turns = {branch: self._get_turn(branch) for branch in self._branches}
-        return join_turns(self._state, turns)
-
     def _join_so_far(self) -> Aggregator:
-        return self._join_all()[0]
-
-    def _get_turn(self, branch: ForkedStep) -> Turn:
-        return (branch.outcome or branch.ended or branch.conclude(None)).turn
+        return join_branches(self._state, self._branches)[0]
 
     def _release(self, state: Aggregator) -> None:
         # These refer to this run, which would then refer to itself.
@@ -555,7 +515,7 @@ class _RunningFanOut:
             branch.report = None
 
         if self._outer is not None:
-            self._outer.add(state)
+            self._outer.add_saved(state)
             self._outer.inner.remove(self._join_so_far)
 
 
@@ -579,17 +539,3 @@ def _run_in_threads(branches: list[ForkedStep]) -> None:
                 raise
 
             return  # no more threads can be had
-
-
-@contextmanager
-def _unwrap_interrupts() -> Iterator[None]:
-    # Raise an interrupt alone, which trio raises in whatever task runs, and nurseries
-    # wrap.
-    try:
-        yield
-    except BaseExceptionGroup as error:
-        interrupt = find_interrupt(error)
-        if interrupt is None or interrupt is error:
-            raise
-
-        raise interrupt from None

@@ -15,7 +15,12 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from conversation_state.errors import MissingExtraError
-from conversation_state.parallel._branches import ForkedStep, Past, run_branch
+from conversation_state.parallel._branches import (
+    ForkedStep,
+    Past,
+    load_past,
+    run_branch,
+)
 
 T = TypeVar("T")
 
@@ -98,7 +103,7 @@ _newest_past: list[Past] = []
 def _run_shared(pickled: bytes, key: str, number: int, step: Callable[..., Any]) -> Any:
     past = next((each for each in _newest_past if each.key == key), None)
     if past is None:
-        past = Past(pickle.loads(pickled), key)  # noqa: S301 - of the caller's program
+        past = load_past(pickled, key)
         _newest_past[:] = [past]
 
     return run_branch(ForkedStep(number, step, past))
