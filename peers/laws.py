@@ -140,7 +140,7 @@ class Example:
             "law": self.law,
             "kept": self.kept,
             "sentence": self.sentence,
-            "lines": list(self.lines),
+            "module": self.function.__module__,
             "page": self.peer.page,
         }
 

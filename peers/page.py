@@ -41,16 +41,17 @@ def make_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def make_sections(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """The examples of each peer, what is broken first."""
+    """What each peer does, what is broken first."""
     for peer, found in groupby(rows, key=itemgetter("peer")):
         examples = sorted(found, key=itemgetter("kept"))
+        file = examples[0]["module"].replace(".", "/") + ".py"
         yield f"\n## {peer}\n"
         yield f"Run with version {examples[0]['version']}."
+        yield f"The lines are in [`{file}`](../{file})."
+        yield "\n| law | | what happens |"
+        yield "|---|---|---|"
         for row in examples:
-            yield f"\n### {'Kept' if row['kept'] else 'Broken'}: {row['law']}\n"
-            yield f"{row['sentence']}\n"
-            yield "```python"
-            yield from row["lines"]
-            yield "```"
+            result = "kept" if row["kept"] else "broken"
+            yield f"| {row['law']} | {result} | {row['sentence']} |"
 
     yield ""
