@@ -11,7 +11,10 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import cache, partial, wraps
 from inspect import cleandoc
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 C = TypeVar("C", bound=type)
 P = ParamSpec("P")
@@ -100,8 +103,9 @@ class TaskEvent:
     async def wait(self) -> None:
         await self._event.wait()
 
-    def set(self) -> None:
-        call_soon(self._loop, self._event.set)
+    def set(self) -> bool:
+        """Whether its event loop still runs."""
+        return call_soon(self._loop, self._event.set)
 
 
 async def run_in_anyio_thread(
@@ -114,63 +118,54 @@ async def run_in_anyio_thread(
     begun ends first, and what it raised is the cause of the cancellation. Shielded,
     it also begins. So a store's lock is held by no call that nothing waits for.
     """
+    from concurrent.futures import Future  # noqa: PLC0415 - slow to import
+
     anyio = load_anyio()
-    cancelled_class = anyio.get_cancelled_exc_class()
-    cancelled: BaseException | None = None
-    errors: list[BaseException] = []
-    ended = TaskEvent()
-
-    def call(unbegun: list[Callable[[], T]]) -> T:
-        begun = unbegun.pop()  # atomic: either this or the task takes it out
-        try:
-            return begun()
-        except BaseException as error:
-            errors.append(error)
-            raise
-        finally:
-            ended.set()
-
     # A limit of its own: what is shielded begins however many threads are busy.
     limiter = anyio.CapacityLimiter(1) if is_shielded else None
+    cancelled: BaseException | None = None
     with anyio.CancelScope(shield=is_shielded):
         while True:
-            unbegun = [function]
+            future: Future[T] = Future()
             try:
-                result: T = await anyio.to_thread.run_sync(
-                    partial(call, unbegun), limiter=limiter
+                await anyio.to_thread.run_sync(
+                    _fulfil, future, function, limiter=limiter
                 )
-                break
-            except cancelled_class as error:
+            except anyio.get_cancelled_exc_class() as error:
                 # Scopes wait for the thread; asyncio's own `cancel` does not.
                 cancelled = error
-                try:
-                    unbegun.pop()
-                except IndexError:
-                    await _wait_shielded(ended)
-                    break
+                if future.cancel():  # it has not begun, and never will
+                    if is_shielded:
+                        continue
 
-                if not is_shielded:
-                    raise
-            except BaseException:
-                if cancelled is None:
                     raise
 
-                break  # the task stays cancelled
+                await _wait_shielded(future)
+
+            break
 
     if cancelled is not None:
-        raise cancelled from (errors[0] if errors else None)
+        raise cancelled from future.exception()
 
-    # Without a cancellation it was left with a result.
-    return result  # pyright: ignore[reportPossiblyUnboundVariable, reportReturnType]
+    return future.result()
 
 
-async def _wait_shielded(event: TaskEvent) -> None:
-    # Until *event* is set, however often the task is cancelled.
-    anyio = load_anyio()
+def _fulfil(future: Future[T], function: Callable[[], T]) -> None:
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(function())
+        except BaseException as error:  # noqa: BLE001 - raised in the task
+            future.set_exception(error)
+
+
+async def _wait_shielded(future: Future[Any]) -> None:
+    # Until *future* is done, however often the task is cancelled.
+    anyio, ended = load_anyio(), TaskEvent()
+    future.add_done_callback(lambda _: ended.set())
     with anyio.CancelScope(shield=True):
         while True:
             with suppress(anyio.get_cancelled_exc_class()):
-                await event.wait()
+                await ended.wait()
                 return
 
 

@@ -694,6 +694,27 @@ class TestAbort:
         assert [StreamClosedError] == [type(x.error) for x in got[1:]]
         assert got[1:] == other[1:] == (await listed(stream.results()))[1:]
 
+    async def test_waits_after_an_abort_that_was_read(self):
+        """After `abort` it waits for the close, though all was read by then."""
+        closed = []
+
+        async def source():
+            try:
+                yield 1
+            finally:
+                with anyio.CancelScope(shield=True):
+                    for _ in range(10):
+                        await anyio.lowlevel.checkpoint()
+                closed.append(1)
+
+        stream = Stream.of(source())
+        assert 1 == await anext(aiter(stream))
+        stream.abort()
+        assert 2 == len(await listed(stream.results()))
+        await stream.convert(str).aabort()
+
+        assert [1] == closed
+
     async def test_from_another_thread(self):
         """`abort` reaches the loop of the source."""
         closed = anyio.Event()

@@ -21,7 +21,7 @@ from threading import RLock
 from types import TracebackType
 from typing import Any, NoReturn, TypeAlias
 
-from conversation_state._waiting import call_soon, load_anyio, running_loop
+from conversation_state._waiting import TaskEvent, load_anyio, running_loop
 from conversation_state.errors import StreamClosedError
 
 # So many elements in a row may be left out before other tasks may run.
@@ -34,27 +34,27 @@ CIRCLE = (
     "element, which is a deadlock; let it read another stream"
 )
 
-# The threads that wait for another one's turn, and for nothing else.
-_turn_waiters: dict[int, WaitingThread] = {}
+# The threads that wait for another one's turn and for nothing else, and for which.
+_turn_waits: dict[int | None, tuple[WaitingThread, Source]] = {}
 
 
 class WaitingThread:
     """A thread that waits, as often as it likes, until it is woken."""
 
-    __slots__ = ("lock", "queues", "wants")
+    __slots__ = ("lock", "queues")
 
     def __init__(self) -> None:
         # Not an Event, whose own lock a finalizer may find taken by its own thread.
         self.lock = allocate_lock()
         self.lock.acquire()
         self.queues: list[Queue] = []
-        self.wants: Any = None  # the source whose turn it waits for
 
-    def wait(self) -> None:
+    def wait(self) -> tuple[()]:
         self.lock.acquire()
-        self.wants = None
+        _turn_waits.pop(get_ident(), None)
+        return ()
 
-    def wake(self) -> bool:
+    def set(self) -> bool:
         try:  # noqa: SIM105 - quicker than suppress
             self.lock.release()
         except RuntimeError:  # woken before
@@ -63,24 +63,22 @@ class WaitingThread:
         return True
 
 
-class WaitingTask:
+class WaitingTask(TaskEvent):
     """A task that waits, as often as it likes, until it is woken by any thread."""
 
-    __slots__ = ("_event", "_loop", "queues")
+    __slots__ = ("queues",)
 
     def __init__(self) -> None:
-        self._event = load_anyio().Event()
-        self._loop = running_loop()
+        super().__init__()
         self.queues: list[Queue] = []
 
     async def wait(self) -> None:
-        await self._event.wait()
+        await super().wait()
         self._event = load_anyio().Event()
 
-    def wake(self) -> bool:
-        """Whether its event loop still runs."""
+    def set(self) -> bool:
         if running_loop() is not self._loop:
-            return call_soon(self._loop, self._event.set)
+            return super().set()
 
         self._event.set()
         return True
@@ -90,13 +88,21 @@ Waiter: TypeAlias = WaitingThread | WaitingTask
 Queue: TypeAlias = set[Waiter]
 
 
+def run(steps: Any) -> Any:
+    """What a coroutine gives whose waiter is a thread, so that it never suspends."""
+    try:
+        steps.send(None)
+    except StopIteration as end:
+        return end.value
+
+
 def enter(queue: Queue, waiter: Waiter) -> None:
     waiter.queues.append(queue)
     queue.add(waiter)
 
 
 def leave_queues(waiter: Waiter) -> None:
-    _turn_waiters.pop(get_ident(), None)
+    _turn_waits.pop(get_ident(), None)
     for queue in waiter.queues:
         queue.discard(waiter)
 
@@ -104,7 +110,7 @@ def leave_queues(waiter: Waiter) -> None:
 def wake_all(queue: Queue) -> None:
     for waiter in tuple(queue):
         # In this order, so that an interrupt wakes one twice rather than never.
-        waiter.wake()
+        waiter.set()
         queue.discard(waiter)
 
 
@@ -143,6 +149,10 @@ MARKS = frozenset({Fault, End})
 
 def make_closed_fault(why: str) -> Fault:
     return Fault(StreamClosedError(why))
+
+
+def make_broken_fault(why: str) -> Fault:
+    return make_closed_fault(f"the stream broke off: {why}")
 
 
 def without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
@@ -188,11 +198,14 @@ class StreamCell:
     next: StreamCell
     source: Source | None
 
+    def __init__(self, source: Source | None) -> None:
+        self.source = source
+
 
 _get_source = attrgetter("source")
 
-LAST = StreamCell()
-LAST.item, LAST.next, LAST.source = END, LAST, None
+LAST = StreamCell(None)
+LAST.item, LAST.next = END, LAST
 
 
 # None or one item, and the upstream that follows.
@@ -220,14 +233,7 @@ class Source:
         waiters: Those that wait for an item, or for the turn.
     """
 
-    __slots__ = (
-        "is_over",
-        "items",
-        "lock",
-        "turn",
-        "upstream",
-        "waiters",
-    )
+    __slots__ = ("is_over", "items", "lock", "turn", "upstream", "waiters")
 
     needs_thread = False
 
@@ -269,7 +275,7 @@ class Source:
                     wake_all(self.waiters)
                     return
                 if self.turn is not None:
-                    self._wait_for_turn(self.turn, waiter, block=block)
+                    self._wait_for_turn(waiter, block=block)
                     return
                 if self.needs_thread and not block:
                     if waiter is not None:
@@ -293,7 +299,7 @@ class Source:
         with self.lock:
             if made is not None:
                 new, upstream = made
-                following = start_at(self) if upstream else LAST
+                following = StreamCell(self) if upstream else LAST
                 self.upstream = upstream
                 if new:
                     cell.next = following
@@ -308,35 +314,33 @@ class Source:
 
     def take(self, cell: StreamCell) -> None:
         # Move the first of `items` into *cell*. For the one that holds the lock.
-        following, items = start_at(self), self.items
+        following, items = StreamCell(self), self.items
         item = items[0]
         cell.next = LAST if item is END else following
         cell.item = item
         cell.source = None
         del items[0]
 
-    def _wait_for_turn(self, owner: int, waiter: Waiter | None, *, block: bool) -> None:
-        me = get_ident()
+    def _wait_for_turn(self, waiter: Waiter | None, *, block: bool) -> None:
+        me, source = get_ident(), self
         if waiter is not None:
             enter(self.waiters, waiter)
             if block and isinstance(waiter, WaitingThread):
                 # Each thread notes what it waits for before it looks, so that at
                 # least one of those that wait for each other sees it.
-                waiter.wants = self
-                _turn_waiters[me] = waiter
+                _turn_waits[me] = waiter, self
 
-        for _ in range(len(_turn_waiters) + 1 if block else 1):
+        for _ in range(len(_turn_waits) + 1):
+            owner = source.turn
             if owner == me:
                 raise StreamClosedError(CIRCLE)
 
-            other = _turn_waiters.get(owner)
+            wait = _turn_waits.get(owner) if block else None
             # One that was woken goes on, perhaps with a turn that is mine now.
-            source = other.wants if other and other.lock.locked() else None
-            wanted = None if source is None else source.turn
-            if wanted is None:
+            if wait is None or not wait[0].lock.locked():
                 break
 
-            owner = wanted
+            source = wait[1]
 
 
 def call(function: Callable[[Any], Any], argument: Any) -> Any:
@@ -347,39 +351,32 @@ def call(function: Callable[[Any], Any], argument: Any) -> Any:
         calls = _call_repeatedly()
         next(calls)
 
-    results: list[Any] = []
-    calls.send((results, function, argument))
+    result = calls.send((function, argument))
     # Not after an interrupt of its own, which ends it.
     _idle_calls.append(calls)
-    result = results.pop()
     if type(result) is Fault and not isinstance(result.error, Exception):
         raise result.error
 
     return result
 
 
-def _call_repeatedly() -> Generator[None, tuple[list[Any], Any, Any], None]:
+def _call_repeatedly() -> Generator[Any, tuple[Callable[[Any], Any], Any], None]:
     # A frame that raised keeps the frames of its callers, and so a reader's variables.
     # A suspended generator has no caller: an error that is kept keeps no stream.
+    results: list[Any] = [None]
     while True:
-        results, function, argument = yield
+        function, argument = yield results.pop()
         try:
             results.append(function(argument))
         except BaseException as error:  # noqa: BLE001 - its own, or the caller raises it
             results.append(Fault(error))
 
-        del results, function, argument
+        del function, argument
 
 
 # As many as calls have run at once. They are never closed, because the frame of one
 # that is closed keeps the frames of whoever closes it.
-_idle_calls: list[Generator[None, tuple[list[Any], Any, Any], None]] = []
-
-
-def start_at(source: Source) -> StreamCell:
-    cell = StreamCell()
-    cell.source = source
-    return cell
+_idle_calls: list[Generator[Any, tuple[Callable[[Any], Any], Any], None]] = []
 
 
 def fill(cell: StreamCell, waiter: Waiter | None, *, block: bool) -> bool:
@@ -390,64 +387,44 @@ def fill(cell: StreamCell, waiter: Waiter | None, *, block: bool) -> bool:
         StreamClosedError:
             If this call is made by code that the cell waits for.
     """
+    wanted, source, left_out = cell, cell.source, 0
+    if source is not None and not source.upstream:  # as below, in less time
+        source.poll(cell, waiter, block=block)
+        return cell.source is None
+
     # A conversion of a merge of a conversion of ... may be thousands deep, which would
     # be as many calls within each other: so the cells that wait for others are on a
-    # stack, each with the cells that may be filled instead.
-    above: list[tuple[StreamCell, bool, Iterator[StreamCell]]] = []
-    left_out = 0
-    while True:
+    # path, each with those of its source's upstream that are left to be tried.
+    nothing: Iterator[StreamCell] = iter(())
+    path: list[Any] = [(cell, block, (), nothing)]
+    while path:
+        cell, block, upstream, others = path.pop()
         source = cell.source
-        if source is not None:
+        if source is None:
+            continue
+        if source.upstream is not upstream:
             upstream = source.upstream
-            if upstream and all(map(_get_source, upstream)):
-                others = iter(upstream)
-                above.append((cell, block, others))
+            others = iter(upstream)
+
+        if upstream and all(map(_get_source, upstream)):
+            if (other := next(others, None)) is not None:
+                path.append((cell, block, upstream, others))
                 # Only a reader that waits for one source alone may block in it.
-                cell, block = next(others), block and len(upstream) == 1
-                continue
+                path.append((other, block and len(upstream) == 1, (), nothing))
 
-            source.poll(cell, waiter, block=block)
-            if cell.source is not None and source.upstream is not upstream:
-                left_out += 1
-                if block or left_out < _MAX_IN_A_ROW:
-                    continue
+            continue
+
+        source.poll(cell, waiter, block=block)
+        if cell.source is not None and source.upstream is not upstream:
+            left_out += 1
+            if not block and left_out >= _MAX_IN_A_ROW:
                 if waiter is not None:
-                    waiter.wake()
-
-                return False
-
-        # One of the cells above can go on, or none.
-        while above:
-            waiting, may_block, others = above[-1]
-            is_filled = cell.source is None
-            other = None if is_filled else next(others, None)
-            if other is not None:
-                cell, block = other, False
+                    waiter.set()
                 break
 
-            above.pop()
-            cell, block = waiting, may_block
-            if is_filled:
-                break
-        else:
-            return cell.source is None
+            path.append((cell, block, (), nothing))
 
-
-def find_sources(cell: StreamCell) -> list[Source]:
-    # The sources that the list at *cell* comes from and that have not ended. Linear in
-    # the elements that were read from there on, and in the streams it is made of.
-    sources: dict[int, Source] = {}  # by id
-    cells = [cell]
-    while cells:
-        cell = cells.pop()
-        while (source := cell.source) is None and cell is not LAST:
-            cell = cell.next
-
-        if source is not None and id(source) not in sources:
-            sources[id(source)] = source
-            cells.extend(source.upstream)
-
-    return [source for source in sources.values() if not source.upstream]
+    return wanted.source is None
 
 
 class ProcessBound:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar, overload
 
 from conversation_state._waiting import run_in_anyio_thread, start_task
@@ -18,13 +19,14 @@ from conversation_state._wording import shorten_repr
 from conversation_state.chunks import concat
 from conversation_state.errors import StreamClosedError
 from conversation_state.messages import Message
-from conversation_state.streams._cells import LAST, start_at, without_our_frames
+from conversation_state.streams._cells import LAST, End, StreamCell, without_our_frames
 from conversation_state.streams._pipe import Pipe, PipeSource, Sender
-from conversation_state.streams._sources import Merged, Named
+from conversation_state.streams._sources import Derived, Merged
 from conversation_state.streams._stream import (
     Stream,
     check_function,
     list_pumps,
+    make_source_stream,
     make_stream,
 )
 
@@ -65,7 +67,7 @@ def pipe(
         )
 
     shared = Pipe(capacity)
-    return Sender(shared), make_stream(PipeSource(shared))
+    return Sender(shared), make_source_stream(PipeSource(shared))
 
 
 def merge(*streams: Stream[T]) -> Stream[T]:
@@ -87,8 +89,7 @@ def merge(*streams: Stream[T]) -> Stream[T]:
     if len(streams) == 1:
         return streams[0]
 
-    cells = [stream._get_cell() for stream in streams]
-    return make_stream(Merged(*cells) if cells else LAST)
+    return _merge([stream._get_cell() for stream in streams], streams)
 
 
 def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
@@ -112,11 +113,21 @@ def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
 
         _check_stream(stream)
 
-    named = [Named(each._get_cell(), name) for name, each in streams.items()]
-    if len(named) == 1:
-        return make_stream(named[0])
+    named = [
+        StreamCell(Derived(each._get_cell(), _keep, End(name)))
+        for name, each in streams.items()
+    ]
+    return _merge(named, streams.values())
 
-    return make_stream(Merged(*map(start_at, named)) if named else LAST)
+
+def _keep(item: Any) -> Any:
+    return item
+
+
+def _merge(cells: list[StreamCell], streams: Iterable[Stream[Any]]) -> Stream[Any]:
+    sources = dict.fromkeys(chain.from_iterable(each._sources for each in streams))
+    start = Merged(*cells) if len(cells) > 1 else cells[0] if cells else LAST
+    return make_stream(start, (*sources,))
 
 
 def _check_stream(stream: object) -> None:
@@ -146,7 +157,8 @@ def drain(stream: Stream[Any], on_end: Callable[[Exception | None], object]) -> 
     """
     _check_stream(stream)
     check_function("on_end", on_end)
-    if not list_pumps(stream._get_cell()):
+    stream._get_cell()
+    if all(pump.is_over for pump in list_pumps(stream)):
         context = copy_context()
         start_new_thread(lambda: context.run(_drain, stream, on_end), ())
         return

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from threading import RLock
+from types import coroutine
 from typing import Any, Generic, Self, TypeVar
 
 from conversation_state._waiting import call_soon, load_anyio, running_loop, start_task
@@ -24,7 +25,9 @@ from conversation_state.streams._cells import (
     WaitingThread,
     enter,
     log_failed_close,
+    make_broken_fault,
     make_closed_fault,
+    run,
     wake_all,
 )
 
@@ -62,39 +65,53 @@ class Pipe:
 
     def send(self, item: Any, waiter: Waiter | None) -> bool | None:
         # Whether *item* was sent; None if that has to wait.
-        with self.lock:
-            if self.is_closed:
-                raise StreamClosedError(
-                    "can't send: this sender was closed. Nothing comes after the end "
-                    "of a stream."
-                )
-            if self.is_over:
-                return False
-
-            senders = self.senders
-            if self.has_room() and (not senders or senders[0] is waiter):
-                self.items.append(item)
-                if senders:
-                    senders.popleft()
-                    self.wake_sender()
-
-                wake_all(self.readers)
-                return True
-
-            if waiter is not None and waiter not in senders:
-                senders.append(waiter)
-
-            return None
-
-    def leave(self, waiter: Waiter | None) -> None:
-        # What an interrupt left undone of `send`; also if another one comes just now.
         try:
-            self._leave(waiter)
+            with self.lock:
+                if self.is_closed:
+                    raise StreamClosedError(  # noqa: TRY301 - under the lock
+                        "can't send: this sender was closed. Nothing comes after the "
+                        "end of a stream."
+                    )
+                if self.is_over:
+                    return False
+
+                senders = self.senders
+                if self.has_room() and (not senders or senders[0] is waiter):
+                    self.items.append(item)
+                    if senders:
+                        senders.popleft()
+                        self.wake_sender()
+
+                    wake_all(self.readers)
+                    return True
+
+                if waiter is not None and waiter not in senders:
+                    senders.append(waiter)
+
+                return None
         except BaseException:
-            self._leave(waiter)
+            self.leave(waiter)
             raise
 
-    def _leave(self, waiter: Waiter | None) -> None:
+    # Not an async function: one that an interrupt keeps from beginning is warned about.
+    @coroutine
+    def wait_to_send(self, item: Any, waiter: Waiter) -> Generator[Any, Any, bool]:
+        try:
+            # Nothing is awaited after it was sent: a cancelled sender has not sent.
+            # Python 3.13 leaves the jump back of a loop with a condition out of the
+            # block: an interrupt that comes just there would not be caught.
+            while True:
+                is_sent = self.send(item, waiter)
+                if is_sent is not None:
+                    return is_sent
+
+                yield from waiter.wait()  # type: ignore[misc]
+        except BaseException:
+            self.leave(waiter)
+            raise
+
+    def leave(self, waiter: Waiter | None = None) -> None:
+        # What an interrupt left undone.
         with self.lock:
             if waiter is not None and waiter in self.senders:
                 self.senders.remove(waiter)
@@ -110,7 +127,7 @@ class Pipe:
 
     def wake_sender(self) -> None:
         if self.senders and self.has_room():
-            self.senders[0].wake()
+            self.senders[0].set()
 
     def request(self, waiter: Waiter | None, *, block: bool) -> None:  # noqa: ARG002
         """Let *waiter* wait for an item. For the one that holds the lock."""
@@ -126,7 +143,7 @@ class Pipe:
 
             wake_all(self.readers)
             for waiter in tuple(self.senders):
-                waiter.wake()
+                waiter.set()
 
     def stop(self) -> None:
         """Readers want no more, and have their end."""
@@ -151,7 +168,7 @@ class PipeSource(Source):
                     self.take(cell)
                     self.pipe.wake_sender()
         except BaseException:
-            self.pipe.leave(None)
+            self.pipe.leave()
             raise
 
     def abort(self) -> None:
@@ -160,13 +177,12 @@ class PipeSource(Source):
             self.pipe.stop()
 
     def __del__(self) -> None:
-        pipe = self.pipe
-        pipe.is_deserted = True
-        if not pipe.is_over:
-            pipe.end()
-            pipe.stop()
+        self.pipe.is_deserted = True
+        if not self.pipe.is_over:
+            self.pipe.end()
+            self.pipe.stop()
 
-        pipe.items.clear()
+        self.items.clear()
 
 
 class Sender(ProcessBound, Generic[T_contra]):
@@ -199,49 +215,25 @@ class Sender(ProcessBound, Generic[T_contra]):
             StreamClosedError:
                 If this sender was closed.
         """
-        pipe = self._pipe
-        waiter = None
-        try:
-            # Python 3.13 leaves the jump back of a loop with a condition out of the
-            # block: an interrupt that comes just there would not be caught.
-            while True:
-                is_sent = pipe.send(item, waiter)
-                if is_sent is not None:
-                    return is_sent
+        is_sent = self._pipe.send(item, None)
+        if is_sent is None:
+            is_sent = run(self._pipe.wait_to_send(item, WaitingThread()))
 
-                if waiter is None:
-                    waiter = WaitingThread()
-                else:
-                    waiter.wait()
-        except BaseException:
-            pipe.leave(waiter)
-            raise
+        return is_sent
 
     async def asend(self, item: T_contra) -> bool:
         """Like `send`, for tasks. One that is cancelled has not sent its *item*."""
-        anyio = load_anyio()
         self._in_a_row += 1
         if self._in_a_row > _MAX_IN_A_ROW:
             self._in_a_row = 0
-            await anyio.lowlevel.checkpoint()
+            await load_anyio().lowlevel.checkpoint()
 
-        pipe = self._pipe
-        waiter = None
-        try:
-            # Nothing is awaited after it was sent: a cancelled sender has not sent.
-            while True:
-                is_sent = pipe.send(item, waiter)
-                if is_sent is not None:
-                    return is_sent
+        is_sent = self._pipe.send(item, None)
+        if is_sent is None:
+            self._in_a_row = 0
+            is_sent = await self._pipe.wait_to_send(item, WaitingTask())
 
-                if waiter is None:
-                    waiter = WaitingTask()
-                else:
-                    self._in_a_row = 0
-                    await waiter.wait()
-        except BaseException:
-            pipe.leave(waiter)
-            raise
+        return is_sent
 
     def fail(self, error: Exception) -> bool:
         """
@@ -265,11 +257,11 @@ class Sender(ProcessBound, Generic[T_contra]):
 
     def close(self) -> None:
         """End the stream after what was sent; who waits gets an error. Idempotent."""
-        self._close()
+        self._end()
 
     async def aclose(self) -> None:
         """Like `close`, which never waits."""
-        self._close()
+        self._end()
 
     def __enter__(self) -> Self:
         return self
@@ -279,12 +271,12 @@ class Sender(ProcessBound, Generic[T_contra]):
     ) -> None:
         # The last thing goes into a full pipe, too: leaving a block must not wait.
         if error is None:
-            self._close()
+            self._end()
         elif isinstance(error, Exception):
-            self._close(Fault(error))
+            self._end(Fault(error))
         else:
             why = f"its sender's block was left by {type(error).__name__}"
-            self._close(make_closed_fault(f"the stream broke off: {why}"))
+            self._end(make_broken_fault(why))
 
     async def __aenter__(self) -> Self:
         return self
@@ -297,11 +289,7 @@ class Sender(ProcessBound, Generic[T_contra]):
     def __del__(self) -> None:
         pipe = getattr(self, "_pipe", None)  # which a call of Sender() leaves out
         if pipe is not None:
-            pipe.end(
-                make_closed_fault(
-                    "the stream broke off: its sender was dropped without close()"
-                )
-            )
+            pipe.end(make_broken_fault("its sender was dropped without close()"))
 
     def __repr__(self) -> str:
         pipe = self._pipe
@@ -311,11 +299,10 @@ class Sender(ProcessBound, Generic[T_contra]):
         waiting = sum(item is not END for item in pipe.items.copy())
         return f"<Sender: {state}, {waiting} of {pipe.capacity} waiting>"
 
-    def _close(self, *last: Fault) -> None:
-        pipe = self._pipe
-        with pipe.lock:
-            pipe.is_closed = True
-            pipe.end(*last)
+    def _end(self, *last: Fault) -> None:
+        with self._pipe.lock:
+            self._pipe.is_closed = True
+            self._pipe.end(*last)
 
 
 def _make_fault(error: Exception) -> Any:
@@ -343,7 +330,7 @@ class Pump(Pipe):
 
     def __init__(self, iterator: AsyncIterator[Any]) -> None:
         super().__init__(0)
-        self._iterator = iterator
+        self._iterator: Any = iterator
         self._loop: Any = None
         self._task_id: int | None = None
 
@@ -366,13 +353,9 @@ class Pump(Pipe):
             self._ended, self._scope = anyio.Event(), anyio.CancelScope()
             start_task(self._run)
             self._loop = here
-        elif self.senders and not self.senders[0].wake():
+        elif self.senders and not self.senders[0].set():
             # It was closed without cancelling its tasks.
-            self.end(
-                make_closed_fault(
-                    "the stream broke off: the event loop of its source has ended"
-                )
-            )
+            self.end(make_broken_fault("the event loop of its source has ended"))
 
     async def _run(self) -> None:
         if self._task_id is not None:  # a second one, after an interrupt
@@ -385,7 +368,7 @@ class Pump(Pipe):
                 last = await self._read()
         except BaseException as error:
             why = f"{type(error).__name__} went through its source"
-            last = (make_closed_fault(f"the stream broke off: {why}"),)
+            last = (make_broken_fault(why),)
             raise
         finally:
             self.end(*last)
@@ -414,7 +397,8 @@ class Pump(Pipe):
                 wake_all(self.readers)
 
     async def _close_iterator(self) -> None:
-        close = getattr(self._iterator, "aclose", None)
+        iterator, self._iterator = self._iterator, None
+        close = getattr(iterator, "aclose", None)
         if close is None:
             return
 
@@ -428,7 +412,7 @@ class Pump(Pipe):
             if failed is not None and not isinstance(failed, Exception):
                 raise
             if failed is not None:
-                log_failed_close(self._iterator, failed)
+                log_failed_close(iterator, failed)
 
     def stop(self) -> None:
         if self._loop is not None:

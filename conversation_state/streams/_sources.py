@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextvars
 from _thread import start_new_thread
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from contextvars import copy_context
 from enum import Enum
 from itertools import islice
 from types import GeneratorType
@@ -25,6 +25,7 @@ from conversation_state.streams._cells import (
     StreamCell,
     call,
     log_failed_close,
+    make_broken_fault,
     make_closed_fault,
     wake_all,
 )
@@ -74,20 +75,12 @@ class IteratorSource(Source):
     own does, one item at a time, if asking it may block.
     """
 
-    __slots__ = (
-        "_closes",
-        "_interrupt",
-        "_is_asked",
-        "_iterator",
-        "needs_thread",
-    )
+    __slots__ = ("_interrupt", "_is_asked", "_iterator", "needs_thread")
 
     def __init__(self, iterator: Iterator[Any], *, may_block: bool) -> None:
         super().__init__()
-        close = getattr(iterator, "close", None)
-        self._is_asked = False  # by a thread of its own
-        self._closes = [close] if callable(close) else []
         self._interrupt = ""
+        self._is_asked = False  # by a thread of its own
         self._iterator = iterator
         self.needs_thread = may_block
 
@@ -107,8 +100,7 @@ class IteratorSource(Source):
 
         if failed is None and self._interrupt:
             # An interrupt ends a generator: that is no end of the stream.
-            why = f"{self._interrupt} went through its source"
-            failed = make_closed_fault(f"the stream broke off: {why}")
+            failed = make_broken_fault(f"{self._interrupt} went through its source")
 
         self.is_over = True
         items.extend((END,) if failed is None else (failed, END))
@@ -120,13 +112,9 @@ class IteratorSource(Source):
 
     def ask_in_thread(self, cell: StreamCell) -> None:
         if not self._is_asked:
+            context = copy_context()
+            start_new_thread(lambda: context.run(self._ask, cell), ())
             self._is_asked = True
-            context = contextvars.copy_context()
-            try:
-                start_new_thread(lambda: context.run(self._ask, cell), ())
-            except BaseException:  # perhaps it was started: a second one does no harm
-                self._is_asked = False
-                raise
 
     def _ask(self, cell: StreamCell) -> None:
         # Its errors are items already, and interrupts are noted.
@@ -156,75 +144,65 @@ class IteratorSource(Source):
 
     def _close_iterator(self) -> None:
         with self.lock:
-            closes, self._closes = self._closes, []
+            iterator, self._iterator = self._iterator, _NOTHING
 
-        for close in closes:
-            try:
-                close()
-            except Exception as error:  # noqa: BLE001 - the source's own
-                log_failed_close(self._iterator, error)
+        try:
+            getattr(iterator, "close", bool)()
+        except Exception as error:  # noqa: BLE001 - the source's own
+            log_failed_close(iterator, error)
 
     def __del__(self) -> None:
         # A generator is closed when it is freed; a connection isn't.
         self._close_iterator()
 
 
-class Converted(Source):
-    """What a function makes of each item of a stream, called once for each."""
+_NOTHING: Iterator[Any] = iter(())
 
-    __slots__ = ("_functions",)
 
-    # What there is instead of the other stream's end: an end as well.
-    last = END
+class Derived(Source):
+    """
+    What *make* makes of each item of a stream, called once for each, and *last* in the
+    place of its end.
+    """
 
-    def __init__(self, at: StreamCell, *functions: Any) -> None:
+    __slots__ = ("_last", "_make")
+
+    def __init__(
+        self, at: StreamCell, make: Callable[[Any], Any], last: End = END
+    ) -> None:
         super().__init__(at)
-        self._functions = functions
+        self._last = last
+        self._make = make
 
     def work(self) -> Made | None:
         (at,) = self.upstream
         if at.source is not None:  # another reader left out what was there
             return None
         if at.item is END:
-            return (self.last,), ()
+            return (self._last,), ()
 
-        item = self.make_item(at.item)
+        item = self._make(at.item)
         return () if item is SKIP else (item,), (at.next,)
 
-    def make_item(self, item: Any) -> Any:
-        function, on_error = self._functions
-        if type(item) not in MARKS:
-            item = call(function, item)
 
-        if type(item) is Fault and on_error is not None:
-            item = call(on_error, item.error)
+def convert(
+    function: Callable[[Any], Any], on_error: Callable[[Any], Any] | None, item: Any
+) -> Any:
+    if type(item) not in MARKS:
+        item = call(function, item)
 
-        return item
+    if type(item) is Fault and on_error is not None:
+        item = call(on_error, item.error)
 
-
-class Results(Converted):
-    """Every item, error and end of a source, as a value."""
-
-    __slots__ = ()
-
-    def make_item(self, item: Any) -> Any:
-        if type(item) not in MARKS:
-            return Ok(item)
-
-        return Failed(item.error) if type(item) is Fault else SourceEnd(item.name)
+    return item
 
 
-class Named(Converted):
-    """A stream, with a mark at its end."""
+def make_result(item: Any) -> Ok[Any] | Failed | SourceEnd:
+    # An item, an error or a source's end as a value.
+    if type(item) not in MARKS:
+        return Ok(item)
 
-    __slots__ = ("last",)
-
-    def __init__(self, at: StreamCell, name: str) -> None:
-        super().__init__(at)
-        self.last = End(name)
-
-    def make_item(self, item: Any) -> Any:
-        return item
+    return Failed(item.error) if type(item) is Fault else SourceEnd(item.name)
 
 
 class Merged(Source):

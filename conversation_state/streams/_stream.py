@@ -7,12 +7,15 @@ from collections.abc import (
     AsyncIterable,
     Callable,
     Collection,
+    Generator,
     Iterable,
     Mapping,
     MappingView,
     MutableSequence,
     MutableSet,
 )
+from functools import partial
+from types import coroutine
 from typing import Any, Generic, Self, TypeVar, overload
 from weakref import ref
 
@@ -30,20 +33,20 @@ from conversation_state.streams._cells import (
     WaitingTask,
     WaitingThread,
     fill,
-    find_sources,
     leave_queues,
-    start_at,
+    run,
     throw,
 )
 from conversation_state.streams._pipe import PipeSource, Pump
 from conversation_state.streams._sources import (
-    Converted,
+    Derived,
     Failed,
     IteratorSource,
     Ok,
-    Results,
     Skip,
     SourceEnd,
+    convert,
+    make_result,
 )
 
 T = TypeVar("T")
@@ -80,10 +83,11 @@ class Stream(ProcessBound, Generic[T_co]):
     iterator's `close` or `aclose` is called.
     """
 
-    __slots__ = ("__weakref__", "_cell", "_readers")
+    __slots__ = ("__weakref__", "_cell", "_readers", "_sources")
 
     _cell: StreamCell | None
     _readers: set[ref[StreamReader[Any]]]
+    _sources: tuple[Source, ...]
 
     def __init__(self, *_: object, **__: object) -> None:
         raise TypeError(
@@ -106,18 +110,18 @@ class Stream(ProcessBound, Generic[T_co]):
         """
         given: Any = source
         if isinstance(given, Stream):  # another value, to be closed apart from it
-            return make_stream(given._get_cell())
+            return make_stream(given._get_cell(), given._sources)
         if isinstance(given, StreamReader):
             return given.rest
         # An iterator (with `__next__`) is read once, even if it is also a collection.
         if isinstance(given, Collection) and not hasattr(given, "__next__"):
             if isinstance(given, _MUTABLE):
                 given = tuple(source)  # type: ignore[arg-type]
-            return make_stream(IteratorSource(iter(given), may_block=False))
+            return make_source_stream(IteratorSource(iter(given), may_block=False))
         if hasattr(given, "__iter__") or hasattr(given, "__getitem__"):
-            return make_stream(IteratorSource(iter(given), may_block=True))
+            return make_source_stream(IteratorSource(iter(given), may_block=True))
         if hasattr(given, "__aiter__"):
-            return make_stream(PipeSource(Pump(aiter(given))))  # pyright: ignore[reportArgumentType]  # asked for
+            return make_source_stream(PipeSource(Pump(aiter(given))))  # pyright: ignore[reportArgumentType]  # asked for
 
         made = inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given)
         raise TypeError(
@@ -161,7 +165,8 @@ class Stream(ProcessBound, Generic[T_co]):
         if on_error is not None:
             check_function("on_error", on_error)
 
-        return make_stream(Converted(self._get_cell(), function, on_error))
+        make = partial(convert, function, on_error)
+        return make_stream(Derived(self._get_cell(), make), self._sources)
 
     def results(self) -> Stream[Ok[T_co] | Failed | SourceEnd]:
         """
@@ -170,18 +175,19 @@ class Stream(ProcessBound, Generic[T_co]):
         Below `merge_named`, `SourceEnd` where a source ended. Reading it
         raises none of the source's errors.
         """
-        return make_stream(Results(self._get_cell()))
+        return make_stream(Derived(self._get_cell(), make_result), self._sources)
 
     def close(self) -> None:
         """Close this value and its readers, not the streams made of it. Idempotent."""
         self._cell = None
+        self._sources = ()
         for there in tuple(self._readers):
             if (reader := there()) is not None:
                 reader.close()
 
     async def aclose(self) -> None:
         """Like `close`, and wait until async sources without readers are closed."""
-        pumps = list_pumps(self._cell)
+        pumps = list_pumps(self)
         self.close()
         for pump in pumps:
             if pump.is_deserted:
@@ -206,19 +212,20 @@ class Stream(ProcessBound, Generic[T_co]):
         - An async iterator is cancelled in its event loop, and closed; one that was
           never asked is closed by `aabort` only.
         """
-        cell = self._cell
-        for source in [] if cell is None else find_sources(cell):
+        for source in self._sources:
             source.abort()
 
     async def aabort(self) -> None:
         """Like `abort`, and wait until the async sources of this loop are closed."""
-        pumps = list_pumps(self._cell)
+        pumps = list_pumps(self)
         self.abort()
         for pump in pumps:
             await pump.stopped()
 
     def __iter__(self) -> StreamReader[T_co]:
-        reader: StreamReader[T_co] = StreamReader(self._get_cell(), _made=True)
+        reader: StreamReader[T_co] = StreamReader(
+            self._get_cell(), self._sources, _made=True
+        )
         self._readers.add(ref(reader, self._readers.discard))
         if self._cell is None:  # closed before this reader was added
             reader.close()
@@ -251,17 +258,22 @@ class Stream(ProcessBound, Generic[T_co]):
         return cell
 
 
-def make_stream(start: StreamCell | Source) -> Stream[Any]:
+def make_stream(start: StreamCell | Source, sources: tuple[Source, ...]) -> Stream[Any]:
     stream: Stream[Any] = Stream.__new__(Stream)
-    stream._cell = start if isinstance(start, StreamCell) else start_at(start)
+    stream._cell = start if isinstance(start, StreamCell) else StreamCell(start)
     stream._readers = set()
+    # What it comes from, in the end, that it may stop.
+    stream._sources = sources
     return stream
 
 
-def list_pumps(cell: StreamCell | None) -> list[Pump]:
-    # Those that the list at *cell* comes from, without their sources.
-    sources = [] if cell is None else find_sources(cell)
-    pipes = [each.pipe for each in sources if isinstance(each, PipeSource)]
+def make_source_stream(source: Source) -> Stream[Any]:
+    return make_stream(source, (source,))
+
+
+def list_pumps(stream: Stream[Any]) -> list[Pump]:
+    # Without their sources, that they learn of the last reader's end.
+    pipes = [each.pipe for each in stream._sources if isinstance(each, PipeSource)]
     return [each for each in pipes if isinstance(each, Pump)]
 
 
@@ -288,19 +300,30 @@ class StreamReader(ProcessBound, Generic[T_co]):
         rest: The stream from here on.
     """
 
-    __slots__ = ("__weakref__", "_cell", "_in_a_row", "_is_closed", "_waiter")
+    __slots__ = (
+        "__weakref__",
+        "_cell",
+        "_in_a_row",
+        "_is_closed",
+        "_sources",
+        "_waiter",
+    )
 
-    _cell: StreamCell | None
-    _waiter: Waiter | None
-
-    def __init__(self, cell: StreamCell, *, _made: bool = False) -> None:
+    def __init__(
+        self,
+        cell: StreamCell | None,
+        sources: tuple[Source, ...] = (),
+        *,
+        _made: bool = False,
+    ) -> None:
         if not _made:
             raise TypeError("can't call StreamReader(); use iter(stream)")
 
         self._cell = cell
         self._in_a_row = 0
         self._is_closed = False
-        self._waiter = None
+        self._sources = sources
+        self._waiter: Waiter | None = None
 
     @property
     def rest(self) -> Stream[T_co]:
@@ -315,35 +338,24 @@ class StreamReader(ProcessBound, Generic[T_co]):
         if cell is None:
             raise StreamClosedError(_CLOSED)
 
-        return make_stream(cell)
+        return make_stream(cell, self._sources)
 
     def close(self) -> None:
         """Release the position; who waits gets a `StreamClosedError`. Idempotent."""
         self._is_closed = True
         self._cell = None
+        self._sources = ()
         # Woken after the cell is gone, since it looks for that when it wakes.
         waiter = self._waiter
         if waiter is not None:
-            waiter.wake()
+            waiter.set()
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T_co:
-        item = self._take(None, StopIteration, block=True)
-        if item is _NOTHING:
-            waiter = self._waiter = WaitingThread()
-            try:
-                # See `Sender.send` for why this is the form of the loop.
-                while True:
-                    item = self._take(waiter, StopIteration, block=True)
-                    if item is not _NOTHING:
-                        break
-
-                    waiter.wait()
-            finally:
-                self._waiter = None
-                leave_queues(waiter)
+        while (item := self._take(StopIteration, block=True)) is _NOTHING:
+            run(self._wait(WaitingThread(), block=True))
 
         return item  # type: ignore[no-any-return]
 
@@ -356,31 +368,38 @@ class StreamReader(ProcessBound, Generic[T_co]):
             await load_anyio().lowlevel.checkpoint()
 
         self._in_a_row += 1
-        item = self._take(None, StopAsyncIteration, block=False)
-        if item is _NOTHING:
+        while (item := self._take(StopAsyncIteration, block=False)) is _NOTHING:
             self._in_a_row = 0
-            waiter = self._waiter = WaitingTask()
-            try:
-                while True:
-                    item = self._take(waiter, StopAsyncIteration, block=False)
-                    if item is not _NOTHING:
-                        break
-
-                    await waiter.wait()
-            finally:
-                self._waiter = None
-                leave_queues(waiter)
+            await self._wait(WaitingTask(), block=False)
 
         return item  # type: ignore[no-any-return]
 
-    def _take(self, waiter: Waiter | None, end: type[Exception], *, block: bool) -> Any:
-        # The next item; or `_NOTHING`, and *waiter* will be woken.
+    @coroutine  # as `Pipe.wait_to_send`, and the loop has its form
+    def _wait(self, waiter: Waiter, *, block: bool) -> Generator[Any, Any, None]:
+        # Until there is an item, or this reader is closed.
+        self._waiter = waiter
+        try:
+            while True:
+                cell = self._cell
+                if cell is None or cell.source is None:
+                    break
+                if fill(cell, waiter, block=block):
+                    break
+
+                del cell
+                yield from waiter.wait()  # type: ignore[misc]
+        finally:
+            self._waiter = None
+            leave_queues(waiter)
+
+    def _take(self, end: type[Exception], *, block: bool) -> Any:
+        # The next item, or `_NOTHING` if that has to wait.
         while True:
             cell = self._cell
             if cell is None:
                 raise StreamClosedError(_CLOSED)
 
-            if cell.source is not None and not fill(cell, waiter, block=block):
+            if cell.source is not None and not fill(cell, None, block=block):
                 return _NOTHING
 
             item = cell.item
