@@ -54,6 +54,17 @@ def result(call_id, text="res"):
     return ToolMessage(text, tool_call_id=call_id)
 
 
+def answers_stopped(message):
+    """The id of a call that a made result answers; "" for other messages."""
+    is_result = isinstance(message, ToolMessage) and message.text != "res"
+    return message.tool_call_id if is_result else ""
+
+
+# More than are copied for each result.
+MANY = [f"c{at}" for at in range(100)]
+LATE = {"c42", "c77"}
+
+
 def is_valid(view: Sequence[Message]) -> bool:
     """The judge: a plain reading of what providers refuse, written on its own."""
     for at, message in enumerate(view):
@@ -289,6 +300,14 @@ class TestFit:
                 "call a has a result already (entry 3)",
                 [calls("a"), result("a"), result("a")],
             ),
+            (
+                "calls c42, c77 have no results (entry 1)",
+                [calls(*MANY), *[result(id) for id in MANY if id not in LATE]],
+            ),
+            (
+                "call c42 has a result already (entry 102)",
+                [calls(*MANY), *map(result, MANY), result("c42")],
+            ),
         ],
     )
     def test_names_the_invalid_place(self, reason, history):
@@ -308,6 +327,22 @@ class TestFit:
             assert failed == step
             assert reason in str(error)
             assert len(view.dropped) == error.dropped  # type: ignore[attr-defined]
+
+    @given(seed=st.randoms())
+    def test_results_of_many_calls(self, seed):
+        """In any order, and however many have come, each is pending until it comes."""
+        order = seed.sample(MANY, len(MANY))
+        state = Aggregator.new().add(UserMessage("go")).add(calls(*MANY))
+        for at, id in enumerate(order):
+            state = state.add(result(id))
+            if not at % 7:
+                view = trim(state.add(UserMessage("new")), None, repair())
+                missing = {id for one in view if (id := answers_stopped(one))}
+
+                assert {*order[at + 1 :]} == missing
+
+        view = trim(state.add(UserMessage("new")), None)
+        assert [*state, UserMessage("new")] == list(view)
 
     def test_keeps_the_task(self):
         """

@@ -5,7 +5,7 @@ and the survey: where a valid run may start, found while tokens are counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import attrs
@@ -85,12 +85,66 @@ def dropped_failure(
     return StepFailure(step, DroppedHistoryError((problem,), flaw.seqs, count))
 
 
+# The ids of the calls of a run, in a few sets, the largest first: adding an id copies
+# what is small, and asking for one asks each of them.
+IdSets: TypeAlias = "tuple[frozenset[str], ...]"
+_MERGED = 4  # sets of about one size that become one
+
+
+def _with_ids(sets: IdSets, ids: frozenset[str]) -> IdSets:
+    sets = (*sets, ids)
+    while len(sets) >= _MERGED and len(sets[-_MERGED]) <= _MERGED * len(sets[-1]):
+        sets = (*sets[:-_MERGED], frozenset().union(*sets[-_MERGED:]))
+
+    return sets
+
+
+class ManyPending(Collection[str]):
+    """
+    The pending calls of a message that made many: without one more, few are copied.
+    """
+
+    __slots__ = ("_called", "_count", "_gone")
+
+    def __init__(self, called: frozenset[str], gone: IdSets, count: int) -> None:
+        self._called = called
+        self._gone = gone
+        self._count = count
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._called and not any(id in ids for ids in self._gone)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._called.difference(*self._gone))
+
+    def without(self, id: str) -> ManyPending:
+        gone = _with_ids(self._gone, frozenset((id,)))
+        return ManyPending(self._called, gone, self._count - 1)
+
+
+Pending: TypeAlias = "frozenset[str] | ManyPending"
+_FEW = 64  # so many are copied
+
+
+def _without_call(pending: Pending, id: str) -> Pending:
+    if len(pending) <= _FEW:
+        return frozenset(pending) - {id}
+
+    if isinstance(pending, frozenset):
+        pending = ManyPending(pending, (), len(pending))
+
+    return pending.without(id)
+
+
 class OpenCalls(NamedTuple):
     """The assistant's message whose calls the next messages answer."""
 
     seq: int  # its position
     called: frozenset[str]  # the ids of its calls
-    pending: frozenset[str]  # those that have no result yet
+    pending: Pending  # those that have no result yet
 
 
 NO_OPEN_CALLS = OpenCalls(-1, frozenset(), frozenset())
@@ -167,7 +221,8 @@ def _check_result(
     open_calls: OpenCalls, seq: int, call_id: str
 ) -> tuple[OpenCalls, tuple[Flaw, ...]]:
     if call_id in open_calls.pending:
-        return open_calls._replace(pending=open_calls.pending - {call_id}), ()
+        pending = _without_call(open_calls.pending, call_id)
+        return open_calls._replace(pending=pending), ()
 
     if call_id in open_calls.called:
         caller = open_calls.seq
@@ -220,20 +275,6 @@ _NO_CUTS: Log[CutPoint] = Log()
 _NO_USERS: Log[UserPoint] = Log()
 _NO_IDS: frozenset[str] = frozenset()
 _make = tuple.__new__
-
-
-# The ids of the calls of a run, in a few sets, the largest first: adding an id copies
-# what is small, and asking for one asks each of them.
-IdSets: TypeAlias = "tuple[frozenset[str], ...]"
-_MERGED = 4  # sets of about one size that become one
-
-
-def _with_ids(sets: IdSets, ids: frozenset[str]) -> IdSets:
-    sets = (*sets, ids)
-    while len(sets) >= _MERGED and len(sets[-_MERGED]) <= _MERGED * len(sets[-1]):
-        sets = (*sets[:-_MERGED], frozenset().union(*sets[-_MERGED:]))
-
-    return sets
 
 
 class Survey(NamedTuple):
@@ -302,7 +343,7 @@ class Survey(NamedTuple):
             if kind is ToolMessage:
                 may_start = False
                 if message.tool_call_id in pending:
-                    pending = pending - {message.tool_call_id}
+                    pending = _without_call(pending, message.tool_call_id)
                 else:
                     open_calls = OpenCalls(caller, called, pending)
                     _, flaws = check_pairing(open_calls, seq, message)
