@@ -15,10 +15,13 @@ import weakref
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conversation_state import (
     Accumulator,
@@ -450,8 +453,8 @@ class TestAddResponse:
         messages = answer("a", Usage(1), "1"), answer("b", Usage(2), "2")
         expected = chat().add_response(*messages)
 
-        for given in messages, [*messages], iter(messages):
-            state = chat().add_response(given)
+        for each in messages, [*messages], iter(messages):
+            state = chat().add_response(each)
             assert list(expected) == list(state)
             assert expected.total_usage == state.total_usage
         mixed = chat().add_response(messages[0], [messages[1]])
@@ -979,6 +982,58 @@ class TestJoin:
             assert expected == text_of(joined).replace(" ", "")
             assert joined is joined.join(trunk, two, one)
             assert joined == one.join(two, trunk, one)
+
+    @given(
+        size=st.sampled_from([0, 3, 31, 40]),
+        turns=st.lists(
+            st.tuples(
+                st.sampled_from(["join", "copy", "add", "old", "fork"]),
+                st.integers(0, 9),
+            ),
+            max_size=12,
+        ),
+    )
+    def test_one_by_one(self, size, turns):
+        """However joins, appends, older states and copies follow, each is once."""
+        root = chat(*map(str, range(size)))
+        forks = [
+            root.fork(at=min(number * 9, size))
+            .extend([UserMessage(f"{number}.{at}") for at in range(1 + 7 * number)])
+            .add_usage(Usage(1), key=f"u{number}")
+            for number in range(10)
+        ]
+        state, states = root, [root]
+        for verb, number in turns:
+            other = forks[number]
+            if verb == "add":
+                state = state.add_user_prompt(f"more {number}")
+            elif verb == "old":
+                state = states[number % len(states)]
+            elif verb == "fork":
+                forks[number] = other.join(state.fork().add_user_prompt("from there"))
+            else:
+                brought = decode(encode(other)) if verb == "copy" else other
+                known = {entry.id for entry in state.entries}
+                new = [each for each in brought.entries if each.id not in known]
+                expected = [*state.entries, *new]
+                state = state.join(brought)
+
+                assert expected == list(state.entries)
+                assert state is state.join(brought, other)
+                states_add_up(state)
+
+            states.append(state)
+
+    def test_one_by_one_costs_what_each_adds(self):
+        """A join after a hundred takes as many lines as one after two."""
+        root = chat("a")
+        forks = [root.fork().extend([UserMessage("x")] * 40) for _ in range(101)]
+        state = root.join(*forks[:2])
+        few = count_lines(partial(state.join, forks[2]))
+        for fork in forks[2:-1]:
+            state = state.join(fork)
+
+        assert count_lines(partial(state.join, forks[-1])) < 3 * few
 
     @pytest.mark.parametrize("size", [3, 64, 1_000])
     @pytest.mark.parametrize(

@@ -240,6 +240,46 @@ class TestCommonPrefix:
         assert 1060 == log.take(1060).common_prefix(log)
         assert log == log.take(1090)
 
+    @pytest.mark.parametrize("size", [1, 31, 64, 1090])
+    def test_asks_a_copy_once(self, make, size):
+        """Items of a copy are compared once, also by logs that grew since."""
+
+        class Item:
+            asked = 0
+
+            def __init__(self, number: int) -> None:
+                self.number = number
+
+            def __eq__(self, other: object) -> bool:
+                Item.asked += 1
+                return isinstance(other, Item) and self.number == other.number
+
+            __hash__ = None  # type: ignore[assignment]
+
+        log, copied = make(map(Item, range(size))), make(map(Item, range(size)))
+
+        assert size == log.common_prefix(copied)
+        assert size <= Item.asked <= 2 * size
+
+        for one, two in ((log, copied), (copied, log)):
+            Item.asked = 0
+
+            assert size == one.append("x").common_prefix(two.extend(["y"] * 70))
+            assert size == one.common_prefix(two.extend("z" * 40))
+            assert 5 * 32 > Item.asked
+
+    @pytest.mark.parametrize("parted", [0, 31, 32, 64, 100])
+    def test_of_what_parted_before_a_copy_was_known(self, make, parted):
+        """What was found of two logs is not taken for branches that parted earlier."""
+        log, copied = make(range(200)), make(range(200))
+
+        assert 200 == log.common_prefix(copied)
+        for branch in (log.take(parted).extend("x" * 150), make(["x"] * 200)):
+            common = parted if branch[0] == 0 else 0
+
+            assert common == branch.common_prefix(copied)
+            assert common == copied.common_prefix(branch)
+
 
 def step(total: int, item: int) -> int:
     """A fold whose result depends on the order."""
@@ -369,6 +409,43 @@ class TestFold:
         assert [] == calls
         assert sum(range(64)) == log.fold(counted, 0, key=0)
         assert [] != calls
+
+
+class TestKeep:
+    @pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 64, 1090])
+    def test_for_the_first_that_claims(self, make, size):
+        """What is kept is got once, with what came since, up to the next block."""
+        for more in range(33 - (size % 32 or 32)):
+            log = make(range(size))
+            log.keep("ids", key="kept")
+            later = reduce(Log.append, "x" * more, log)
+
+            assert later.claim(key="other") is None
+            assert ("ids", ["x"] * more) == later.claim(key="kept")
+            assert later.claim(key="kept") is None
+            assert log.claim(key="kept") is None
+
+    def test_not_by_another_branch(self):
+        """What a branch keeps is not found from where it parted, or from another."""
+        log = grown(range(70))
+        one = log.extend("ab")
+        one.keep("ids", key="kept")
+
+        assert log.claim(key="kept") is None
+        assert log.extend("ab").claim(key="kept") is None
+        assert log.take(64).claim(key="kept") is None
+        assert ("ids", []) == one.claim(key="kept")
+
+    def test_hides_no_folds(self):
+        """The keys of folds are found before and behind a version that keeps."""
+        log = grown(range(40))
+        log.fold(step, 0, key="sum")
+        later = log.append(40)
+        later.keep("ids", key="kept")
+
+        assert ["sum"] == later.fold_keys()
+        assert step(log.fold(step, 0, key="sum"), 40) == later.fold(step, 0, key="sum")
+        assert ["sum"] == later.fold_keys()
 
 
 class TestCost:

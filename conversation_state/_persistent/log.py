@@ -179,7 +179,8 @@ class Log(Sequence[T], Generic[T]):
 
         O(log n) where they share structure, that is where one grew from the
         other or both from a third. Items are compared only where they do not;
-        equal items count as common, identical ones are not asked.
+        equal items count as common, identical ones are not asked. Those of a copy are
+        compared once: the newest block that is equal remembers the other.
         """
         if self is other:
             return len(self)
@@ -194,13 +195,17 @@ class Log(Sequence[T], Generic[T]):
 
             return ours.full + count_common(self._tail_items(), other._tail_items())
 
-        number = ours.shared(theirs)
+        start = number = ours.shared(theirs)
         while True:
             common = count_common(self._items_of(number), other._items_of(number))
             if common < WIDTH:
+                ours.remember_equal(theirs, start, number)
                 return (number << BITS) + common
 
             number += 1
+            # Another block with equal items, most likely a copy's.
+            if number == start + 1:
+                number = ours.find_equal(theirs, number)
 
     def is_shared_start_of(self, other: Log[T]) -> bool:
         """
@@ -346,13 +351,45 @@ class Log(Sequence[T], Generic[T]):
         """
         log: Any = self
         while log.__class__ is Log:
-            if log._folds:
-                return [fold[0] for fold in log._folds]
+            folds = [fold for fold in log._folds if fold[1].__class__ is not _Box]
+            if folds:
+                return [fold[0] for fold in folds]
 
             log = log._before
 
         newest = self._trunk.newest()
         return [] if newest is None else [fold[0] for fold in newest.folds]
+
+    def keep(self, item: Any, *, key: object) -> None:
+        """
+        Keep *item* for the first that claims it. In contrast to what a fold gives, it
+        may be changed then.
+        """
+        self._folds = with_fold(self._folds, (key, _Box([item]), None))
+
+    def claim(self, *, key: object) -> tuple[Any, list[T]] | None:
+        """
+        What was kept under *key* at this version, or at one before it that ends in the
+        same block, and the items since; None if there is nothing, or another claimed
+        it.
+        """
+        newer: list[T] = []
+        log: Any = self
+        while log.__class__ is Log:
+            for known, box, _ in log._folds:
+                if known is key:
+                    return _claim(box, newer)
+
+            if not log._fill:
+                return None
+
+            newer.append(log._last)
+            log = log._before
+
+        newer.extend(log)
+        block = self._trunk.newest()
+        boxes = [box for known, box in block.folds if known is key] if block else []
+        return _claim(boxes[0], newer) if boxes else None
 
     def derive(
         self, make: Callable[[tuple[T, ...]], S], *, key: object, stop: int
@@ -549,6 +586,17 @@ class Log(Sequence[T], Generic[T]):
     def __reduce__(self) -> tuple[Any, ...]:
         # At most 32 versions deep, however long the log is.
         return _LOG, (self._trunk, self._before, self._last, self._fill)
+
+
+class _Box(list[Any]):
+    """What is kept for the first that claims it."""
+
+
+def _claim(box: _Box, newer: list[T]) -> tuple[Any, list[T]] | None:
+    try:
+        return box.pop(), newer  # atomic
+    except IndexError:
+        return None
 
 
 def log_with_gap(

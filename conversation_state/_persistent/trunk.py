@@ -228,7 +228,30 @@ class Trunk:
 
         return count
 
+    def find_equal(self, other: Trunk, start: int) -> int:
+        # From block *start* on, up to which all are equal: up to where the blocks here
+        # and there are known to be, by what `remember_equal` left in one of them.
+        for number in range(min(self.full, other.full) >> BITS, start, -1):
+            ours, theirs = self.block(number - 1), other.block(number - 1)
+            if _is_known_equal(ours, theirs) or _is_known_equal(theirs, ours):
+                return number
 
+        return start
+
+    def remember_equal(self, other: Trunk, start: int, stop: int) -> None:
+        # The blocks before *stop* are equal, as was found from *start* on. What comes
+        # before a block is the same wherever it is, so the last one stands for all.
+        last = min(stop, self.full >> BITS, other.full >> BITS)
+        if last > start:
+            ours, theirs = self.block(last - 1), other.block(last - 1)
+            theirs.folds = with_fold(theirs.folds, (_EQUAL, ours))
+
+
+def _is_known_equal(block: Block, other: Block) -> bool:
+    return any(key is _EQUAL and known is other for key, known in block.folds)
+
+
+_EQUAL = object()
 _TRUNK = Maker("LogTrunk", Trunk)
 BARE = Trunk(0, BITS, ())
 

@@ -5,7 +5,7 @@ entries by identity, which is what joining is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
@@ -161,11 +161,11 @@ class Ledger(NamedTuple):
 
     def by_id(self) -> Index:
         # Its entries by identity, see `find_in_index`. O(log n).
-        return self.entries.fold(_add_to_index, _NO_INDEX, key=_add_to_index)
+        return self.entries.fold_runs(_add_to_index, _NO_INDEX, key=_add_to_index)
 
     def of_response(self, response_id: str) -> list[LedgerEntry]:
         # The entries whose key has the provider's id of a response. O(log n).
-        indexes = self.entries.fold(_add_to_ids, _NO_IDS, key=_add_to_ids)
+        indexes = self.entries.fold_runs(_add_to_ids, _NO_IDS, key=_add_to_ids)
         return [each for _, ids in indexes for each in ids.get(response_id, ())]
 
     def find(self, key: str) -> LedgerEntry | None:
@@ -189,11 +189,12 @@ def find_in_index(index: Index, key: str) -> LedgerEntry | None:
     return None
 
 
-def _add_to_index(index: Index, entry: LedgerEntry) -> Index:
-    # Maps of 2^k entries by identity, larger ones first, like the digits of a
-    # counter: a step costs O(log n) on average, and the log remembers them
-    # (`Log.fold`). They are shared between versions, so none is ever changed.
-    newest = {entry.id: entry}
+def _add_to_index(index: Index, entries: Iterable[LedgerEntry]) -> Index:
+    # Maps of entries by identity, larger ones first and each smaller than the one
+    # before, like the digits of a counter: an entry costs O(log n) on average, and the
+    # log remembers them (`Log.fold`). They are shared between versions, so none is ever
+    # changed.
+    newest = {entry.id: entry for entry in entries}
     while index and len(index[-1]) <= len(newest):
         newest = {**index[-1], **newest}
         index = index[:-1]
@@ -205,14 +206,15 @@ _Ids = tuple[tuple[int, dict[str, tuple[LedgerEntry, ...]]], ...]
 _NO_IDS: _Ids = ()
 
 
-def _add_to_ids(index: _Ids, entry: LedgerEntry) -> _Ids:
+def _add_to_ids(index: _Ids, entries: Iterable[LedgerEntry]) -> _Ids:
     # As `_add_to_index`, by the response's id in the key: each map with how many
     # entries it is of, because some servers give all responses one id.
-    response_id = id_of_key(entry.id)
-    size = 1
+    size = 0
     newest: dict[str, tuple[LedgerEntry, ...]] = {}
-    if response_id:
-        newest = {response_id: (entry,)}
+    for entry in entries:
+        size += 1
+        if response_id := id_of_key(entry.id):
+            newest[response_id] = (*newest.get(response_id, ()), entry)
 
     while index and index[-1][0] <= size:
         count, older = index[-1]
@@ -231,6 +233,9 @@ EMPTY_LEDGER = Ledger(Log(), NOTHING)
 EMPTY_LOG: Log[Entry] = Log()
 
 
+_IDS = object()
+
+
 class Union:
     """
     The ordered union of logs by identity, while it is being made.
@@ -242,7 +247,8 @@ class Union:
     Identities are collected from the end of the log backwards, only as far
     back as the logs diverge, and once for all that join: a thousand siblings
     cost what they added, not its square. So do a thousand versions of one sibling,
-    because what a log shares with the one before is here already.
+    because what a log shares with the one before is here already. `finish` leaves
+    them with the log, so it is the same if they join one after another.
     """
 
     __slots__ = ("_ids", "_previous", "_since", "log")
@@ -254,6 +260,13 @@ class Union:
         self._previous = log
         self._since = len(log)
         self._ids: set[str] = set()
+
+    def finish(self) -> Log[Any]:
+        """The union."""
+        if self._ids:
+            self.log.keep((self._since, self._ids), key=_IDS)
+
+        return self.log
 
     def add(self, other: Log[Any]) -> None:
         diverged = self.log.common_prefix(other)
@@ -276,6 +289,10 @@ class Union:
             self._add_missing(diverged, iter(added))
 
     def _add_missing(self, diverged: int, entries: Iterator[Any]) -> None:
+        if not self._ids and (claimed := self.log.claim(key=_IDS)) is not None:
+            (self._since, self._ids), newer = claimed
+            self._ids.update(map(id_of, newer))
+
         if diverged < self._since:
             # What is before *diverged* is in the other log, too, and not in it again,
             # because a log has each identity once.

@@ -1074,9 +1074,9 @@ class Aggregator:
         nothing is new, this state itself is returned. Where two sides hold
         different entries under one identity, that of this state is kept.
 
-        Cost: what both sides added since they diverged; O(n) with a state or
-        turn that was decoded or unpickled. Many forks cost what they added if they
-        are joined in one call; one after another, each costs what all before it did.
+        Cost: what both sides added since they diverged; O(n) the first time with a
+        state or turn that was decoded or unpickled. Many forks cost what they added,
+        joined in one call or one after another.
 
         Raises:
             TypeError:
@@ -1101,17 +1101,18 @@ class Aggregator:
 
                 raise TypeError(problem)
 
+        entries, ledger_entries = log.finish(), ledger_log.finish()
         ledger = self._ledger
-        if ledger_log.log is not ledger.entries:
+        if ledger_entries is not ledger.entries:
             # A union begins with the log it was made for, so all that is new is behind
             # this state's own entries, whose total is known.
-            new = [entry.usage for entry in ledger_log.log.iterate(len(ledger.entries))]
-            ledger = Ledger(ledger_log.log, sum(new, ledger.total))
+            new = [entry.usage for entry in ledger_entries.iterate(len(ledger.entries))]
+            ledger = Ledger(ledger_entries, sum(new, ledger.total))
 
-        if log.log is self._log and ledger is self._ledger:
+        if entries is self._log and ledger is self._ledger:
             return self
 
-        return _make_state(self._origin, ledger, log.log)
+        return _make_state(self._origin, ledger, entries)
 
     def checkpoint(self, label: str = "") -> Checkpoint:
         """
