@@ -10,6 +10,7 @@ one framework asks for, and moves when that framework does:
 `hosts.pydantic_ai`   ``TrimmedRequests``, a model's view; ``StoreBackend``
 `hosts.agents`        ``StoreSession``, a session of the OpenAI Agents SDK
 `hosts.claude_agent`  ``ClaudeSessionStore``, for sessions of the Claude Agent SDK
+`hosts.dbos`          ``StoreSteps``, steps of DBOS workflows that pass references
 `hosts.temporal`      ``data_converter``, for references; ``run_step``, for activities
 ====================  ===============================================================
 
