@@ -57,6 +57,7 @@ from conversation_state.diffing import Diff, Pair, diff
 from conversation_state.errors import DecodeError
 from conversation_state.hosts import agents, langchain, pydantic_ai
 from conversation_state.hosts.claude_agent import ClaudeSessionStore
+from conversation_state.hosts.dbos import StoreSteps
 from conversation_state.hosts.langgraph import (
     ConversationStateSaver,
     StateChannel,
@@ -409,6 +410,30 @@ async def in_claude_sessions(key: SessionKey) -> None:
 
 assert_type(run_step(store, "alice", lambda state: state), StateRef)
 run_step(store, "alice", lambda _: "an answer")  # type: ignore[arg-type, return-value]
+dbos_steps = StoreSteps.from_url("memory:")
+
+
+@dbos_steps.step(retries_allowed=True)
+def answered(state: Aggregator, text: str) -> Aggregator:
+    return state.add_assistant_message(text)
+
+
+@dbos_steps.step()
+async def aanswered(state: Aggregator) -> Aggregator:
+    return state
+
+
+@dbos_steps.step()  # type: ignore[arg-type]
+def unanswered(_: Aggregator) -> str:
+    return ""
+
+
+async def in_a_workflow(ref: str) -> None:
+    assert_type(answered(ref, "Hello."), str)
+    assert_type(await aanswered(answered(ref, text="Hello.")), str)
+    answered(ref, 5)  # type: ignore[arg-type]
+
+
 agents.StoreSession("memory:", "alice")  # type: ignore[arg-type]
 agents.StoreSession(store, "alice", 5)  # type: ignore[call-arg, arg-type]
 
