@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from string import Formatter
 from typing import Any
 
-from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.templates._values import (
     MAX_CHARACTERS,
-    DocumentText,
-    Missing,
     Refused,
     Variables,
     join_bounded,
+    read_below,
 )
 
 _FIELD = re.compile(r"([^.\[\]]*)((?:\[[^\[\]]+\])*)")
@@ -56,32 +54,15 @@ def _read_field(name: str, shown: str, variables: Variables) -> Any:
             f"attributes are not read, and {_BRACES}"
         )
 
-    value = variables[found[1]]
-    path: tuple[str, ...] = (found[1],)
+    value, path = variables[found[1]], found[1]
     for key in _KEY.findall(found[2]):
-        value = _read_key(value, key, path)
-        path = (*path, key)
+        # A key of digits may be a number or a text in a map.
+        at: Any = int(key) if _POSITION.fullmatch(key) else key
+        is_text = isinstance(value, dict) and at not in value
+        value = read_below(value, key if is_text else at, path)
+        path = f"{path}.{key}"
 
     return value
-
-
-def _read_key(value: Any, key: str, path: tuple[str, ...]) -> Any:
-    position = int(key) if _POSITION.fullmatch(key) else None
-    value = value._fields if isinstance(value, DocumentText) else value
-    if isinstance(value, dict):
-        # A key of digits may be a number or a text in a map.
-        for each in (position, key):
-            if each in value:
-                return value[each]
-    elif not isinstance(value, list) or position is None:
-        raise Refused(
-            f"{'.'.join(path)} is {describe_type(value)} and has no "
-            f"{shorten_repr(key, 40)} below it"
-        )
-    elif position < len(value):
-        return value[position]
-
-    raise Missing(*path, key)
 
 
 def _format_value(value: Any, spec: str, shown: str) -> str:

@@ -10,12 +10,10 @@ import gotpl
 
 from conversation_state.templates._values import (
     MAX_CHARACTERS,
-    DocumentText,
-    Fields,
-    Items,
     Missing,
     Refused,
     Variables,
+    read_below,
 )
 
 _POSITION = re.compile(
@@ -58,13 +56,6 @@ def _compile_template(text: str) -> gotpl.Template:
 def _read_index(value: Any, *keys: Any) -> Any:
     # Go's own `index` gives nothing for a missing key.
     for key in keys:
-        if isinstance(value, (DocumentText, Fields, Variables)):
-            value = value.__gotemplate_lookup__(key)
-        elif not isinstance(value, Items) or type(key) is not int:
-            raise Refused("index takes a map and a key, or a list and a position")
-        elif 0 <= key < len(value):
-            value = value[key]
-        else:
-            raise Missing(*value._path, key)
+        value = read_below(value, key, "what index gets")
 
     return value

@@ -34,14 +34,12 @@ class MissingValue(StrictUndefined):
         name: Any = None,
         exc: type[Exception] = UndefinedError,
     ) -> None:
-        # Jinja2 calls it with its message, and raises what it returns.
-        make_error: Any = Refused
-        if exc is not SecurityError and name is not None:
-            if isinstance(obj, DocumentText):
-                obj = obj._fields
-            if obj is missing or isinstance(obj, (Fields, Items)):
-                path = () if obj is missing else obj._path
-                make_error = lambda _message: Missing(*path, name)  # noqa: E731
+        obj = obj._fields if isinstance(obj, DocumentText) else obj
+        make_error: Any = Refused  # Jinja2 calls it with its message
+        is_ours = obj is missing or isinstance(obj, (Fields, Items))
+        if is_ours and exc is not SecurityError and name is not None:
+            path = () if obj is missing else obj._path
+            make_error = lambda _message: Missing(*path, name)  # noqa: E731
 
         super().__init__(hint, obj, name, make_error)
 

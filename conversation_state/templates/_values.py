@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from conversation_state._wording import describe_type, shorten_text
+from conversation_state._wording import describe_type, shorten_repr, shorten_text
 from conversation_state.documents import Document
 from conversation_state.messages import Message
 
@@ -54,10 +54,7 @@ class Fields(dict[Any, Any]):
 
     def __gotemplate_lookup__(self, key: str | int) -> Any:
         # As gotpl looks up a field.
-        if key in self:
-            return self[key]
-
-        raise Missing(*self._path, key)
+        return read_below(self, key)
 
 
 class DocumentText(str):
@@ -84,6 +81,26 @@ class Items(list[Any]):
 
     def __init__(self, path: _Path) -> None:
         self._path = path
+
+
+def read_below(value: Any, key: str | int, path: str = "") -> Any:
+    """What *value*, at *path*, has under *key*, or at that position."""
+    if isinstance(value, Variables):
+        return value[str(key)]
+
+    value = value._fields if isinstance(value, DocumentText) else value
+    if isinstance(value, Fields):
+        if key in value:
+            return value[key]
+    elif not isinstance(value, Items) or type(key) is not int:
+        raise Refused(
+            f"{path} is {describe_type(value)} and has no {shorten_repr(str(key), 40)} "
+            "below it: that takes a map and a key, or a list and a position"
+        )
+    elif 0 <= key < len(value):
+        return value[key]
+
+    raise Missing(*value._path, key)
 
 
 def join_bounded(pieces: Iterable[str]) -> str:
