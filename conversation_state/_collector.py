@@ -31,28 +31,28 @@ def collector_paused() -> Iterator[None]:
     """
     pause = object()
     try:
-        _begin(pause)
+        _begin_pause(pause)
         yield
     finally:
         # Twice, since an interrupt may come in the first.
         try:
-            _end(pause)
+            _end_pause(pause)
         finally:
-            _end(pause)
+            _end_pause(pause)
 
 
-def _begin(pause: object) -> None:
+def _begin_pause(pause: object) -> None:
     global _was_on  # noqa: PLW0603 - the collector is the process's own
     with _lock:
         if not _pauses:
             _was_on = gc.isenabled()
 
-        # Noted first: an interrupt right behind leaves what `_end` takes back.
+        # Noted first: an interrupt right behind leaves what `_end_pause` takes back.
         _pauses.add(pause)
         gc.disable()
 
 
-def _end(pause: object) -> None:
+def _end_pause(pause: object) -> None:
     with _lock:
         if _pauses == {pause} and _was_on:
             gc.enable()
@@ -60,7 +60,7 @@ def _end(pause: object) -> None:
         _pauses.discard(pause)
 
 
-def _reset() -> None:
+def _reset_in_child() -> None:
     # The threads that paused it are not in a child process.
     global _lock  # noqa: PLW0603 - likewise
     _lock = threading.RLock()
@@ -71,4 +71,4 @@ def _reset() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset)
+    os.register_at_fork(after_in_child=_reset_in_child)

@@ -22,20 +22,20 @@ def set_drawer(module: str) -> None:
 
 def draw_fragment(value: object) -> str:
     """*value* as HTML for a notebook."""
-    return _drawer().draw_fragment(value)  # type: ignore[no-any-return]  # of `pages`
+    return _load_drawer().draw_fragment(value)  # type: ignore[no-any-return]  # of `pages`
 
 
 def draw_outline(value: object) -> str:
     """The states of *value* as a tree of lines, for a terminal."""
-    return _drawer().draw_outline(value)  # type: ignore[no-any-return]  # of `pages`
+    return _load_drawer().draw_outline(value)  # type: ignore[no-any-return]  # of `pages`
 
 
 def draw_difference(difference: object, names: tuple[str, str], limit: int) -> str:
     """*difference* as HTML for a notebook."""
-    return _drawer().draw_difference(  # type: ignore[no-any-return]  # of `pages`
+    return _load_drawer().draw_difference(  # type: ignore[no-any-return]  # of `pages`
         difference, names=names, limit=limit
     )
 
 
-def _drawer() -> Any:
+def _load_drawer() -> Any:
     return import_module(_home)

@@ -312,8 +312,8 @@ class MessageTree:
                 fits[above] = on
 
         # The way to the head is shown, whatever was written.
-        top = tree._evolve(_visited=pmap(fits), _head=_ROOT)
-        return top._show(tree._head, shown)
+        top = tree._replace_fields(_visited=pmap(fits), _head=_ROOT)
+        return top._show_way(tree._head, shown)
 
     def add(self, *states: Aggregator | Timeline[Aggregator]) -> MessageTree:
         """
@@ -342,7 +342,7 @@ class MessageTree:
             number = growth.add(shown, is_shown=True)
 
         tree = growth.finish()
-        return tree if shown is None else tree._show(number, shown)
+        return tree if shown is None else tree._show_way(number, shown)
 
     def follow(self, timeline: Timeline[Aggregator]) -> MessageTree:
         """
@@ -382,7 +382,7 @@ class MessageTree:
         ends: Any = followed.ends.evolver()
         growth = _Growth(self)
         first = timeline.first_change(old)
-        gone = [each.number for each in old.moments[_after(old, first) :]]
+        gone = [each.number for each in old.moments[_find_moment(old, first) :]]
         if gone:
             start, growth.ledger, _ = moments[gone[0]]
             growth.states = growth.states.take(start)
@@ -393,7 +393,7 @@ class MessageTree:
         for number in gone:
             moments.remove(number)
 
-        for moment in timeline.moments[_after(timeline, first) :]:
+        for moment in timeline.moments[_find_moment(timeline, first) :]:
             before = len(growth.states), growth.ledger
             number = growth.add(_check_state(moment.state), is_shown=False)
             moments[moment.number] = (*before, number)
@@ -414,7 +414,7 @@ class MessageTree:
         present = timeline.moment
         kept = _Followed(timeline, moments.persistent(), ends.persistent())
         *_, number = kept.moments[present.number]
-        return tree._evolve(_followed=kept)._show(number, present.state)
+        return tree._replace_fields(_followed=kept)._show_way(number, present.state)
 
     def _follow_all(self, timeline: Timeline[Aggregator]) -> MessageTree:
         growth, moments = _Growth(self), {}
@@ -427,8 +427,8 @@ class MessageTree:
 
         followed = _Followed(timeline, pmap(moments), pmap(ends))
         present = timeline.moment
-        tree = growth.finish()._evolve(_followed=followed)
-        return tree._show(moments[present.number][2], present.state)
+        tree = growth.finish()._replace_fields(_followed=followed)
+        return tree._show_way(moments[present.number][2], present.state)
 
     # What there is
 
@@ -482,7 +482,11 @@ class MessageTree:
         """
         places = self._places
         return tuple(
-            [places[each].id for each in self._order() if not places[each].children]
+            [
+                places[each].id
+                for each in self._order_numbers()
+                if not places[each].children
+            ]
         )
 
     @property
@@ -491,7 +495,7 @@ class MessageTree:
         All messages, in the order in which they came: a parent before its children.
         O(n log n).
         """
-        return tuple([self._make_node(each) for each in self._order()])
+        return tuple([self._make_node(each) for each in self._order_numbers()])
 
     def list_newest(self, limit: int) -> tuple[Node, ...]:
         """At most *limit* of the messages that came last, as in `nodes`. O(limit)."""
@@ -512,7 +516,7 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        return self._make_node(self._find(entry_id))
+        return self._make_node(self._find_number(entry_id))
 
     def find(self, ui_id: str) -> str:
         """
@@ -524,7 +528,7 @@ class MessageTree:
                 If the tree has no such message.
         """
         named = self._named.get(ui_id) if isinstance(ui_id, str) else None
-        return self._places[self._find(ui_id) if named is None else named].id
+        return self._places[self._find_number(ui_id) if named is None else named].id
 
     def siblings(self, entry_id: str) -> tuple[int, tuple[str, ...]]:
         """
@@ -535,7 +539,7 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        number = self._find(entry_id)
+        number = self._find_number(entry_id)
         numbers = self._places[self._places[number].parent].children
         ids = tuple([self._places[each].id for each in numbers])
         return numbers.index(number), ids
@@ -569,7 +573,7 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        number = self._find(entry_id)
+        number = self._find_number(entry_id)
         while number and _is_answer(self._places[number].entry):
             number = self._places[number].parent
 
@@ -621,14 +625,14 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        number = self._find(entry_id)
+        number = self._find_number(entry_id)
         while children := self._places[number].children:
             number = self._visited.get(number, children[-1])
 
         if number == self._head:
             return self
 
-        return self._show(number, self._path_to(number))
+        return self._show_way(number, self._path_to(number))
 
     def path(self, entry_id: str | None) -> Aggregator:
         """
@@ -642,12 +646,12 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        number = _ROOT if entry_id is None else self._find(entry_id)
+        number = _ROOT if entry_id is None else self._find_number(entry_id)
         return self._with_ledger(self._path_to(number))
 
     # Implementation
 
-    def _find(self, entry_id: str) -> int:
+    def _find_number(self, entry_id: str) -> int:
         # Asked first, because a list, which has no hash, could not be looked up.
         number = self._numbers.get(entry_id) if isinstance(entry_id, str) else None
         if number is None:
@@ -663,7 +667,7 @@ class MessageTree:
 
         return number
 
-    def _order(self) -> list[int]:
+    def _order_numbers(self) -> list[int]:
         return sorted(self._places)[1:]
 
     def _id_of(self, number: int) -> str | None:
@@ -702,7 +706,7 @@ class MessageTree:
         )
         return state.join(bill)
 
-    def _show(self, number: int, shown: Aggregator) -> MessageTree:
+    def _show_way(self, number: int, shown: Aggregator) -> MessageTree:
         # This tree with the way to a node shown, which *shown* is.
         if number == self._head and shown == self.shown:
             return self
@@ -726,15 +730,15 @@ class MessageTree:
 
             here = parent
 
-        return self._evolve(_head=number, shown=shown, _visited=visited)
+        return self._replace_fields(_head=number, shown=shown, _visited=visited)
 
-    def _evolve(self, **changes: Any) -> MessageTree:
+    def _replace_fields(self, **changes: Any) -> MessageTree:
         fields = {name: getattr(self, name) for name in _FIELDS}
         return _make_tree(**{**fields, **changes})
 
-    def _structure(self) -> tuple[Any, ...]:
+    def _compare_by(self) -> tuple[Any, ...]:
         # What equal trees have in common; numbers are not, because some are not used.
-        order = [_ROOT, *self._order()]
+        order = [_ROOT, *self._order_numbers()]
         ranks = {number: rank for rank, number in enumerate(order)}
         return (
             ranks[self._head],
@@ -758,7 +762,7 @@ class MessageTree:
             len(self) == len(other)
             and self.shown == other.shown
             and self._ledger.entries == other._ledger.entries
-            and self._structure() == other._structure()
+            and self._compare_by() == other._compare_by()
         )
 
     def __hash__(self) -> int:
@@ -792,7 +796,7 @@ class MessageTree:
 
     def list_visited(self) -> tuple[tuple[int, int], ...]:
         """What `rebuild` takes as *visited*. O(n log n)."""
-        return tuple(sorted(self._structure()[2].items()))
+        return tuple(sorted(self._compare_by()[2].items()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is shown may be none of the states: one that brought nothing new.
@@ -835,7 +839,7 @@ class _Growth:
                 is_new = True
                 self._note_child(number, is_shown=is_shown)
             elif self.places[child].entry.id != entry.id:
-                self._rename(child, entry)
+                self._replace_entry(child, entry)
                 is_new = is_replaced = True
 
             if is_replaced:
@@ -908,7 +912,7 @@ class _Growth:
         self.next += 1
         above = self.places[parent]
         self.places[parent] = above._replace(children=above.children.append(number))
-        id = self._register(number, entry)
+        id = self._register_entry(number, entry)
         self.places[number] = _Place(id, entry, parent, _NO_CHILDREN, position, state)
         return number
 
@@ -924,7 +928,7 @@ class _Growth:
             # The child that was shown is not the newest any more.
             self.visited = self.visited.set(parent, children[-2])
 
-    def _register(self, number: int, entry: Entry) -> str:
+    def _register_entry(self, number: int, entry: Entry) -> str:
         id = entry.id
         if id in self.numbers:
             known = self.copies[id] if id in self.copies else (self.numbers[id],)
@@ -942,7 +946,7 @@ class _Growth:
 
         return id
 
-    def _unregister(self, number: int) -> None:
+    def _unregister_entry(self, number: int) -> None:
         place = self.places[number]
         named = _read_name(place.entry.message)
         if named in self.named and self.named[named] == number:
@@ -965,10 +969,10 @@ class _Growth:
         if place.id in self.numbers and self.numbers[place.id] == number:
             self.numbers.remove(place.id)
 
-    def _rename(self, number: int, entry: Entry) -> None:
+    def _replace_entry(self, number: int, entry: Entry) -> None:
         # The newer entry of a message stands.
-        self._unregister(number)
-        id = self._register(number, entry)
+        self._unregister_entry(number)
+        id = self._register_entry(number, entry)
         self.places[number] = self.places[number]._replace(id=id, entry=entry)
 
     def prune(self, number: int, ends: Any) -> None:
@@ -978,7 +982,7 @@ class _Growth:
             if place.children:
                 return
 
-            self._unregister(number)
+            self._unregister_entry(number)
             self.places.remove(number)
             parent = place.parent
             above = self.places[parent]
@@ -1020,7 +1024,7 @@ class _Growth:
         )
 
 
-def _after(timeline: Timeline[Any], number: int) -> int:
+def _find_moment(timeline: Timeline[Any], number: int) -> int:
     # The place among its moments of the one with *number*.
     return max(number - timeline.moments[0].number, 0)
 

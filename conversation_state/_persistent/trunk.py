@@ -265,17 +265,17 @@ def make_gapped(first: Block, gap: Block, count: int) -> Trunk:
     while count > 1 << shift:
         shift += BITS
 
-    root = _repeat(gap, shift - BITS, count)
+    root = _repeat_block(gap, shift - BITS, count)
     return Trunk(count << BITS, shift, _with_first(root, shift - BITS, first))
 
 
-def _repeat(block: Block, level: int, count: int) -> tuple[Any, ...]:
+def _repeat_block(block: Block, level: int, count: int) -> tuple[Any, ...]:
     if not level:
         return (block,) * count
 
     whole, rest = divmod(count, 1 << level)
-    nodes = (_repeat(block, level - BITS, 1 << level),) * whole if whole else ()
-    return (*nodes, _repeat(block, level - BITS, rest)) if rest else nodes
+    nodes = (_repeat_block(block, level - BITS, 1 << level),) * whole if whole else ()
+    return (*nodes, _repeat_block(block, level - BITS, rest)) if rest else nodes
 
 
 def _with_first(node: tuple[Any, ...], level: int, block: Block) -> tuple[Any, ...]:

@@ -100,16 +100,16 @@ def convert(
     stderr.
     """
     with exit_on_error(context):
-        loaded = _read(session, source)
+        loaded = _read_session(session, source)
         for problem in loaded.problems:
             print_error(f"{session}: {problem}")
 
-        payload, lost = _write(loaded, target, cwd, title)
+        payload, lost = _write_session(loaded, target, cwd, title)
         print_lost(session, target, lost)
         print_payload(payload, output)
 
 
-def _read(session: str, source: str | None) -> LoadedSession:
+def _read_session(session: str, source: str | None) -> LoadedSession:
     from conversation_state.adapters.sessions import load_session, read_session
     from conversation_state.errors import DecodeError
 
@@ -126,7 +126,7 @@ def _read(session: str, source: str | None) -> LoadedSession:
         raise RefusedError(f"{session}: {error.strerror}") from None
 
 
-def _write(
+def _write_session(
     loaded: LoadedSession, target: str, cwd: str, title: str
 ) -> tuple[Any, Sequence[Lost]]:
     from conversation_state.adapters import sessions

@@ -82,7 +82,7 @@ def _load_log(record: Any) -> FoundConversation:
         try:
             found = _LOADERS[name](body)
         except DecodeError as why:
-            raise _move(why, path) from None
+            raise _move_paths(why, path) from None
 
         if body is log.response:
             answers = found.messages
@@ -99,7 +99,7 @@ def _load_log(record: Any) -> FoundConversation:
         known = _READ_KEYS.get(recognize_api(log.request), frozenset())
         rest |= {key: log.request[key] for key in log.request if key not in known}
 
-    return _converse(history, answers, id=_find_id(record), notes=rest)
+    return _join_answers(history, answers, id=_find_id(record), notes=rest)
 
 
 def _describe_error(error: Any) -> str:
@@ -115,24 +115,24 @@ def _describe_error(error: Any) -> str:
     return shorten_text(str(error), 200)
 
 
-def _move(error: DecodeError, path: str) -> DecodeError:
+def _move_paths(error: DecodeError, path: str) -> DecodeError:
     """*error* with its paths below *path*."""
     return DecodeError(
         tuple([Problem(f"{path}{one.path[1:]}", one.what) for one in error.problems])
     )
 
 
-def _converse(
+def _join_answers(
     history: tuple[Message, ...], answers: tuple[Message, ...], **fields: Any
 ) -> FoundConversation:
     """A conversation; several answers are branches, and the first one is shown."""
     if len(answers) < 2:  # noqa: PLR2004 - one is no choice
         return FoundConversation(history + answers, **fields)
 
-    return _branch(history, [(each,) for each in answers], **fields)
+    return _make_branches(history, [(each,) for each in answers], **fields)
 
 
-def _branch(
+def _make_branches(
     history: tuple[Message, ...], branches: Iterable[Sequence[Message]], **fields: Any
 ) -> FoundConversation:
     start = Aggregator.new(history)
@@ -198,7 +198,7 @@ def _by_adapter(name: str) -> Callable[[Any], FoundConversation]:
             found = tuple(_load_listed(adapter, name, value))
             is_choice = name in {"openai_chat", "gemini"} and isinstance(value, dict)
             return (
-                _converse((), found, id=id)
+                _join_answers((), found, id=id)
                 if is_choice
                 else FoundConversation(found, id)
             )
@@ -329,7 +329,7 @@ def _load_preference(value: Any) -> FoundConversation:
         common += 1
 
     history = prompt + sides[0][:common]
-    return _branch(
+    return _make_branches(
         history, [side[common:] for side in sides], id=_find_id(value), notes=notes
     )
 
@@ -507,13 +507,13 @@ def load(value: Any, format: str = "") -> FoundConversation:  # noqa: A002 - as 
     try:
         conversation = _LOADERS[name](value)
     except DecodeError as error:
-        raise _rename(error, key) if key else error from None
+        raise _rename_paths(error, key) if key else error from None
     except ConversationStateError as error:
         raise fail(str(error)) from None
     except RecursionError:
         raise fail("it is nested too deep") from None
 
-    return _check(conversation, name)
+    return _check_readable(conversation, name)
 
 
 _EXPECTED = (
@@ -522,7 +522,7 @@ _EXPECTED = (
 )
 
 
-def _rename(error: DecodeError, key: str) -> DecodeError:
+def _rename_paths(error: DecodeError, key: str) -> DecodeError:
     return DecodeError(
         tuple(
             [
@@ -587,7 +587,7 @@ def _as_conversation(session: Any, name: str = "", **links: str) -> FoundConvers
 # What is no conversation
 
 
-def _check(found: FoundConversation, name: str) -> FoundConversation:
+def _check_readable(found: FoundConversation, name: str) -> FoundConversation:
     """*found*, if something in it can be read, and nothing is another format's."""
     if not found.messages and not found.tree:
         raise fail("a conversation without messages")

@@ -54,12 +54,12 @@ class FrameworkConversation(NamedTuple):
             reasons = (f"no messages; {self.left_out or 'nothing was said'}",)
 
         for reason in reasons[:_MAX_REASONS]:
-            yield self._refuse(file, reason)
+            yield self._make_unreadable(file, reason)
 
         if len(reasons) > _MAX_REASONS:
-            yield self._refuse(file, f"{len(reasons) - _MAX_REASONS:,} more")
+            yield self._make_unreadable(file, f"{len(reasons) - _MAX_REASONS:,} more")
 
-    def _refuse(self, file: str, reason: str) -> UnreadableInput:
+    def _make_unreadable(self, file: str, reason: str) -> UnreadableInput:
         reason = shorten_text(f"{shorten_repr(self.name)}: {reason}", MAX_REASON)
         return UnreadableInput(file, 0, reason)
 
@@ -102,12 +102,14 @@ class BranchBuilder:
         return MessageTree.of(*others, shown)
 
     def _make_state(self, entries: Log[Entry]) -> Aggregator:
-        state = self._rebuild(entries, Log()).record_responses()
+        state = self._rebuild_state(entries, Log()).record_responses()
         # The times are unknown; those of this import would differ from the next one's.
         ledger = [each._replace(at=None) for each in state.ledger]
-        return self._rebuild(entries, Log([*ledger, *self._ledger.values()]))
+        return self._rebuild_state(entries, Log([*ledger, *self._ledger.values()]))
 
-    def _rebuild(self, entries: Log[Entry], ledger: Log[LedgerEntry]) -> Aggregator:
+    def _rebuild_state(
+        self, entries: Log[Entry], ledger: Log[LedgerEntry]
+    ) -> Aggregator:
         return Aggregator.rebuild(
             id=uuid.uuid5(_NAMESPACE, self.name),
             parent_id=None,
@@ -144,9 +146,9 @@ def make_entries(messages: Iterable[FileMessage]) -> list[Entry]:
     seen: set[str] = set()
     before = ""
     for said in messages:
-        id = _identify(said.id, said.digest) if said.id else ""
+        id = _make_entry_id(said.id, said.digest) if said.id else ""
         if not id or id in seen:
-            id = _identify(f"after {before}", said.digest)
+            id = _make_entry_id(f"after {before}", said.digest)
 
         seen.add(id)
         entries.append(Entry(id, said.message))
@@ -155,7 +157,7 @@ def make_entries(messages: Iterable[FileMessage]) -> list[Entry]:
     return entries
 
 
-def _identify(place: str, digest: bytes) -> str:
+def _make_entry_id(place: str, digest: bytes) -> str:
     whole = hashlib.sha256(place.encode("utf-8", "surrogatepass") + b"\n" + digest)
     return whole.hexdigest()[:32]
 

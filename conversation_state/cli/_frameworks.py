@@ -69,7 +69,7 @@ def read_files(
                 yield UnreadableInput(file, 0, "expected a file, which SQLite can open")
                 continue
 
-            with _open(file) as (db, size):
+            with _open_database(file) as (db, size):
                 kind = SOURCES[source]
                 tables = kind.find(db)
                 if tables:
@@ -90,7 +90,7 @@ def read_files(
 
 
 @contextmanager
-def _open(file: str) -> Iterator[tuple[sqlite3.Connection, int]]:
+def _open_database(file: str) -> Iterator[tuple[sqlite3.Connection, int]]:
     path = Path(file)
     with path.open("rb") as stream:
         head = stream.read(20)
@@ -115,7 +115,7 @@ def _open(file: str) -> Iterator[tuple[sqlite3.Connection, int]]:
 # Tables
 
 
-def _quote(name: str) -> str:
+def _quote_name(name: str) -> str:
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 
@@ -151,7 +151,7 @@ def _read_langchain(
     """``SQLChatMessageHistory``: a row for each message."""
     for table in tables:
         rows = db.execute(
-            f"SELECT CAST(session_id AS TEXT), id, message FROM {_quote(table)} "  # noqa: S608 - quoted
+            f"SELECT CAST(session_id AS TEXT), id, message FROM {_quote_name(table)} "  # noqa: S608 - quoted
             "ORDER BY 1, id"
         )
         for session, group in groupby(rows, key=lambda row: row[0] or ""):
@@ -159,7 +159,7 @@ def _read_langchain(
             messages, problems = [], []
             for _, number, text in group:
                 try:
-                    row = _parse(text)
+                    row = _parse_object(text)
                     data = row.get("data")
                     fields = data if isinstance(data, dict) else {}
                     fields = {"type": row.get("type"), **fields}
@@ -172,7 +172,7 @@ def _read_langchain(
             yield FrameworkConversation(name, branches.build(), problems)
 
 
-def _parse(text: object) -> dict[str, Any]:
+def _parse_object(text: object) -> dict[str, Any]:
     try:
         found = json.loads(text)  # type: ignore[arg-type]  # a TypeError else
     except (TypeError, ValueError, RecursionError) as error:
@@ -215,7 +215,7 @@ def _read_agents(
 
         rows = db.execute(
             f"SELECT CAST(m.session_id AS TEXT), {branch}, m.id, m.message_data "  # noqa: S608 - quoted
-            f"FROM {_quote(table)} m {join} ORDER BY 1, {place}, m.id"
+            f"FROM {_quote_name(table)} m {join} ORDER BY 1, {place}, m.id"
         )
         for session, group in groupby(rows, key=lambda row: row[0] or ""):
             name = session if len(tables) == 1 else f"{table}/{session}"
@@ -248,7 +248,7 @@ def _add_items(branches: BranchBuilder, rows: Iterable[_AgentRow]) -> list[str]:
 
 
 def _parse_item(text: str) -> dict[str, Any]:
-    item = _parse(text)
+    item = _parse_object(text)
     if item.get("__enc__") == 1:
         raise RowError("it is encrypted, by an EncryptedSession")
 
@@ -267,7 +267,7 @@ def _add_turns(
     )
     for branch, turn, prompt, completion, total, read, written in rows:
         try:
-            details = [_parse(each) if each else {} for each in (read, written)]
+            details = [_parse_object(each) if each else {} for each in (read, written)]
             usage = Usage(
                 prompt or 0,
                 completion or 0,

@@ -167,12 +167,12 @@ class _SourceReader:
         )
         try:
             for found in values:
-                yield from self._take(found)
+                yield from self._read_value(found)
         except _UNPACKING as error:
-            yield from self._flush()
+            yield from self._load_waiting()
             yield UnreadableInput(self.source.file, 0, str(error))
 
-        yield from self._flush()
+        yield from self._load_waiting()
         if self.unreported:
             more = self.unreported
             words = "1 more line is" if more == 1 else f"{more:,} more lines are"
@@ -186,12 +186,12 @@ class _SourceReader:
         if self.loader is not None:
             self.loader.close()
 
-    def _take(
+    def _read_value(
         self, found: JsonValue | DamagedText | LeftOut | ListEnd
     ) -> Iterator[InputConversation | UnreadableInput]:
         if isinstance(found, ListEnd):
             if not self.session:
-                yield from self._flush()
+                yield from self._load_waiting()
 
             return
 
@@ -200,14 +200,16 @@ class _SourceReader:
             text = found.text
             yield UnreadableInput(self.source.file, found.line, text, is_error=False)
         elif isinstance(found, DamagedText):
-            yield from self._report(found.line, found.reason, is_binary=found.is_binary)
+            yield from self._report_unreadable(
+                found.line, found.reason, is_binary=found.is_binary
+            )
         elif self.session or self._is_of_session(found.data):
             self.session.append(found)
         elif _recognition.is_item(found.data) or self._is_next_piece(found):
             self.items.append(found)
         else:
             if self.items:
-                yield from self._flush()
+                yield from self._load_waiting()
 
             yield from self._take_several(found)
 
@@ -232,12 +234,12 @@ class _SourceReader:
             listed = found.data
 
         if not listed or self._is_stream(listed):
-            yield from self._load(found.data, found)
+            yield from self._load_value(found.data, found)
             return
 
         for at, each in enumerate(listed):
             here = JsonValue(each, found.line, at + 1, f"{path}[{at}]")
-            yield from self._load(each, here)
+            yield from self._load_value(each, here)
 
     def _is_next_piece(self, found: JsonValue) -> bool:
         # The last response of a stream looks like a whole one.
@@ -251,10 +253,10 @@ class _SourceReader:
     def _is_stream(self, listed: Sequence[Any]) -> bool:
         return isinstance(listed[0], dict) and _recognition.is_piece(listed[0])
 
-    def _flush(self) -> Iterator[InputConversation | UnreadableInput]:
+    def _load_waiting(self) -> Iterator[InputConversation | UnreadableInput]:
         """What was read so far: what is being loaded, and messages."""
         for value, loaded in () if self.loader is None else self.loader.finish():
-            yield from self._give(value, loaded)
+            yield from self._yield_loaded(value, loaded)
 
         yield from self._report_held()
         if self.session:
@@ -276,22 +278,26 @@ class _SourceReader:
             good: list[JsonValue] = []
             if first.position:
                 # Of a list all or nothing.
-                yield from self._report(first.line, _describe(error, first))
+                yield from self._report_unreadable(
+                    first.line, _describe_problem(error, first)
+                )
                 return
 
             for each in items:
                 try:
                     _formats.load([each.data], self.format)
                 except DecodeError as wrong:
-                    yield from self._report(
-                        each.line, _describe(wrong, each, is_item=True)
+                    yield from self._report_unreadable(
+                        each.line, _describe_problem(wrong, each, is_item=True)
                     )
                 else:
                     good.append(each)
 
             if not good or len(good) == len(items):
                 if good:
-                    yield from self._report(first.line, _describe(error, first))
+                    yield from self._report_unreadable(
+                        first.line, _describe_problem(error, first)
+                    )
 
                 return
 
@@ -299,7 +305,7 @@ class _SourceReader:
 
         # In a list they are one document.
         at = 1 if first.position else first.line
-        yield self._name(found, first.line, at)
+        yield self._name_conversation(found, first.line, at)
 
     def _load_session(self) -> Iterator[InputConversation | UnreadableInput]:
         lines, self.session = self.session, []
@@ -309,21 +315,25 @@ class _SourceReader:
             path = Path(self.source.file)
             found = _formats.load_session(data, path, self.format)
         except DecodeError as error:
-            yield from self._report(first.line, _describe(error, first))
+            yield from self._report_unreadable(
+                first.line, _describe_problem(error, first)
+            )
         else:
             for each in found:
-                yield self._name(each, first.line, first.line)
+                yield self._name_conversation(each, first.line, first.line)
 
-    def _load(
+    def _load_value(
         self, data: Any, value: JsonValue
     ) -> Iterator[InputConversation | UnreadableInput]:
         if self.loader is not None and value.size:
             for other, loaded in self.loader.add(value):
-                yield from self._give(other, loaded)
+                yield from self._yield_loaded(other, loaded)
         else:
-            yield from self._give(value, *_workers.load_all([data], self.format))
+            yield from self._yield_loaded(
+                value, *_workers.load_all([data], self.format)
+            )
 
-    def _give(
+    def _yield_loaded(
         self, value: JsonValue, loaded: FoundConversation | DecodeError
     ) -> Iterator[InputConversation | UnreadableInput]:
         if isinstance(loaded, DecodeError):
@@ -333,17 +343,21 @@ class _SourceReader:
                 return
 
             yield from self._report_held()
-            reason = _describe(loaded, value)
+            reason = _describe_problem(loaded, value)
             if value.position:
                 self.held = (what, value.line, reason, 0)
             else:
-                yield from self._report(value.line, reason)
+                yield from self._report_unreadable(value.line, reason)
         else:
             yield from self._report_held()
             at = value.position or value.line
-            yield self._name(loaded, value.line, at)._replace(size=value.size)
+            yield self._name_conversation(loaded, value.line, at)._replace(
+                size=value.size
+            )
 
-    def _name(self, found: FoundConversation, line: int, at: int) -> InputConversation:
+    def _name_conversation(
+        self, found: FoundConversation, line: int, at: int
+    ) -> InputConversation:
         return InputConversation(
             found.id or self.nameless.format(at),
             self.source.file,
@@ -363,9 +377,9 @@ class _SourceReader:
             _, line, reason, more = self.held
             self.held = None
             words = f"{reason} (and {more:,} more like it)" if more else reason
-            yield from self._report(line, words)
+            yield from self._report_unreadable(line, words)
 
-    def _report(
+    def _report_unreadable(
         self, line: int, reason: str, *, is_binary: bool = False
     ) -> Iterator[UnreadableInput]:
         self.is_empty = False
@@ -379,7 +393,9 @@ class _SourceReader:
         yield UnreadableInput(self.source.file, line, reason)
 
 
-def _describe(error: DecodeError, value: JsonValue, *, is_item: bool = False) -> str:
+def _describe_problem(
+    error: DecodeError, value: JsonValue, *, is_item: bool = False
+) -> str:
     first, *others = error.problems
     path = first.path
     if is_item:

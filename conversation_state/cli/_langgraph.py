@@ -47,7 +47,7 @@ _REMOVE_ALL = "__remove_all__"
 _INTERNAL = ("__", "branch:", "start:")
 
 
-def _unpack(data: bytes) -> Any:
+def _unpack_data(data: bytes) -> Any:
     try:
         import ormsgpack
     except ImportError as error:
@@ -64,7 +64,7 @@ def _unpack(data: bytes) -> Any:
 
 def _unpack_object(packed: _PackedObject) -> tuple[object, Any]:
     """The name of the class of an object, and the data it was made of."""
-    inner = _unpack(packed.data)
+    inner = _unpack_data(packed.data)
     if packed.code not in _CONSTRUCTORS:
         return None, inner
 
@@ -186,18 +186,18 @@ class _ThreadReader:
             if said is None:
                 others.add(channel)
             else:
-                messages[channel] = self._log(old, said)
+                messages[channel] = self._extend_log(old, said)
 
         # Of a delta channel there are only the writes since its last value.
         for channel, version in versions.items():
             if channel not in values and not str(channel).startswith(_INTERNAL):
-                log = self._replay(channel, version, parent)
+                log = self._replay_channel(channel, version, parent)
                 if log is not None:
                     messages[channel] = log
 
         return _Checkpoint(parent, messages, versions, frozenset(others))
 
-    def _replay(
+    def _replay_channel(
         self, channel: str, version: Any, parent: str | None
     ) -> Log[Entry] | None:
         before = self.checkpoints.get(parent or "")
@@ -236,9 +236,9 @@ class _ThreadReader:
             if new is None:
                 return old
 
-            said = _reduce(said, new)
+            said = _reduce_messages(said, new)
 
-        return self._log(old or Log(), said) if said or old is not None else None
+        return self._extend_log(old or Log(), said) if said or old is not None else None
 
     def _read_unfinished(self) -> None:
         # LangGraph's `get_state` shows what finished tasks of the last step wrote.
@@ -255,7 +255,7 @@ class _ThreadReader:
                 if log is not None and log is not old:
                     self.unfinished[channel] = log
 
-    def _log(self, old: Log[Entry], said: Sequence[FileMessage]) -> Log[Entry]:
+    def _extend_log(self, old: Log[Entry], said: Sequence[FileMessage]) -> Log[Entry]:
         entries = make_entries(said)
         self._said.update(zip([entry.id for entry in entries], said, strict=True))
         common = 0
@@ -270,7 +270,7 @@ class _ThreadReader:
     def _read_list(self, value: Any, *, is_known: bool) -> list[FileMessage] | None:
         """The messages in *value*; None if it is no list of messages."""
         if isinstance(value, _PackedObject) and value.code == _SNAPSHOT:
-            value = _unpack(value.data)
+            value = _unpack_data(value.data)
 
         if not isinstance(value, list) or not (value or is_known):
             return None
@@ -329,7 +329,7 @@ def _is_langchain(name: object, fields: Any) -> bool:
     return named or (isinstance(kind, str) and kind in MESSAGE_CLASSES)
 
 
-def _reduce(
+def _reduce_messages(
     old: Sequence[FileMessage], new: Iterable[FileMessage]
 ) -> list[FileMessage]:
     """
@@ -364,7 +364,7 @@ def _load_typed(kind: object, data: Any) -> Any:
         return None
 
     if kind == "msgpack" and isinstance(data, bytes):
-        return _unpack(data)
+        return _unpack_data(data)
 
     if kind == "json" and isinstance(data, bytes):
         try:

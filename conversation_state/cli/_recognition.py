@@ -199,12 +199,12 @@ _ITEM_TESTS: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
 # What is in a record
 
 
-def _listed(record: Body, key: str) -> list[Any]:
+def _get_list(record: Body, key: str) -> list[Any]:
     value = record.get(key)
     return value if isinstance(value, list) else []
 
 
-def _inner(record: Body, key: str) -> Body:
+def _get_object(record: Body, key: str) -> Body:
     value = record.get(key)
     return value if isinstance(value, dict) else {}
 
@@ -214,7 +214,7 @@ MESSAGE_KEYS = ("messages", "conversations", "conversation", "items")
 
 
 def _recognize_messages(record: Body) -> str:
-    found = (recognize_items(_listed(record, key)) for key in MESSAGE_KEYS)
+    found = (recognize_items(_get_list(record, key)) for key in MESSAGE_KEYS)
     return next((name for name in found if name), "")
 
 
@@ -227,16 +227,16 @@ def _is_responses(record: Body) -> bool:
     if isinstance(given, str):
         return "model" in record and not record.keys() & {"output", "instruction"}
 
-    items = given if isinstance(given, list) else _listed(record, "output")
+    items = given if isinstance(given, list) else _get_list(record, "output")
     return recognize_items(items) in {"openai_responses", "openai_chat"}
 
 
 def _is_anthropic(record: Body) -> bool:
     if record.get("type") == "message":
         is_answer = record.keys() & {"model", "stop_reason", "usage"}
-        return bool(is_answer and _listed(record, "content"))
+        return bool(is_answer and _get_list(record, "content"))
 
-    messages = _listed(record, "messages")
+    messages = _get_list(record, "messages")
     if recognize_items(messages) == "anthropic":
         return True
 
@@ -249,23 +249,23 @@ def _is_anthropic(record: Body) -> bool:
 
 
 def _is_gemini(record: Body) -> bool:
-    if _listed(record, "candidates") or "promptFeedback" in record:
+    if _get_list(record, "candidates") or "promptFeedback" in record:
         return True
 
-    return recognize_items(_listed(record, "contents")) == "gemini"
+    return recognize_items(_get_list(record, "contents")) == "gemini"
 
 
 def _has_answers(record: Body) -> bool:
     return any(
         isinstance(each, dict) and isinstance(each.get("message"), dict)
-        for each in _listed(record, "choices")
+        for each in _get_list(record, "choices")
     )
 
 
 def _is_opencode(record: Body) -> bool:
     return "info" in record and any(
         isinstance(each, dict) and {"info", "parts"} <= each.keys()
-        for each in _listed(record, "messages")
+        for each in _get_list(record, "messages")
     )
 
 
@@ -288,7 +288,7 @@ _API_TESTS: tuple[tuple[str, Test], ...] = (
     ("openai_chat", _has_answers),
     ("gemini", _is_gemini),
     ("anthropic", _is_anthropic),
-    ("ollama", lambda r: "done" in r and bool(_inner(r, "message"))),
+    ("ollama", lambda r: "done" in r and bool(_get_object(r, "message"))),
     ("openai_responses", _is_responses),
     ("openai_chat", lambda r: _recognize_messages(r) == "openai_chat"),
 )
@@ -376,7 +376,7 @@ def recognize_api(body: Body) -> str:
 _RECORD_TESTS: tuple[tuple[str, Test], ...] = (
     ("json", lambda r: r.get("format") == "conversation_state"),
     ("chatgpt", lambda r: isinstance(r.get("mapping"), dict)),
-    ("open_webui", lambda r: "history" in _inner(r, "chat")),
+    ("open_webui", lambda r: "history" in _get_object(r, "chat")),
     ("claude_ai", lambda r: isinstance(r.get("chat_messages"), list)),
     (
         "librechat",
@@ -452,7 +452,9 @@ def is_item(value: Any) -> bool:
 
 def is_piece(value: Body) -> bool:
     """Whether *value* is one of the responses that Gemini streams, not the last."""
-    answers = [each for each in _listed(value, "candidates") if isinstance(each, dict)]
+    answers = [
+        each for each in _get_list(value, "candidates") if isinstance(each, dict)
+    ]
     return bool(answers) and not any("finishReason" in each for each in answers)
 
 
@@ -566,16 +568,18 @@ def _is_event(record: Body) -> bool:
         or record.get("object") == "chat.completion.chunk"
         or any(
             isinstance(each, dict) and "delta" in each
-            for each in _listed(record, "choices")
+            for each in _get_list(record, "choices")
         )
     )
 
 
 def _is_converse(record: Body) -> bool:
-    found = _listed(record, "messages") or [_inner(record, "output").get("message")]
+    found = _get_list(record, "messages") or [
+        _get_object(record, "output").get("message")
+    ]
     return any(
         isinstance(each, dict)
-        and any(_describe_block(b)[:1] == "+" for b in _listed(each, "content"))
+        and any(_describe_block(b)[:1] == "+" for b in _get_list(each, "content"))
         for each in found
     )
 
@@ -587,7 +591,7 @@ _LOOKALIKES: tuple[tuple[str, Test], ...] = (
         lambda r: any(r.get(k) == [] for k in MESSAGE_KEYS),
     ),
     ("an event of a streamed response; concat the chunks of load_chunks", _is_event),
-    ("an error of a provider, not an answer", lambda r: bool(_inner(r, "error"))),
+    ("an error of a provider, not an answer", lambda r: bool(_get_object(r, "error"))),
     ("a request or response of Bedrock's Converse, which is not read", _is_converse),
     (
         "a message of OpenAI's Assistants, which are not read",
@@ -642,7 +646,7 @@ _LOOKALIKES: tuple[tuple[str, Test], ...] = (
         lambda r: any(
             isinstance(each, dict) and "speaker" in each
             for key in ("dialog", "dialogue", "turns", "utterances")
-            for each in _listed(r, key)
+            for each in _get_list(r, key)
         ),
     ),
 )

@@ -127,11 +127,11 @@ def open_sources(
 def _open_text(
     file: str, stem: str, stream: BinaryIO, size: int
 ) -> InputSource | NotRead:
-    head = _peek(stream)
+    head = _peek_head(stream)
     for mark, encoding in _UTF_16_OR_32:
         if head.startswith(mark):
             stream = io.BufferedReader(_Transcoded(stream, encoding), 1 << 16)
-            head = _peek(stream)
+            head = _peek_head(stream)
             break
 
     for magic, words in _BINARY:
@@ -146,7 +146,7 @@ def _open_text(
     return InputSource(file, stem, stream, size)
 
 
-def _peek(stream: BinaryIO) -> bytes:
+def _peek_head(stream: BinaryIO) -> bytes:
     peeked: bytes = stream.peek(_SNIFFED_BYTES)  # type: ignore[attr-defined]  # buffered
     return peeked
 

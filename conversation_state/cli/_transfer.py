@@ -530,7 +530,7 @@ def _save_grown_tree(
     of that; they have another conversation if not even a first message is the same.
     """
     saved = store.message_tree(name)
-    grown = _graft(saved, tree)
+    grown = _graft_tree(saved, tree)
     if grown is None:
         if on_conflict == "rename":
             return None
@@ -549,7 +549,7 @@ def _save_grown_tree(
     return ImportResult(outcome, name, new, added)
 
 
-def _graft(saved: MessageTree, tree: MessageTree) -> MessageTree | None:
+def _graft_tree(saved: MessageTree, tree: MessageTree) -> MessageTree | None:
     """
     *saved* with the messages of *tree* that it lacks, and the same one shown; None if
     it has none of them.

@@ -182,7 +182,7 @@ class _Prefixed:
 def _read_line_values(stream: Any, limit: int) -> Iterator[Found]:
     for number, (line, size) in enumerate(read_lines(stream, limit=limit), 1):
         if line is None:
-            yield _skipped(number, "a line", size, limit)
+            yield _make_skipped(number, "a line", size, limit)
             continue
 
         if number == 1:
@@ -229,7 +229,7 @@ def _describe_syntax(error: json.JSONDecodeError) -> str:
     return f"invalid JSON; {error.msg.removesuffix(' at')} at column {error.colno}"
 
 
-def _skipped(line: int, what: str, size: int, limit: int) -> DamagedText:
+def _make_skipped(line: int, what: str, size: int, limit: int) -> DamagedText:
     reason = (
         f"{what} of {size / _MEBIBYTE:,.1f} MiB was skipped; --max-line is "
         f"{limit / _MEBIBYTE:,g} MiB"
@@ -288,11 +288,11 @@ class _DocumentParser:
         self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
         # The line of a position in the text, up to which line ends were counted.
         self._line, self._counted = 1, 0
-        self._add(start.removeprefix(codecs.BOM_UTF8))
+        self._add_bytes(start.removeprefix(codecs.BOM_UTF8))
 
     def run(self) -> Iterator[Found]:
         """All values; each list is followed by an `ListEnd`."""
-        while char := self._peek():
+        while char := self._peek_char():
             if char == "[":
                 yield from self._read_list("$")
             elif char == "{":
@@ -305,7 +305,7 @@ class _DocumentParser:
 
     # Text
 
-    def _add(self, data: bytes) -> None:
+    def _add_bytes(self, data: bytes) -> None:
         try:
             self.text += self._decoder.decode(data, final=self.is_ended)
         except UnicodeDecodeError:
@@ -314,20 +314,20 @@ class _DocumentParser:
             self.has_bad_bytes = True
             self.text += self._decoder.decode(pending + data, final=self.is_ended)
 
-    def _fill(self) -> None:
+    def _fill_buffer(self) -> None:
         """Read more, at least as much as there is, and forget what was parsed."""
         self._count_line()
         self.text, self.at, self._counted = self.text[self.at :], 0, 0
         data = self.stream.read(max(_READ_BYTES, len(self.text)))
         self.is_ended = not data
-        self._add(data)
+        self._add_bytes(data)
 
     def _count_line(self) -> int:
         self._line += self.text.count("\n", self._counted, self.at)
         self._counted = max(self._counted, self.at)
         return self._line
 
-    def _peek(self) -> str:
+    def _peek_char(self) -> str:
         """The next character that is not white space; "" at the end."""
         while True:
             match = _SPACE.match(self.text, self.at)
@@ -338,11 +338,11 @@ class _DocumentParser:
             if self.is_ended:
                 return ""
 
-            self._fill()
+            self._fill_buffer()
 
     # One value
 
-    def _scan(self) -> tuple[Any, str]:
+    def _scan_value(self) -> tuple[Any, str]:
         """
         The value at the position, which moves behind it, and why it can't be taken, ""
         if it can.
@@ -356,11 +356,11 @@ class _DocumentParser:
         """
         reason = ""
         try:
-            value, end = self._decode(_UNIQUE)
+            value, end = self._decode_with(_UNIQUE)
         except ValueError as error:
             # JSON of which Python would lose something.
             reason = f"unreadable JSON; {error}"
-            value, end = self._decode(_PLAIN)
+            value, end = self._decode_with(_PLAIN)
 
         if self.has_bad_bytes and _ESCAPED_BYTE.search(self.text, self.at, end):
             reason = "no UTF-8 text"
@@ -368,7 +368,7 @@ class _DocumentParser:
         self.scanned, self.at = end - self.at, end
         return value, reason
 
-    def _decode(self, decoder: json.JSONDecoder) -> tuple[Any, int]:
+    def _decode_with(self, decoder: json.JSONDecoder) -> tuple[Any, int]:
         while True:
             try:
                 value, end = decoder.raw_decode(self.text, self.at)
@@ -391,9 +391,9 @@ class _DocumentParser:
             if len(self.text) - self.at > self.limit:
                 raise _TooLongError
 
-            self._fill()
+            self._fill_buffer()
 
-    def _skip(self) -> int:
+    def _skip_value(self) -> int:
         """Move behind the value at the position; its size in bytes, nearly."""
         size = depth = 0
         is_string = False
@@ -417,7 +417,7 @@ class _DocumentParser:
                 self.at = len(self.text)
                 return size
 
-            self._fill()
+            self._fill_buffer()
 
     def _find_next(self) -> bool:
         """
@@ -434,12 +434,12 @@ class _DocumentParser:
                 if self.is_ended:
                     return False
 
-                self._fill()
+                self._fill_buffer()
                 continue
 
             step = 1
             try:
-                value, end = self._decode(_PLAIN)
+                value, end = self._decode_with(_PLAIN)
             except _DamagedError as error:
                 searched += error.position - self.at
             except _TooLongError:
@@ -467,7 +467,7 @@ class _DocumentParser:
         is_found = True
         is_open = False  # behind a comma
         while is_found:
-            char = self._peek()
+            char = self._peek_char()
             line = self._count_line()
             if char in {"", "]"}:
                 self.at += len(char)
@@ -485,7 +485,7 @@ class _DocumentParser:
                 is_found = self._find_next()
                 continue
 
-            char = self._peek()
+            char = self._peek_char()
             is_open = char == ","
             if is_open:
                 self.at += 1
@@ -502,9 +502,9 @@ class _DocumentParser:
         self, line: int, position: int, where: str
     ) -> JsonValue | DamagedText:
         try:
-            value, reason = self._scan()
+            value, reason = self._scan_value()
         except _TooLongError:
-            return _skipped(line, where, self._skip(), self.limit)
+            return _make_skipped(line, where, self._skip_value(), self.limit)
         except _DamagedError as error:
             what = error.reason.removesuffix(" at")
             on = self._line_of(error.position)
@@ -526,7 +526,7 @@ class _DocumentParser:
     def _read_object(self) -> Iterator[Found]:
         line = self._count_line()
         try:
-            value, reason = self._scan()
+            value, reason = self._scan_value()
         except _DamagedError as error:
             damage = DamagedText(
                 self._line_of(error.position),
@@ -552,23 +552,23 @@ class _DocumentParser:
         has_list = False
         left_out: list[str] = []
         with suppress(_DamagedError):  # its end is missing, then
-            while self._peek() == '"':
-                key, _ = self._scan()
-                if self._peek() != ":":
+            while self._peek_char() == '"':
+                key, _ = self._scan_value()
+                if self._peek_char() != ":":
                     break
 
                 self.at += 1
-                if self._peek() == "[" and key in WRAPPERS:
+                if self._peek_char() == "[" and key in WRAPPERS:
                     has_list = True
                     yield from self._read_list(f"$.{key}")
                 else:
                     left_out.append(key)
                     try:
-                        self._scan()
+                        self._scan_value()
                     except _TooLongError:
-                        self._skip()
+                        self._skip_value()
 
-                if self._peek() == ",":
+                if self._peek_char() == ",":
                     self.at += 1
 
         keys = ", ".join(left_out[:_MAX_KEYS])
@@ -581,7 +581,7 @@ class _DocumentParser:
         elif left_out:
             yield LeftOut(line, f"left out what is beside the list: {keys}")
 
-        if self._peek() == "}":
+        if self._peek_char() == "}":
             self.at += 1
         else:
             yield DamagedText(

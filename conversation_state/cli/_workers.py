@@ -57,16 +57,16 @@ class ParallelLoader:
         self._batch.append(value)
         self._size += value.size
         if self._size >= _BATCH_BYTES:
-            self._submit()
+            self._submit_values()
 
         while len(self._waiting) > (_MAX_WAITING + 1) * self._count:
-            yield from self._take()
+            yield from self._take_loaded()
 
     def finish(self) -> Iterator[tuple[JsonValue, Loaded]]:
         """All that is not given yet."""
-        self._submit()
+        self._submit_values()
         while self._waiting:
-            yield from self._take()
+            yield from self._take_loaded()
 
     def close(self) -> None:
         gc.set_threshold(*self._thresholds)
@@ -74,7 +74,7 @@ class ParallelLoader:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
 
-    def _submit(self) -> None:
+    def _submit_values(self) -> None:
         batch, self._batch, self._size = self._batch, [], 0
         if not batch:
             return
@@ -98,7 +98,7 @@ class ParallelLoader:
 
         self._waiting.append((batch, future))
 
-    def _take(self) -> Iterator[tuple[JsonValue, Loaded]]:
+    def _take_loaded(self) -> Iterator[tuple[JsonValue, Loaded]]:
         batch, future = self._waiting.popleft()
         loaded: list[Loaded] | None = None
         if future is not None:

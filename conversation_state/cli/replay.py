@@ -299,7 +299,7 @@ def format_report(
     for name, outcome in rows:
         size, view = outcome.bytes_per_state, outcome.kept
         yield (
-            f"{_shorten(name):<{_MAX_NAME}} {outcome.messages:>8,} "
+            f"{_shorten_name(name):<{_MAX_NAME}} {outcome.messages:>8,} "
             f"{outcome.states:>7,} {'-' if size is None else f'{size:,.0f}':>12} "
             f"{outcome.tokens:>8,} {'no view' if view is None else f'{view:,}':>7} "
             f"{'-' if view is None else f'{len(outcome.dropped):,}':>8}"
@@ -311,12 +311,13 @@ def format_report(
 
 def _list_remarks(rows: Sequence[tuple[str, Replay]]) -> Iterator[str]:
     trimmed = [
-        f"{_shorten(name)}: trimmed, without messages {describe_drops(outcome.dropped)}"
+        f"{_shorten_name(name)}: trimmed, without messages "
+        f"{describe_drops(outcome.dropped)}"
         for name, outcome in rows
         if outcome.dropped
     ]
     problems = [
-        f"{_shorten(name)}: {'BROKEN: ' if each in outcome.broken else ''}{each}"
+        f"{_shorten_name(name)}: {'BROKEN: ' if each in outcome.broken else ''}{each}"
         for name, outcome in rows
         for each in (*outcome.broken, outcome.no_view)
         if each
@@ -346,7 +347,7 @@ def _list_remarks(rows: Sequence[tuple[str, Replay]]) -> Iterator[str]:
     )
 
 
-def _shorten(name: str) -> str:
+def _shorten_name(name: str) -> str:
     # Half a surrogate pair is written as its escape.
     written = escape_line(name).encode("utf-8", "backslashreplace").decode()
     return shorten_text(written, _MAX_NAME)

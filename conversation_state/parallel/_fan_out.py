@@ -283,7 +283,7 @@ class _RunningFanOut:
         _check_options(executor, on_error, on_turn, timeout_s)
         past = Past(state)
         self._branches = [
-            ForkedStep(number, step, past, self._report)
+            ForkedStep(number, step, past, self._report_end)
             for number, step in enumerate(functions)
         ]
         self._unsettled = dict.fromkeys(self._branches)
@@ -335,7 +335,7 @@ class _RunningFanOut:
             raise
         finally:
             if error is not None:
-                self._release(self._join_so_far())
+                self._release_branches(self._join_so_far())
                 for each in self._errors:
                     add_note(error, f"on_turn raised {shorten_repr(each)}")
 
@@ -392,7 +392,7 @@ class _RunningFanOut:
         import anyio  # noqa: PLC0415 - slow to import
 
         async def run_task(branch: ForkedStep) -> None:
-            self._report(branch, await branch.arun(group.cancel_scope))
+            self._report_end(branch, await branch.arun(group.cancel_scope))
 
         try:
             async with anyio.create_task_group() as group:
@@ -410,7 +410,7 @@ class _RunningFanOut:
 
     def make_result(self) -> FanOut:
         state, conflicts = join_branches(self._state, self._branches)
-        self._release(state)
+        self._release_branches(state)
         failures = []
         for branch in self._branches:
             error = branch.outcome.error if branch.outcome else None
@@ -441,7 +441,7 @@ class _RunningFanOut:
 
             end = branch.outcome or branch.ended or branch.conclude(problem)
             try:
-                self._settle(branch, end)
+                self._settle_branch(branch, end)
             except BaseException as interrupt:
                 if error is None:
                     raise
@@ -450,9 +450,9 @@ class _RunningFanOut:
 
     def _settle_ended(self, branch: ForkedStep) -> None:
         if branch.ended is not None and branch in self._unsettled:
-            self._settle(branch, branch.ended)
+            self._settle_branch(branch, branch.ended)
 
-    def _settle(self, branch: ForkedStep, outcome: Outcome) -> None:
+    def _settle_branch(self, branch: ForkedStep, outcome: Outcome) -> None:
         # Take *outcome* as the end of a branch, and call *on_turn*. Raises an error
         # that is not an `Exception`, without waiting for other branches.
         branch.outcome = outcome
@@ -481,15 +481,15 @@ class _RunningFanOut:
         elif branch.ended is None:
             # It came from another process, without its past.
             turn = attrs.evolve(sent.turn, state=self._base)
-            self._report(branch, sent._replace(turn=turn))
+            self._report_end(branch, sent._replace(turn=turn))
 
     def _report_loss(self, branch: ForkedStep, error: BaseException) -> None:
         # The end of a branch that nothing runs here, and whose result never comes.
         if branch.claim():
             lost = Outcome(make_turn(self._base), branch.make_loss(error))
-            self._report(branch, lost)
+            self._report_end(branch, lost)
 
-    def _report(self, branch: ForkedStep, outcome: Outcome) -> None:
+    def _report_end(self, branch: ForkedStep, outcome: Outcome) -> None:
         # Called where a branch ends, in any thread.
         branch.ended = outcome
         self._reports.put(branch)
@@ -508,7 +508,7 @@ class _RunningFanOut:
     def _join_so_far(self) -> Aggregator:
         return join_branches(self._state, self._branches)[0]
 
-    def _release(self, state: Aggregator) -> None:
+    def _release_branches(self, state: Aggregator) -> None:
         # These refer to this run, which would then refer to itself.
         self._submitted.clear()
         for branch in self._branches:

@@ -76,7 +76,7 @@ class RayExecutor(Executor):
 
         reference = self._task.remote(function, *args, **kwargs)
         future: Future[T] = reference.future()
-        future.add_done_callback(partial(self._cancel, reference))
+        future.add_done_callback(partial(self._cancel_task, reference))
         return future
 
     def _take_apart(self, branch: ForkedStep) -> tuple[Any, ...]:
@@ -87,7 +87,7 @@ class RayExecutor(Executor):
 
         return self._shared[past], past.key, branch.number, branch.step
 
-    def _cancel(self, reference: Any, future: Future[Any]) -> None:
+    def _cancel_task(self, reference: Any, future: Future[Any]) -> None:
         if future.cancelled():
             self._ray.cancel(reference)
 

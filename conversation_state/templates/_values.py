@@ -174,7 +174,9 @@ class Variables(Mapping[str, Any]):
         if isinstance(value, Decimal):
             # A format writes all digits, a billion of "1E+999999999".
             if abs(value.adjusted()) > MAX_CHARACTERS:
-                raise Refused(f"{_show(path)} is a decimal number too large or small")
+                raise Refused(
+                    f"{_join_path(path)} is a decimal number too large or small"
+                )
 
             return value
 
@@ -183,7 +185,8 @@ class Variables(Mapping[str, Any]):
     def _copy_collection(self, value: Any, path: _Path) -> Any:
         if len(path) > _MAX_LEVELS:
             raise Refused(
-                f"{_show(path)} is more than {_MAX_LEVELS} levels deep, or holds itself"
+                f"{_join_path(path)} is more than {_MAX_LEVELS} levels deep, or holds "
+                "itself"
             )
 
         if isinstance(value, Document):
@@ -200,8 +203,8 @@ class Variables(Mapping[str, Any]):
             for key, item in value.items():
                 if not isinstance(key, (str, int)):
                     raise Refused(
-                        f"{_show(path)} has a key that is {describe_type(key)}; keys "
-                        "are texts or integers"
+                        f"{_join_path(path)} has a key that is {describe_type(key)}; "
+                        "keys are texts or integers"
                     )
 
                 plain = self._make_plain(key, (*path, "a key"))
@@ -217,11 +220,11 @@ class Variables(Mapping[str, Any]):
             return items
 
         raise Refused(
-            f"{_show(path)} is {describe_type(value)}; templates take plain data: "
+            f"{_join_path(path)} is {describe_type(value)}; templates take plain data: "
             "texts, numbers, truth, None, dates, messages, documents, and lists and "
             "mappings of them"
         )
 
 
-def _show(path: _Path) -> str:
+def _join_path(path: _Path) -> str:
     return shorten_text(".".join([str(step)[:80] for step in path]), 80)

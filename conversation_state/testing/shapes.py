@@ -330,7 +330,7 @@ def _(turn: TurnWriter) -> Iterator[Message]:
 # Thoughts
 
 
-def _think(text: str = "Bern is far.") -> ReasoningPart:
+def _make_thought(text: str = "Bern is far.") -> ReasoningPart:
     return ReasoningPart(text, signature="c2lnbmVk")
 
 
@@ -343,7 +343,7 @@ def _(turn: TurnWriter) -> Iterator[Message]:
         completion_tokens_details=CompletionTokensDetails(reasoning_tokens=300),
     )
     yield turn.ask()
-    yield turn.say([_think(), TextPart("At noon.")], usage=used)
+    yield turn.say([_make_thought(), TextPart("At noon.")], usage=used)
 
 
 @_shape("thought with a call", "reasoning", share=2)
@@ -351,16 +351,16 @@ def _(turn: TurnWriter) -> Iterator[Message]:
     call = turn.call("search", '{"query": "trains to Bern"}')
     texts = turn.pick([], [TextPart("Let me see.")])
     yield turn.ask()
-    yield turn.say([_think(turn.pick("Bern is far.", "")), *texts], call)
+    yield turn.say([_make_thought(turn.pick("Bern is far.", "")), *texts], call)
     yield turn.result(call)
     if turn.usually():
-        yield turn.say([_think("Now I know."), TextPart("At half past twelve.")])
+        yield turn.say([_make_thought("Now I know."), TextPart("At half past twelve.")])
 
 
 @_shape("thought and nothing else", "reasoning")
 def _(turn: TurnWriter) -> Iterator[Message]:
     yield turn.ask()
-    yield turn.say([_think()], reason=turn.pick("stop", "length"))
+    yield turn.say([_make_thought()], reason=turn.pick("stop", "length"))
 
 
 # Media
@@ -651,14 +651,14 @@ def _roll_back(turn: TurnWriter, state: Aggregator) -> Aggregator:
     return tried.rollback(turn.pick(len(state), max(0, len(state) - 1)))
 
 
-def _retry(turn: TurnWriter, state: Aggregator) -> Aggregator:
+def _add_again(turn: TurnWriter, state: Aggregator) -> Aggregator:
     # The answer came, the connection broke, and the same response is added again.
     answer = _at_usual_time(turn.say("At noon."))
     asked = state.add(turn.ask())
     return asked.add_response(answer).rollback(asked).add_response(answer)
 
 
-def _pay(turn: TurnWriter, state: Aggregator) -> Aggregator:
+def _add_usage(turn: TurnWriter, state: Aggregator) -> Aggregator:
     usage = turn.pick(Usage(10, 5), Usage(3), Usage())
     key = f"{turn.pick('request', 'attempt')} {turn.number}"
     if key in {entry.id for entry in state.ledger}:
@@ -681,8 +681,8 @@ ACTS: dict[str, Callable[[TurnWriter, Aggregator], Aggregator]] = {
     "diamond": lambda turn, state: make_diamond(turn, state).joined,
     "diamond from both sides": _join_both_ways,
     "rollback": _roll_back,
-    "retry": _retry,
-    "usage under a key": _pay,
+    "retry": _add_again,
+    "usage under a key": _add_usage,
     "usage without a key": _pay_without_key,
     "response that is not recorded": _leave_unrecorded,
     "from another process": lambda _turn, state: unpickled(state),

@@ -77,7 +77,9 @@ def _list_parameters(
             why = "it is not bound; pass the method of an instance"
 
         if why:
-            raise _refuse(shown, name, f"a model gives arguments by name, and {why}")
+            raise _refuse_parameter(
+                shown, name, f"a model gives arguments by name, and {why}"
+            )
 
         found[name] = _resolve_hint(inner, each, shown)
 
@@ -99,7 +101,7 @@ def _resolve_hint(function: Any, parameter: Parameter, shown: str) -> Parameter:
     try:
         hints = resolve_hints(thing, names, own, include_extras=True)
     except Exception as error:  # noqa: BLE001 - any of an annotation: reported
-        raise _refuse(
+        raise _refuse_parameter(
             shown,
             parameter.name,
             f"can't resolve the type of {parameter.name} ({type(error).__name__}: "
@@ -114,7 +116,7 @@ def _refuse_type(shown: str, parameter: Parameter, error: Exception) -> Exceptio
     kind = parameter.annotation
     name = kind.__qualname__ if isinstance(kind, type) else shorten_repr(kind)
     problem = str(error).partition("\n")[0]
-    return _refuse(
+    return _refuse_parameter(
         shown,
         parameter.name,
         f"msgspec can't represent {name}, the type of {parameter.name} "
@@ -122,7 +124,7 @@ def _refuse_type(shown: str, parameter: Parameter, error: Exception) -> Exceptio
     )
 
 
-def _refuse(shown: str, name: str, why: str) -> InvalidToolError:
+def _refuse_parameter(shown: str, name: str, why: str) -> InvalidToolError:
     return InvalidToolError(
         f"{shown}() is no tool: {why}, or leave the parameter out: without=({name!r},)"
     )
@@ -214,7 +216,7 @@ def describe_function(
 def _write_schema(
     shown: str, parameters: dict[str, Parameter], descriptions: Mapping[str, str]
 ) -> dict[str, Any]:
-    kinds = [_annotate(each.annotation) for each in parameters.values()]
+    kinds = [_annotate_kind(each.annotation) for each in parameters.values()]
     try:
         found, components = msgspec.json.schema_components(kinds, ref_template="{name}")
     except Exception as error:
@@ -256,7 +258,7 @@ def _write_schema(
 _FORMATS = {datetime: "date-time", time: "time"}
 
 
-def _annotate(kind: Any) -> Any:
+def _annotate_kind(kind: Any) -> Any:
     """*kind* with what msgspec does not say: texts in `Annotated`, formats of times."""
     if isinstance(kind, type) and kind in _FORMATS:
         extra = {"format": _FORMATS[kind]}
@@ -270,14 +272,14 @@ def _annotate(kind: Any) -> Any:
             is_text = isinstance(text, str) and not isinstance(note, msgspec.Meta)
             notes.append(msgspec.Meta(description=text) if is_text else note)
 
-        return Annotated[(_annotate(inner[0]), *notes)]
+        return Annotated[(_annotate_kind(inner[0]), *notes)]
 
     if origin in (Union, UnionType):
-        return Union[tuple(map(_annotate, inner))]  # noqa: UP007 - made of a tuple
+        return Union[tuple(map(_annotate_kind, inner))]  # noqa: UP007 - made of a tuple
 
     if origin in (list, set, frozenset, tuple, dict) and inner:
         generic: Any = origin
-        return generic[tuple(map(_annotate, inner))]
+        return generic[tuple(map(_annotate_kind, inner))]
 
     return kind
 

@@ -85,7 +85,7 @@ class Parameter:
     _levels: int = attrs.field(init=False, default=1, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        for field, problem in self._freeze():
+        for field, problem in self._freeze_fields():
             raise InvalidToolError(problem, "Parameter", field)
 
         # Each parameter has its depth already, so no level is walked twice.
@@ -98,7 +98,7 @@ class Parameter:
 
         object.__setattr__(self, "_levels", levels)
 
-    def _freeze(self) -> Iterator[tuple[str, str]]:
+    def _freeze_fields(self) -> Iterator[tuple[str, str]]:
         """Freeze the fields; yields what is wrong, and with which field."""
         if not isinstance(self.type, str) or self.type not in _TYPES:
             shown = shorten_repr(self.type)

@@ -545,7 +545,7 @@ def _fit_valid(
     if start.task >= 0 and not is_well_formed(entries[start.task].message, rules):
         return None
 
-    return _show(context, lead, start, total)
+    return _show_run(context, lead, start, total)
 
 
 def _fit_whole(context: TrimContext, step: Fit, *, repairs: bool) -> TrimContext | None:
@@ -636,7 +636,7 @@ def _find_task(entries: Log[Entry], counter: TokenCounter, since: int) -> Task |
 _NONE, _NOT_READ = -1, -2
 
 
-def _show(
+def _show_run(
     context: TrimContext, lead: _Lead, start: RunStart, total: int
 ) -> TrimContext:
     """

@@ -84,14 +84,14 @@ class _ResponseWriter:
             if not call.sent_as:
                 yield from self._start_call(call)
 
-        yield from self._close()
+        yield from self._close_piece()
         for call in self._calls.all:
             yield {"type": "TOOL_CALL_END", "toolCallId": call.sent_as}
 
         # An answer without a word is one all the same.
         if not self._has_answer:
             yield from self._open_text()
-            yield from self._close()
+            yield from self._close_piece()
 
         if failure is not None:
             raise failure
@@ -101,11 +101,11 @@ class _ResponseWriter:
         is_new, self._last = spot != self._last, spot
         if isinstance(part, ReasoningPart):
             if is_new:
-                yield from self._close()
+                yield from self._close_piece()
                 self._thoughts += 1
 
             if self._open != "reasoning":
-                yield from self._close()
+                yield from self._close_piece()
                 self._open = "reasoning"
                 yield self._of_thought("REASONING_START")
                 yield self._of_thought("REASONING_MESSAGE_START", role="reasoning")
@@ -116,7 +116,7 @@ class _ResponseWriter:
             self._signature = part.signature or self._signature
         elif is_words(part) and part.text:
             if self._open != "text":
-                yield from self._close()
+                yield from self._close_piece()
                 yield from self._open_text()
 
             content = {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._id}
@@ -132,7 +132,7 @@ class _ResponseWriter:
         start = {"type": "TEXT_MESSAGE_START", "messageId": self._id}
         yield {**start, "role": "assistant", **name}
 
-    def _close(self) -> Iterator[dict[str, Any]]:
+    def _close_piece(self) -> Iterator[dict[str, Any]]:
         was, self._open = self._open, ""
         if was == "text":
             yield {"type": "TEXT_MESSAGE_END", "messageId": self._id}
@@ -153,12 +153,12 @@ class _ResponseWriter:
         call = self._calls.read(piece)
         if call.sent_as:
             if piece.arguments:
-                yield self._arguments(call, piece.arguments)
+                yield self._write_arguments(call, piece.arguments)
         elif call.id and call.name:
             yield from self._start_call(call)
 
     def _start_call(self, call: OutgoingCall) -> Iterator[dict[str, Any]]:
-        yield from self._close()
+        yield from self._close_piece()
         self._has_answer = True
         yield {
             "type": "TOOL_CALL_START",
@@ -167,9 +167,9 @@ class _ResponseWriter:
             "parentMessageId": self._id,
         }
         if call.arguments:
-            yield self._arguments(call, call.arguments)
+            yield self._write_arguments(call, call.arguments)
 
-    def _arguments(self, call: OutgoingCall, delta: str) -> dict[str, Any]:
+    def _write_arguments(self, call: OutgoingCall, delta: str) -> dict[str, Any]:
         return {"type": "TOOL_CALL_ARGS", "toolCallId": call.sent_as, "delta": delta}
 
 

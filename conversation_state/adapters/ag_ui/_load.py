@@ -272,11 +272,13 @@ class AgUiLoader(MessageLoader):
             message = _READERS[role](self, node, ui_id)
             note_mended(node, mended_before)
             if message is not None and self.count == problems:
-                self._add(message.replace(metadata=node.metadata(SOURCE)), ui_id)
+                self._add_message(
+                    message.replace(metadata=node.metadata(SOURCE)), ui_id
+                )
         elif self.count == problems:
             self._messages.append(node.as_unknown_message(SOURCE, mended_before))
 
-    def _add(self, message: Message, ui_id: str) -> None:
+    def _add_message(self, message: Message, ui_id: str) -> None:
         if isinstance(message, AssistantMessage):
             self._answers[ui_id] = len(self._messages)
 
@@ -318,7 +320,7 @@ class AgUiLoader(MessageLoader):
         ui_id = found[1] if found else first
         metadata = {RESERVED: {SOURCE: {"alone": True}}}
         content = self._take_thoughts(ui_id)
-        self._add(AssistantMessage(content, metadata=metadata), ui_id)
+        self._add_message(AssistantMessage(content, metadata=metadata), ui_id)
 
     def _read_content(self, node: ObjectReader) -> str | list[Part]:
         given = node.raw.get("content")

@@ -119,23 +119,23 @@ class _RunReader:
                 node.wrong("role", "assistant")
                 return []
 
-            made = self._begin(node, spot)
+            made = self._begin_piece(node, spot)
 
         if step in {"CONTENT", "ARGS"} or (is_chunk and node.raw.get("delta")):
             delta = node.raw.get("delta")
             if isinstance(delta, str):
-                made += self._make(spot, self._texts[spot].next(delta))
+                made += self._make_chunks(spot, self._texts[spot].next(delta))
             else:
                 node.wrong("delta", "a text")
         elif step == "END":
             self._open.discard(spot)
-            made += self._make(spot, self._texts[spot].rest())
+            made += self._make_chunks(spot, self._texts[spot].rest())
         elif step == "START":
             self._open.add(spot)
 
         return made
 
-    def _begin(self, node: ObjectReader, spot: tuple[str, str]) -> list[Message]:
+    def _begin_piece(self, node: ObjectReader, spot: tuple[str, str]) -> list[Message]:
         kind, given = spot
         index = self._places[spot] = len(self._places)
         self._texts[spot] = SurrogateBuffer()
@@ -152,7 +152,7 @@ class _RunReader:
         self._tools[given] = tool
         return [AssistantMessage(tool_calls=[ToolCall(given, tool, "", index=index)])]
 
-    def _make(self, spot: tuple[str, str], piece: str) -> list[Message]:
+    def _make_chunks(self, spot: tuple[str, str], piece: str) -> list[Message]:
         if not piece:
             return []
 
@@ -193,7 +193,7 @@ class _RunReader:
         made = [
             each
             for spot, text in self._texts.items()
-            for each in self._make(spot, text.rest())
+            for each in self._make_chunks(spot, text.rest())
         ]
         self._is_mended |= any(text.is_mended for text in self._texts.values())
         notes = without_empty({"event": {"mended": True} if self._is_mended else {}})

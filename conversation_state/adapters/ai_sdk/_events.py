@@ -266,9 +266,9 @@ class _AnswerWriter:
         if self._block is not None and self._block.continues(part):
             self._block.add(part)
         else:
-            yield from self._close()
+            yield from self._close_block()
             if isinstance(part, (TextPart, ReasoningPart, RefusalPart)):
-                yield self._open(part)
+                yield self._open_block(part)
             elif isinstance(part, AudioPart) and part.data is not None:
                 self._block = _Block(part, "")
             else:
@@ -279,7 +279,7 @@ class _AnswerWriter:
             event = {"type": f"{self._block.kind}-delta", "id": self._block.id}
             yield {**event, "delta": text}
 
-    def _open(self, part: Part) -> dict[str, Any]:
+    def _open_block(self, part: Part) -> dict[str, Any]:
         is_thought = isinstance(part, ReasoningPart)
         number = self._thoughts if is_thought else self._blocks
         self._block = _Block(part, f"{'r' if is_thought else 't'}{number}")
@@ -292,7 +292,7 @@ class _AnswerWriter:
 
         return {**event, "id": self._block.id}
 
-    def _close(self) -> Iterator[dict[str, Any]]:
+    def _close_block(self) -> Iterator[dict[str, Any]]:
         block, self._block = self._block, None
         if block is None:
             return
@@ -301,12 +301,12 @@ class _AnswerWriter:
             yield from self._write_part(block.part)
             return
 
-        part = self._write(attrs.evolve(block.part, text=""))
+        part = self._write_with_sender(attrs.evolve(block.part, text=""))
         event = {"type": f"{block.kind}-end", "id": block.id}
         more = ("citations", "providerMetadata") if part else ()
         yield event | {key: part[key] for key in more if part and key in part}
 
-    def _write(self, part: Part) -> dict[str, Any] | None:
+    def _write_with_sender(self, part: Part) -> dict[str, Any] | None:
         written = self._writer.write_part(part, "messages[0]", "assistant")
         if written is not None:
             self._add_sender(written)
@@ -320,7 +320,7 @@ class _AnswerWriter:
             self._sender = ""
 
     def _write_part(self, part: Part) -> Iterator[dict[str, Any]]:
-        event = self._write(part)
+        event = self._write_with_sender(part)
         if event is None:
             return
 
@@ -334,23 +334,23 @@ class _AnswerWriter:
         call = self._calls.read(piece)
         if call.sent_as:
             if piece.arguments:
-                yield self._arguments(call, piece.arguments)
+                yield self._write_arguments(call, piece.arguments)
         elif call.id and call.name and not call.is_whole:
             yield from self._start_call(call)
 
     def _start_call(self, call: OutgoingCall) -> Iterator[dict[str, Any]]:
-        yield from self._close()
+        yield from self._close_block()
         self._has_parts = True
         call_id = self._calls.name(call, self._id)
         event: dict[str, Any] = {"type": "tool-input-start", "toolCallId": call_id}
         if call.type != "function":
             event["providerMetadata"] = wrap_own({"type": call.type})
 
-        yield {**event, "toolName": call.name, **self._kind(call)}
+        yield {**event, "toolName": call.name, **self._write_dynamic(call)}
         if call.arguments:
-            yield self._arguments(call, call.arguments)
+            yield self._write_arguments(call, call.arguments)
 
-    def _arguments(self, call: OutgoingCall, delta: str) -> dict[str, Any]:
+    def _write_arguments(self, call: OutgoingCall, delta: str) -> dict[str, Any]:
         event = {"type": "tool-input-delta", "toolCallId": call.sent_as}
         return {**event, "inputTextDelta": delta}
 
@@ -368,14 +368,14 @@ class _AnswerWriter:
         event: dict[str, Any] = {"type": "tool-input-available"}
         event |= {"toolCallId": call.sent_as}
         event |= {"toolName": call.name, "input": part.get("input")}
-        event |= self._kind(call)
+        event |= self._write_dynamic(call)
         if "callProviderMetadata" in part:
             event["providerMetadata"] = part["callProviderMetadata"]
 
         more = ("providerExecuted", "title", "toolMetadata")
         return event | {key: part[key] for key in more if key in part}
 
-    def _kind(self, call: OutgoingCall) -> dict[str, bool]:
+    def _write_dynamic(self, call: OutgoingCall) -> dict[str, bool]:
         is_static = notes_of(call.metadata, SOURCE).get("static") is True
         return {} if is_static else {"dynamic": True}
 
@@ -402,11 +402,11 @@ class _AnswerWriter:
             if not call.sent_as:
                 yield from self._start_call(call)
 
-        yield from self._close()
+        yield from self._close_block()
         # An empty answer is an answer: it has one empty text.
         if not self._has_parts:
-            yield self._open(TextPart(""))
-            yield from self._close()
+            yield self._open_block(TextPart(""))
+            yield from self._close_block()
 
         for call in self._calls.all:
             yield self._end_call(call)

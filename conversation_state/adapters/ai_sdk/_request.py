@@ -167,7 +167,7 @@ def resume_from(tree: MessageTree, request: ChatRequest) -> Aggregator:
     if last.role == "assistant":
         return _add_results(tree, last)
 
-    return _submit(tree, request, last)
+    return _submit_message(tree, request, last)
 
 
 class _Found:
@@ -184,7 +184,7 @@ class _Found:
         return self.tree.path(self.turn.entries[-1].id)
 
 
-def _find(tree: MessageTree, ui_id: str | None) -> _Found | None:
+def _find_message(tree: MessageTree, ui_id: str | None) -> _Found | None:
     try:
         node = tree.node(tree.find(ui_id or ""))
     except LookupError:
@@ -198,7 +198,7 @@ def _find(tree: MessageTree, ui_id: str | None) -> _Found | None:
     return None
 
 
-def _lack(ui_id: str | None) -> LookupError:
+def _make_lookup_error(ui_id: str | None) -> LookupError:
     return LookupError(
         f"this conversation has no message {ui_id!r:.80}; load it again, and then post"
     )
@@ -209,13 +209,13 @@ def _ask_again(
 ) -> Aggregator:
     # The client has cut its list behind what is answered; unless it sends the answer.
     last_id = request.ids[-1] if request.ids else None
-    found = None if last_id == request.message_id else _find(tree, last_id)
+    found = None if last_id == request.message_id else _find_message(tree, last_id)
     if found is not None:
         return _find_words(found, last).through()
 
-    found = _find(tree, request.message_id)
+    found = _find_message(tree, request.message_id)
     if found is None:
-        raise _lack(request.message_id or last_id)
+        raise _make_lookup_error(request.message_id or last_id)
 
     if found.turn.role == "assistant":
         return found.before()
@@ -223,9 +223,11 @@ def _ask_again(
     return _find_words(found, last).through()
 
 
-def _submit(tree: MessageTree, request: ChatRequest, last: UiTurn) -> Aggregator:
+def _submit_message(
+    tree: MessageTree, request: ChatRequest, last: UiTurn
+) -> Aggregator:
     new = last.entries[0].message
-    found = _find(tree, last.id)
+    found = _find_message(tree, last.id)
     if found is not None and found.turn.role == "user":
         same = _find_words(found, last)
         if _read_words(same.turn) == _read_words(last):
@@ -237,16 +239,16 @@ def _submit(tree: MessageTree, request: ChatRequest, last: UiTurn) -> Aggregator
         new = _without_id(new)
 
     if request.message_id is not None:
-        edited = _find(tree, request.message_id)
+        edited = _find_message(tree, request.message_id)
         if edited is not None and edited.turn.role == "user":
             return edited.before().add(new)
 
         # The first message of a conversation can't be an edited one.
         if tree.head is not None:
-            raise _lack(request.message_id)
+            raise _make_lookup_error(request.message_id)
 
     for ui_id in reversed(request.ids[:-1]):
-        known = _find(tree, ui_id)
+        known = _find_message(tree, ui_id)
         if known is not None:
             return known.through().add(new)
 
@@ -283,9 +285,9 @@ def _without_id(message: Message) -> Message:
 
 
 def _add_results(tree: MessageTree, last: UiTurn) -> Aggregator:
-    found = _find(tree, last.id)
+    found = _find_message(tree, last.id)
     if found is None or found.turn.role != "assistant":
-        raise _lack(last.id)
+        raise _make_lookup_error(last.id)
 
     state = found.through()
     calls, results = _find_calls(last), _find_results(last)
@@ -299,7 +301,7 @@ def _add_results(tree: MessageTree, last: UiTurn) -> Aggregator:
     for call in state.pending_calls:
         result = results.get(call.id)
         if result is None and call.id in calls:
-            result = _deny(calls[call.id])
+            result = _make_denial(calls[call.id])
 
         if result is not None:
             state = state.add(result.replace(tool_name=call.name, name=""))
@@ -339,7 +341,7 @@ def _find_approval(call: ToolCall) -> bool | None:
     return approved if is_given and isinstance(approved, bool) else None
 
 
-def _deny(call: ToolCall) -> ToolMessage | None:
+def _make_denial(call: ToolCall) -> ToolMessage | None:
     if _find_approval(call) is not False:
         return None
 

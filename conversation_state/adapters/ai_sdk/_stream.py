@@ -170,7 +170,7 @@ class _AnswerReader:
 
     # What begins and ends
 
-    def _start(self, node: ObjectReader) -> list[Message]:
+    def _start_message(self, node: ObjectReader) -> list[Message]:
         self._message_id = node.nullable("messageId") or self._message_id
         return self._read_metadata(node)
 
@@ -200,13 +200,13 @@ class _AnswerReader:
         self._without = []
         return made
 
-    def _finish(self, node: ObjectReader) -> list[Message]:
+    def _finish_message(self, node: ObjectReader) -> list[Message]:
         self._read_metadata(node)
         self._is_finished = True
         reason = node.nullable("finishReason")
         return self._end_response(_REASONS.get(reason, reason))
 
-    def _abort(self, _: ObjectReader) -> list[Message]:
+    def _abort_message(self, _: ObjectReader) -> list[Message]:
         self._is_finished = True
         return self._end_response("interrupted")
 
@@ -225,7 +225,7 @@ class _AnswerReader:
         made = [
             each for one in self._pieces.values() for each in one.next("", is_last=True)
         ]
-        parts = [self._place(part) for part in self._data.values()]
+        parts = [self._give_index(part) for part in self._data.values()]
         calls = [
             ToolCall("", "", "", index=self._pieces[call_id].index, metadata=notes)
             for call_id in self._asked
@@ -255,7 +255,7 @@ class _AnswerReader:
         self._forget_response()
         return [*made, last, *results]
 
-    def _place(self, part: Any) -> Any:
+    def _give_index(self, part: Any) -> Any:
         placed = attrs.evolve(part, index=self._count)
         self._count += 1
         return placed
@@ -307,7 +307,7 @@ class _AnswerReader:
         if is_map(own) and own.get("refusal") is True and kind == "text":
             made = RefusalPart
 
-        part = self._place(made(""))
+        part = self._give_index(made(""))
         self._pieces[key] = _Piece(part.index, made, self._thoughts)
         self._thoughts += kind == "reasoning"
         return [AssistantMessage([part])]
@@ -330,7 +330,7 @@ class _AnswerReader:
             self._data[kind, node.raw["id"]] = part
             return []
 
-        return [AssistantMessage([self._place(part)], name=loader.sender)]
+        return [AssistantMessage([self._give_index(part)], name=loader.sender)]
 
     # Calls and results
 
@@ -360,7 +360,7 @@ class _AnswerReader:
             if isinstance(own.get("type"), str):
                 made = attrs.evolve(made, type=mended(own["type"]))
 
-            call = self._place(made)
+            call = self._give_index(made)
             self._pieces[call_id] = _Piece(call.index, tool)
             return [AssistantMessage(tool_calls=[call])]
 
@@ -388,7 +388,9 @@ class _AnswerReader:
         call = step.calls[0]
         if piece is None:
             self._pieces[call_id] = _Piece(self._count, tool, is_open=False)
-            made = AssistantMessage(tool_calls=[self._place(call)], name=loader.sender)
+            made = AssistantMessage(
+                tool_calls=[self._give_index(call)], name=loader.sender
+            )
             return [made]
 
         piece.is_open = False
@@ -462,12 +464,12 @@ class _AnswerReader:
 
 
 _STEPS: Mapping[str, Any] = {
-    "abort": _AnswerReader._abort,
-    "finish": _AnswerReader._finish,
+    "abort": _AnswerReader._abort_message,
+    "finish": _AnswerReader._finish_message,
     "finish-step": _AnswerReader._finish_step,
     "message-metadata": _AnswerReader._read_metadata,
     "reset-step": _AnswerReader._reset_step,
-    "start": _AnswerReader._start,
+    "start": _AnswerReader._start_message,
     "start-step": _AnswerReader._start_step,
     "tool-approval-request": _AnswerReader._ask_approval,
     "tool-approval-response": _AnswerReader._give_approval,

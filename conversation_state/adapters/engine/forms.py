@@ -84,7 +84,7 @@ class _Noter:
             fields += self._note_content(message) if self.is_request else []
             message = self._note_parts(message) if self.is_request else message
             if message.name:
-                fields += self._changes("sender_names", message.name, "sender")
+                fields += self._list_changed("sender_names", message.name, "sender")
 
         if kind is not SystemMessage:
             self.is_first = False
@@ -95,13 +95,13 @@ class _Noter:
     def _note_content(self, message: Any) -> list[str]:
         fields: list[str] = []
         if message.__class__ is SystemMessage:
-            if not self.is_first and self._differ("late_system"):
+            if not self.is_first and self._rules_differ("late_system"):
                 fields.append("position")
         elif message.__class__ is AssistantMessage and self.is_first:
-            fields += ["first"] * self._differ("starts_with_user")
+            fields += ["first"] * self._rules_differ("starts_with_user")
 
         is_empty = not (message.content or message.tool_calls)
-        if is_empty and self._differ("takes_empty"):
+        if is_empty and self._rules_differ("takes_empty"):
             # Null is refused where a text would not be.
             keys = map_of(notes_of(message.metadata, self.source), "keys")
             fields += [] if keys.get("content", "") is None else ["content"]
@@ -123,8 +123,10 @@ class _Noter:
         is_again = self.is_request and call.id in self.names
         self.names[call.id] = call.name
         fields = ["again"] if is_again and self.source != "anthropic" else []
-        fields += self._changes("call_ids", call.id, "id") if call.id else []
-        fields += self._changes("call_names", call.name, "name") if call.name else []
+        fields += self._list_changed("call_ids", call.id, "id") if call.id else []
+        fields += (
+            self._list_changed("call_names", call.name, "name") if call.name else []
+        )
         return self._with_note(call, fields) if fields else call
 
     def _note_result(self, message: ToolMessage) -> list[str]:
@@ -137,11 +139,11 @@ class _Noter:
         if self.source == "gemini" and self.names.get(call_id, name) != name:
             return [*fields, "tool_name"]
 
-        return [*fields, *self._changes("call_names", name, "tool_name")]
+        return [*fields, *self._list_changed("call_names", name, "tool_name")]
 
     def _note_parts(self, message: Any) -> Any:
         parts = message.content
-        if parts.__class__ is str or not self._differ("takes_empty"):
+        if parts.__class__ is str or not self._rules_differ("takes_empty"):
             return message
 
         noted = [
@@ -153,10 +155,10 @@ class _Noter:
 
         return message.replace(content=noted)
 
-    def _differ(self, rule: str) -> bool:
+    def _rules_differ(self, rule: str) -> bool:
         return bool(getattr(self.rules, rule) != getattr(self.home, rule))
 
-    def _changes(self, rule: str, text: str, field: str) -> list[str]:
+    def _list_changed(self, rule: str, text: str, field: str) -> list[str]:
         """*field* if *rule* would change the *text* that its own provider takes."""
         ours, theirs = getattr(self.rules, rule), getattr(self.home, rule)
         if ours is None or ours.is_valid(text):

@@ -152,7 +152,7 @@ def _describe_value(value: Any) -> str:
     return "a list" if is_list(value) else f"a Python {type(value).__name__}"
 
 
-def _advise(value: object) -> str:
+def _advise_json(value: object) -> str:
     # How to make JSON of an object of an SDK, or of a text.
     if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
         return "; parse it first: json.loads(text)"
@@ -177,7 +177,7 @@ class DocumentReader:
 
     def wrong(self, path: str, value: object, expected: str) -> None:
         """Report that *value* at *path* is not what is *expected*."""
-        advice = _advise(value)
+        advice = _advise_json(value)
         self.problem(path, f"is {_describe_value(value)}; expected {expected}{advice}")
 
     def finish(self) -> None:

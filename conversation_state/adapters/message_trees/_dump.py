@@ -121,7 +121,7 @@ class _TreeWriter:
         self.head: str | None = None
 
     def write(self) -> Export:
-        self._group()
+        self._group_nodes()
         # In the order of the file they came from; what is new behind it.
         groups = sorted(self._iterate_down(), key=lambda each: each.at)
         records = [(group, self._write_record(group)) for group in groups]
@@ -134,21 +134,21 @@ class _TreeWriter:
 
     # Which messages make one record
 
-    def _group(self) -> None:
+    def _group_nodes(self) -> None:
         owners: dict[str, str | None] = {}
         nodes = {node.id: node for node in self.tree.nodes}
         end = len(nodes)
         for number, node in enumerate(nodes.values()):
             parent = None if node.parent is None else owners[node.parent]
             above = self.groups[parent] if parent is not None else None
-            if above is not None and _joins(above, node):
+            if above is not None and _joins_record(above, node):
                 above.nodes.append(node)
                 owners[node.id] = above.id
                 continue
 
             path = f"nodes[{number}]"
             role = node.message.role
-            if not self._holds(node.message):
+            if not self._holds_message(node.message):
                 why = "this format has no such message"
                 self.lost.append(Lost(path, role, why))
                 owners[node.id] = parent
@@ -179,7 +179,7 @@ class _TreeWriter:
 
         return order
 
-    def _holds(self, message: Message) -> bool:
+    def _holds_message(self, message: Message) -> bool:
         if isinstance(message, UnknownMessage):
             return message.source == SOURCE and bool(self._notes_of(message))
 
@@ -197,7 +197,7 @@ class _TreeWriter:
         notes = self._notes_of(messages[0])
         body = write_whole(self.form, messages, self.lost, group.path, self._get_id())
         if notes:
-            body = self._restore(body, notes, messages)
+            body = self._restore_keys(body, notes, messages)
 
         parent = group.parent
         kept = map_of(notes, "parent")
@@ -239,7 +239,7 @@ class _TreeWriter:
         if written:
             item["childrenIds"] = written[0]
 
-    def _restore(
+    def _restore_keys(
         self, body: dict[str, Any], notes: Mapping[str, Any], messages: list[Message]
     ) -> dict[str, Any]:
         # Keys that were kept stand where they say what the messages say now.
@@ -370,7 +370,7 @@ _PARENT_KEYS = {
 _ANSWERS = frozenset({"assistant", "tool"})
 
 
-def _joins(above: _RecordGroup, node: Node) -> bool:
+def _joins_record(above: _RecordGroup, node: Node) -> bool:
     """Whether a message belongs to the record of the one it stands behind."""
     last = above.nodes[-1]
     if last.id != node.parent or len(last.children) > 1:

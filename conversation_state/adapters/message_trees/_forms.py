@@ -143,7 +143,7 @@ def _get_text(raw: Body, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _unknown(raw: object, source: str) -> UnknownPart:
+def _keep_unknown(raw: object, source: str) -> UnknownPart:
     return UnknownPart(raw if is_map(raw) else {"value": raw}, source=source)
 
 
@@ -151,7 +151,7 @@ def _as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _media(
+def _make_media(
     kind: type[MediaPart], source: str, media_type: str = "", name: str = ""
 ) -> Part:
     """A medium of a URL, a data URL or base64."""
@@ -171,7 +171,7 @@ def _url_of(part: MediaPart) -> str:
     return part.url or data_url(part.data or b"", part.media_type)
 
 
-def _fields(time: datetime | None, model: object = None) -> dict[str, Any]:
+def _make_fields(time: datetime | None, model: object = None) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if time is not None:
         fields["timestamp"] = time
@@ -182,7 +182,7 @@ def _fields(time: datetime | None, model: object = None) -> dict[str, Any]:
     return fields
 
 
-def _answer(pieces: list[Piece], **fields: Any) -> list[Message]:
+def _split_responses(pieces: list[Piece], **fields: Any) -> list[Message]:
     """
     The messages of an answer. Content behind a result is the next response; a call
     behind one is made by the same.
@@ -215,7 +215,7 @@ def _answer(pieces: list[Piece], **fields: Any) -> list[Message]:
     return messages
 
 
-def _pieces(
+def _list_pieces(
     messages: Sequence[Message], lost: list[Lost], path: str
 ) -> Iterator[tuple[str, Part | ToolCall, ToolMessage | None]]:
     """
@@ -252,14 +252,14 @@ def _pieces(
                 yield where, ToolCall(message.tool_call_id, message.tool_name), message
 
 
-def _arguments(text: str) -> Any:
+def _parse_arguments(text: str) -> Any:
     try:
         return parse_arguments(text)
     except ValueError:
         return None
 
 
-def _call(id: str, name: str, given: object, text: object = None) -> ToolCall:
+def _make_call(id: str, name: str, given: object, text: object = None) -> ToolCall:
     arguments = (
         text if isinstance(text, str) else _as_text({} if given is None else given)
     )
@@ -320,10 +320,10 @@ def _read_thread(raw: Body) -> list[Message]:
     if not is_list(content):
         raise UnreadableError("has no content")
 
-    fields = _fields(read_time(raw.get("createdAt")))
+    fields = _make_fields(read_time(raw.get("createdAt")))
     pieces = [piece for part in content for piece in _read_thread_part(part)]
     if role == "assistant":
-        return _answer(pieces, **fields)
+        return _split_responses(pieces, **fields)
 
     kinds = TextPart if role == "system" else (TextPart, MediaPart, UnknownPart)
     kind = {"system": SystemMessage, "user": UserMessage}.get(str(role))
@@ -344,7 +344,7 @@ def _read_thread(raw: Body) -> list[Message]:
 
 def _read_thread_part(raw: Any) -> list[Piece]:
     if not is_map(raw):
-        return [_unknown(raw, "assistant_ui")]
+        return [_keep_unknown(raw, "assistant_ui")]
 
     kind = _get_text(raw, "type")
     if kind == "step-start":
@@ -356,12 +356,12 @@ def _read_thread_part(raw: Any) -> list[Piece]:
     if kind in {"text", "reasoning"} and isinstance(raw.get("text"), str):
         return [(TextPart if kind == "text" else ReasoningPart)(raw["text"])]
 
-    return [_read_thread_media(raw, kind) or _unknown(raw, "assistant_ui")]
+    return [_read_thread_media(raw, kind) or _keep_unknown(raw, "assistant_ui")]
 
 
 def _read_thread_media(raw: Body, kind: str) -> Part | None:
     if kind == "image" and (image := _get_text(raw, "image")):
-        return _media(ImagePart, image)
+        return _make_media(ImagePart, image)
 
     if kind == "file":
         media_type = _get_text(raw, "mimeType") or _get_text(raw, "mediaType")
@@ -369,7 +369,7 @@ def _read_thread_media(raw: Body, kind: str) -> Part | None:
         is_image = "url" in raw and media_type.startswith("image/")
         made = ImagePart if is_image else FilePart
         name = _get_text(raw, "filename")
-        return _media(made, source, media_type, name) if source else None
+        return _make_media(made, source, media_type, name) if source else None
 
     audio = raw.get("audio") if kind == "audio" else None
     data = decode_base64(_get_text(audio, "data")) if is_map(audio) else b""
@@ -382,7 +382,7 @@ def _read_thread_media(raw: Body, kind: str) -> Part | None:
 def _read_thread_call(raw: Body, call_id: str, kind: str) -> list[Piece]:
     tool = _get_text(raw, "toolName") or kind.removeprefix("tool-")
     given = raw.get("args", raw.get("input"))
-    pieces: list[Piece] = [_call(call_id, tool, given, raw.get("argsText"))]
+    pieces: list[Piece] = [_make_call(call_id, tool, given, raw.get("argsText"))]
     for key in ("result", "output", "errorText"):
         if key in raw:
             is_error = key == "errorText" or raw.get("isError") is True
@@ -403,9 +403,9 @@ def _write_thread(
     messages: Sequence[Message], lost: list[Lost], path: str
 ) -> dict[str, Any]:
     content = []
-    for place, piece, result in _pieces(messages, lost, path):
+    for place, piece, result in _list_pieces(messages, lost, path):
         if isinstance(piece, ToolCall):
-            given = _arguments(piece.arguments)
+            given = _parse_arguments(piece.arguments)
             call: dict[str, Any] = {
                 "type": "tool-call",
                 "toolCallId": piece.id,
@@ -509,14 +509,14 @@ def _read_librechat(raw: Body) -> list[Message]:
 
         parts = [TextPart(text)]
 
-    fields = _fields(read_time(raw.get("createdAt")))
+    fields = _make_fields(read_time(raw.get("createdAt")))
     is_user = raw.get("isCreatedByUser")
     if not isinstance(is_user, bool):
         is_user = _get_text(raw, "sender").lower() == "user"
 
     if not is_user:
-        fields.update(_fields(None, raw.get("model")))
-        return _answer(parts, **fields)
+        fields.update(_make_fields(None, raw.get("model")))
+        return _split_responses(parts, **fields)
 
     if is_list(files := raw.get("files")):
         parts += [
@@ -550,24 +550,24 @@ def _read_librechat_part(raw: Any) -> list[Piece]:
     if kind == "image_url":
         url = value.get("url") if is_map(value) else value
         if isinstance(url, str) and url:
-            return [_media(ImagePart, url)]
+            return [_make_media(ImagePart, url)]
 
     if kind == "tool_call" and is_map(value) and (call_id := _get_text(value, "id")):
         tool, given = _get_text(value, "name"), value.get("args")
-        pieces: list[Piece] = [_call(call_id, tool, given, given)]
+        pieces: list[Piece] = [_make_call(call_id, tool, given, given)]
         if value.get("output") is not None:
             output = _as_text(value["output"])
             pieces.append(ToolMessage(output, tool_call_id=call_id, tool_name=tool))
 
         return pieces
 
-    return [_unknown(raw, "librechat")]
+    return [_keep_unknown(raw, "librechat")]
 
 
 def _write_librechat(
     messages: Sequence[Message], lost: list[Lost], path: str
 ) -> dict[str, Any]:
-    pieces = _pieces(messages, lost, path)
+    pieces = _list_pieces(messages, lost, path)
     written = [_write_librechat_part(*piece, lost) for piece in pieces]
     content = [part for part in written if part is not None]
     body: dict[str, Any] = {"isCreatedByUser": messages[0].role == "user"}
@@ -631,7 +631,7 @@ def _read_open_webui(raw: Body) -> list[Message]:
     role, content = raw.get("role"), raw.get("content")
     time = read_time(raw.get("timestamp"))
     if role == "assistant":
-        fields = _fields(time, raw.get("model"))
+        fields = _make_fields(time, raw.get("model"))
         output = raw.get("output")
         # The text says the same again, with thoughts and results as HTML.
         if is_list(output) and output:
@@ -641,10 +641,10 @@ def _read_open_webui(raw: Body) -> list[Message]:
                 read = ()
 
             if read and read[0].role == "assistant":
-                return [_stamp(message, fields) for message in read]
+                return [_add_fields(message, fields) for message in read]
 
         if isinstance(content, str):
-            return _answer(_read_details(content), **fields)
+            return _split_responses(_read_details(content), **fields)
 
     kind = {"system": SystemMessage, "user": UserMessage, "assistant": None}.get(
         str(role)
@@ -655,15 +655,15 @@ def _read_open_webui(raw: Body) -> list[Message]:
     parts: list[Part] = [TextPart(content)]
     if kind is UserMessage and is_list(files := raw.get("files")):
         parts += [
-            _media(ImagePart, each["url"])
+            _make_media(ImagePart, each["url"])
             for each in files
             if is_map(each) and each.get("type") == "image" and _get_text(each, "url")
         ]
 
-    return [kind(_text_of(parts), **_fields(time))]
+    return [kind(_text_of(parts), **_make_fields(time))]
 
 
-def _stamp(message: Message, fields: dict[str, Any]) -> Message:
+def _add_fields(message: Message, fields: dict[str, Any]) -> Message:
     if isinstance(message, AssistantMessage):
         return message.replace(**fields)
 
@@ -766,18 +766,18 @@ def _read_chatgpt(raw: Body) -> list[Message]:
     parts = _read_chatgpt_content(content)
     metadata = raw.get("metadata")
     model = metadata.get("model_slug") if is_map(metadata) else None
-    fields = _fields(read_time(raw.get("create_time")))
+    fields = _make_fields(read_time(raw.get("create_time")))
     role, id = author.get("role"), _get_text(raw, "id")
     if role == "assistant":
         calls = []
         tool = raw.get("recipient")
         if isinstance(tool, str) and tool not in {"", "all"} and id:
             text = "".join([part.text for part in parts if isinstance(part, TextPart)])
-            given = _arguments(text)
+            given = _parse_arguments(text)
             code = text if isinstance(given, dict) else json.dumps({"input": text})
             calls = [ToolCall(id, tool, code)]
 
-        fields.update(_fields(None, model))
+        fields.update(_make_fields(None, model))
         return [AssistantMessage(_text_of(parts), tool_calls=calls, **fields)]
 
     held = [part for part in parts if not isinstance(part, ReasoningPart)]
@@ -801,7 +801,9 @@ def _read_chatgpt_content(raw: Body) -> list[Part]:
     if kind == "user_editable_context":
         keys = ("user_profile", "user_instructions")
         texts = [text for key in keys if (text := _get_text(raw, key))]
-        return [TextPart("\n\n".join(texts))] if texts else [_unknown(raw, "chatgpt")]
+        return (
+            [TextPart("\n\n".join(texts))] if texts else [_keep_unknown(raw, "chatgpt")]
+        )
 
     if kind == "thoughts" and is_list(thoughts := raw.get("thoughts")):
         found = [each for each in thoughts if is_map(each)]
@@ -818,14 +820,14 @@ def _read_chatgpt_content(raw: Body) -> list[Part]:
             elif is_map(part) and isinstance(part.get("text"), str):
                 read.append(TextPart(part["text"]))
             else:
-                read.append(_unknown(part, "chatgpt"))
+                read.append(_keep_unknown(part, "chatgpt"))
 
         return read
 
     if isinstance(raw.get("text"), str):
         return [TextPart(raw["text"])]
 
-    return [_unknown(raw, "chatgpt")]
+    return [_keep_unknown(raw, "chatgpt")]
 
 
 _ANYTHING = object()
@@ -868,7 +870,7 @@ _TEXT_CONTENT = frozenset({"content_type", "parts"})
 
 
 def _read_claude(raw: Body) -> list[Message]:
-    fields = _fields(read_time(raw.get("created_at")))
+    fields = _make_fields(read_time(raw.get("created_at")))
     pieces: list[Piece] = []
     blocks = raw.get("content")
     if is_list(blocks):
@@ -881,16 +883,16 @@ def _read_claude(raw: Body) -> list[Message]:
 
     sender = raw.get("sender")
     if sender == "assistant":
-        return _answer(pieces, **fields)
+        return _split_responses(pieces, **fields)
 
     for each in raw.get("attachments") or ():
         # What was pasted, or read out of a file: the model got it as text.
         if is_map(each) and (text := _get_text(each, "extracted_content")):
             pieces.append(TextPart(text))
         else:
-            pieces.append(_unknown(each, "claude_ai"))
+            pieces.append(_keep_unknown(each, "claude_ai"))
 
-    pieces += [_unknown(each, "claude_ai") for each in raw.get("files") or ()]
+    pieces += [_keep_unknown(each, "claude_ai") for each in raw.get("files") or ()]
     known = (TextPart, MediaPart, UnknownPart)
     held = [piece for piece in pieces if isinstance(piece, known)]
     if sender != "human" or len(held) < len(pieces):
@@ -911,7 +913,7 @@ def _read_claude_block(raw: Any, made: str, calls: list[ToolCall]) -> list[Piece
 
     if kind == "tool_use":
         id = _get_text(raw, "id") or make_call_id(made, 0)
-        calls.append(_call(id, _get_text(raw, "name"), raw.get("input")))
+        calls.append(_make_call(id, _get_text(raw, "name"), raw.get("input")))
         return [calls[-1]]
 
     if kind == "tool_result":
@@ -940,7 +942,7 @@ def _read_claude_block(raw: Any, made: str, calls: list[ToolCall]) -> list[Piece
         ]
 
     # Marks of the interface, such as what is left of a budget, say nothing.
-    return [] if kind in {"token_budget", "flag"} else [_unknown(raw, "claude_ai")]
+    return [] if kind in {"token_budget", "flag"} else [_keep_unknown(raw, "claude_ai")]
 
 
 def _select_claude(raw: Body) -> dict[str, Any]:
@@ -1058,10 +1060,12 @@ def write_whole(
 
 def says_same(some: Sequence[Message], others: Sequence[Message]) -> bool:
     """Whether messages are the same but for what is noted on them."""
-    return [_substance(each) for each in some] == [_substance(each) for each in others]
+    return [_compare_by(each) for each in some] == [
+        _compare_by(each) for each in others
+    ]
 
 
-def _substance(message: Message) -> tuple[object, ...]:
+def _compare_by(message: Message) -> tuple[object, ...]:
     result = isinstance(message, ToolMessage) and (
         message.tool_call_id,
         message.tool_name,

@@ -192,7 +192,7 @@ def _load_one(raw: Any, path: str, kind: str | None) -> LoadedTree:
     # Most have nothing to be mended, and looking at each value takes a quarter of the
     # time.
     reader = _PlainReader() if is_loadable(raw) else DocumentReader()
-    name = kind or _recognize(raw)
+    name = kind or _recognize_export(raw)
     if name not in _PLACES:
         what = "mapping is missing" if _is_chatgpt(raw) else f"unknown; {_EXPECTED}"
         raise DecodeError((Problem(path, what),))
@@ -225,7 +225,7 @@ def _item_format(item: Any) -> str:
     return "assistant_ui" if "parentId" in item and "message" in item else ""
 
 
-def _recognize(raw: Any) -> str:
+def _recognize_export(raw: Any) -> str:
     if is_list(raw):
         return _item_format(raw[0]) if raw else ""
 
@@ -502,7 +502,7 @@ class _TreeBuilder:
             self.rest[LAYOUT] = {"head": head}
 
         tree = MessageTree.of(*[states[each] for each in leaves], states[head])
-        return self._describe(tree)
+        return self._make_loaded(tree)
 
     def _iterate_down(self) -> list[TreeRecord]:
         # A parent before its children, and all that is behind one before the next.
@@ -560,11 +560,15 @@ class _TreeBuilder:
         if self.format == "chatgpt" and isinstance(first, ToolMessage):
             first = _pair_result(first, state)
 
-        metadata = with_notes(SOURCE, self._note(record, messages), first.metadata)
+        metadata = with_notes(
+            SOURCE, self._note_differences(record, messages), first.metadata
+        )
         metadata = with_notes("ui", {"id": record.id}, metadata)
         return [first.replace(metadata=metadata), *messages[1:]]
 
-    def _note(self, record: TreeRecord, messages: list[Message]) -> dict[str, Any]:
+    def _note_differences(
+        self, record: TreeRecord, messages: list[Message]
+    ) -> dict[str, Any]:
         # What differs from the record that would be written; nothing for most.
         body = record.body or {}
         written: Mapping[str, Any] = {}
@@ -624,7 +628,7 @@ class _TreeBuilder:
 
         return find_newest(self.format, self.records, leaves)
 
-    def _describe(self, tree: MessageTree) -> LoadedTree:
+    def _make_loaded(self, tree: MessageTree) -> LoadedTree:
         rest = self.rest
         times = self.times
         created, updated = (

@@ -176,10 +176,12 @@ def _write_thoughts(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, An
     if not raw["summary"] and "summary" in list_of(about, "without"):
         del raw["summary"]
 
-    return _check(writer, merge_kept_keys(map_of(about, "item"), raw), pieces[-1][0])
+    return _check_unique_id(
+        writer, merge_kept_keys(map_of(about, "item"), raw), pieces[-1][0]
+    )
 
 
-def _check(
+def _check_unique_id(
     writer: PayloadWriter, raw: dict[str, Any], path: str
 ) -> list[dict[str, Any]]:
     if "id" not in raw or not isinstance(writer, RequestWriter):
@@ -209,14 +211,14 @@ def _write_call(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     done: Any = notes.get("done")
     is_done = isinstance(done, str) and notes.get("given") == call.arguments
     raw["input" if custom else "arguments"] = done if is_done else call.arguments
-    return _check(writer, merge_kept_keys(map_of(notes, "keys"), raw), path)
+    return _check_unique_id(writer, merge_kept_keys(map_of(notes, "keys"), raw), path)
 
 
 def _write_unknown(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     ((path, part),) = pieces
     writer.notes(part, path)
     raw = writer.unknown(part.raw, part.source, path, "type")
-    return [] if raw is None else _check(writer, raw, path)
+    return [] if raw is None else _check_unique_id(writer, raw, path)
 
 
 _ITEM_WRITERS = {
@@ -377,7 +379,7 @@ def write_items(
     if isinstance(message, UnknownMessage):
         writer.notes_without_name(message, path)
         raw = writer.unknown(message.raw, message.source, path, "type")
-        return [] if raw is None else _check(writer, raw, path)
+        return [] if raw is None else _check_unique_id(writer, raw, path)
 
     return [_write_message_item(writer, message, path)]
 

@@ -145,8 +145,8 @@ class _ClaudeSession:
 
     def load(self) -> LoadedSession:
         self._sort_lines()
-        self._link()
-        self._group()
+        self._link_lines()
+        self._group_responses()
         self._place_results()
         for id in self.order:
             line = self.chained[id]
@@ -205,7 +205,7 @@ class _ClaudeSession:
         if self.agent:
             builder.name = self.agent
 
-    def _link(self) -> None:
+    def _link_lines(self) -> None:
         self.newest = max([line.at for line in self.chained.values()], default=0)
         is_flat = self._is_flat()
         before: str | None = None
@@ -254,7 +254,7 @@ class _ClaudeSession:
 
     # Responses, and the results of their calls
 
-    def _group(self) -> None:
+    def _group_responses(self) -> None:
         groups: dict[str, list[_Response]] = {}
         for id in self.order:
             line = self.chained[id]
@@ -265,7 +265,9 @@ class _ClaudeSession:
             request = text_of(line.raw, "requestId")
             key = message_id or request or id
             known = groups.setdefault(f"{message_id}\n{request or id}", [])
-            response = next((g for g in known if self._continues(line, g)), None)
+            response = next(
+                (g for g in known if self._continues_response(line, g)), None
+            )
             if response is None:
                 response = _Response(self._make_key(key, request, id), line)
                 known.append(response)
@@ -289,7 +291,7 @@ class _ClaudeSession:
 
         return id
 
-    def _continues(self, line: _Chained, response: _Response) -> bool:
+    def _continues_response(self, line: _Chained, response: _Response) -> bool:
         if line.id in self.orphans:
             return True
 
@@ -381,7 +383,7 @@ class _ClaudeSession:
                 meta = attrs.evolve(meta, usage=None)
                 messages = [answer.replace(response=meta)]
 
-        self._add(response.id, parent, lines, messages)
+        self._add_node(response.id, parent, lines, messages)
         before: str | None = response.id
         for line in response.results:
             self._add_line(line, before)
@@ -424,7 +426,7 @@ class _ClaudeSession:
                 parent = self.responses[before].id
 
         messages = self._load_messages([line], "user", line.message)
-        self._add(line.id, parent, [line], messages)
+        self._add_node(line.id, parent, [line], messages)
 
     def _load_messages(
         self, lines: Sequence[_Chained], role: str, raw: Body
@@ -451,7 +453,7 @@ class _ClaudeSession:
 
         return message
 
-    def _add(
+    def _add_node(
         self,
         id: str,
         parent: str | None,

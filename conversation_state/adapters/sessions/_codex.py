@@ -139,7 +139,7 @@ class _CodexSession:
             elif _is_old_meta(raw):
                 self._read_meta(at, raw, raw)
 
-        self._flush()
+        self._end_response()
         if self.compaction:
             self.builder.notes[COMPACTION] = self.compaction
 
@@ -150,7 +150,7 @@ class _CodexSession:
         self.model = text_of(payload, "model") or self.model
 
     def _read_compaction(self, at: int, _raw: Body, payload: Body) -> None:
-        self._flush()
+        self._end_response()
         self.compaction = {"summary": text_of(payload, "message")}
         history = payload.get("replacement_history")
         if history is None:
@@ -174,11 +174,11 @@ class _CodexSession:
     def _read_event(self, at: int, raw: Body, payload: Body) -> None:
         kind = text_of(payload, "type")
         if kind == "token_count":
-            self._bill(at, raw, payload)
+            self._bill_response(at, raw, payload)
         elif kind == "thread_name_updated":
             self.builder.title = text_of(payload, "thread_name") or self.builder.title
         elif kind == "thread_rolled_back":
-            self._flush()
+            self._end_response()
             count = payload.get("num_turns")
             if not isinstance(count, int) or isinstance(count, bool) or count < 0:
                 self.builder.problem(at, f"rolls back {count!r} turns; ignored")
@@ -197,7 +197,7 @@ class _CodexSession:
             self.answer.append((at, raw, item))
             return
 
-        self._flush()
+        self._end_response()
         items = [(at, raw, item)]
         messages = self._load_items(items)
         if not is_prompt(messages[0]):
@@ -212,9 +212,9 @@ class _CodexSession:
         if is_prompt(messages[0]) or isinstance(messages[0], ToolMessage):
             self.in_context = False
 
-        self._add(items, messages)
+        self._add_node(items, messages)
 
-    def _flush(self) -> None:
+    def _end_response(self) -> None:
         if not self.answer:
             return
 
@@ -222,9 +222,9 @@ class _CodexSession:
         self.in_context = False
         messages = self._load_items(items)
         self.unbilled = (items[0], messages)
-        self._add(items, messages)
+        self._add_node(items, messages)
 
-    def _add(self, items: _Items, messages: Sequence[Message]) -> None:
+    def _add_node(self, items: _Items, messages: Sequence[Message]) -> None:
         at, raw, _ = items[0]
         id, time = f"line-{at}", read_time(raw.get("timestamp"))
         lines = [_keep_line(each) for each in items]
@@ -244,9 +244,9 @@ class _CodexSession:
         for message in loaded:
             self.calls.update({call.id: call for call in message.tool_calls})
 
-        return [self._complete(message) for message in loaded]
+        return [self._complete_answer(message) for message in loaded]
 
-    def _complete(self, message: Message) -> Message:
+    def _complete_answer(self, message: Message) -> Message:
         if isinstance(message, AssistantMessage) and self.model:
             return message.replace(response=ResponseMeta(model=self.model))
 
@@ -257,8 +257,8 @@ class _CodexSession:
 
     # The bill
 
-    def _bill(self, at: int, raw: Body, payload: Body) -> None:
-        self._flush()
+    def _bill_response(self, at: int, raw: Body, payload: Body) -> None:
+        self._end_response()
         info = payload.get("info")
         if not is_map(info):
             return

@@ -184,7 +184,7 @@ class _ClaudeLines:
     def write(self) -> list[tuple[float, Any]]:
         writer = self.writer
         for at, raw in writer.kept_lines():
-            self._put(at, raw)
+            self._add_line(at, raw)
 
         writer.lose_session()
         if writer.title and not writer.is_same and not self.agent:
@@ -205,7 +205,7 @@ class _ClaudeLines:
 
         return self.lines
 
-    def _put(self, at: float, raw: Any) -> None:
+    def _add_line(self, at: float, raw: Any) -> None:
         self.lines.append((at, raw))
         if is_map(raw) and isinstance(raw.get("uuid"), str):
             self.known.add(raw["uuid"])
@@ -237,10 +237,10 @@ class _ClaudeLines:
 
         edge = self._make_line(record, "system", None, "boundary")
         before = {"logicalParentUuid": end} if end else {}
-        self._put(LAST_PLACE, {**edge, "subtype": "compact_boundary", **before})
+        self._add_line(LAST_PLACE, {**edge, "subtype": "compact_boundary", **before})
         line = self._make_line(record, "user", edge["uuid"], "summary")
         said = {"role": "user", "content": compaction.get("summary", "")}
-        self._put(LAST_PLACE, {**line, "message": said, "isCompactSummary": True})
+        self._add_line(LAST_PLACE, {**line, "message": said, "isCompactSummary": True})
         return str(line["uuid"])
 
     def _write_blocks(self, record: SessionRecord) -> tuple[list[Any], bool]:
@@ -267,7 +267,7 @@ class _ClaudeLines:
         if _is_line(record.messages[0]):
             for line, message in zip(kept, record.messages, strict=False):
                 raw = thaw(getattr(message, "raw", {}))
-                self._put(line["at"] if writer.is_same else LAST_PLACE, raw)
+                self._add_line(line["at"] if writer.is_same else LAST_PLACE, raw)
                 end = str(raw.get("uuid", end))
 
             return end
@@ -289,7 +289,7 @@ class _ClaudeLines:
             said = {**about, "content": text if is_text else own}
             self._note_calls(own, keys["uuid"])
             place = line["at"] if writer.is_same else LAST_PLACE
-            self._put(place, {**keys, "message": said})
+            self._add_line(place, {**keys, "message": said})
             end = keys["uuid"]
 
         return end
@@ -314,7 +314,7 @@ class _ClaudeLines:
             line = self._make_line(record, "user", caller or end)
             content = blocks[0]["text"] if is_plain else blocks
             line["message"] = {"role": "user", "content": content}
-            self._put(LAST_PLACE, line)
+            self._add_line(LAST_PLACE, line)
             return str(line["uuid"])
 
         about = self._describe_answer(message, record)
@@ -323,7 +323,7 @@ class _ClaudeLines:
             line["requestId"] = f"req_{about['id']}"
             line["message"] = {**about, "content": [block]}
             self._note_calls([block], line["uuid"])
-            self._put(LAST_PLACE, line)
+            self._add_line(LAST_PLACE, line)
             end = str(line["uuid"])
 
         for call_id in missing:
@@ -331,7 +331,7 @@ class _ClaudeLines:
             result = {"type": "tool_result", "tool_use_id": call_id, "is_error": True}
             said = [{**result, "content": NO_RESULT}]
             line["message"] = {"role": "user", "content": said}
-            self._put(LAST_PLACE, line)
+            self._add_line(LAST_PLACE, line)
             end = str(line["uuid"])
 
         return end
@@ -483,7 +483,7 @@ class _CodexLines:
         if writer.is_same:
             self.lines += writer.kept_lines()
         else:
-            self._begin()
+            self._write_header()
 
         if writer.is_same and is_new:
             # What was added stands at the end, where Codex goes on.
@@ -507,21 +507,21 @@ class _CodexLines:
         self.lines.sort(key=itemgetter(0))
         return [raw for _, raw in self.lines]
 
-    def _put(self, kind: str, payload: Mapping[str, Any], time: str) -> None:
+    def _add_record(self, kind: str, payload: Mapping[str, Any], time: str) -> None:
         line = {"timestamp": time, "type": kind, "payload": payload}
         self.lines.append((LAST_PLACE, line))
 
     def _put_event(self, kind: str, **payload: Any) -> None:
         time = self.lines[-1][1]["timestamp"]
-        self._put("event_msg", {"type": kind, **payload}, time)
+        self._add_record("event_msg", {"type": kind, **payload}, time)
 
-    def _begin(self) -> None:
+    def _write_header(self) -> None:
         writer = self.writer
         time = writer.records[0].iso if writer.records else ""
         about = {"id": writer.session_id, "timestamp": time, "cwd": writer.cwd}
         about |= {"originator": "conversation_state", "cli_version": _CODEX_VERSION}
         about |= {"source": "cli", "model_provider": "openai"}
-        self._put("session_meta", {**about, "history_mode": "legacy"}, time)
+        self._add_record("session_meta", {**about, "history_mode": "legacy"}, time)
         if writer.title:
             named = {"thread_id": writer.session_id, "thread_name": writer.title}
             self._put_event("thread_name_updated", **named)
@@ -574,14 +574,14 @@ class _CodexLines:
                 why = "what was kept besides the summary is not said"
                 self.writer.lose(record.paths[0], COMPACTION, why)
 
-            self._put("compacted", said, record.iso)
+            self._add_record("compacted", said, record.iso)
 
         model = next(filter(None, map(model_of, record.messages)), "")
         if model and model != self.model:
             about: dict[str, Any] = {"cwd": self.writer.cwd}
             about["approval_policy"] = "on-request"
             about |= {"sandbox_policy": {"type": "read-only"}, "model": model}
-            self._put("turn_context", {**about, "summary": "auto"}, record.iso)
+            self._add_record("turn_context", {**about, "summary": "auto"}, record.iso)
 
     def _write_events(self, message: Message) -> None:
         # What Codex shows comes from events, what its model gets from items.

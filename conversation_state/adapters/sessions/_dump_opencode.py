@@ -98,14 +98,14 @@ class _OpenCodeDocument:
 
         self.messages.sort(key=lambda each: each[0])
         return {
-            **self._describe(records),
+            **self._write_info(records),
             "messages": [raw for _, raw in self.messages],
         }
 
     def _reload_record(self, raw: dict[str, Any]) -> Sequence[Message]:
         return reload_messages(_opencode, {"info": {"id": self.id}, "messages": [raw]})
 
-    def _describe(self, records: Sequence[SessionRecord]) -> dict[str, Any]:
+    def _write_info(self, records: Sequence[SessionRecord]) -> dict[str, Any]:
         writer = self.writer
         if writer.is_same:
             kept: dict[str, Any] = thaw(map_of(writer.loaded.notes, "document"))
@@ -132,7 +132,9 @@ class _OpenCodeDocument:
         self.count += 1
         return f"{prefix}_{self.count:012x}{make_hex(self.id, 14)}"
 
-    def _put(self, info: dict[str, Any], parts: Sequence[dict[str, Any]]) -> None:
+    def _add_message(
+        self, info: dict[str, Any], parts: Sequence[dict[str, Any]]
+    ) -> None:
         ids = {"sessionID": self.id, "messageID": info["id"]}
         listed = [{"id": self._make_id("prt"), **ids, **part} for part in parts]
         place = len(self.messages) + 1 if not self.writer.is_same else 1e18
@@ -150,7 +152,7 @@ class _OpenCodeDocument:
         for message, path in record.pairs():
             if isinstance(message, UserMessage):
                 parts = self._write_parts(message, path)
-                self._ask(record, parts)
+                self._write_question(record, parts)
             elif isinstance(message, AssistantMessage):
                 self._write_answer(record, message, path, results)
             elif isinstance(message, ToolMessage):
@@ -159,7 +161,9 @@ class _OpenCodeDocument:
             else:
                 writer.lose(path, message.role, "opencode has no such message")
 
-    def _ask(self, record: SessionRecord, parts: Sequence[dict[str, Any]]) -> None:
+    def _write_question(
+        self, record: SessionRecord, parts: Sequence[dict[str, Any]]
+    ) -> None:
         self.asked = self._make_id("msg")
         model = next(
             (m for r in self.writer.records for m in map(model_of, r.messages) if m), ""
@@ -175,12 +179,14 @@ class _OpenCodeDocument:
                 "modelID": model or "unknown",
             },
         }
-        self._put(info, parts)
+        self._add_message(info, parts)
 
     def _write_compaction(self, record: SessionRecord, summary: str) -> None:
-        self._ask(record, [{"type": "compaction", "auto": True}])
+        self._write_question(record, [{"type": "compaction", "auto": True}])
         info = self._make_info(record, "", None)
-        self._put({**info, "summary": True}, [{"type": "text", "text": summary}])
+        self._add_message(
+            {**info, "summary": True}, [{"type": "text", "text": summary}]
+        )
 
     def _make_info(
         self, record: SessionRecord, model: str, usage: Usage | None
@@ -212,7 +218,7 @@ class _OpenCodeDocument:
         writer.add_calls(message, path)
         if not self.asked:
             # An answer needs a message that it answers.
-            self._ask(record, [])
+            self._write_question(record, [])
 
         info = self._make_info(record, model_of(message), usage)
         parts: list[dict[str, Any]] = [{"type": "step-start"}]
@@ -231,7 +237,7 @@ class _OpenCodeDocument:
             parts.append({**finish, "tokens": tokens})
 
         info["finish"] = reason or ("tool-calls" if message.tool_calls else "stop")
-        self._put(info, parts)
+        self._add_message(info, parts)
 
     def _write_call(
         self,
@@ -253,7 +259,10 @@ class _OpenCodeDocument:
                 self._lose_media(result, where)
             else:
                 state |= {"status": "completed", "output": text, "title": call.name}
-                state |= {"metadata": {}, **self._attach(record, result, id, where)}
+                state |= {
+                    "metadata": {},
+                    **self._write_attachments(record, result, id, where),
+                }
         elif call.id not in self.writer.answered and self._is_closed(path):
             state = {
                 "status": "error",
@@ -267,7 +276,7 @@ class _OpenCodeDocument:
     def _is_closed(self, path: str) -> bool:
         return path != f"nodes[{len(self.writer.loaded.tree) - 1}]"
 
-    def _attach(
+    def _write_attachments(
         self, record: SessionRecord, result: ToolMessage, id: str, path: str
     ) -> dict[str, Any]:
         ids = {"sessionID": self.id, "messageID": id}

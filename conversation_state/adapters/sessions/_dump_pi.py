@@ -68,10 +68,10 @@ class _PiLines:
         writer.lose_agents()
         writer.lose_bill(writer.records)
         for at, raw in writer.kept_lines():
-            self._put(at, raw)
+            self._add_line(at, raw)
 
         if not writer.is_same:
-            self._begin()
+            self._write_header()
 
         for record in writer.records:
             raw = writer.kept_raw(record, self._reload_record)
@@ -85,12 +85,14 @@ class _PiLines:
                 if text_of(raw, "parentId") not in self.known and not writer.is_same:
                     raw["parentId"] = end
 
-                self._put(record.notes["at"] if writer.is_same else LAST_PLACE, raw)
+                self._add_line(
+                    record.notes["at"] if writer.is_same else LAST_PLACE, raw
+                )
                 end = raw.get("id")
 
             self.ends.update({node.id: end for node in record.nodes})
 
-        self._end()
+        self._write_end()
         self.lines.sort(key=lambda each: each[0])
         return [raw for _, raw in self.lines]
 
@@ -99,12 +101,12 @@ class _PiLines:
             _pi, [{"type": "session", "id": "s"}, {**raw, "parentId": None}]
         )
 
-    def _put(self, at: float, raw: Any) -> None:
+    def _add_line(self, at: float, raw: Any) -> None:
         self.lines.append((at, raw))
         if is_map(raw) and isinstance(raw.get("id"), str):
             self.known.add(raw["id"])
 
-    def _begin(self) -> None:
+    def _write_header(self) -> None:
         writer = self.writer
         time = writer.records[0].iso if writer.records else ""
         head = {"type": "session", "version": 3, "id": writer.session_id}
@@ -118,7 +120,7 @@ class _PiLines:
             length += 1
 
         entry = {"type": kind, "id": id, "parentId": parent, "timestamp": record.iso}
-        self._put(LAST_PLACE, entry)
+        self._add_line(LAST_PLACE, entry)
         return entry
 
     def _write_compaction(self, record: SessionRecord, end: str | None) -> str | None:
@@ -226,7 +228,7 @@ class _PiLines:
         lose_part(self.writer, part, path)
         return []
 
-    def _end(self) -> None:
+    def _write_end(self) -> None:
         writer = self.writer
         if writer.is_same or not writer.records:
             return

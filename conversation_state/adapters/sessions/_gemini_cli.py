@@ -78,13 +78,13 @@ class _GeminiSession:
         for at, raw in self.builder.lines.objects:
             updated = raw.get("$set")
             if isinstance(raw.get("$rewindTo"), str):
-                self._rewind(at, raw["$rewindTo"])
+                self._rewind_to(at, raw["$rewindTo"])
             elif is_map(updated):
-                self._update(at, updated)
+                self._apply_update(at, updated)
             elif isinstance(raw.get("id"), str) and text_of(raw, "type") is not None:
-                self._add(at, raw)
+                self._add_message(at, raw)
             elif "sessionId" in raw:
-                self._update(at, raw)
+                self._apply_update(at, raw)
                 if "messages" in raw:
                     self.builder.use(at)
                     self.builder.notes["document"] = {
@@ -99,7 +99,7 @@ class _GeminiSession:
         builder.load_agents(agents, load)
         return builder.build(next(reversed(self.path.values()), None))
 
-    def _rewind(self, at: int, id: str) -> None:
+    def _rewind_to(self, at: int, id: str) -> None:
         known = [*self.path]
         if id not in self.path:
             self.builder.problem(at, f"rewinds to {id!r}, which is missing")
@@ -108,19 +108,19 @@ class _GeminiSession:
 
         self.path = {each: self.path[each] for each in known[: known.index(id)]}
 
-    def _update(self, at: int, changed: Body) -> None:
+    def _apply_update(self, at: int, changed: Body) -> None:
         self.about.update({k: v for k, v in changed.items() if k != "messages"})
         messages = changed.get("messages")
         if is_list(messages) and messages:
             self.path = {}
             for each in messages:
                 if is_map(each) and isinstance(each.get("id"), str):
-                    self._add(at, each, is_inner=True)
+                    self._add_message(at, each, is_inner=True)
                 else:
                     self.builder.problem(at, "has what is no message; kept as it is")
                     self.builder.keep(at, each)
 
-    def _add(self, at: int, raw: Body, *, is_inner: bool = False) -> None:
+    def _add_message(self, at: int, raw: Body, *, is_inner: bool = False) -> None:
         id, kind = raw["id"], text_of(raw, "type")
         if kind not in _SPOKEN:
             if is_inner:
@@ -132,7 +132,7 @@ class _GeminiSession:
             self.builder.problem(at, f"has the id {id} twice; taken as another")
             id = f"{id}~{len(self.path)}"
 
-        messages = self._load(id, at, raw)
+        messages = self._load_message(id, at, raw)
         record: str = self.path.get(id) or id
         before = [*self.path]
         if id in self.path:
@@ -157,7 +157,7 @@ class _GeminiSession:
         time, kept = read_time(raw.get("timestamp")), fold(raw, messages)
         self.builder.add(record, parent, messages, at, time, raw=kept)
 
-    def _load(self, id: str, at: int, raw: Body) -> list[Message]:
+    def _load_message(self, id: str, at: int, raw: Body) -> list[Message]:
         parts = _load_content(raw.get("content"))
         if text_of(raw, "type") == "user":
             return [UserMessage(simplify(parts))]

@@ -114,7 +114,7 @@ class _OpenCodeSession:
                 id = f"{id}~{number}"
 
             is_head = is_head and id != reverted
-            self._add(id, number, each, about)
+            self._add_message(id, number, each, about)
             head = self.tip if is_head else head
 
         if self.compaction:
@@ -123,7 +123,7 @@ class _OpenCodeSession:
         builder.load_agents(agents, load)
         return builder.build(head)
 
-    def _add(self, id: str, at: int, raw: Body, about: Body) -> None:
+    def _add_message(self, id: str, at: int, raw: Body, about: Body) -> None:
         given = raw.get("parts")
         parts = [each for each in given if is_map(each)] if is_list(given) else []
         role = text_of(about, "role")

@@ -122,7 +122,7 @@ class _PiSession:
             self.parents[id] = parent if isinstance(parent, str) else None
             before = id
 
-        for id in self._order(entries):
+        for id in self._order_entries(entries):
             self._read_entry(id, *entries[id])
 
         last = next(reversed(entries), None)
@@ -133,7 +133,7 @@ class _PiSession:
         builder.load_agents(agents, load)
         return builder.build(way.record)
 
-    def _order(self, entries: Mapping[str, tuple[int, Body]]) -> list[str]:
+    def _order_entries(self, entries: Mapping[str, tuple[int, Body]]) -> list[str]:
         for id, parent in self.parents.items():
             if parent is not None and parent not in entries:
                 self.builder.problem(
@@ -151,19 +151,19 @@ class _PiSession:
         self.ways[id] = above
         message = raw.get("message")
         if kind == "message" and is_map(message):
-            self._add(id, at, raw, self._load(id, at, message))
+            self._add_node(id, at, raw, self._load_message(id, at, message))
         elif kind in {"branch_summary", "custom_message"}:
             key = "summary" if kind == "branch_summary" else "content"
             said = UserMessage(simplify(_load_content(raw.get(key))))
-            self._add(id, at, raw, said)
-            self._bill(f"{id}", raw.get("usage"), at, raw)
+            self._add_node(id, at, raw, said)
+            self._bill_usage(f"{id}", raw.get("usage"), at, raw)
         elif kind == "compaction":
             self.ways[id] = above._replace(compaction=self._read_compaction(id, raw))
-            self._bill(f"{id}", raw.get("usage"), at, raw)
+            self._bill_usage(f"{id}", raw.get("usage"), at, raw)
         elif kind == "usage":
-            self._bill(f"{id}", raw.get("usage"), at, raw)
+            self._bill_usage(f"{id}", raw.get("usage"), at, raw)
         elif kind == "label":
-            self._label(at, raw)
+            self._name_entry(at, raw)
         elif kind == "session_info":
             self.builder.title = text_of(raw, "name")
         elif kind == "model_change":
@@ -171,7 +171,7 @@ class _PiSession:
         elif kind == "message":
             self.builder.problem(at, "has no message; kept as it is")
 
-    def _add(self, id: str, at: int, raw: Body, message: Message | None) -> None:
+    def _add_node(self, id: str, at: int, raw: Body, message: Message | None) -> None:
         if message is None:
             return
 
@@ -182,7 +182,7 @@ class _PiSession:
         self.builder.add(id, record, [message], at, time, **notes)
         self.ways[id] = _Way(id, {})
 
-    def _label(self, at: int, raw: Body) -> None:
+    def _name_entry(self, at: int, raw: Body) -> None:
         target = self.ways.get(text_of(raw, "targetId"))
         label = text_of(raw, "label")
         if target is None or target.record is None:
@@ -203,7 +203,7 @@ class _PiSession:
 
         return {"summary": text_of(raw, "summary"), "first_kept": first, "id": id}
 
-    def _bill(self, key: str, counts: Any, at: int, raw: Body) -> Usage | None:
+    def _bill_usage(self, key: str, counts: Any, at: int, raw: Body) -> Usage | None:
         if not is_map(counts):
             return None
 
@@ -216,7 +216,7 @@ class _PiSession:
 
         return usage
 
-    def _load(self, id: str, at: int, message: Body) -> Message | None:
+    def _load_message(self, id: str, at: int, message: Body) -> Message | None:
         role = text_of(message, "role")
         if role == "assistant":
             return self._load_answer(id, at, message)
@@ -231,7 +231,7 @@ class _PiSession:
 
     def _load_result(self, id: str, at: int, message: Body) -> Message:
         call_id = text_of(message, "toolCallId")
-        self._bill(id, message.get("usage"), at, message)
+        self._bill_usage(id, message.get("usage"), at, message)
         if not call_id:
             self.builder.problem(at, "a result without the id of its call")
             return UnknownMessage(message, source=SOURCE)

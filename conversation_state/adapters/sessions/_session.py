@@ -225,15 +225,15 @@ def read_lines(payload: SessionInput) -> SessionLines:
     problems: list[str] = []
     items: Iterable[Any]
     if isinstance(payload, (str, bytes)):
-        items = _split(_decode(payload, problems))
+        items = _split_lines(_decode_text(payload, problems))
     elif is_map(payload):
         items = [payload]
     elif isinstance(payload, Iterable):
         items = list(payload)
         if items and all(isinstance(each, (str, bytes)) for each in items):
-            texts = [_decode(each, problems) for each in items]
+            texts = [_decode_text(each, problems) for each in items]
             ends = "" if all(each.endswith("\n") for each in texts[:-1]) else "\n"
-            items = _split(ends.join(texts))
+            items = _split_lines(ends.join(texts))
     else:
         expected = "the lines of a session; read_session reads a file"
         what = f"is {describe_type(payload)}; expected {expected}"
@@ -248,7 +248,7 @@ def read_lines(payload: SessionInput) -> SessionLines:
     return SessionLines(tuple(lines), tuple(problems))
 
 
-def _decode(text: str | bytes, problems: list[str]) -> str:
+def _decode_text(text: str | bytes, problems: list[str]) -> str:
     if isinstance(text, str):
         return text.removeprefix("\ufeff")
 
@@ -259,22 +259,22 @@ def _decode(text: str | bytes, problems: list[str]) -> str:
         return text.decode("utf-8-sig", "replace")
 
 
-def _split(text: str) -> list[Any]:
+def _split_lines(text: str) -> list[Any]:
     lines = text.split("\n")
     first = next((line for line in lines if line.strip()), "")
     # A pretty-printed document begins with a line that is no JSON by itself.
-    if len(lines) > 1 and _parse(first) is None:
-        whole = _parse(text)
+    if len(lines) > 1 and _parse_json(first) is None:
+        whole = _parse_json(text)
         if whole is not None:
             return [*whole] if is_list(whole) else [whole]
 
-    if len(lines) == 1 and is_list(found := _parse(text)):
+    if len(lines) == 1 and is_list(found := _parse_json(text)):
         return [*found]
 
     return lines
 
 
-def _parse(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -284,14 +284,14 @@ def _parse(text: str) -> Any:
 def _read_line(item: Any, at: int, problems: list[str]) -> Line | None:
     text = ""
     if isinstance(item, bytes):
-        item = _decode(item, problems)
+        item = _decode_text(item, problems)
 
     if isinstance(item, str):
         text = item.strip()
         if not text:
             return None
 
-        item = _parse(text)
+        item = _parse_json(text)
 
     path = f"line {at}"
     if not is_map(item):
@@ -502,7 +502,7 @@ class SessionBuilder:
         except InvalidUsageError as error:
             raise DecodeError((Problem("$", str(error)),)) from None
 
-        return self._describe(tree)
+        return self._make_session(tree)
 
     def parent_of(self, id: str | None) -> str | None:
         """The record before *id*."""
@@ -580,7 +580,7 @@ class SessionBuilder:
         ]
         return MessageTree.of(*states, make_state(shown, with_all=True))
 
-    def _describe(self, tree: MessageTree) -> LoadedSession:
+    def _make_session(self, tree: MessageTree) -> LoadedSession:
         times = [
             time
             for _, raw in self.lines.objects
@@ -728,7 +728,9 @@ def fold(raw: Any, messages: Sequence[Message]) -> Any:
         if len(text) >= _LONG:
             places.setdefault(text, at)
 
-    return _replace(raw, lambda text: {_TEXT: places[text]} if text in places else text)
+    return _replace_texts(
+        raw, lambda text: {_TEXT: places[text]} if text in places else text
+    )
 
 
 def unfold(kept: Any, messages: Sequence[Message]) -> Any:
@@ -740,28 +742,28 @@ def unfold(kept: Any, messages: Sequence[Message]) -> Any:
         is_known = len(reference) == 1 and isinstance(at, int) and at < len(texts)
         return texts[at] if is_known and isinstance(at, int) else None
 
-    return _restore(kept, find)
+    return _restore_texts(kept, find)
 
 
-def _replace(value: Any, change: Callable[[str], Any]) -> Any:
+def _replace_texts(value: Any, change: Callable[[str], Any]) -> Any:
     if isinstance(value, str):
         return change(value)
 
     if is_map(value):
-        return {key: _replace(each, change) for key, each in value.items()}
+        return {key: _replace_texts(each, change) for key, each in value.items()}
 
-    return [_replace(each, change) for each in value] if is_list(value) else value
+    return [_replace_texts(each, change) for each in value] if is_list(value) else value
 
 
-def _restore(value: Any, find: Callable[[Body], Any]) -> Any:
+def _restore_texts(value: Any, find: Callable[[Body], Any]) -> Any:
     if is_map(value):
         text = find(value)
         if text is not None:
             return text
 
-        return {key: _restore(each, find) for key, each in value.items()}
+        return {key: _restore_texts(each, find) for key, each in value.items()}
 
-    return [_restore(each, find) for each in value] if is_list(value) else value
+    return [_restore_texts(each, find) for each in value] if is_list(value) else value
 
 
 def _list_texts(messages: Sequence[Message]) -> list[str]:

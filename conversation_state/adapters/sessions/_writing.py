@@ -110,7 +110,7 @@ class SessionWriter:
         # What is written of its own format again is written as it was.
         self.is_same = loaded.format == kind
         self.live = self._find_live()
-        self.records = self._group()
+        self.records = self._group_records()
         # How many records have keys of another format.
         self.foreign: Counter[str] = Counter()
         # The calls so far, and those that have a result.
@@ -137,7 +137,7 @@ class SessionWriter:
 
         return live
 
-    def _group(self) -> list[SessionRecord]:
+    def _group_records(self) -> list[SessionRecord]:
         records: list[SessionRecord] = []
         owners: dict[str, SessionRecord] = {}
         time = self.loaded.created_at or datetime(1970, 1, 1, tzinfo=UTC)
@@ -290,13 +290,13 @@ class SessionWriter:
         if self.is_same:
             # What no message reports, other lines do.
             reported += Counter(
-                (entry.model, *_count(entry.usage))
+                (entry.model, *_count_tokens(entry.usage))
                 for entry in self.loaded.tree.present.ledger
             )
             reported -= _count_reported(self.records)
 
         for at, entry in enumerate(self.loaded.tree.present.ledger):
-            counts = (entry.model, *_count(entry.usage))
+            counts = (entry.model, *_count_tokens(entry.usage))
             if reported[counts]:
                 reported[counts] -= 1
             else:
@@ -365,14 +365,14 @@ def usage_of(message: Message) -> Usage | None:
 
 def _count_reported(records: Iterable[SessionRecord]) -> Counter[tuple[Any, ...]]:
     return Counter(
-        (model_of(message), *_count(usage))
+        (model_of(message), *_count_tokens(usage))
         for record in records
         for message in record.messages
         if (usage := usage_of(message)) is not None
     )
 
 
-def _count(usage: Usage) -> tuple[int, int]:
+def _count_tokens(usage: Usage) -> tuple[int, int]:
     return usage.prompt_tokens, usage.completion_tokens
 
 

@@ -150,7 +150,7 @@ class _Judge:
                 lines = read_request(self.wire, request.body)
                 yield (
                     f"request {number} is refused: {refusal.rule.name} at "
-                    f"{refusal.path}: {refusal.message}\n{_show(lines[-8:])}"
+                    f"{refusal.path}: {refusal.message}\n{_show_lines(lines[-8:])}"
                 )
 
     def _find_endless(self, outcome: ScriptOutcome) -> Iterator[str]:
@@ -230,7 +230,7 @@ class _Judge:
                 if name not in here:
                     yield (
                         f"{name[0]} {shorten_repr(name[1])} was in request {when}, and "
-                        f"is missing in request {number}\n{_show(lines[-8:])}"
+                        f"is missing in request {number}\n{_show_lines(lines[-8:])}"
                     )
 
             known |= {name: number for name in here if name[0] != "system"}
@@ -255,10 +255,10 @@ class _Judge:
             if self._was_given(outcome, each):
                 for at, line in enumerate(before):
                     if at >= len(lines) or lines[at] != line:
-                        now = lines[at] if at < len(lines) else None
+                        now = lines[at : at + 1]
                         yield (
                             f"request {number} does not begin with what the one before "
-                            f"had: {_show([line])} became {_show([now] if now else [])}"
+                            f"had: {_show_lines([line])} became {_show_lines(now)}"
                         )
 
                 before = lines
@@ -320,7 +320,7 @@ def _name_answer(message: Message) -> Iterator[tuple[str, str]]:
         yield "assistant", message.text
 
 
-def _show(lines: Iterable[RequestLine]) -> str:
+def _show_lines(lines: Iterable[RequestLine]) -> str:
     shown = [
         f"  {line.kind}{f' {line.id}' * bool(line.id)}: {shorten_repr(line.text)}"
         for line in lines
@@ -540,12 +540,12 @@ class _Search:
         """Hold the named scripts, and drawn ones."""
         try:
             try_shapes({"script": scripts}, self.hold)
-            self._draw(name, scripts, settings)
+            self._draw_scripts(name, scripts, settings)
         except (_AgentError, Flaky):
             if self.error is None:
                 raise
 
-    def _draw(self, name: str, scripts: Any, settings: Settings) -> None:
+    def _draw_scripts(self, name: str, scripts: Any, settings: Settings) -> None:
         def agent(**drawn: Script) -> None:
             self.hold(**drawn)
 

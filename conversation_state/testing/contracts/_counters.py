@@ -242,10 +242,10 @@ class CounterContract(Contract):
         What it remembers changes nothing: one that has counted no other message gives
         the same.
         """
-        self._assert_fresh(_count, message)
+        self._assert_fresh(_count_message, message)
 
 
-def _count(contract: CounterContract, message: Message) -> int:
+def _count_message(contract: CounterContract, message: Message) -> int:
     return contract.counter(message)
 
 

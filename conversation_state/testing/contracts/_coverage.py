@@ -104,7 +104,7 @@ def try_shapes(
             }
             error = _find_error(chosen, hold)
             if error is not None:
-                chosen, error = _shrink(chosen, error, hold)
+                chosen, error = _shrink_example(chosen, error, hold)
                 if _find_error(chosen, hold) is None:
                     error.add_note("not each time that it is tried")
 
@@ -130,7 +130,7 @@ def _find_error(
     return None
 
 
-def _shrink(
+def _shrink_example(
     chosen: dict[str, NamedExample[Any]],
     error: BaseException,
     hold: Callable[..., None],

@@ -59,16 +59,16 @@ def _list_conversations() -> Iterator[NamedExample[tuple[Message, ...]]]:
 def _list_states() -> Iterator[NamedExample[Aggregator]]:
     yield NamedExample((), grow_state)
     # A ledger without messages, before what has both.
-    yield NamedExample((), _after("usage without a key"))
+    yield NamedExample((), _act_after("usage without a key"))
     for shape in _list_shapes():
         yield NamedExample(shape, grow_state)
 
     called = tuple(SHAPES["call and result"].write(TurnWriter()))
     for name in ACTS:
-        yield NamedExample(called, _after(name))
+        yield NamedExample(called, _act_after(name))
 
 
-def _after(name: str) -> Callable[[tuple[Message, ...]], Aggregator]:
+def _act_after(name: str) -> Callable[[tuple[Message, ...]], Aggregator]:
     return lambda messages: ACTS[name](TurnWriter(1_000), grow_state(messages))
 
 

@@ -132,7 +132,7 @@ def _check_calls(
         is_gone = bool(named) and not named <= {"id", "arguments", "type", "name"}
         is_gone = is_gone and not named <= {*call.unknown, *call.metadata}
         found = loaded[at] if at < len(loaded) else None
-        if found is None or not _matches(call, found, named):
+        if found is None or not _calls_match(call, found, named):
             assert is_gone, (
                 f"tool_calls[{number}] is missing or changed, and not listed: "
                 f"{call!r}, loaded {shorten_repr(found, 200)}"
@@ -142,7 +142,7 @@ def _check_calls(
         at += 1
 
 
-def _matches(call: ToolCall, found: ToolCall, named: set[str]) -> bool:
+def _calls_match(call: ToolCall, found: ToolCall, named: set[str]) -> bool:
     for field in ("id", "name", "arguments"):
         before, after = getattr(call, field), getattr(found, field)
         # A call without an id may get one.
@@ -195,7 +195,7 @@ def assert_keeps_order(
         for at, call in enumerate(message.tool_calls):
             named = lost.calls.get(at, set())
             if not named or named <= {"id", "arguments", "type", "name"}:
-                assert any(_matches(call, each, named) for each in calls_rest), (
+                assert any(_calls_match(call, each, named) for each in calls_rest), (
                     f"messages[{number}].tool_calls[{at}] is missing or moved"
                 )
 

@@ -58,12 +58,12 @@ class ReducerContract(Contract):
     states: SearchStrategy[Aggregator] = STATES
     removes: Callable[[Entry], bool] | None = None
 
-    def _reduce(self, state: Aggregator) -> Aggregator:
+    def _call_reducer(self, state: Aggregator) -> Aggregator:
         result: Aggregator = call(self.reducer, state)
         return result
 
     def _observe_result(self, state: Aggregator) -> dict[str, Any]:
-        return compare_content(self._reduce(state), state)
+        return compare_content(self._call_reducer(state), state)
 
     def _find_removable(self, state: Aggregator) -> set[str]:
         """
@@ -95,7 +95,7 @@ class ReducerContract(Contract):
     @law(state="states")
     def test_takes_every_state(self, state: Aggregator) -> None:
         """Of every state comes a state."""
-        result: Any = self._reduce(state)
+        result: Any = self._call_reducer(state)
 
         assert isinstance(result, Aggregator), (
             f"expected a state, got {shorten_repr(result, 200)}"
@@ -110,7 +110,7 @@ class ReducerContract(Contract):
         """
         removable = self._find_removable(state)
         # Each search continues where the previous one ended, which checks the order.
-        rest = iter(self._reduce(state))
+        rest = iter(self._call_reducer(state))
         for number, entry in enumerate(state.entries):
             if entry.id not in removable:
                 assert any(is_same(entry.message, each) for each in rest), (
@@ -121,7 +121,7 @@ class ReducerContract(Contract):
     @law(state="states")
     def test_keeps_pairs(self, state: Aggregator) -> None:
         """A call and its result stay together: both are in the result, or neither."""
-        assert_keeps_pairs(list(state), list(self._reduce(state)))
+        assert_keeps_pairs(list(state), list(self._call_reducer(state)))
 
     @law(state="states")
     def test_keeps_fields(self, state: Aggregator) -> None:
@@ -129,7 +129,7 @@ class ReducerContract(Contract):
         A message that replaces another one has its name, its metadata and its ids, and
         a result that failed is still marked so.
         """
-        result = self._reduce(state)
+        result = self._call_reducer(state)
         before = {entry.id for entry in state.entries}
         after = {entry.id for entry in result.entries}
         assert_keeps_fields(
@@ -141,7 +141,7 @@ class ReducerContract(Contract):
     def test_adds_no_problems(self, state: Aggregator) -> None:
         """A state whose calls all have results stays one that a provider accepts."""
         if not find_problems([*state, UserMessage("?")]):
-            problems = find_problems(list(self._reduce(state)))
+            problems = find_problems(list(self._call_reducer(state)))
             assert not problems, f"{problems[0]}"
 
     @law(state="states")
@@ -150,7 +150,7 @@ class ReducerContract(Contract):
         What the result has of the state are its own entries, in their order, and not
         equal messages that were appended again: those are there twice after a join.
         """
-        result = self._reduce(state)
+        result = self._call_reducer(state)
         before = {entry.id: entry.message for entry in state.entries}
         kept = [entry for entry in result.entries if entry.id in before]
         new = [entry.message for entry in result.entries if entry.id not in before]
@@ -173,7 +173,7 @@ class ReducerContract(Contract):
         Every ledger entry of the state is in the result, unchanged,
         also for messages that were removed.
         """
-        after = {entry.id: entry for entry in self._reduce(state).ledger}
+        after = {entry.id: entry for entry in self._call_reducer(state).ledger}
         for entry in state.ledger:
             found = after.get(entry.id)
             assert found is not None, f"missing in the ledger: {entry}"
@@ -186,7 +186,7 @@ class ReducerContract(Contract):
         and `record_responses` record it.
         """
         # Usage that was missing before the call is not the reducer's omission.
-        missing = _find_unrecorded(self._reduce(state)) - _find_unrecorded(state)
+        missing = _find_unrecorded(self._call_reducer(state)) - _find_unrecorded(state)
         # What the state had in its ledger is another law's.
         missing -= {entry.id for entry in state.ledger}
 
@@ -199,7 +199,7 @@ class ReducerContract(Contract):
         than those of the response (`response_key`, its id, its entry's id): two keys
         count it twice.
         """
-        result = self._reduce(state)
+        result = self._call_reducer(state)
         usages = {meta.usage for meta in _list_responses(state)}
         keys = {entry.id for entry in state.ledger}
         # Of both: the usage of a response that was removed stays in the ledger.
@@ -222,7 +222,7 @@ class ReducerContract(Contract):
         The result is of the same conversation: it has the root or an entry of the
         state, so that a store takes it under the same name.
         """
-        assert self._reduce(state).is_related_to(state), "of another conversation"
+        assert self._call_reducer(state).is_related_to(state), "of another conversation"
 
     @law(state="states")
     def test_is_pure(self, state: Aggregator) -> None:
@@ -252,8 +252,8 @@ class ReducerContract(Contract):
     @law(state="states", is_extra=True)
     def test_is_idempotent(self, state: Aggregator) -> None:
         """The result of the result is equal to it."""
-        once = self._reduce(state)
-        twice = self._reduce(once)
+        once = self._call_reducer(state)
+        twice = self._call_reducer(once)
 
         assert_same(once, twice, "once {}, twice {}")
 

@@ -232,7 +232,7 @@ def provider_payloads(
     requests = conversations(max_turns=4).map(
         lambda messages: write_request(wire, messages)
     )
-    responses = _sent_answers(wire).map(lambda message: _respond(wire, message))
+    responses = _sent_answers(wire).map(lambda message: _write_response(wire, message))
     return st.sampled_from([requests] * 3 + [responses]).flatmap(lambda drawn: drawn)
 
 
@@ -259,7 +259,7 @@ _REASONS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def _respond(wire: str, message: AssistantMessage) -> dict[str, Any]:
+def _write_response(wire: str, message: AssistantMessage) -> dict[str, Any]:
     meta = message.response or ResponseMeta()
     reason = _REASONS.get(wire, {}).get(meta.finish_reason, meta.finish_reason)
     answer = message.replace(response=attrs.evolve(meta, finish_reason=reason))
@@ -287,7 +287,7 @@ def _draw_events(draw: DrawFn, wire: str) -> list[dict[str, Any]]:
     def cut(text: str) -> list[str]:
         return [text[at : at + size] for at in range(0, len(text), size)]
 
-    events = [*stream_answer(wire, _respond(wire, message), _BODY, cut)]
+    events = [*stream_answer(wire, _write_response(wire, message), _BODY, cut)]
     end = draw(_choose(("", "", "", "cut", "error", "repeated")))
     if end in {"cut", "error"}:
         events = events[: draw(st.integers(0, len(events) - 1))]
