@@ -11,7 +11,11 @@ How one source serves threads and tasks at once: a reader polls; if there is
 nothing, it is in a queue and sleeps, and whoever brings something wakes it (`_cells`).
 """
 
-from conversation_state.streams._making import (
+from conversation_state.streams._pipe import Sender
+from conversation_state.streams._sources import SKIP, Failed, Ok, SourceEnd
+from conversation_state.streams._stream import (
+    Stream,
+    StreamReader,
     acollect,
     collect,
     drain,
@@ -19,9 +23,6 @@ from conversation_state.streams._making import (
     merge_named,
     pipe,
 )
-from conversation_state.streams._pipe import Sender
-from conversation_state.streams._sources import SKIP, Failed, Ok, SourceEnd
-from conversation_state.streams._stream import Stream, StreamReader
 
 __all__ = [
     "SKIP",

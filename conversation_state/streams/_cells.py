@@ -147,12 +147,8 @@ END = End()
 MARKS = frozenset({Fault, End})
 
 
-def make_closed_fault(why: str) -> Fault:
-    return Fault(StreamClosedError(why))
-
-
 def make_broken_fault(why: str) -> Fault:
-    return make_closed_fault(f"the stream broke off: {why}")
+    return Fault(StreamClosedError(f"the stream broke off: {why}"))
 
 
 def without_our_frames(traceback: TracebackType | None) -> TracebackType | None:

@@ -26,7 +26,6 @@ from conversation_state.streams._cells import (
     enter,
     log_failed_close,
     make_broken_fault,
-    make_closed_fault,
     run,
     wake_all,
 )
@@ -173,7 +172,7 @@ class PipeSource(Source):
 
     def abort(self) -> None:
         if not self.pipe.is_over:
-            self.pipe.end(make_closed_fault(ABORTED))
+            self.pipe.end(Fault(StreamClosedError(ABORTED)))
             self.pipe.stop()
 
     def __del__(self) -> None:

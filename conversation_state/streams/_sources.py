@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import attrs
 
 from conversation_state._persistent import final
+from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
     ABORTED,
     END,
@@ -26,7 +27,6 @@ from conversation_state.streams._cells import (
     call,
     log_failed_close,
     make_broken_fault,
-    make_closed_fault,
     wake_all,
 )
 
@@ -129,7 +129,7 @@ class IteratorSource(Source):
         with self.lock:
             if not self.is_over:
                 # Whoever asks the iterator now adds its item after the end.
-                self.items.extend((make_closed_fault(ABORTED), END))
+                self.items.extend((Fault(StreamClosedError(ABORTED)), END))
                 self.is_over = True
 
             is_asked = self.turn is not None

@@ -1,8 +1,10 @@
-"""The stream itself, and its readers."""
+"""Streams and their readers; and what makes a stream of others, or reads one out."""
 
 from __future__ import annotations
 
 import inspect
+from _thread import start_new_thread
+from collections import deque
 from collections.abc import (
     AsyncIterable,
     Callable,
@@ -14,17 +16,24 @@ from collections.abc import (
     MutableSequence,
     MutableSet,
 )
+from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
+from itertools import chain
 from types import coroutine
 from typing import Any, Generic, Self, TypeVar, overload
 from weakref import ref
 
-from conversation_state._waiting import load_anyio
+from conversation_state._waiting import load_anyio, run_in_anyio_thread, start_task
 from conversation_state._wording import shorten_repr
+from conversation_state.chunks import concat
 from conversation_state.errors import StreamClosedError
+from conversation_state.messages import Message
 from conversation_state.streams._cells import (
     END,
+    LAST,
     MARKS,
+    End,
     Fault,
     ProcessBound,
     Source,
@@ -36,12 +45,14 @@ from conversation_state.streams._cells import (
     leave_queues,
     run,
     throw,
+    without_our_frames,
 )
-from conversation_state.streams._pipe import PipeSource, Pump
+from conversation_state.streams._pipe import Pipe, PipeSource, Pump, Sender
 from conversation_state.streams._sources import (
     Derived,
     Failed,
     IteratorSource,
+    Merged,
     Ok,
     Skip,
     SourceEnd,
@@ -85,14 +96,24 @@ class Stream(ProcessBound, Generic[T_co]):
 
     __slots__ = ("__weakref__", "_cell", "_readers", "_sources")
 
-    _cell: StreamCell | None
-    _readers: set[ref[StreamReader[Any]]]
-    _sources: tuple[Source, ...]
+    def __init__(
+        self,
+        start: StreamCell | Source | None = None,
+        sources: tuple[Source, ...] = (),
+    ) -> None:
+        if isinstance(start, Source):
+            sources = sources or (start,)
+            start = StreamCell(start)
+        if not isinstance(start, StreamCell):
+            raise TypeError(
+                "can't call Stream(); use Stream.of(iterable), pipe(capacity) or "
+                "merge(...)"
+            )
 
-    def __init__(self, *_: object, **__: object) -> None:
-        raise TypeError(
-            "can't call Stream(); use Stream.of(iterable), pipe(capacity) or merge(...)"
-        )
+        self._cell: StreamCell | None = start
+        self._readers: set[ref[StreamReader[T_co]]] = set()
+        # Those that it comes from in the end, and may stop.
+        self._sources = sources
 
     @staticmethod
     def of(source: Iterable[T] | AsyncIterable[T]) -> Stream[T]:
@@ -110,18 +131,18 @@ class Stream(ProcessBound, Generic[T_co]):
         """
         given: Any = source
         if isinstance(given, Stream):  # another value, to be closed apart from it
-            return make_stream(given._get_cell(), given._sources)
+            return Stream(given._get_cell(), given._sources)
         if isinstance(given, StreamReader):
             return given.rest
         # An iterator (with `__next__`) is read once, even if it is also a collection.
         if isinstance(given, Collection) and not hasattr(given, "__next__"):
             if isinstance(given, _MUTABLE):
                 given = tuple(source)  # type: ignore[arg-type]
-            return make_source_stream(IteratorSource(iter(given), may_block=False))
+            return Stream(IteratorSource(iter(given), may_block=False))
         if hasattr(given, "__iter__") or hasattr(given, "__getitem__"):
-            return make_source_stream(IteratorSource(iter(given), may_block=True))
+            return Stream(IteratorSource(iter(given), may_block=True))
         if hasattr(given, "__aiter__"):
-            return make_source_stream(PipeSource(Pump(aiter(given))))  # pyright: ignore[reportArgumentType]  # asked for
+            return Stream(PipeSource(Pump(aiter(given))))  # pyright: ignore[reportArgumentType]  # asked for
 
         made = inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given)
         raise TypeError(
@@ -166,7 +187,7 @@ class Stream(ProcessBound, Generic[T_co]):
             check_function("on_error", on_error)
 
         make = partial(convert, function, on_error)
-        return make_stream(Derived(self._get_cell(), make), self._sources)
+        return Stream(Derived(self._get_cell(), make), self._sources)
 
     def results(self) -> Stream[Ok[T_co] | Failed | SourceEnd]:
         """
@@ -175,7 +196,7 @@ class Stream(ProcessBound, Generic[T_co]):
         Below `merge_named`, `SourceEnd` where a source ended. Reading it
         raises none of the source's errors.
         """
-        return make_stream(Derived(self._get_cell(), make_result), self._sources)
+        return Stream(Derived(self._get_cell(), make_result), self._sources)
 
     def close(self) -> None:
         """Close this value and its readers, not the streams made of it. Idempotent."""
@@ -223,9 +244,7 @@ class Stream(ProcessBound, Generic[T_co]):
             await pump.stopped()
 
     def __iter__(self) -> StreamReader[T_co]:
-        reader: StreamReader[T_co] = StreamReader(
-            self._get_cell(), self._sources, _made=True
-        )
+        reader: StreamReader[T_co] = StreamReader(self._get_cell(), self._sources)
         self._readers.add(ref(reader, self._readers.discard))
         if self._cell is None:  # closed before this reader was added
             reader.close()
@@ -258,21 +277,8 @@ class Stream(ProcessBound, Generic[T_co]):
         return cell
 
 
-def make_stream(start: StreamCell | Source, sources: tuple[Source, ...]) -> Stream[Any]:
-    stream: Stream[Any] = Stream.__new__(Stream)
-    stream._cell = start if isinstance(start, StreamCell) else StreamCell(start)
-    stream._readers = set()
-    # What it comes from, in the end, that it may stop.
-    stream._sources = sources
-    return stream
-
-
-def make_source_stream(source: Source) -> Stream[Any]:
-    return make_stream(source, (source,))
-
-
 def list_pumps(stream: Stream[Any]) -> list[Pump]:
-    # Without their sources, that they learn of the last reader's end.
+    # Without their sources, whose end a pump learns of.
     pipes = [each.pipe for each in stream._sources if isinstance(each, PipeSource)]
     return [each for each in pipes if isinstance(each, Pump)]
 
@@ -309,17 +315,11 @@ class StreamReader(ProcessBound, Generic[T_co]):
         "_waiter",
     )
 
-    def __init__(
-        self,
-        cell: StreamCell | None,
-        sources: tuple[Source, ...] = (),
-        *,
-        _made: bool = False,
-    ) -> None:
-        if not _made:
+    def __init__(self, cell: StreamCell, sources: tuple[Source, ...] = ()) -> None:
+        if not isinstance(cell, StreamCell):
             raise TypeError("can't call StreamReader(); use iter(stream)")
 
-        self._cell = cell
+        self._cell: StreamCell | None = cell
         self._in_a_row = 0
         self._is_closed = False
         self._sources = sources
@@ -338,7 +338,7 @@ class StreamReader(ProcessBound, Generic[T_co]):
         if cell is None:
             raise StreamClosedError(_CLOSED)
 
-        return make_stream(cell, self._sources)
+        return Stream(cell, self._sources)
 
     def close(self) -> None:
         """Release the position; who waits gets a `StreamClosedError`. Idempotent."""
@@ -419,3 +419,235 @@ class StreamReader(ProcessBound, Generic[T_co]):
             throw(item, end)
         finally:  # an error keeps the frames that it goes through
             del cell, item, self
+
+
+@overload
+def pipe(capacity: int) -> tuple[Sender[Any], Stream[Any]]: ...
+@overload
+def pipe(capacity: int, *, of: type[T]) -> tuple[Sender[T], Stream[T]]: ...
+def pipe(
+    capacity: int,
+    *,
+    of: type[Any] | None = None,  # noqa: ARG001 - for type checkers
+) -> tuple[Sender[Any], Stream[Any]]:
+    """
+    A sender and a stream: what is sent into one is read from the other.
+
+    At most *capacity* elements are buffered, and senders wait while the buffer is
+    full; with 0, until a reader waits for the element. What a fast reader has read and
+    a slower one has not is kept for that one, without bounds. *of* is the type of the
+    elements for type checkers; it is not checked.
+
+    Raises:
+        ValueError:
+            If *capacity* is negative, or no integer.
+
+    >>> sender, stream = pipe(2)
+    >>> sender.send("one"), sender.fail(ValueError("two")), sender.close()
+    (True, True, None)
+    >>> list(stream.results())
+    [Ok(value='one'), Failed(error=ValueError('two'))]
+    """
+    if capacity.__class__ is not int or capacity < 0:
+        raise ValueError(
+            f"capacity is {shorten_repr(capacity)}; expected a number of elements, 0 "
+            "or more"
+        )
+
+    shared = Pipe(capacity)
+    return Sender(shared), Stream(PipeSource(shared))
+
+
+def merge(*streams: Stream[T]) -> Stream[T]:
+    """
+    The elements of several streams, as they come.
+
+    Keeps the order of each stream; those that have an element ready take turns. At
+    most one element of a stream is read ahead, of an iterator that may block by a
+    thread while a reader waits. One stream is returned as it is; no streams give an
+    empty one. Linear in the number of streams for each element.
+
+    Raises:
+        TypeError:
+            If an argument is not a stream.
+    """
+    for stream in streams:
+        _check_stream(stream)
+
+    if len(streams) == 1:
+        return streams[0]
+
+    return _merge([stream._get_cell() for stream in streams], streams)
+
+
+def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
+    """
+    Like `merge`, and `Stream.results` gives a `SourceEnd` where one ends, also those
+    of inner named merges.
+
+    Raises:
+        TypeError:
+            If *streams* is not a mapping of names to streams.
+    """
+    if not isinstance(streams, Mapping):
+        raise TypeError(
+            f"can't merge {shorten_repr(streams)}; expected a mapping of names to "
+            "streams"
+        )
+
+    for name, stream in streams.items():
+        if not isinstance(name, str):
+            raise TypeError(f"a stream's name is {shorten_repr(name)}; expected a str")
+
+        _check_stream(stream)
+
+    named = [
+        StreamCell(Derived(each._get_cell(), _keep, End(name)))
+        for name, each in streams.items()
+    ]
+    return _merge(named, streams.values())
+
+
+def _keep(item: Any) -> Any:
+    return item
+
+
+def _merge(cells: list[StreamCell], streams: Iterable[Stream[Any]]) -> Stream[Any]:
+    sources = dict.fromkeys(chain.from_iterable(each._sources for each in streams))
+    start = Merged(*cells) if len(cells) > 1 else cells[0] if cells else LAST
+    return Stream(start, (*sources,))
+
+
+def _check_stream(stream: object) -> None:
+    if not isinstance(stream, Stream):
+        raise TypeError(
+            f"expected a stream, Stream.of(...) perhaps; got {shorten_repr(stream)}"
+        )
+
+
+def drain(stream: Stream[Any], on_end: Callable[[Exception | None], object]) -> None:
+    """
+    Read a stream in the background, so that it goes on without other readers.
+
+    A task of the running event loop reads an async source, and a thread any other.
+
+    Args:
+        stream: The stream.
+
+        on_end: Called in a thread when it has ended or failed, with the error, if any:
+            a `StreamClosedError` if it was aborted or its event loop ends, a
+            RuntimeError if its source raised an interrupt, or is async where there is
+            no event loop.
+
+    Raises:
+        TypeError:
+            If *stream* is no stream, or *on_end* no function.
+    """
+    _check_stream(stream)
+    check_function("on_end", on_end)
+    stream._get_cell()
+    if all(pump.is_over for pump in list_pumps(stream)):
+        context = copy_context()
+        start_new_thread(lambda: context.run(_drain, stream, on_end), ())
+        return
+
+    try:
+        start_task(partial(_adrain, stream, on_end))
+    except RuntimeError:
+        failure = RuntimeError(
+            "no event loop runs here, and this stream's source is async: read it in a "
+            "task, or give a source that is not async"
+        )
+        on_end(failure)
+
+
+def _drain(stream: Stream[Any], on_end: Callable[[Exception | None], object]) -> None:
+    error = None
+    try:
+        deque(stream, 0)
+    except Exception as raised:  # noqa: BLE001 - it is passed on
+        error = raised
+    except BaseException as raised:  # noqa: BLE001 - it is passed on, too
+        # SystemExit, of a tool perhaps: it ends this thread alone, without a word.
+        error = RuntimeError(f"the source raised {raised!r:.200}")
+        error.__cause__ = raised
+
+    on_end(error)
+
+
+async def _adrain(
+    stream: Stream[Any], on_end: Callable[[Exception | None], object]
+) -> None:
+    error = None
+    try:
+        async for _ in stream:
+            pass
+    except Exception as raised:  # noqa: BLE001 - it is passed on
+        error = raised
+    except BaseException:
+        on_end(StreamClosedError("the event loop of this stream's reader ends"))
+        raise
+
+    await run_in_anyio_thread(partial(on_end, error), is_shielded=True)
+
+
+class _Collecting:
+    """Chunks that are read of a stream, whose message an error has that ends it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._chunks: list[Message] = []
+        self._reader = iter(Stream.of(stream))
+
+    def __enter__(self) -> tuple[StreamReader[Message], list[Message]]:
+        return self._reader, self._chunks
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, traceback: object
+    ) -> None:
+        # The error keeps the frames it went through, which must not keep the source.
+        self._reader.close()
+        if not isinstance(error, Exception):
+            if error is not None:
+                error.with_traceback(without_our_frames(error.__traceback__))
+            return
+
+        # Some errors allow no attributes, and some chunks are no message.
+        with suppress(Exception):
+            error.partial = None  # type: ignore[attr-defined]
+            note = (
+                f"chunks read before: {len(self._chunks)}; `partial` is their message"
+            )
+            # All readers get the same error.
+            if note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
+
+            error.partial = concat(self._chunks)  # type: ignore[attr-defined]
+
+
+def collect(stream: Iterable[Message]) -> Message:
+    """
+    The message that the chunks of *stream* are pieces of.
+
+    Reads to the end, at a position of its own. Any iterable of messages will do. An
+    error in the stream is raised; its attribute `partial` is the message until there,
+    or None if there is none.
+
+    Raises:
+        ConcatError:
+            If there are no chunks, or they are not pieces of one message.
+    """
+    with _Collecting(stream) as (reader, chunks):
+        del stream
+        chunks.extend(reader)
+
+    return concat(chunks)
+
+
+async def acollect(stream: AsyncIterable[Message] | Iterable[Message]) -> Message:
+    """Like `collect`, without blocking other tasks."""
+    with _Collecting(stream) as (reader, chunks):
+        del stream
+        async for chunk in reader:
+            chunks.append(chunk)
+
+    return concat(chunks)
