@@ -24,9 +24,12 @@ from conversation_state.adapters.sessions._session import (
     SessionLines,
     fold,
     keep_unknown,
+    list_in,
+    load_blocks,
     make_call,
     make_media,
     make_usage,
+    map_in,
     read_time,
     simplify,
     text_of,
@@ -158,19 +161,17 @@ class _GeminiSession:
         self.builder.add(record, parent, messages, at, time, raw=kept)
 
     def _load_message(self, id: str, at: int, raw: Body) -> list[Message]:
-        parts = _load_content(raw.get("content"))
+        parts = load_blocks(raw.get("content"), _load_block)
         if text_of(raw, "type") == "user":
             return [UserMessage(simplify(parts))]
 
-        thoughts = raw.get("thoughts")
-        for each in reversed(thoughts if is_list(thoughts) else ()):
+        for each in reversed(list_in(raw, "thoughts")):
             if is_map(each):
                 words = (text_of(each, "subject"), text_of(each, "description"))
                 parts.insert(0, ReasoningPart("\n".join(filter(None, words))))
 
         calls, results = [], []
-        given = raw.get("toolCalls")
-        for number, each in enumerate(given if is_list(given) else ()):
+        for number, each in enumerate(list_in(raw, "toolCalls")):
             if not is_map(each):
                 continue
 
@@ -182,11 +183,9 @@ class _GeminiSession:
         model = text_of(raw, "model")
         tokens = raw.get("tokens")
         usage = _read_tokens(tokens) if is_map(tokens) else None
-        if usage is not None and usage.total_tokens:
+        if is_map(tokens) and self.builder.is_counted(usage, at):
             time = read_time(raw.get("timestamp"))
             self.builder.bill(id, usage, model, time, at)
-        elif is_map(tokens) and usage is None:
-            self.builder.problem(at, "its counts can't be read; they are not billed")
 
         meta = ResponseMeta(usage=usage, model=model, id=id)
         answer = AssistantMessage(simplify(parts), tool_calls=calls, response=meta)
@@ -206,7 +205,7 @@ class _GeminiSession:
             if is_map(response):
                 parts.append(TextPart(_read_response(response)))
             else:
-                parts += _load_content(block)
+                parts += load_blocks(block, _load_block)
 
         return ToolMessage(
             simplify(parts),
@@ -224,27 +223,15 @@ def _read_response(response: Body) -> str:
     return json.dumps(response, ensure_ascii=False)
 
 
-def _load_content(content: Any) -> list[Part]:
-    if isinstance(content, str):
-        return [TextPart(content)] if content else []
+def _load_block(block: Body, index: int | None) -> Part:
+    if isinstance(block.get("text"), str):
+        thought = block.get("thought") is True
+        return (ReasoningPart if thought else TextPart)(block["text"], index=index)
 
-    if is_list(content):
-        return [part for each in content for part in _load_content(each)]
-
-    if not is_map(content):
-        return []
-
-    if isinstance(content.get("text"), str):
-        thought = content.get("thought") is True
-        return [(ReasoningPart if thought else TextPart)(content["text"])]
-
-    for key, where in (("inlineData", "data"), ("fileData", "fileUri")):
-        data = content.get(key)
-        if is_map(data):
-            media = make_media(data.get(where), text_of(data, "mimeType"))
-            return [media or keep_unknown(content)]
-
-    return [keep_unknown(content)]
+    data, file = map_in(block, "inlineData"), map_in(block, "fileData")
+    source = data.get("data") if data else file.get("fileUri")
+    media = make_media(source, text_of(data or file, "mimeType"), index=index)
+    return media or keep_unknown(block, index)
 
 
 def _read_tokens(tokens: Body) -> Usage | None:

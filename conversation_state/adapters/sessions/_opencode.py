@@ -22,9 +22,11 @@ from conversation_state.adapters.sessions._session import (
     SessionLines,
     fold,
     keep_unknown,
+    list_in,
     make_call,
     make_media,
     make_usage,
+    map_in,
     read_time,
     simplify,
     text_of,
@@ -91,17 +93,15 @@ class _OpenCodeSession:
         at, raw = next(iter(builder.lines.objects), (1, {}))
         builder.use(at)
         builder.notes["document"] = {k: v for k, v in raw.items() if k != "messages"}
-        info, messages = raw.get("info"), raw.get("messages")
-        info = info if is_map(info) else {}
+        info = map_in(raw, "info")
         builder.name, builder.title = text_of(info, "id"), text_of(info, "title")
         builder.version = text_of(info, "version")
         builder.cwd = text_of(info, "directory")
         builder.times(info.get("time"))
-        revert = info.get("revert")
-        reverted = text_of(revert, "messageID") if is_map(revert) else ""
+        reverted = text_of(map_in(info, "revert"), "messageID")
         head: str | None = None
         is_head = True
-        for number, each in enumerate(messages if is_list(messages) else (), 1):
+        for number, each in enumerate(list_in(raw, "messages"), 1):
             about = each.get("info") if is_map(each) else None
             if not is_map(each) or not is_map(about):
                 builder.problem(number, "is no message; kept as it is")
@@ -124,8 +124,7 @@ class _OpenCodeSession:
         return builder.build(head)
 
     def _add_message(self, id: str, at: int, raw: Body, about: Body) -> None:
-        given = raw.get("parts")
-        parts = [each for each in given if is_map(each)] if is_list(given) else []
+        parts = [each for each in list_in(raw, "parts") if is_map(each)]
         role = text_of(about, "role")
         messages: list[Message] = []
         if role == "assistant":
@@ -144,8 +143,7 @@ class _OpenCodeSession:
             self.builder.keep(at, raw)
             return
 
-        time = about.get("time")
-        created = read_time(time.get("created")) if is_map(time) else None
+        created = read_time(map_in(about, "time").get("created"))
         notes = {"raw": fold(raw, messages), COMPACTION: self.compaction}
         self.builder.add(id, self.tip, messages, at, created, **notes)
         self.compaction = {}
@@ -198,12 +196,8 @@ class _OpenCodeSession:
 
     def _make_answer(self, step: _AnswerStep, at: int, about: Body) -> list[Message]:
         model, usage = text_of(about, "modelID"), step.usage
-        if usage is None:
-            self.builder.problem(at, "its counts can't be read; not billed")
-
-        if usage is not None and usage.total_tokens:
-            time = about.get("time")
-            created = read_time(time.get("created")) if is_map(time) else None
+        if self.builder.is_counted(usage, at):
+            created = read_time(map_in(about, "time").get("created"))
             self.builder.bill(step.id, usage, model, created, at)
 
         meta = ResponseMeta(
@@ -214,8 +208,7 @@ class _OpenCodeSession:
         return [answer, *step.results]
 
     def _load_tool(self, at: int, part: Body, step: _AnswerStep) -> None:
-        given = part.get("state")
-        state = given if is_map(given) else {}
+        state = map_in(part, "state")
         index = step.count
         call_id = text_of(part, "callID") or f"{text_of(part, 'id') or 'call'}-{index}"
         call = make_call(call_id, part.get("tool"), state.get("input", {}), index)
@@ -223,10 +216,9 @@ class _OpenCodeSession:
         status = text_of(state, "status")
         if status == "completed":
             content: list[Part] = [TextPart(text_of(state, "output"))]
-            files = state.get("attachments")
             shown = [
                 self._load_part(each, None)
-                for each in (files if is_list(files) else ())
+                for each in list_in(state, "attachments")
                 if is_map(each)
             ]
             said = simplify([*content, *[each for each in shown if each is not None]])
@@ -247,16 +239,15 @@ class _OpenCodeSession:
 
 
 def _find_signature(metadata: Any) -> str:
-    about = metadata.get("anthropic") if is_map(metadata) else None
-    return text_of(about, "signature") if is_map(about) else ""
+    about = map_in(metadata, "anthropic") if is_map(metadata) else {}
+    return text_of(about, "signature")
 
 
 def _read_tokens(tokens: Any) -> Usage | None:
     if not is_map(tokens):
         return None
 
-    cache = tokens.get("cache")
-    kept = cache if is_map(cache) else {}
+    kept = map_in(tokens, "cache")
     read, written = kept.get("read", 0), kept.get("write", 0)
     counts = [tokens.get(key, 0) for key in ("input", "output", "reasoning")]
     if not all(isinstance(each, (int, float)) for each in (*counts, read, written)):

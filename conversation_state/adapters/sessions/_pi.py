@@ -24,6 +24,7 @@ from conversation_state.adapters.sessions._session import (
     SessionLines,
     fold,
     keep_unknown,
+    load_blocks,
     make_call,
     make_media,
     make_usage,
@@ -154,7 +155,7 @@ class _PiSession:
             self._add_node(id, at, raw, self._load_message(id, at, message))
         elif kind in {"branch_summary", "custom_message"}:
             key = "summary" if kind == "branch_summary" else "content"
-            said = UserMessage(simplify(_load_content(raw.get(key))))
+            said = UserMessage(simplify(load_blocks(raw.get(key), _load_block)))
             self._add_node(id, at, raw, said)
             self._bill_usage(f"{id}", raw.get("usage"), at, raw)
         elif kind == "compaction":
@@ -208,9 +209,7 @@ class _PiSession:
             return None
 
         usage = _read_usage(counts)
-        if usage is None:
-            self.builder.problem(at, "its counts can't be read; they are not billed")
-        elif usage.total_tokens and key:
+        if self.builder.is_counted(usage, at):
             time = read_time(raw.get("timestamp"))
             self.builder.bill(f"{FORMAT}:{key}", usage, self.model, time, at)
 
@@ -237,14 +236,15 @@ class _PiSession:
             return UnknownMessage(message, source=SOURCE)
 
         return ToolMessage(
-            simplify(_load_content(message.get("content"))),
+            simplify(load_blocks(message.get("content"), _load_block)),
             tool_call_id=call_id,
             tool_name=text_of(message, "toolName"),
             is_error=message.get("isError") is True,
         )
 
     def _load_said(self, role: str, at: int, message: Body) -> Message | None:
-        content = _load_content(message.get(_AS_USER.get(role, "content")))
+        given = message.get(_AS_USER.get(role, "content"))
+        content = load_blocks(given, _load_block)
         if role == "system" and all(isinstance(each, TextPart) for each in content):
             return SystemMessage(simplify(content)) if content else None
 
@@ -266,16 +266,15 @@ class _PiSession:
                 given = block.get("arguments", {})
                 calls.append(make_call(call_id, block.get("name"), given, index))
             else:
-                parts += _load_content(block, index)
+                parts += load_blocks(block, _load_block, index)
 
-        usage = _read_usage(message["usage"]) if is_map(message.get("usage")) else None
+        counts = message.get("usage")
+        usage = _read_usage(counts) if is_map(counts) else None
         model = text_of(message, "model")
         self.model = model or self.model
-        if usage is not None and usage.total_tokens:
+        if counts is not None and self.builder.is_counted(usage, at):
             time = read_time(message.get("timestamp"))
             self.builder.bill_record(id, usage, model, time, at)
-        elif usage is None and message.get("usage") is not None:
-            self.builder.problem(at, "its counts can't be read; they are not billed")
 
         reason = text_of(message, "stopReason")
         meta = ResponseMeta(finish_reason=reason, usage=usage, model=model)
@@ -291,30 +290,20 @@ def _load_command(message: Body) -> Message | None:
     return UserMessage(f"Ran `{command}`\n```\n{output}\n```")
 
 
-def _load_content(content: Any, index: int | None = None) -> list[Part]:
-    if isinstance(content, str):
-        return [TextPart(content, index=index)] if content else []
-
-    if is_list(content):
-        return [part for each in content for part in _load_content(each, index)]
-
-    if not is_map(content):
-        return []
-
-    kind = text_of(content, "type")
-    if kind == "text" and isinstance(content.get("text"), str):
-        return [TextPart(content["text"], index=index)]
+def _load_block(block: Body, index: int | None) -> Part:
+    kind = text_of(block, "type")
+    if kind == "text" and isinstance(block.get("text"), str):
+        return TextPart(block["text"], index=index)
 
     if kind == "thinking":
-        signature = text_of(content, "thinkingSignature")
-        return [ReasoningPart(text_of(content, "thinking"), signature, index=index)]
+        signature = text_of(block, "thinkingSignature")
+        return ReasoningPart(text_of(block, "thinking"), signature, index=index)
 
     media = None
     if kind == "image":
-        mime = text_of(content, "mimeType")
-        media = make_media(content.get("data"), mime, index=index)
+        media = make_media(block.get("data"), text_of(block, "mimeType"), index=index)
 
-    return [media or keep_unknown(content, index)]
+    return media or keep_unknown(block, index)
 
 
 def _read_usage(counts: Body) -> Usage | None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import attrs
 
@@ -335,6 +335,18 @@ def text_of(raw: Body, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def map_in(raw: Body, key: str) -> Body:
+    """The object that *raw* has under *key*; empty if it has none."""
+    found = raw.get(key)
+    return found if is_map(found) else {}
+
+
+def list_in(raw: Body, key: str) -> Sequence[Any]:
+    """The list that *raw* has under *key*; empty if it has none."""
+    found = raw.get(key)
+    return found if is_list(found) else ()
+
+
 def find_ring(parents: Mapping[str, str | None]) -> list[str]:
     """The first of each ring that *parents* make, in their order. O(n)."""
     done: set[str] = set()
@@ -465,6 +477,13 @@ class SessionBuilder:
     ) -> None:
         """The same for a response without an id: under the identity of its entry."""
         self._unnamed.append((at, id, LedgerEntry("", usage, model, time)))
+
+    def is_counted(self, usage: Usage | None, at: int) -> TypeGuard[Usage]:
+        """Whether *usage* counts anything; None can't be read, which is a problem."""
+        if usage is None:
+            self.problem(at, "its counts can't be read; they are not billed")
+
+        return usage is not None and usage.total_tokens > 0
 
     def load_agents(self, files: Mapping[str, SessionLines], load: Any) -> None:
         """Load the sub-agents that are in files of their own, each with *load*."""
@@ -708,6 +727,23 @@ def simplify(parts: Sequence[Part]) -> str | Sequence[Part]:
         return parts[0].text
 
     return parts or ""
+
+
+def load_blocks(
+    content: Any,
+    load_block: Callable[[Body, int | None], Part],
+    index: int | None = None,
+) -> list[Part]:
+    """The parts of a text, of a block for *load_block*, or of a list of both."""
+    if isinstance(content, str):
+        return [TextPart(content, index=index)] if content else []
+
+    if is_list(content):
+        return [
+            part for each in content for part in load_blocks(each, load_block, index)
+        ]
+
+    return [load_block(content, index)] if is_map(content) else []
 
 
 def keep_unknown(raw: Body, index: int | None = None) -> UnknownPart:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.engine.reading import is_map
 from conversation_state.adapters.sessions._session import (
     SOURCE,
     Body,
@@ -18,6 +18,7 @@ from conversation_state.adapters.sessions._session import (
     SessionBuilder,
     SessionLines,
     fold,
+    list_in,
     make_call,
     read_time,
     simplify,
@@ -104,8 +105,7 @@ def _load_message(
         parts.insert(0, ReasoningPart(thought))
 
     calls = []
-    given = body.get("toolCalls")
-    for number, each in enumerate(given if is_list(given) else ()):
+    for number, each in enumerate(list_in(body, "toolCalls")):
         function = each.get("function") if is_map(each) else None
         if is_map(each) and is_map(function):
             id = text_of(each, "id") or f"line-{at}-{number}"
