@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from conversation_state import Aggregator, UserMessage
 from conversation_state.errors import BranchError, FanOutError
-from conversation_state.parallel import save_progress
+from conversation_state.parallel import DaskExecutor, save_progress
 from tests import branches
 from tests.branches import add_text
 from tests.executor_contract import CHAT, ExecutorContract, fan_out, texts
@@ -56,8 +57,8 @@ def client():
 
 @pytest.fixture
 def executor(client):
-    """The executor of it."""
-    return client.get_executor()
+    """An executor there."""
+    return DaskExecutor(client)
 
 
 class TestDask(ExecutorContract):
@@ -140,7 +141,7 @@ class TestDask(ExecutorContract):
         A step that kills every worker it is run on fails, with an error that says so;
         others come back.
         """
-        executor = client.get_executor(retries=0)
+        executor = DaskExecutor(client, retries=0)
         before = client.run_on_scheduler(_allow_failures, 0)
         try:
             done = fan_out(
@@ -159,6 +160,56 @@ class TestDask(ExecutorContract):
         assert 0 == len(failures[0].turn)
         assert 1 in failures or ["Go!", "b"] == texts(done.state)
 
+    def test_the_state_is_sent_once(self, client, executor, monkeypatch, tmp_path):
+        """
+        A thousand branches of a state of ten thousand messages send the state once,
+        and each at most five kilobytes, one of their workers killed; then the state
+        is not there any more.
+        """
+        messages = [
+            UserMessage(f"{number}: {'word ' * 40}") for number in range(10_000)
+        ]
+        chat = Aggregator.new(messages=messages)
+        dies = partial(branches.die_once, str(tmp_path / "died"))
+        steps = [*[partial(add_text, str(number)) for number in range(999)], dies]
+        published = {}
+
+        def publish_once(value, name):
+            published[name] = len(value)
+            return publish(value, name=name)
+
+        publish = client.publish_dataset
+        monkeypatch.setattr(client, "publish_dataset", publish_once)
+        sent = client.scheduler_comm.byte_count
+        done = fan_out(chat, steps, executor=executor)
+        sent = client.scheduler_comm.byte_count - sent
+        _both_are_back(client)
+        _wait_until(lambda: published.keys().isdisjoint(client.list_datasets()))
+
+        assert [*map(str, range(999)), "again"] == texts(done.state)[10_000:]
+        assert 1 == len(published)
+        assert sent <= 1_000 * 5_000
+        assert published.keys().isdisjoint(client.list_datasets())
+
+    def test_their_own_executor(self, client):
+        """Dask's own executor will do; it sends the state with each branch."""
+        steps = [partial(add_text, "a"), partial(add_text, "b")]
+        done = fan_out(CHAT, steps, executor=client.get_executor())
+
+        assert ["Go!", "a", "b"] == texts(done.state)
+
+    def test_other_functions(self, executor):
+        """It is an executor for any function."""
+        assert 5 == executor.submit(max, 3, 5).result(timeout=60)
+        with pytest.raises(ZeroDivisionError):
+            executor.submit(divmod, 1, 0).result(timeout=60)
+
+    def test_what_is_no_client(self, client):
+        """An executor is made of a client, and of nothing else."""
+        for other in (client.get_executor(), "tcp://scheduler:8786"):
+            with pytest.raises(TypeError, match=r"expected a distributed\.Client, got"):
+                DaskExecutor(other)
+
 
 def _allow_failures(number, dask_scheduler):
     before = dask_scheduler.allowed_failures
@@ -167,8 +218,11 @@ def _allow_failures(number, dask_scheduler):
 
 
 def _both_are_back(client):
-    end = time.monotonic() + 60
-    while len(client.scheduler_info()["workers"]) < 2 and time.monotonic() < end:
-        time.sleep(0.05)
-
+    _wait_until(lambda: len(client.scheduler_info()["workers"]) == 2)
     client.wait_for_workers(2, timeout=240)
+
+
+def _wait_until(is_so):
+    end = time.monotonic() + 60
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.05)

@@ -13,10 +13,11 @@ for the branches and settles one after the other (`_fan_out`).
 """
 
 from conversation_state.parallel._branches import collect_progress, save_progress
+from conversation_state.parallel._clusters import DaskExecutor, RayExecutor
 from conversation_state.parallel._fan_out import Failure, FanOut, afan_out, fan_out
-from conversation_state.parallel._ray import RayExecutor
 
 __all__ = [
+    "DaskExecutor",
     "Failure",
     "FanOut",
     "RayExecutor",

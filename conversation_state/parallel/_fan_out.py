@@ -109,11 +109,10 @@ def fan_out(
 
         steps: Functions from a state to what it has grown into.
 
-        executor: What runs them: any of `concurrent.futures`, a `RayExecutor`, or
-            one that is used alike, Dask's ``client.get_executor()`` say. None: up
-            to 32 threads of this fan-out's own; a fan-out in one of its steps has
-            up to 32 more. To limit them all, give each the same
-            `ThreadPoolExecutor`.
+        executor: What runs them: any of `concurrent.futures`, a `DaskExecutor`, a
+            `RayExecutor`, or one that is used alike. None: up to 32 threads of this
+            fan-out's own; a fan-out in one of its steps has up to 32 more. To limit
+            them all, give each the same `ThreadPoolExecutor`.
 
         on_error: "raise": once all steps have ended, a `FanOutError` says which
             failed, and has the state; "keep": they are in `FanOut.failures`.
@@ -242,7 +241,7 @@ def _check_options(executor: Any, on_error: Any, on_turn: Any, timeout_s: Any) -
     if executor is not None and not callable(getattr(executor, "submit", None)):
         problem = (
             f"executor is {shorten_repr(executor)}; expected one like those of "
-            "concurrent.futures, with submit (of a Dask client: get_executor())"
+            "concurrent.futures, with submit; a DaskExecutor of a Dask client"
         )
     elif on_turn is not None and not callable(on_turn):
         problem = f"on_turn is {shorten_repr(on_turn)}; expected a function of a turn"

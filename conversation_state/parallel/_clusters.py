@@ -1,8 +1,8 @@
 """
-Ray as an executor: the state goes to a machine once, however many branches it has.
+Clusters as executors: the state goes to a worker once, however many branches it has.
 
-What lives here: `RayExecutor`. What does not: what a branch is (`_branches`), and how
-its end is taken (`_fan_out`).
+What lives here: `RayExecutor` and `DaskExecutor`. What does not: what a branch is
+(`_branches`), and how its end is taken (`_fan_out`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
+from conversation_state._wording import describe_type
 from conversation_state.errors import MissingExtraError
 from conversation_state.parallel._branches import (
     ForkedStep,
@@ -96,14 +98,91 @@ def _call_function(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> 
     return function(*args, **kwargs)
 
 
+def _run_shared(pickled: bytes, key: str, number: int, step: Callable[..., Any]) -> Any:
+    return run_branch(ForkedStep(number, step, _recall_past(key, lambda: pickled)))
+
+
 # In a worker: the state of the last fan-out, which most of its tasks are of.
 _newest_past: list[Past] = []
 
 
-def _run_shared(pickled: bytes, key: str, number: int, step: Callable[..., Any]) -> Any:
+def _recall_past(key: str, read: Callable[[], bytes]) -> Past:
     past = next((each for each in _newest_past if each.key == key), None)
     if past is None:
-        past = load_past(pickled, key)
+        past = load_past(read(), key)
         _newest_past[:] = [past]
 
+    return past
+
+
+class DaskExecutor(Executor):
+    """
+    An executor for `fan_out` that runs each branch as a task of Dask (extra ``dask``).
+
+    The state is given to Dask's scheduler once for all branches of a fan-out, as a
+    published dataset, and each worker process reads it from there once. A branch
+    carries its step and a name, and what it added comes back. Dask's own
+    ``client.get_executor()`` sends the state with each branch.
+
+    Dask runs a step whose worker died again, on another one: give usage a key.
+
+    Args:
+        client: A ``distributed.Client``, which stays open.
+
+        options: Those of ``client.get_executor``: ``retries``, ``resources``,
+            ``workers`` and so on.
+
+    Raises:
+        TypeError:
+            If *client* is something else.
+
+    Source:
+        distributed 2026.8. The state is no task, and not scattered: Dask would run all
+        branches where it is, and lose it with the worker that has it.
+    """
+
+    def __init__(self, client: Any, **options: Any) -> None:
+        if not callable(getattr(client, "get_executor", None)):
+            raise TypeError(
+                f"client: expected a distributed.Client, got {describe_type(client)}"
+            )
+
+        self._client = client
+        self._executor: Executor = client.get_executor(**options)
+        # The names of datasets that are there for as long as the fan-out is.
+        self._shared: WeakKeyDictionary[Past, str] = WeakKeyDictionary()
+
+    def submit(
+        self, function: Callable[..., T], /, *args: Any, **kwargs: Any
+    ) -> Future[T]:
+        """The future of *function* with these arguments, as a task of Dask."""
+        if function is run_branch:
+            (branch,) = args
+            function, args = _run_published, self._take_apart(branch)
+
+        return self._executor.submit(function, *args, **kwargs)
+
+    def _take_apart(self, branch: ForkedStep) -> tuple[Any, ...]:
+        past = branch.past
+        if past not in self._shared:
+            name = f"conversation_state/{past.key}"
+            pickled = pickle.dumps(past.state, pickle.HIGHEST_PROTOCOL)
+            self._client.publish_dataset(pickled, name=name)
+            self._shared[past] = name
+            finalize(past, _unpublish, self._client, name).atexit = False
+
+        return self._shared[past], past.key, branch.number, branch.step
+
+
+def _unpublish(client: Any, name: str) -> None:
+    # Not waited for: the collector may call this in any thread, in the client's, too.
+    with suppress(Exception):  # of a client that is closed
+        client.loop.add_callback(client.unpublish_dataset, name, asynchronous=True)
+
+
+def _run_published(name: str, key: str, number: int, step: Callable[..., Any]) -> Any:
+    from distributed import get_client  # noqa: PLC0415 - an extra
+
+    client: Any = get_client()
+    past = _recall_past(key, lambda: client.get_dataset(name))
     return run_branch(ForkedStep(number, step, past))
