@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from conversation_state._locks import RLock
+
 # Re-entrant, since a signal handler may decode something, too.
-_lock = threading.RLock()
+_lock = RLock()
 # What wants it paused, and whether it was on before the first.
 _pauses: set[object] = set()
 _was_on = False
@@ -63,7 +64,7 @@ def _end_pause(pause: object) -> None:
 def _reset_in_child() -> None:
     # The threads that paused it are not in a child process.
     global _lock  # noqa: PLW0603 - likewise
-    _lock = threading.RLock()
+    _lock = RLock()
     if _pauses and _was_on:
         gc.enable()
 

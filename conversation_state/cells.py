@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from threading import RLock
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
+from conversation_state._locks import RLock
 from conversation_state._waiting import TaskEvent
 from conversation_state._wording import shorten_repr
 

@@ -15,11 +15,11 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
-from threading import RLock
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state._identity import new_entry_id
+from conversation_state._locks import RLock
 from conversation_state._waiting import TaskEvent, async_twin
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator, Entry

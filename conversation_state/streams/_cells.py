@@ -17,10 +17,10 @@ from _thread import allocate_lock, get_ident
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from operator import attrgetter
-from threading import RLock
 from types import TracebackType
 from typing import Any, NoReturn, TypeAlias
 
+from conversation_state._locks import RLock
 from conversation_state._waiting import TaskEvent, load_anyio, running_loop
 from conversation_state.errors import StreamClosedError
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Generator
-from threading import RLock
 from types import coroutine
 from typing import Any, Generic, Self, TypeVar
 
+from conversation_state._locks import RLock
 from conversation_state._waiting import call_soon, load_anyio, running_loop, start_task
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import StreamClosedError

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from threading import RLock
 from typing import Any
 from weakref import ref
 
+from conversation_state._locks import RLock
 from conversation_state.store.backend import Key, Row
 from conversation_state.store.schema import (
     SHIFT,

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import random
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -29,6 +28,7 @@ from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
 
+from conversation_state._locks import RLock
 from conversation_state.errors import StoreError
 from conversation_state.store.backend import DamageError, Key, Row
 from conversation_state.store.backends._blocks import (
@@ -119,9 +119,8 @@ class LimitedConnection(psycopg.Connection[Any]):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._process = os.getpid()
-        # From Python 3.14 on an interrupt can come after psycopg acquired its lock and
-        # before the body of its ``with``: the thread has to get it again.
-        self.lock = threading.RLock()  # type: ignore[assignment]  # psycopg only enters and leaves it
+        # Given back when an interrupt comes as psycopg takes it.
+        self.lock = RLock()  # type: ignore[assignment]  # psycopg only enters and leaves it
 
     @property
     def state(self) -> int:
