@@ -32,6 +32,7 @@ NAMES = (
     "concurrent",
     "store_peers",
     "hosts",
+    "engines",
     "imports",
 )
 WITH_RECORDINGS = ("codec", "diff", "trim_peers")

@@ -156,11 +156,13 @@ class TestSteps:
         name, ref = pipelines.begin()
         results = []
         for _ in range(2):
-            with SetWorkflowID(f"twice {name}"):
+            # No label has a line break, or so many characters.
+            with SetWorkflowID(f"twice\n{name}{'!' * 600}"):
                 results.append(pipelines.run(ref, ["a", "b"]))
 
         assert results[0] == results[1]
         assert ["a", "b"] == pipelines.requests[-2:] == keys(pipelines.store.load(name))
+        assert pipelines.store.latest(name).labels[0].startswith(f"dbos/twice%0A{name}")
 
     def test_at_once(self, pipelines):
         """

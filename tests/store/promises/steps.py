@@ -254,6 +254,7 @@ class StepPromises(StoreCase):
 
             return function
 
+        store.save("another", CONVERSATION.fork())
         ref = store.ref(store.save("chat", CONVERSATION), keep=timedelta(0))
         refs = [store.step_ref(ref, key, add(key)) for key in "abc"]
         refs += [store.step_ref(ref, key, add("never")) for key in "cab"]
