@@ -48,6 +48,20 @@ def describe_value(value: object) -> str:
     return f"{describe_type(value)}: {shorten_repr(value)}"
 
 
+def check_function(name: str, function: object) -> None:
+    # Whether *function* is one that returns what is asked for, not a coroutine.
+    from inspect import iscoroutinefunction  # noqa: PLC0415 - slow to import
+
+    if not callable(function):
+        raise TypeError(f"{name} is {shorten_repr(function)}; expected a function")
+
+    if iscoroutinefunction(function):
+        raise TypeError(
+            f"{name} is {shorten_repr(function)}, an async function; expected one "
+            "that returns the value"
+        )
+
+
 # The method of an SDK's object that makes JSON of it, by the package of its class.
 _TO_DICT = "to_dict(mode='json')"
 _MODEL_DUMP = "model_dump(mode='json', by_alias=True, exclude_none=True)"

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from conversation_state._locks import RLock
 from conversation_state._waiting import TaskEvent
-from conversation_state._wording import shorten_repr
+from conversation_state._wording import check_function, shorten_repr
 
 __all__ = ["Cell", "Watch"]
 
@@ -216,11 +215,9 @@ class Watch(Generic[T]):
         callback: Callable[[T, T], object],
         on_error: Callable[[Exception], object] | None,
     ) -> None:
-        for name, function in (("callback", callback), ("on_error", on_error)):
-            if not callable(function) and (function is not None or name == "callback"):
-                raise TypeError(
-                    f"{name} is {shorten_repr(function)}; expected a function"
-                )
+        check_function("callback", callback)
+        if on_error is not None:
+            check_function("on_error", on_error)
 
         self._cell = cell
         self._callback: Callable[[T, T], object] | None = callback
@@ -253,12 +250,7 @@ class Watch(Generic[T]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -277,7 +269,7 @@ class Watch(Generic[T]):
                 if self._caller is not token:
                     break
 
-                # Not as a condition: see `streams.Sender.send`.
+                # Not as a condition: see `Pipe.wait_to_send` of streams.
                 while True:
                     if not self._pending:
                         break

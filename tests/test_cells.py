@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import logging
 import pickle
 import threading
 import time
@@ -38,6 +37,17 @@ def one_more(n):
     return n + 1
 
 
+def watched(value):
+    """A cell, and a list of its changes to come."""
+    cell, changes = Cell(value), []
+    cell.watch(lambda *both: changes.append(both))
+    return cell, changes
+
+
+async def wait(*_):
+    """An async function, which is no callback."""
+
+
 class TestSwap:
     """`Cell.swap`."""
 
@@ -69,8 +79,7 @@ class TestSwap:
         A function that returns its argument makes no change, even if another thread
         made one meanwhile.
         """
-        cell, changes = Cell(1_000), []
-        cell.watch(lambda old, new: changes.append((old, new)))
+        cell, changes = watched(1_000)
 
         assert 1_000 == cell.swap(lambda n: n)
 
@@ -92,27 +101,14 @@ class TestSwap:
         assert 3_000 == cell.swap(overtaken_before)
         assert [(1_000, 2_000), (2_000, 3_000)] == changes
 
-    def test_an_equal_value_is_a_change(self):
-        """Only the very same value is none."""
-        cell, changes = Cell(Value()), []
-        cell.watch(lambda *both: changes.append(both))
-        new = cell.swap(lambda _: Value())
-
-        assert 1 == len(changes)
-        assert cell.value is new
-
-    def test_an_error_changes_nothing(self):
-        """What the function raises comes out, and the cell works on."""
-        cell = Cell(0)
-
+    def test_inside_of_a_swap(self):
+        """
+        A function may swap another cell, and even this one if it stops doing so; what
+        it raises comes out, and changes nothing.
+        """
+        cell, other = Cell(0), Cell(0)
         with pytest.raises(ZeroDivisionError):
             cell.swap(lambda n: 1 // n)
-
-        assert 1 == cell.swap(one_more)
-
-    def test_inside_of_a_swap(self):
-        """A function may swap another cell, and even this one if it stops doing so."""
-        cell, other = Cell(0), Cell(0)
 
         def function(n):
             other.swap(one_more)
@@ -165,9 +161,8 @@ class TestCompareAndSet:
         The value is exchanged if it is the very one expected, by identity; the result
         says whether it was. Exchanging it for itself calls no watch.
         """
-        old, new, changes = Value(), Value(), []
-        cell = Cell(old)
-        cell.watch(lambda *both: changes.append(both))
+        old, new = Value(), Value()
+        cell, changes = watched(old)
 
         assert cell.compare_and_set(Value(), new) is False
         assert cell.compare_and_set(old, old) is True
@@ -175,6 +170,7 @@ class TestCompareAndSet:
         assert cell.compare_and_set(old, new) is True
         assert cell.value is new
         assert [(old, new)] == changes
+        assert cell.swap(lambda _: Value()) is cell.value is changes[1][1]
 
     def test_one_wins(self):
         """Of many threads that expect the same value, one exchanges it."""
@@ -199,14 +195,22 @@ class TestWatch:
 
     @given(st.lists(st.integers(-2, 2)))
     def test_reports_every_change(self, steps):
-        """Every change is reported once, in order, and nothing else is."""
-        cell, changes = Cell(0), []
-        with cell.watch(lambda *both: changes.append(both)):
+        """Every change from now on is reported once, in order, and nothing else is."""
+        cell = Cell(-1)
+        cell.swap(one_more)
+        changes: list[Any] = []
+        with cell.watch(lambda *both: changes.append(both)) as watch:
+            assert "open" in repr(watch)
             for step in steps:
                 cell.swap(lambda n, step=step: n + step if step else n)
 
+        watch.close()
         laws.histories_are_linear(0, changes, cell.value)
         assert len([step for step in steps if step]) == len(changes)
+        cell.swap(one_more)
+        assert len([step for step in steps if step]) == len(changes)
+        assert watch.is_closed
+        assert "closed" in repr(watch)
 
     def test_history_is_linear_in_threads(self):
         """
@@ -266,9 +270,10 @@ class TestWatch:
     def test_one_call_at_a_time(self):
         """
         A change that comes while a callback runs in another thread waits for
-        it, and does not keep who made it waiting.
+        it; neither who made it nor another watch does.
         """
         cell, changes, inside, go = Cell(0), [], threading.Event(), threading.Event()
+        others: list[int] = []
 
         def slowly(old, new):
             inside.set()
@@ -276,65 +281,18 @@ class TestWatch:
             changes.append((old, new, threading.get_ident()))
 
         cell.watch(slowly)
-        thread = threading.Thread(target=cell.swap, args=(one_more,))
-        thread.start()
+        cell.watch(lambda _, new: others.append(new))
+        thread = start(cell.swap, one_more)
         assert inside.wait(60)
         cell.swap(one_more)
         cell.swap(one_more)
 
         assert [] == changes
+        assert [1, 2, 3] == others
         go.set()
-        thread.join(60)
+        finish(thread)
         assert [(n, n + 1, thread.ident) for n in range(3)] == changes
-
-    def test_a_slow_watcher_keeps_none_waiting(self):
-        """While one callback runs, others are called by who makes changes."""
-        cell, changes, inside, go = Cell(0), [], threading.Event(), threading.Event()
-
-        def slowly(*_):
-            inside.set()
-            go.wait(60)
-
-        cell.watch(slowly)
-        cell.watch(lambda _, new: changes.append(new))
-        thread = threading.Thread(target=cell.swap, args=(one_more,))
-        thread.start()
-        assert inside.wait(60)
-        cell.swap(one_more)
-
-        assert [1, 2] == changes
-        go.set()
-        thread.join(60)
-        assert [1, 2] == changes
-
-    def test_begins_with_the_next_change(self):
-        """Changes before it began are not reported."""
-        cell, changes = Cell(0), []
-        cell.swap(one_more)
-        cell.watch(lambda *both: changes.append(both))
-
-        assert [] == changes
-        cell.swap(one_more)
-        assert [(1, 2)] == changes
-
-    def test_closes(self):
-        """
-        The end of a block ends the calls, and closing again changes nothing; the cell
-        forgets the watch.
-        """
-        cell, changes = Cell(0), []
-        watch = cell.watch(lambda *both: changes.append(both))
-        assert not watch.is_closed
-        assert "open" in repr(watch)
-        with watch:
-            cell.swap(one_more)
-
-        watch.close()
-        cell.swap(one_more)
-
-        assert [(0, 1)] == changes
-        assert watch.is_closed
-        assert "closed" in repr(watch)
+        assert [1, 2, 3] == others
 
     def test_closes_inside_of_a_call(self):
         """
@@ -360,41 +318,29 @@ class TestWatch:
 
     def test_an_error_stops_no_other(self, caplog):
         """
-        An error of a callback is logged; the change is made, other watchers are called,
-        and so is this one for the next change.
+        An error of a callback is logged or goes to *on_error*, and what that raises is
+        logged; the change is made, other watchers are called, and so is this one for
+        the next change.
         """
         cell, changes, tried = Cell(0), [], []
+        errors: list[Exception] = []
 
         def broken(_, new):
             tried.append(new)
             raise ZeroDivisionError(new)
 
         cell.watch(broken)
+        cell.watch(broken, on_error=errors.append)
+        cell.watch(broken, on_error=broken)
         cell.watch(lambda _, new: changes.append(new))
-        with caplog.at_level(logging.ERROR, "conversation_state.cells"):
-            assert 1 == cell.swap(one_more)
-            assert 2 == cell.swap(one_more)
 
-        assert [1, 2] == changes == tried
-        assert [ZeroDivisionError] * 2 == [each.exc_info[0] for each in caplog.records]
+        assert [1, 2] == [cell.swap(one_more), cell.swap(one_more)] == changes
+        assert [1, 1, 1, 2, 2, 2] == tried
+        assert [ZeroDivisionError] * 2 == [*map(type, errors)]
+        logged = [each.exc_info[0] for each in caplog.records]
+        assert [ZeroDivisionError, TypeError] * 2 == logged
+        assert {"conversation_state.cells"} == {each.name for each in caplog.records}
         assert "broken" in caplog.text
-
-    def test_on_error(self, caplog):
-        """Errors go to *on_error* instead; what that raises is logged."""
-        cell = Cell(0)
-        errors: list[Exception] = []
-
-        def broken(_, new):
-            raise ZeroDivisionError(new)
-
-        with cell.watch(broken, on_error=errors.append):
-            cell.swap(one_more)
-
-        assert [ZeroDivisionError] == [*map(type, errors)]
-        assert [] == caplog.records
-        with cell.watch(broken, on_error=broken):
-            cell.swap(one_more)
-        assert [TypeError] == [each.exc_info[0] for each in caplog.records]
 
     def test_interrupts_go_through(self):
         """
@@ -452,12 +398,16 @@ class TestWatch:
         finish(thread)
 
     @pytest.mark.parametrize(
-        ("name", "wrong"), [("callback", None), ("callback", 3), ("on_error", 3)]
+        ("name", "wrong", "problem"),
+        [
+            ("callback", None, "None; expected a function"),
+            ("callback", wait, "async function; expected one that returns the value"),
+            ("on_error", 3, "3; expected a function"),
+        ],
     )
-    def test_takes_functions(self, name, wrong):
+    def test_takes_functions(self, name, wrong, problem):
         """Something else is refused at once."""
-        problem = f"^{name} is {wrong}; expected a function$"
-        with pytest.raises(TypeError, match=problem):
+        with pytest.raises(TypeError, match=f"^{name} is .*{problem}$"):
             Cell(0).watch(**{"callback": print, name: wrong})
 
 
@@ -548,27 +498,6 @@ class TestMemory:
         gc.collect()
 
         assert gone() is None
-
-    def test_a_long_history_is_let_go(self):
-        """A watcher that is behind by 100,000 changes can be dropped."""
-        cell, inside, go = Cell(0), threading.Event(), threading.Event()
-
-        def late(_, new):
-            if new == 1:
-                inside.set()
-                go.wait(60)
-                watch.close()
-
-        watch = cell.watch(late)
-        thread = threading.Thread(target=cell.swap, args=(one_more,))
-        thread.start()
-        assert inside.wait(60)
-        for _ in range(100_000):
-            cell.swap(one_more)
-        go.set()
-        thread.join(60)
-
-        assert 100_001 == cell.value
 
 
 class TestIdentity:

@@ -25,7 +25,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 from weakref import ref
 
 from conversation_state._waiting import load_anyio, run_in_anyio_thread, start_task
-from conversation_state._wording import shorten_repr
+from conversation_state._wording import check_function, shorten_repr
 from conversation_state.chunks import concat
 from conversation_state.errors import StreamClosedError
 from conversation_state.messages import Message
@@ -175,7 +175,8 @@ class Stream(ProcessBound, Generic[T_co]):
 
         Raises:
             TypeError:
-                If one of them is not callable, or is an async function.
+                If one of them is not callable, or is an async function: to await things
+                for each element, make a stream of an async generator over this one.
 
         >>> from conversation_state.streams import SKIP
         >>> even = Stream.of(range(5)).convert(lambda n: n if n % 2 == 0 else SKIP)
@@ -281,18 +282,6 @@ def list_pumps(stream: Stream[Any]) -> list[Pump]:
     # Without their sources, whose end a pump learns of.
     pipes = [each.pipe for each in stream._sources if isinstance(each, PipeSource)]
     return [each for each in pipes if isinstance(each, Pump)]
-
-
-def check_function(name: str, function: object) -> None:
-    if not callable(function):
-        raise TypeError(f"{name} is {shorten_repr(function)}; expected a function")
-
-    if inspect.iscoroutinefunction(function):
-        raise TypeError(
-            f"{name} is {shorten_repr(function)}, an async function; expected one "
-            "that returns the value. To await things for each element, write an "
-            "async generator over the stream and make a stream of that."
-        )
 
 
 class StreamReader(ProcessBound, Generic[T_co]):
