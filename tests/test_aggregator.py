@@ -596,6 +596,7 @@ class TestOtherHands:
         [
             (lambda _: Aggregator.new([SENT]), "Aggregator.new(openai_chat.load("),
             (lambda _: Aggregator.new(SENT), "Aggregator.new(openai_chat.load("),
+            (lambda _: Aggregator.new(UserMessage("Hi")), "in a list, or state.add_"),
             (lambda state: state.extend([SENT]), "state.extend(openai_chat.load("),
             (lambda state: state.add(SENT), "state.extend(openai_chat.load("),
             (lambda state: state.add("Hi"), "add_user_prompt(text)"),
@@ -633,7 +634,7 @@ class TestOtherHands:
             (lambda state: state.rollback("label"), "state.checkpoint('label')"),
             (lambda state: state.rollback("label"), "store.load(name, at='label')"),
         ],
-        ids=map(str, range(20)),
+        ids=map(str, range(21)),
     )
     def test_arguments(self, call, line):
         """JSON and texts where messages are expected."""

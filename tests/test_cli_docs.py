@@ -5,7 +5,7 @@ import shlex
 import pytest
 from click.testing import CliRunner
 
-from conversation_state.cli._commands import cli
+from conversation_state.cli._commands import EXAMPLES, cli
 from tests.commands import ROOT
 
 COMMANDS = (
@@ -56,6 +56,25 @@ class TestDocs:
             assert expected == (shown[: len(expected)] if more else shown)
 
         assert 15 < len(steps)
+
+    def test_examples(self, tmp_path, monkeypatch):
+        """Each command's help ends with an example, and they run one after another."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "examples").symlink_to(ROOT / "examples")
+        (tmp_path / "session.jsonl").write_text(_session(), encoding="utf-8")
+        run = CliRunner().invoke
+        for name in EXAMPLES:
+            *_, heading, example = run(cli, [name, "--help"]).stdout.splitlines()
+            word, *args = shlex.split(example)
+            if name == "serve":  # until it is interrupted
+                args.append("--help")
+
+            result = run(cli, args, catch_exceptions=False)
+
+            assert ("Example:", "conversation-state") == (heading.strip(), word)
+            assert (name, 0) == (args[0], result.exit_code), result.output
+
+        assert {*EXAMPLES} == {*cli.commands}
 
     @pytest.mark.parametrize("command", COMMANDS)
     def test_keys(self, tmp_path, monkeypatch, command):

@@ -124,7 +124,7 @@ class TestOpening:
             ("postgres", "expected one of chats.db or another path"),
             ("mysql://me:secret@host/x", "invalid URL of a store"),
             ("sqlite:///x?mode=whatever", "mode=whatever"),
-            ("memory:", "there is no name 'x'"),
+            ("memory:", "no name 'x'; `conversation-state ls` lists the names"),
             ("sqlite:///README.md", "no SQLite database"),
             ("sqlite:///a\0b", ""),
         ],

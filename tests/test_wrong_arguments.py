@@ -248,10 +248,6 @@ NUMBER: Any = 4
     [
         (lambda: join(LIST), "join takes Aggregators, got a list: [<Aggregator"),
         (
-            lambda: Aggregator.new(messages=MESSAGE),
-            "messages: expected a list of Messages, got a UserMessage: UserMessage(",
-        ),
-        (
             lambda: by_characters(TEXT),
             "message: expected a Message, got a str: 'sqlite:///chats.db'",
         ),

@@ -700,7 +700,7 @@ class Aggregator:
         return self._extend(messages, "extend")
 
     def _extend(self, messages: Iterable[Message], verb: str) -> Aggregator:
-        if isinstance(messages, (str, Mapping)):
+        if isinstance(messages, (str, Mapping, Message)):
             raise _mismatch_error(verb, "a list of Messages", messages)
 
         check_iterable(messages, "messages", "a list of Messages")

@@ -55,7 +55,7 @@ class _SectionedGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            near = get_close_matches(name, self.list_commands(ctx), 1)
+            near = get_close_matches(name, [*self.list_commands(ctx), "ls"], 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             ctx.fail(f"No such command {shorten_repr(name)}{hint}")
 
@@ -78,7 +78,12 @@ class _SectionedGroup(click.Group):
 
 
 @click.group(
-    cls=_SectionedGroup, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=_SectionedGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Example:
+  conversation-state import examples/travel_desk.jsonl --store chats.db
+  conversation-state ls --store chats.db""",
 )
 @click.version_option(
     package_name="conversation-state", message="conversation-state %(version)s"
@@ -217,9 +222,40 @@ _SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
 }
 
 
+# What the help of each command ends with. They run in this order, with a session of
+# a coding agent in the file.
+EXAMPLES = {
+    "replay": "examples/travel_desk.jsonl",
+    "import": "examples/travel_desk.jsonl --store chats.db",
+    "convert": "session.jsonl --to codex",
+    "names": "--store chats.db",
+    "log": "oslo-cancelled --store chats.db",
+    "tree": "oslo-cancelled --store chats.db",
+    "show": "oslo-cancelled@1 --store chats.db",
+    "diff": "oslo-cancelled kyoto-question --store chats.db",
+    "trim": "oslo-cancelled --limit 8000 --store chats.db",
+    "cost": "oslo-cancelled --store chats.db",
+    "export": "oslo-cancelled --format anthropic --store chats.db",
+    "page": "oslo-cancelled -o oslo.html --store chats.db",
+    "serve": "--store chats.db",
+    "label": "oslo-cancelled booked --store chats.db",
+    "annotate": "oslo-cancelled title=Norway --store chats.db",
+    "fork": "oslo-cancelled@booked oslo-again --store chats.db",
+    "rollback": "oslo-cancelled booked --store chats.db",
+    "verify": "--store chats.db",
+    "backup": "copy.db --store chats.db",
+    "restore": "copy.db --store restored.db",
+    "erase": "oslo-again 1 --reason asked --yes --store chats.db",
+    "delete": "oslo-cancelled --yes --store chats.db",
+    "gc": "--store chats.db",
+}
+
+
 def _list_commands() -> list[click.Command]:
     return [command for section in _SECTIONS.values() for command in section]
 
 
 for _command in _list_commands():
+    _example = f"{_command.name} {EXAMPLES[_command.name or '']}"
+    _command.epilog = f"\b\nExample:\n  conversation-state {_example}"
     cli.add_command(_command)

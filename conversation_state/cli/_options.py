@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import cleandoc
 from pathlib import Path
@@ -30,6 +30,7 @@ from conversation_state.cli._exit import (
 if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
     from conversation_state.aggregator import Aggregator, Entry
+    from conversation_state.errors import NotSavedError
     from conversation_state.store import Head, Store
     from conversation_state.trimming import TrimContext
 
@@ -215,13 +216,7 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
 
         cut = text.rfind("@", 0, cut)
     else:
-        # The longest name is what was meant, unless another one is nearly there.
-        if unknown:
-            raise min(unknown, key=lambda error: not error.near)
-
-        raise RefusedError(
-            f"{shorten_repr(text)} has no name before the @; expected NAME@REVISION"
-        )
+        raise _make_missing_error(text, unknown)
 
     rest = text[cut + 1 :] if cut < len(text) else None
     if rest is not None and at is not None:
@@ -236,6 +231,21 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
 
     head = store.latest(name, at=revision_or_label(newest, which))
     return SavedState(head, head.revision, text)
+
+
+def _make_missing_error(text: str, unknown: Sequence[NotSavedError]) -> Exception:
+    """That none of the names that *text* may begin with is saved."""
+    if not unknown:
+        return RefusedError(
+            f"{shorten_repr(text)} has no name before the @; expected NAME@REVISION"
+        )
+
+    # The longest name is what was meant, unless another one is nearly there.
+    likely = min(unknown, key=lambda each: not each.near)
+    if likely.near:
+        return likely
+
+    return RefusedError(f"{likely}; `conversation-state ls` lists the names")
 
 
 def revision_or_label(newest: Head, which: str) -> int | str:

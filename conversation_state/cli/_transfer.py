@@ -89,15 +89,13 @@ class _InputFormat(click.ParamType[str]):
 class _HelpWithFormats(click.Command):
     """The command, whose help lists the formats."""
 
-    def format_epilog(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's
-        formatter: click.HelpFormatter,
-    ) -> None:
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from conversation_state.cli._formats import FORMATS
 
         with formatter.section("Formats"):
             formatter.write_dl([*FORMATS.items()])
+
+        super().format_epilog(ctx, formatter)
 
 
 @store_command("import", creates=True, kind=_HelpWithFormats)
