@@ -408,8 +408,8 @@ async def in_claude_sessions(key: SessionKey) -> None:
     assert_type((await claude_sessions.session(key)).usage, Usage)
 
 
-assert_type(run_step(store, "alice", lambda state: state), StateRef)
-run_step(store, "alice", lambda _: "an answer")  # type: ignore[arg-type, return-value]
+assert_type(run_step(store, StateRef.parse(""), lambda state: state), StateRef)
+run_step(store, "alice", lambda state: state)  # type: ignore[arg-type]
 dbos_steps = StoreSteps.from_url("memory:")
 
 

@@ -7,6 +7,7 @@ import asyncio
 import dataclasses
 import importlib
 import sys
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from conversation_state import Aggregator, AssistantMessage, Message, Usage
 from conversation_state.aggregator import Turn
 from conversation_state.errors import DecodeError, MissingExtraError, NotSavedError
 from conversation_state.messages import ResponseMeta, UserMessage
-from conversation_state.parallel import save_progress
 from conversation_state.store import StateRef, open_store
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
@@ -199,62 +199,41 @@ class TestSteps:
         """Each step takes a reference and returns the next; the bill is exact."""
         ref = store.ref(store.save("chat", CHAT))
         for number in range(3):
-            ref = in_activity(number, run_step, store, "chat", model.answer, since=ref)
+            ref = in_activity(number, run_step, store, ref, model.answer)
 
         state = store.resolve(ref)
         assert state == store.load("chat")
         assert ["1", "2", "3"] == [message.text for message in state][1:]
         assert Usage(300, 60) == state.total_usage
 
-    @pytest.mark.parametrize("killed", range(5))
+    @pytest.mark.parametrize("killed", range(3))
     @pytest.mark.parametrize("when", ["asked", "saved"])
     def test_killed(self, store, model, killed, when):
         """
         Killed at any step: no turn is lost, saved or billed twice, and only an answer
         that was not saved is asked for again.
         """
+
+        def killed_later(state):
+            model.answer(state)
+            raise SystemExit
+
         ref = first = store.ref(store.save("chat", CHAT))
-        for number in range(5):
-            step = partial(in_activity, number, run_step, store, "chat")
+        for number in range(3):
+            step = partial(in_activity, number, run_step, store, ref)
             if number == killed and when == "asked":
-
-                def killed_later(state):
-                    model.answer(state)
-                    raise SystemExit
-
                 with pytest.raises(SystemExit):
-                    step(killed_later, since=ref)
+                    step(killed_later)
 
+            ref = step(model.answer)
             if number == killed and when == "saved":
-                unreported = step(model.answer, since=ref)
-                ref = step(model.answer, since=ref)
-                assert unreported == ref
-            else:
-                ref = step(model.answer, since=ref)
+                assert ref == step(model.answer)
 
         state = store.resolve(ref)
-        assert 6 == len(state) == len({entry.id for entry in state.entries})
-        assert 5 + (when == "asked") == model.calls
-        assert Usage(500, 100) == state.total_usage
+        assert 4 == len(state) == len({entry.id for entry in state.entries})
+        assert 3 + (when == "asked") == model.calls
+        assert Usage(300, 60) == state.total_usage
         assert CHAT == store.resolve(first)
-
-    def test_usage_of_a_failure_stays(self, store, model):
-        """Usage that a function saved before it failed is in the ledger once."""
-
-        def fails(state):
-            save_progress(state.add_usage(Usage(70, 0), key="first try"))
-            raise ConnectionError
-
-        ref = store.ref(store.save("chat", CHAT))
-        for _ in range(2):
-            with pytest.raises(ConnectionError):
-                in_activity(1, run_step, store, "chat", fails, since=ref)
-
-        state = store.resolve(
-            in_activity(1, run_step, store, "chat", model.answer, since=ref)
-        )
-        assert 2 == len(state)
-        assert Usage(170, 20) == state.total_usage
 
     def test_at_the_same_time(self, store, model):
         """Steps that begin at one reference lose nothing of each other."""
@@ -262,12 +241,11 @@ class TestSteps:
         async def run() -> list[StateRef]:
             ref = await store.aref(await store.asave("chat", CHAT))
             steps = [
-                in_activity(n, arun_step, store, "chat", model.aanswer, since=ref)
-                for n in range(4)
+                in_activity(number, arun_step, store, ref, model.aanswer)
+                for number in range(4)
             ]
             refs = await asyncio.gather(*steps)
-            again = in_activity(2, arun_step, store, "chat", model.aanswer, since=ref)
-            assert refs[2] == await again
+            assert refs[2] == await in_activity(2, arun_step, store, ref, model.aanswer)
             return refs
 
         refs = asyncio.run(run())
@@ -281,73 +259,49 @@ class TestSteps:
     def test_runs_do_not_share_steps(self, store, model):
         """
         An activity of the same id in another run is another step, also where no
-        workflow started it.
+        workflow started it, and whatever the ids are.
         """
-        store.save("chat", CHAT)
+        ref = store.ref(store.save("chat", CHAT))
         refs = set()
-        for run in ("first", "second"):
-            for workflow_run, own_run in ((run, None), (None, f"own {run}")):
+        runs = [("first", None), ("second", None), (None, "own"), ("long" * 300, None)]
+        for workflow_run, own_run in runs:
+            for activity_id in ("1", "a/b", "long" * 300):
                 environment = ActivityEnvironment()
                 environment.info = dataclasses.replace(
                     environment.info,
+                    activity_id=activity_id,
                     workflow_run_id=workflow_run,
                     activity_run_id=own_run,
                 )
-                refs.add(environment.run(run_step, store, "chat", model.answer))
+                refs.add(environment.run(run_step, store, ref, model.answer))
 
-        assert 4 == len(refs) == model.calls
+        assert 12 == len(refs) == model.calls
 
-    def test_since(self, store, model):
-        """
-        A function gets the state it is asked for; what others saved stays, and another
-        name begins where the reference is.
-        """
-        seen = []
-
-        def step(state):
-            seen.append(len(state))
-            return model.answer(state)
-
+    def test_kept(self, store, model):
+        """A reference is kept for as long as was asked for."""
         ref = store.ref(store.save("chat", CHAT))
-        store.save("chat", CHAT.add_user_prompt("And to Bern?"))
-        joined = store.resolve(in_activity(1, run_step, store, "chat", step, since=ref))
-        branch = store.resolve(in_activity(2, run_step, store, "new", step, since=ref))
-        in_activity(3, run_step, store, "chat", step)
+        keep = timedelta(days=400)
+        made = in_activity(1, run_step, store, ref, model.answer, keep=keep)
 
-        assert [1, 1, 3] == seen
-        assert ["And to Bern?", "1"] == [message.text for message in joined][1:]
-        assert ["2"] == [message.text for message in branch][1:]
-        assert CHAT.id == joined.id == branch.id
+        assert timedelta(days=399) < made.until - datetime.now(UTC) < timedelta(401)
 
     def test_deleted(self, store, model):
         """A reference into a deleted name is an error before the model is asked."""
         ref = store.ref(store.save("chat", CHAT))
         store.delete("chat")
         with pytest.raises(NotSavedError, match="name was deleted"):
-            in_activity(1, run_step, store, "chat", model.answer, since=ref)
+            in_activity(1, run_step, store, ref, model.answer)
 
         assert 0 == model.calls
-        assert "chat" not in store
-
-    def test_what_is_no_state(self, store):
-        """A function that returns something else is named by the error."""
-        ref = store.ref(store.save("chat", CHAT))
-        for since in (ref, None):
-            with pytest.raises(
-                TypeError, match="returned str; let it return the state"
-            ):
-                in_activity(1, run_step, store, "chat", lambda _: "Hi!", since=since)
 
     def test_without_a_shared_store(self, store, model):
         """A turn of an activity without the store is joined once, however often."""
-        store.save("chat", CHAT)
+        ref = store.ref(store.save("chat", CHAT))
         turn, _ = convert(model.answer(CHAT.fork()).turn, Turn)
-        refs = [
-            in_activity(n, run_step, store, "chat", lambda state: state.join(turn))
-            for n in range(3)
-        ]
+        for number in range(3):
+            ref = in_activity(number, run_step, store, ref, lambda s: s.join(turn))
 
-        assert [2, 2, 2] == [len(store.resolve(ref)) for ref in refs]
+        assert 2 == len(store.resolve(ref))
         assert Usage(100, 20) == store.load("chat").total_usage
 
 
@@ -368,9 +322,7 @@ class TestWorkflows:
             history = RecordedHistory(data_converter, "pipeline", ref, 100)
             for number in range(100):
                 argument = ref
-                ref = in_activity(
-                    number, run_step, store, "chat", model.answer, since=ref
-                )
+                ref = in_activity(number, run_step, store, ref, model.answer)
                 history.add_call("ask", (argument, number), ref)
 
             recorded = history.finish(ref)

@@ -6,15 +6,15 @@ Temporal: references to states in workflows, states in activities (extra ``tempo
     client = await Client.connect("localhost:7233", data_converter=data_converter)
 
     @activity.defn
-    def ask(name: str, ref: StateRef) -> StateRef:
-        return run_step(store, name, ask_model, since=ref)
+    def ask(ref: StateRef) -> StateRef:
+        return run_step(store, ref, ask_model)
 
 A workflow's history holds what goes into each activity and what comes out. With whole
 states that is the conversation twice for each call of a model; with references it is
 160 bytes. The converter writes a `StateRef` as its text, and a `Turn` or a message as
 the codec does, also inside of lists, dicts and dataclasses. It refuses whole states.
 
-`run_step` is an activity's work: it saves what a function adds to a state, and returns
+`run_step` is an activity's work: it saves what a function makes of a state, and returns
 the next reference. Where an activity can't reach the store it returns a `Turn`, which
 another activity joins.
 
@@ -36,22 +36,18 @@ from typing import TYPE_CHECKING
 from conversation_state.hosts._host import import_lazily
 
 if TYPE_CHECKING:
-    from conversation_state.hosts.temporal._converter import (
+    from conversation_state.hosts.temporal._references import (
         ConversationPayloadConverter,
+        arun_step,
         data_converter,
+        run_step,
     )
-    from conversation_state.hosts.temporal._steps import arun_step, run_step
 
 __all__ = ["ConversationPayloadConverter", "arun_step", "data_converter", "run_step"]
 
 __getattr__, __dir__ = import_lazily(
     __name__,
-    {
-        "ConversationPayloadConverter": "_converter",
-        "arun_step": "_steps",
-        "data_converter": "_converter",
-        "run_step": "_steps",
-    },
+    dict.fromkeys(__all__, "_references"),
     extra="temporal",
     needs={"temporalio"},
 )

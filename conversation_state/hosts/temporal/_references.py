@@ -1,11 +1,13 @@
 """
-Payloads of Temporal: references, turns and messages as JSON, and no whole states.
+References to states in Temporal: as payloads, and what an activity does with one.
 
 The classes of the SDK are bases here, so this module is imported on first use.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
@@ -22,11 +24,13 @@ from temporalio.exceptions import ApplicationError
 from conversation_state._wording import with_article
 from conversation_state.aggregator import Aggregator, Checkpoint, Turn
 from conversation_state.codec import from_data, to_data
+from conversation_state.hosts._host import quote_name
 from conversation_state.messages import Message
-from conversation_state.store import StateRef
+from conversation_state.store import StateRef, Store
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 
+_LEASE = timedelta(days=30)
 _WRITTEN = (Turn, Message)
 _WHOLE = (Aggregator, Checkpoint, Timeline, MessageTree)
 
@@ -129,3 +133,54 @@ _JSON = JSONPlainPayloadConverter(
 
 data_converter = DataConverter(payload_converter_class=ConversationPayloadConverter)
 """Temporal's data converter with a `ConversationPayloadConverter`, for its clients."""
+
+
+def run_step(
+    store: Store,
+    ref: StateRef,
+    function: Callable[[Aggregator], Aggregator],
+    *,
+    keep: timedelta = _LEASE,
+) -> StateRef:
+    """
+    A reference to what *function* makes of the state of *ref*, saved once for each
+    activity: `Store.step_ref`, called in an activity.
+
+    The label of the step, ``temporal/RUN/ACTIVITY``, is made of the ids of the
+    workflow's run and of the activity. So an attempt that follows one that saved
+    returns the same reference, and does not call *function*.
+
+    Args:
+        store: Where the state is, open.
+
+        ref: The state that *function* gets. What others saved since stays.
+
+        function: From a state to what it has grown into. If it fails, the usage that
+            it gave to `conversation_state.save_progress` is saved.
+
+        keep: How long the reference is kept; longer than the workflow lasts. See
+            `Store.ref`.
+
+    Raises:
+        NotSavedError, InvalidUsageError, StoreError, TypeError:
+            As `Store.step_ref` says.
+    """
+    return store.step_ref(ref, _make_label(), function, keep=keep)
+
+
+async def arun_step(
+    store: Store,
+    ref: StateRef,
+    function: Callable[[Aggregator], Awaitable[Aggregator]],
+    *,
+    keep: timedelta = _LEASE,
+) -> StateRef:
+    """The async twin of `run_step`: *function* and the activity are async."""
+    return await store.astep_ref(ref, _make_label(), function, keep=keep)
+
+
+def _make_label() -> str:
+    info = activity.info()
+    # An activity that no workflow started has a run of its own.
+    run_id = info.workflow_run_id or info.activity_run_id or ""
+    return f"temporal/{quote_name(run_id)}/{quote_name(info.activity_id)}"
