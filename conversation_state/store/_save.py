@@ -456,6 +456,9 @@ def _begins_with(
     )
 
 
+_BRANCH, _LENGTH = map(Revision._fields.index, ("branch", "length"))
+
+
 def _find_parent(
     transaction: Transaction, old: Revision, entries: Segments, origin: int
 ) -> int:
@@ -467,8 +470,14 @@ def _find_parent(
     # The scan is limited, so that a save does not cost more with each one before it.
     scan = transaction.tables.scan
     rows = scan("revisions", low, old.revision, limit=PAGE, backwards=True)
+    branches = {each.branch for each in entries}
     best, most = 0, -1
-    for row in map(Revision._make, rows):
+    for columns in rows:
+        # Most are siblings that end in branches of their own.
+        if columns[_LENGTH] and columns[_BRANCH] not in branches:
+            continue
+
+        row = Revision._make(columns)
         if (
             row.length > most
             # All logs share the empty beginning, so the origin decides whether it is
