@@ -407,23 +407,30 @@ def check_content(
 
 
 def load_window(transaction: Transaction, text: str, at: At, last: int) -> Window:
-    transaction.catch_up()
-    remembered = recall_newest(transaction, text) if at is None else None
+    remembered = newest = None
+    if at is None:
+        remembered, newest = find_newest(transaction, text)
+
     if remembered is not None:
         entries = remembered.state.entries
         start = max(len(entries) - last, 0)
         return Window(remembered.head, start, entries[start:])
 
-    name = transaction.get_name(text)
-    revision = transaction.get_revision(name, at)
-    origin = transaction.get_origin(revision.origin)
+    if newest is None:
+        transaction.catch_up()
+        name = transaction.get_name(text)
+        revision = transaction.get_revision(name, at)
+        newest = Newest(name, revision, transaction.get_origin(revision.origin))
+
+    _, revision, origin, (first, _), (_, ledger) = newest
     start = max(revision.length - last, 0)
-    segments = read_segments(transaction, revision.branch, revision.length)
+    segments = read_segments(transaction, revision.branch, revision.length, first)
     items, digests = read_items(transaction, ENTRIES, segments, start)
     # The rows are whole; their last digest proves that they are of this state.
-    newest = digests[-1] if digests else None
-    read_ends(transaction, revision, origin, entries_digest=newest)
-    return Window(revision.head(name.name, origin.state_id), start, Log(items))
+    digest = digests[-1] if digests else None
+    ends = transaction, revision, origin
+    read_ends(*ends, entries_digest=digest, ledger_digest=ledger)
+    return Window(newest.head(), start, Log(items))
 
 
 def latest(transaction: Transaction, text: str, at: At) -> Head:

@@ -27,8 +27,8 @@ from conversation_state.errors import (
 )
 from conversation_state.hosts import _host, agents
 from conversation_state.hosts.agents import StoreSession
-from conversation_state.messages import ResponseMeta, UnknownMessage
-from conversation_state.store import open_store
+from conversation_state.messages import ResponseMeta, UnknownMessage, UserMessage
+from conversation_state.store import Store, open_store
 from conversation_state.trimming import (
     TrimContext,
     Trimmer,
@@ -318,14 +318,18 @@ class TestAtOnce:
         If another session adds items between reading and writing, those are the ones
         that are popped, and new ones are added after them.
         """
-        other, save, late = StoreSession(store, "alice"), store.save, [user("late")]
+        other, late = StoreSession(store, "alice"), [user("late")]
 
-        def saved(name, state, **options):
-            if late:
-                run(other.add_items([late.pop()]))
-            return save(name, state, **options)
+        def after_another(verb):
+            def write(*args, **options):
+                if late:
+                    run(other.add_items([late.pop()]))
+                return verb(*args, **options)
 
-        monkeypatch.setattr(store, "save", saved)
+            return write
+
+        for verb in (store.save, store.append):
+            monkeypatch.setattr(store, verb.__name__, after_another(verb))
 
         assert user("late") == run(chat.pop_item())
         assert as_json(PARALLEL) == as_json(run(chat.get_items()))
@@ -333,6 +337,66 @@ class TestAtOnce:
         late.append(user("late"))
         run(chat.add_items([user("mine")]))
         assert [user("late"), user("mine")] == run(chat.get_items(2))
+
+
+class TestLong:
+    @pytest.mark.parametrize("start", [0, 1, 4, 5, 6, 7, 8, 9, 60])
+    def test_adds_what_the_whole_would(self, store, start):
+        """
+        Of a session that is not in memory, items that are added behind any number of
+        messages are those of one that is, and a call far back is found.
+        """
+        call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+        output = {"type": "function_call_output", "call_id": "c", "output": "ok"}
+        custom = {"type": "custom_tool_call", "call_id": "d", "name": "g", "input": "x"}
+        custom_output = {**output, "type": "custom_tool_call_output", "call_id": "d"}
+        told = {"role": "assistant", "content": "Done."}
+        steps = [
+            [custom],
+            [user("Wait.")] * start,
+            [custom_output],
+            [call, output],
+            [told],
+            [told],
+            [{**call, "call_id": "e"}],
+            [{**output, "call_id": "e"}, user("And?")],
+        ]
+        whole = StoreSession(store, "whole")
+        apart = Store(store._cache.backend, remembered=0)
+        for items in steps:
+            run(whole.add_items(items))
+            run(StoreSession(apart, "apart").add_items(items))
+
+        expected = run(whole.get_items())
+        assert as_json([item for step in steps for item in step]) == as_json(expected)
+        assert as_json(expected) == as_json(
+            run(StoreSession(store, "apart").get_items())
+        )
+        assert list(store.load("whole")) == list(store.load("apart"))
+        assert () == store.verify()
+
+    def test_turn_loads_no_more_than_the_end(self, store, monkeypatch):
+        """What a run adds to a long session, and its usage, is added behind its end."""
+        store.save("alice", Aggregator.new().extend([UserMessage("Hi!")] * 500))
+        session = StoreSession(Store(store._cache.backend, remembered=0), "alice")
+        monkeypatch.setattr(Store, "update", None)
+        response = SimpleNamespace(
+            response_id="resp-1",
+            usage=SimpleNamespace(input_tokens=7, output_tokens=2, total_tokens=9),
+            to_input_items=list,
+        )
+
+        async def add_turn():
+            for items in ([user("When?")], PARALLEL[1:]):
+                await session.add_items(items)
+                await session.hooks(model="m").on_llm_end(None, None, response)
+
+        run(add_turn())
+
+        state = store.load("alice")
+        assert 9 == state.total_usage.total_tokens
+        assert 500 < len(state)
+        assert [user("When?"), *PARALLEL[1:]] == run(session.get_items(len(PARALLEL)))
 
 
 class TestView:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from conversation_state._identity import new_entry_id
+from conversation_state._persistent import Log
 from conversation_state._wording import describe_type, format_count
 from conversation_state.adapters.engine.export import Export, PayloadWriter
 from conversation_state.adapters.engine.reading import (
@@ -30,7 +31,7 @@ from conversation_state.adapters.openai_responses.items import (
     read_responses_counts,
     write_items,
 )
-from conversation_state.aggregator import Aggregator, response_key
+from conversation_state.aggregator import Aggregator, Entry, response_key
 from conversation_state.errors import DecodeError
 from conversation_state.hosts._host import replace_entries
 from conversation_state.messages import (
@@ -164,6 +165,29 @@ def append_items(state: Aggregator, items: Sequence[Any]) -> Aggregator:
             return state.extend(more)
 
     return state.extend(_load_items(items, _calls_before(state, items)))
+
+
+def append_after(
+    newest: Log[Entry], items: Sequence[Any], *, is_whole: bool
+) -> list[Message] | None:
+    """
+    The messages that `append_items` adds to a conversation with these *newest* entries,
+    which *is_whole* says are all; None if more are needed for that, or if it also
+    replaces the last one.
+
+    Raises:
+        DecodeError:
+            As `load` raises it.
+    """
+    end = replace_entries(Aggregator.new(), newest)
+    if not is_whole:
+        wanted = _find_answered(items) if is_list(items) else set()
+        if len(_calls_of(end.messages, wanted)) < len(wanted):
+            return None
+
+    grown = append_items(end, items)
+    is_longer = grown.entries.common_prefix(newest) == len(newest)
+    return list(grown.messages[len(newest) :]) if is_longer else None
 
 
 def pop_last_item(state: Aggregator) -> tuple[Aggregator, Item | None]:
@@ -322,14 +346,22 @@ def _answered_call(message: object) -> str:
 
 
 def _calls_before(state: Aggregator, items: Sequence[Any]) -> dict[str, ToolCall]:
-    wanted = {
-        item["call_id"]
-        for item in items
-        if is_map(item)
-        and _type_of(item) in CALLERS
-        and isinstance(item.get("call_id"), str)
-    }
-    return _calls_of(state.messages, wanted)
+    return _calls_of(state.messages, _find_answered(items))
+
+
+def _find_answered(items: Sequence[Any]) -> set[str]:
+    """The ids of the calls that *items* answer, but for those made in them before."""
+    made = {""}
+    wanted = set()
+    for item in items:
+        call_id = item.get("call_id") if is_map(item) else None
+        if isinstance(call_id, str) and call_id not in made:
+            if _type_of(item) in CALLERS:
+                wanted.add(call_id)
+            elif _type_of(item) in CALLS:
+                made.add(call_id)
+
+    return wanted
 
 
 def _calls_of(messages: Sequence[Message], wanted: set[str]) -> dict[str, ToolCall]:

@@ -19,6 +19,7 @@ from conversation_state.hosts._host import (
 )
 from conversation_state.hosts.agents._runs import (
     KeyedUsage,
+    append_after,
     append_items,
     find_turn,
     items_of,
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from agents.items import ModelResponse, TResponseInputItem
     from agents.memory import SessionSettings
     from agents.result import RunResultBase
+
+
+_FEW = 8  # messages that most items go on from
 
 
 class StoreSession(StoreHost):
@@ -166,7 +170,7 @@ class StoreSession(StoreHost):
                 If one of them is not JSON; with every problem and its path.
         """
         # Only an empty list is skipped; None and other values are refused.
-        if items != []:
+        if items != [] and not await run_in_thread(self._append_items, items):
             await self._update_state(lambda state: append_items(state, items))
 
     async def pop_item(self) -> TResponseInputItem | None:
@@ -352,9 +356,8 @@ class StoreSession(StoreHost):
                 agent: Agent[Any],  # noqa: ARG002
                 response: ModelResponse,
             ) -> None:
-                usages = tuple(read_response_usage(response))
-                if usages:
-                    await session._record_usages(usages, model)
+                for each in read_response_usage(response):
+                    await run_in_thread(session._append_usage, each, model)
 
         return UsageHooks()
 
@@ -366,6 +369,17 @@ class StoreSession(StoreHost):
             return state
 
         return (await self._update_state(add_usages)).total_usage
+
+    def _append_usage(self, each: KeyedUsage, model: str) -> None:
+        key, usage = each
+        try:
+            self.store.append(self.session_id, usage=usage, key=key, model=model)
+        except NotSavedError:
+            self.store.update(
+                self.session_id,
+                lambda state: state.add_usage(usage, key=key, model=model),
+                start=Aggregator.new(),
+            )
 
     def _load_items(self) -> list[Any]:
         try:
@@ -401,6 +415,28 @@ class StoreSession(StoreHost):
                 return items[max(len(items) - limit, 0) :]
 
             size = 2 * size + 1
+
+    def _append_items(self, items: Sequence[Any]) -> bool:
+        """
+        Add *items* behind the newest messages, without the others; whether that could
+        be done. The call that a result answers may be far back, and an answer that goes
+        on is another message.
+        """
+        try:
+            end = self.store.load(self.session_id, last=_FEW)
+        except NotSavedError:
+            return False
+
+        grown = append_after(end.entries, items, is_whole=not end.start)
+        if grown is None:
+            return False
+
+        try:
+            self.store.append(self.session_id, *grown, expecting=end.head)
+        except StaleHeadError:
+            return False
+
+        return True
 
     async def _update_state(
         self, function: Callable[[Aggregator], Aggregator]
