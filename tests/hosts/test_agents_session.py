@@ -389,7 +389,8 @@ class TestLong:
         async def add_turn():
             for items in ([user("When?")], PARALLEL[1:]):
                 await session.add_items(items)
-                await session.hooks(model="m").on_llm_end(None, None, response)
+                hooks: Any = session.hooks(model="m")
+                await hooks.on_llm_end(None, None, response)
 
         run(add_turn())
 

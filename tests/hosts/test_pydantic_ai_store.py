@@ -413,6 +413,25 @@ class TestStates:
         assert few == many
         assert ((6, ["reading"] * 2), (7, ["reading", "writing"]), rows) == few
 
+    def test_turn_reads_a_message_once(self):
+        """A turn in a program that has nothing in memory reads each message once."""
+        backend = MemoryBackend()
+        asyncio.run(grown(StoreBackend(Store(backend)), 30))
+        calls: list[Any] = []
+        turns: Any = StoreBackend(Store(RecordingBackend(backend, calls.append)))
+
+        async def take_turn():
+            conversation = await turns.load("chat")
+            conversation.messages += turn(99)
+            await turns.save(conversation)
+
+        asyncio.run(take_turn())
+        scans = [
+            each for each in calls if (each.verb, each.table) == ("scan", "entries")
+        ]
+
+        assert 1 == len(scans)
+
     def test_name_of_another_host(self, store):
         """A conversation under a name that another host does not read is refused."""
         backend: Any = StoreBackend(store)

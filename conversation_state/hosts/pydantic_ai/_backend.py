@@ -291,7 +291,14 @@ class ConversationRepository:
         self, name: str, revision: int, limit: int | None
     ) -> list[HistoryEntry]:
         if limit is None:
-            return read_history(self.store.load(name, at=revision).entries)
+            with reading(self.store) as rows:
+                head = rows.latest(name)
+                is_newest = head is not None and head.revision == revision
+                # The newest state stays in memory, where the next save finds it.
+                found = rows.state(name) if is_newest else None
+                state = rows.load(name, revision) if found is None else found
+
+            return read_history(state.entries)
 
         # The window is larger than *limit*, because a request is as many messages of
         # ours as it has parts.
