@@ -41,17 +41,15 @@ def make_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def make_sections(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """What each peer does, what is broken first."""
+    """What each peer breaks, and where the examples of it are."""
     for peer, found in groupby(rows, key=itemgetter("peer")):
-        examples = sorted(found, key=itemgetter("kept"))
+        examples = list(found)
         file = examples[0]["module"].replace(".", "/") + ".py"
         yield f"\n## {peer}\n"
         yield f"Run with version {examples[0]['version']}."
-        yield f"The lines are in [`{file}`](../{file})."
-        yield "\n| law | | what happens |"
-        yield "|---|---|---|"
+        yield f"The lines, and what it keeps: [`{file}`](../{file}).\n"
         for row in examples:
-            result = "kept" if row["kept"] else "broken"
-            yield f"| {row['law']} | {result} | {row['sentence']} |"
+            if not row["kept"]:
+                yield f"- *{row['law']}*: {row['sentence']}"
 
     yield ""
