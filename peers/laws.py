@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import inspect
 import textwrap
@@ -113,6 +114,9 @@ class Example:
                     result = self.function()
                     if inspect.iscoroutine(result):
                         asyncio.run(result)
+
+                # Files that a peer left open are a warning when they are collected.
+                gc.collect(1)
             except Exception as error:
                 raise ChangedPeerError(self._explain_change(error)) from error
 

@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+from conversation_state._wording import shorten_text
 from conversation_state.errors import StoreError
 from conversation_state.store.backends._sqlite import (
     SUFFIXES,
@@ -29,7 +30,7 @@ def restore_from(backup: Path, path: Path, *, replace: bool) -> Path | None:
             is open in any program.
     """
     if not backup.exists():
-        raise StoreError(str(backup), "there is no such backup")
+        raise StoreError(shorten_text(str(backup), 200), "there is no such backup")
 
     reader = SqliteBackend(str(backup), SqliteOptions(mode="ro"))
     try:
