@@ -43,7 +43,8 @@ class _Lease(NamedTuple):
 
         digest: That of the state, of 16 bytes.
 
-        name: The name, which is not to be searched for by its number.
+        name: The name, which is not to be searched for by its number; "" once it was
+            deleted, since a name may say whose it was.
     """
 
     key: int
@@ -190,7 +191,8 @@ def note_deletion(transaction: Transaction, number: int) -> None:
     tables, (low, high) = transaction.tables, map(_make_key, key_range(number))
     for row in map(RecordRow._make, tables.scan("records", low, high)):
         try:
-            _replace(transaction, _Lease.of(row)._replace(deleted_at=now()))
+            lease = _Lease.of(row)._replace(deleted_at=now(), name="")
+            _replace(transaction, lease)
         except DamagedRow:
             # What is damaged does not keep a name from being deleted.
             tables.remove("records", row.key, row.key + b"\0")

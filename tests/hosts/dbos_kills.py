@@ -44,13 +44,17 @@ class Place(NamedTuple):
 
 class Run:
     """
-    A workflow in this process, which is killed at its event number *kill_at*; 0 never.
+    A workflow in this process, which is killed at its event number *kill_at*, or never
+    at 0; of async steps or not.
     """
 
-    def __init__(self, folder: Path, place: Place, kill_at: int = 0) -> None:
+    def __init__(
+        self, folder: Path, place: Place, *, kill_at: int, is_async: bool
+    ) -> None:
         self.place = place
         self.requests = folder / "requests"
         self.kill_at = kill_at
+        self.is_async = is_async
         self.events = 0
         self.is_counted = False
 
@@ -73,16 +77,28 @@ class Run:
         watched = Store(RecordingBackend(store._cache.backend, self.note_event))
         steps = StoreSteps(watched)
 
-        @steps.step()
-        def answer(state: Aggregator, step: int) -> Aggregator:
+        def add(state: Aggregator, step: int) -> Aggregator:
             self.ask_model(step)
             answered = state.add_assistant_message(f"answer {step}")
             return answered.add_usage(Usage(10, 1), key=f"response {step}")
+
+        answer = steps.step()(add)
+
+        @steps.step()
+        async def aanswer(state: Aggregator, step: int) -> Aggregator:
+            return add(state, step)
 
         @DBOS.workflow()
         def pipeline(ref: str) -> str:
             for step in range(STEPS):
                 ref = answer(ref, step)
+
+            return ref
+
+        @DBOS.workflow()
+        async def apipeline(ref: str) -> str:
+            for step in range(STEPS):
+                ref = await aanswer(ref, step)
 
             return ref
 
@@ -108,7 +124,7 @@ class Run:
         if DBOS.get_workflow_status("run") is None:
             ref = str(store.ref(store.latest("chat", at=1)))
             with SetWorkflowID("run"):
-                DBOS.start_workflow(pipeline, ref)
+                DBOS.start_workflow(apipeline if self.is_async else pipeline, ref)
 
         ref = DBOS.retrieve_workflow("run").get_result(polling_interval_sec=0.02)
         self.is_counted = False
@@ -209,7 +225,8 @@ def kill_each(kind: str, server: Server | None, every: int) -> int:
         def find_run(number: int, kill_at: int = 0) -> Run:
             folder = Path(base, str(number))
             folder.mkdir(exist_ok=True)
-            return Run(folder, find_place(kind, folder, server, number), kill_at)
+            place = find_place(kind, folder, server, number)
+            return Run(folder, place, kill_at=kill_at, is_async=bool(number % 2))
 
         whole = Child(find_run(0)).wait() or {"error": "killed"}
         problems = {0: describe_damage(whole, 0)}

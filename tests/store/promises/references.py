@@ -228,6 +228,10 @@ class ReferencePromises(StoreCase):
         ref, free = store.ref(head), store.ref(head, keep=timedelta(0))
         free = StateRef(free.name_key, free.revision, free.digest)
         store.delete("chat")
+        ((_, lease, *_),) = read_rows(store._cache.backend)["records"]
+
+        assert b"chat" not in lease
+
         store.save("chat", CONVERSATION)
         store.collect_garbage()
         for each in (ref, free):
