@@ -886,6 +886,25 @@ class TestOnTurn:
 
         assert Refused is caplog.records[0].exc_info[0]
 
+    def test_an_interrupt_when_time_is_up(self):
+        """It loses no turn of the others, and its own call is made again."""
+        turns: list[Turn] = []
+
+        def on_turn(turn):
+            turns.append(turn)
+            if len(turns) == 1:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            fan_out(
+                *(CHAT, [refused] * 3),
+                executor=Travels(calls=9),
+                timeout_s=0,
+                on_turn=on_turn,
+            )
+
+        assert 4 == len(turns)
+
     def test_what_it_raises_in_an_interrupt(self):
         """In an interrupt it is noted there."""
 

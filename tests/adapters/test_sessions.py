@@ -606,6 +606,68 @@ class TestOthers:
         session = load_session([*raws, {**gone, "id": "x", "parentId": head}])
         assert session.labels == {}
 
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            [
+                {"sessionId": "s", "projectHash": "h"},
+                {
+                    "id": "a",
+                    "type": "gemini",
+                    "content": "Hi",
+                    "tokens": {"input": "?"},
+                },
+            ],
+            [
+                {"type": "session", "version": 3, "id": "s", "cwd": "/"},
+                {
+                    "type": "message",
+                    "id": "a",
+                    "parentId": None,
+                    "message": {
+                        "role": "assistant",
+                        "content": "Hi",
+                        "usage": {"input": "?"},
+                    },
+                },
+            ],
+            [
+                {
+                    "info": {"id": "s"},
+                    "messages": [
+                        {
+                            "info": {"id": "a", "role": "assistant", "tokens": 3},
+                            "parts": [{"type": "text", "text": "Hi"}],
+                        }
+                    ],
+                }
+            ],
+        ],
+        ids=["gemini_cli", "pi", "opencode"],
+    )
+    def test_counts_that_cannot_be_read(self, lines):
+        """They are in no bill, which is a problem of that line."""
+        session = load_session(lines)
+
+        assert [("assistant", "Hi")] == outline(session.tree.present)
+        assert () == tuple(session.tree.present.ledger)
+        assert any("counts can't be read" in each for each in session.problems)
+
+    def test_gemini_files(self):
+        """A file of Google's is a medium of its URL; what is none stays as it is."""
+        content = [
+            {"fileData": {"mimeType": "image/png", "fileUri": "https://a/b.png"}},
+            {"fileData": {"mimeType": "image/png"}},
+        ]
+        lines = [
+            {"sessionId": "s", "projectHash": "h"},
+            {"id": "a", "type": "user", "content": content},
+        ]
+        (asked,) = load_session(lines).tree.present
+
+        assert "https://a/b.png" == asked.parts[0].url
+        assert ["image", "unknown"] == [part.kind for part in asked.parts]
+
     def test_gemini_document(self):
         """The document that Gemini CLI wrote before 2026 is the same conversation."""
         session = read_session(min(GOLDEN.glob("gemini_cli-*/*")))
