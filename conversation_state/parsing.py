@@ -22,8 +22,20 @@ __all__ = ["parse"]
 
 T = TypeVar("T")
 
-_SOURCES = ("content", "tool_call")
 _MAX_LISTED = 10
+# How providers call it when they had to stop a model.
+_CUT_OFF = frozenset(
+    {"interrupted", "length", "max_tokens", "MAX_TOKENS", "max_output_tokens"}
+)
+# As CommonMark has fenced blocks, but indented as far as a list may indent them. One
+# that is not closed goes on to the end. Nothing is tried twice from one line's start.
+_FENCED_BLOCK = re.compile(
+    r"^[ \t]*(?P<fence>(?P<sign>[`~])(?P=sign){2,})(?P<label>(?:(?!(?P=sign)).)*)$\n?"
+    r"(?s:(?P<content>.*?))(?:^[ \t]*(?P=fence)(?P=sign)*[ \t\r]*$|\Z)",
+    re.MULTILINE,
+)
+# No array is longer, and `int` refuses texts of thousands of digits.
+_POSITION = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
 @overload
@@ -109,10 +121,16 @@ def parse(
     structure = structurer(type)
     if source == "content":
         at: JsonPath = (None, "content")
-        value = _read_content(message, at)
+        text = message.text
+        if not text.strip() and message.refusal:
+            refusal = describe_json(message.refusal)
+            raise _parse_error(at, f"the model refused: {refusal}")
+
+        value = _parse_json(message, text, at, may_be_fenced=True)
     else:
-        at, arguments = _read_call_arguments(message, call)
-        value = _parse_json(message, arguments, at)
+        position = _find_call(message, call)
+        at = (((None, "tool_calls"), position), "arguments")
+        value = _parse_json(message, message.tool_calls[position].arguments, at)
 
     value, at = _resolve_path(value, at, steps)
     try:
@@ -125,35 +143,36 @@ def parse(
 def _check_arguments(
     message: object, source: object, path: object, call: object
 ) -> tuple[str | int, ...]:
+    problem = ""
+    error: type[Exception] = TypeError
+    if isinstance(path, str):
+        path = path.split(".") if path else ()
+
+    steps: tuple[Any, ...] = tuple(path) if isinstance(path, (list, tuple)) else (None,)
     if not isinstance(message, Message):
-        raise TypeError(f"message is {shorten_repr(message)}; expected a Message")
-
-    if not isinstance(source, str) or source not in _SOURCES:
-        raise ValueError(
-            f"source is {shorten_repr(source)}; expected 'content' or 'tool_call'"
-        )
-
-    if isinstance(call, bool) or not isinstance(call, (str, int, type(None))):
-        raise TypeError(
+        problem = f"message is {shorten_repr(message)}; expected a Message"
+    elif source not in ("content", "tool_call"):
+        error = ValueError
+        problem = f"source is {shorten_repr(source)}; expected 'content' or 'tool_call'"
+    elif isinstance(call, bool) or not isinstance(call, (str, int, type(None))):
+        problem = (
             f"call is {shorten_repr(call)}; expected the name of a tool call, its "
             "position, or None for the first"
         )
-
-    if call is not None and source == "content":
-        raise ValueError(
+    elif call is not None and source == "content":
+        error = ValueError
+        problem = (
             f"call is {shorten_repr(call)} and source is 'content'; pass "
             "source='tool_call' to parse a call's arguments"
         )
-
-    if isinstance(path, str):
-        return tuple(path.split(".")) if path else ()
-
-    steps: tuple[Any, ...] = tuple(path) if isinstance(path, (list, tuple)) else (None,)
-    if any(isinstance(s, bool) or not isinstance(s, (str, int)) for s in steps):
-        raise TypeError(
+    elif any(isinstance(s, bool) or not isinstance(s, (str, int)) for s in steps):
+        problem = (
             f"path is {shorten_repr(path)}; expected keys and positions with dots "
             "between them, like 'items.0.name', or a list or tuple of them"
         )
+
+    if problem:
+        raise error(problem)
 
     return steps
 
@@ -162,45 +181,32 @@ def _parse_error(at: JsonPath, what: str) -> ParseError:
     return ParseError((Problem(render_path(at), what),))
 
 
+def _list_names(names: Collection[str]) -> str:
+    first = ", ".join(map(describe_json, islice(names, _MAX_LISTED)))
+    more = len(names) - _MAX_LISTED
+    return f"{first} and {more:,} more" if more > 0 else first
+
+
 # Where the JSON is
 
 
-def _read_content(message: Message, at: JsonPath) -> Any:
-    text = message.text
-    if text.strip() or not message.refusal:
-        return _parse_json(message, text, at, may_be_fenced=True)
-
-    raise _parse_error(at, f"the model refused: {describe_json(message.refusal)}")
-
-
-def _read_call_arguments(
-    message: Message, call: str | int | None
-) -> tuple[JsonPath, str]:
+def _find_call(message: Message, call: str | int | None) -> int:
     where: JsonPath = (None, "tool_calls")
-    calls = message.tool_calls
-    if not calls:
+    names = [each.name for each in message.tool_calls]
+    if not names:
         raise _parse_error(where, f"this {type(message).__name__} calls no tools")
 
-    names = [each.name for each in calls]
+    position: Any = call or 0
+    what = f"no call at {describe_json(call)}"
     if isinstance(call, str):
-        position = names.index(call) if call in names else len(calls)
+        position = names.index(call) if call in names else len(names)
         what = f"no call of {describe_json(call)}"
-    else:
-        position = call or 0
-        what = f"no call at {describe_json(call)}"
 
-    if not -len(calls) <= position < len(calls):
-        there = f"there are {len(calls):,}: {_list_names(names)}"
+    if not -len(names) <= position < len(names):
+        there = f"there are {len(names):,}: {_list_names(names)}"
         raise _parse_error(where, f"{what}; {there}")
 
-    position %= len(calls)
-    return ((where, position), "arguments"), calls[position].arguments
-
-
-# How providers call it when they had to stop a model.
-_CUT_OFF = frozenset(
-    {"interrupted", "length", "max_tokens", "MAX_TOKENS", "max_output_tokens"}
-)
+    return int(position % len(names))
 
 
 def _parse_json(
@@ -210,11 +216,11 @@ def _parse_json(
     try:
         return load_exactly(text[start:end])
     except DecodeError:
-        what = _json_error(text, start, end)
+        what = _describe_fault(text, start, end)
 
     if may_be_fenced and start < end:
         blocks = list(_FENCED_BLOCK.finditer(text))
-        labels = {_read_label(block): None for block in blocks}
+        labels = dict.fromkeys(map(_read_label, blocks))
         if not labels.keys().isdisjoint({"", "json"}):
             return _parse_fenced_json(message, text, blocks, at)
 
@@ -237,7 +243,7 @@ def _explain_absence(message: Message, at: JsonPath) -> str:
         return f" (it was cut off: finish_reason is {response.finish_reason!r})"
 
     if at == (None, "content") and not message.text:
-        if getattr(message, "tool_calls", ()):
+        if message.tool_calls:
             return " (this message calls tools; source='tool_call' parses a call)"
 
         if message.reasoning:
@@ -252,7 +258,7 @@ def _trim_span(text: str) -> tuple[int, int]:
     return len(text) - len(bare), len(text) - len(bare) + len(bare.rstrip())
 
 
-def _json_error(text: str, start: int, end: int) -> str:
+def _describe_fault(text: str, start: int, end: int) -> str:
     """
     Why *text* is not JSON between *start* and *end*; with the place in *text*.
 
@@ -270,15 +276,6 @@ def _json_error(text: str, start: int, end: int) -> str:
         return error.problems[0].what
 
     return ""
-
-
-# As CommonMark has fenced blocks, but indented as far as a list may indent them. One
-# that is not closed goes on to the end. Nothing is tried twice from one line's start.
-_FENCED_BLOCK = re.compile(
-    r"^[ \t]*(?P<fence>(?P<sign>[`~])(?P=sign){2,})(?P<label>(?:(?!(?P=sign)).)*)$\n?"
-    r"(?s:(?P<content>.*?))(?:^[ \t]*(?P=fence)(?P=sign)*[ \t\r]*$|\Z)",
-    re.MULTILINE,
-)
 
 
 def _read_label(block: re.Match[str]) -> str:
@@ -308,7 +305,7 @@ def _parse_fenced_json(
 
     # What has no label need not be JSON.
     if wrong is not None and (labelled or not values):
-        what = f"the fenced block: {_json_error(text, *wrong)}"
+        what = f"the fenced block: {_describe_fault(text, *wrong)}"
         raise _parse_error(at, what + _explain_absence(message, at))
 
     ((value, _),) = values.values()
@@ -317,47 +314,34 @@ def _parse_fenced_json(
 
 # Where in it
 
-# No array is longer, and `int` refuses texts of thousands of digits.
-_POSITION = re.compile(r"-?\d{1,18}", re.ASCII)
-
 
 def _resolve_path(
     value: Any, at: JsonPath, steps: tuple[str | int, ...]
 ) -> tuple[Any, JsonPath]:
     for step in steps:
         if value.__class__ is dict:
-            if not isinstance(step, str) or step not in value:
-                raise _parse_error(at, _missing_key(step, value))
+            if not isinstance(step, str):
+                raise _parse_error(at, f"has no item {step}; it is an object")
 
-            value, at = value[step], (at, step)
+            if step not in value:
+                there = _list_names(value) or "no key at all"
+                raise _parse_error(
+                    at, f"has no key {describe_json(step)}; it has {there}"
+                )
+
+            key: str | int = step
         elif value.__class__ is list:
             is_position = isinstance(step, int) or _POSITION.fullmatch(step)
             position = int(step) if is_position else len(value)
             if not -len(value) <= position < len(value):
-                item = describe_json(step)
-                what = f"has no item {item}; it is an array of {len(value):,}"
-                raise _parse_error(at, what)
+                what = f"has no item {describe_json(step)}; it is an array of"
+                raise _parse_error(at, f"{what} {len(value):,}")
 
-            position %= len(value)
-            value, at = value[position], (at, position)
+            key = position % len(value)
         else:
-            what = (
-                f"expected an object or an array with {describe_json(step)} in it, got "
-            )
-            raise _parse_error(at, what + describe_json(value))
+            what = f"expected an object or an array with {describe_json(step)} in it, "
+            raise _parse_error(at, f"{what}got {describe_json(value)}")
+
+        value, at = value[key], (at, key)
 
     return value, at
-
-
-def _missing_key(step: str | int, value: dict[str, Any]) -> str:
-    if not isinstance(step, str):
-        return f"has no item {step}; it is an object"
-
-    there = _list_names(value) or "no key at all"
-    return f"has no key {describe_json(step)}; it has {there}"
-
-
-def _list_names(names: Collection[str]) -> str:
-    first = ", ".join(map(describe_json, islice(names, _MAX_LISTED)))
-    more = len(names) - _MAX_LISTED
-    return f"{first} and {more:,} more" if more > 0 else first

@@ -272,6 +272,7 @@ class TestContent:
         assert [1] == parse(kind("[1]"), list)
         assert [1, 2] == parse(kind([TextPart("[1,"), TextPart("2]")]), list)
         assert [1] == parse(ToolMessage("[1]", tool_call_id="1"), list)
+        assert [1] == parse(make_answer([TextPart("[1]"), RefusalPart("No.")]), list)
 
     def test_reads_exactly(self):
         """Integers of more than 64 bits; of a key given twice the last value."""
