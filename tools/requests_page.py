@@ -1,6 +1,6 @@
 """
-Writes docs/requests.md: what each provider asks of a request as a whole, what a dump
-does about it, and what the strict provider refuses, each with its source.
+Writes docs/requests.md: what each provider asks of a request as a whole, and what a dump
+does about it, each with its source.
 
 ::
 
@@ -24,14 +24,12 @@ _NAMES = {
     "anthropic": "Anthropic Messages",
     "gemini": "Gemini",
 }
-_BEFORE = """# What a request is asked for
+_BEFORE = """# What a provider takes
 
 <!-- Written by `python -m tools.requests_page`. -->
 
-A message keeps its own laws when it is made.
-A request has more, which are about all of its messages: each call has its result directly behind it, ids are unique, a user speaks first.
-`conversation_state.requests` has these rules as values, `anthropic.RULES` for one, and each with its source; every `dump` runs one pass that makes the messages right by them, and lists what it changed in `lost`.
-Views know the same rules: what a framework sends of `view.messages` is what a provider takes.
+A provider refuses a request whose messages do not fit together: a call without its result, an id that is used twice, an answer before the first question.
+Every `dump` of a provider's format puts the messages right, and lists what it changed:
 
 ```python
 from conversation_state import AssistantMessage, ToolCall, ToolMessage, UserMessage
@@ -50,18 +48,27 @@ assert roles == ["user", "assistant", "tool", "user"]
 assert [lost.what for lost in export.lost] == ["position"]
 ```
 
-The default is right for every host that is known, but for what is worse for all others and has to be asked for: ids of nine characters, which Mistral's servers want, and turns that alternate, as Perplexity and many templates of vLLM do: `openai_chat.dump(messages, rules=openai_chat.rules(host="mistral"))`.
-The other formats, those of eino, bubo, LangChain and Pydantic AI for example, are what a program keeps, and no request: their `dump` writes the messages as they are.
-Where such a program sends them to a provider, dump a view, which is right for all of them: `eino.dump(trim(state, None).messages)`.
-What was loaded from a format goes home to it as it came: its ids, names and contents are changed only for a host that is named.
+- The rules are values: `conversation_state.requests` has them, each with its source, and `openai_chat.RULES`, for one, those of a format.
+- The default is right for every known host. Two rules make requests worse for all other hosts, so you ask for them: Mistral's ids of nine characters, and turns that alternate, for Perplexity and many templates of vLLM: `openai_chat.dump(messages, rules=openai_chat.rules(host="mistral"))`.
+- What you loaded from a format is dumped to it as it came. Its ids, names and contents change only for a host that you name.
+- A view, `trim(state, budget)`, is right by the same rules. Formats that are no requests, such as LangChain's or eino's, write messages as they are: dump a view if the program sends them to a provider.
 
-## What a dump keeps
+## What a dump changes
 """
-_MIDDLE = """
-## What the strict provider refuses
+_AFTER = """
+## What the provider of your tests refuses
 
-`conversation_state.testing.provider` is a judge that shares no code with the rules above ([testing](testing.md)).
-*By* says who refuses: `api` is the provider's own, `reference` is what only its reference asks for, others are hosts that speak the wire.
+The [strict provider](strict-provider.md) shares no code with these rules.
+It has {count} rules of its own, each with the provider's words, who refuses, and a source:
+
+```python
+from conversation_state.testing.provider import RULES
+
+words = "must be followed by tool messages"
+(rule,) = (each for each in RULES if words in each.text)
+
+assert (rule.name, rule.by) == ("call_without_result", ("api",))
+```
 """
 
 
@@ -74,25 +81,14 @@ def write_page() -> str:
             for row in SOURCES
             if row.format == name
         ]
-        parts += [f"\n### {title}\n\n", *_table(("host", "asked", "done"), rows)]
+        parts += [f"\n### {title}\n\n", *_table(rows)]
 
-    parts.append(_MIDDLE)
-    for name, title in list(_NAMES.items())[1:]:
-        judged = [
-            (", ".join(rule.by), rule.name, rule.text, _link(rule.source))
-            for rule in RULES
-            if rule.wire == name
-        ]
-        parts += [
-            f"\n### {title}, refused\n\n",
-            *_table(("by", "rule", "error"), judged),
-        ]
-
+    parts.append(_AFTER.format(count=len(RULES)))
     return "".join(parts)
 
 
-def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    yield f"| {' | '.join(heads)} | source |\n|{'---|' * (len(heads) + 1)}\n"
+def _table(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield "| host | asked | done | source |\n|---|---|---|---|\n"
     for row in rows:
         yield f"| {' | '.join(map(_cell, row))} |\n"
 
