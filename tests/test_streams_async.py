@@ -58,6 +58,16 @@ async def until(condition):
             await anyio.sleep(0.001)
 
 
+def when(condition, function):
+    """An async function that waits until *condition* holds, then awaits *function*."""
+
+    async def wait():
+        await until(condition)
+        return await function()
+
+    return wait
+
+
 async def slowly(*items):
     """Items with a moment before each; exceptions are raised."""
     for item in items:
@@ -65,6 +75,16 @@ async def slowly(*items):
         if isinstance(item, BaseException):
             raise item
         yield item
+
+
+async def endless(inside, closed):
+    """1, then nothing more: *inside* is set, and what closes it noted in *closed*."""
+    try:
+        yield 1
+        inside.set()
+        await anyio.sleep_forever()
+    finally:
+        closed.append(1)
 
 
 class Counted:
@@ -93,26 +113,18 @@ class Counted:
 class TestRead:
     """`async for`."""
 
-    @pytest.mark.parametrize("make", [list, iter, tuple, slowly])
+    @pytest.mark.parametrize("make", [list, iter, tuple, lambda items: slowly(*items)])
     async def test_gives_every_element_to_every_reader(self, make):
-        """What is in memory, what may block and what is awaited read the same."""
-        source = make([0, 1, 2]) if make is not slowly else slowly(0, 1, 2)
-        stream = Stream.of(source)
+        """
+        What is in memory, what may block and what is awaited read the same, and what
+        was read with `async for` is there for `for`.
+        """
+        stream = Stream.of(make([0, 1, 2]))
 
         assert [[0, 1, 2]] * 3 == await at_once(
             *[lambda: listed(stream) for _ in range(3)]
         )
-        assert [0, 1, 2] == await listed(stream)
-
-    async def test_reads_in_tasks_what_threads_read(self):
-        """What was read with `async for` is there for `for`, and the other way."""
-        stream = Stream.of(slowly(1, 2))
-        assert [1, 2] == await listed(stream)
-        assert [1, 2] == list(stream)
-
-        stream = Stream.of(iter([1, 2]))
-        assert [1, 2] == list(stream)
-        assert [1, 2] == await listed(stream)
+        assert [0, 1, 2] == await listed(stream) == list(stream)
 
     async def test_asks_an_async_source_once(self):
         """
@@ -133,14 +145,11 @@ class TestRead:
         async def first():
             return await anext(aiter(stream))
 
-        async def later():
-            await until(lambda: asked)
-            return await first()
-
         async def release():
             await until(lambda: len(stream._cell.source.pipe.readers) == 3)
             go.set()
 
+        later = when(lambda: asked, first)
         *got, _ = await at_once(first, later, later, release)
         for _ in range(10):
             await anyio.lowlevel.checkpoint()
@@ -149,12 +158,15 @@ class TestRead:
         assert [0] == asked
 
     async def test_blocks_no_other_task(self):
-        """An iterator that blocks is asked in a thread, once for each element."""
+        """
+        An iterator that blocks is asked in a thread, once for each element; what is in
+        memory needs none.
+        """
         go = threading.Event()
-        seen = set()
+        seen = []
 
         def source():
-            seen.add(threading.get_ident())
+            seen.append(threading.get_ident())
             assert go.wait(60)
             yield 1
 
@@ -166,9 +178,13 @@ class TestRead:
         one, two, _ = await at_once(
             lambda: listed(stream), lambda: listed(stream), release
         )
+        await listed(
+            Stream.of([1]).convert(lambda _: seen.append(threading.get_ident()))
+        )
 
         assert [1] == one == two
-        assert threading.get_ident() not in seen
+        assert 2 == len(seen)
+        assert seen[0] != seen[1] == threading.get_ident()
 
     @pytest.mark.parametrize("anyio_backend", ["asyncio"])
     async def test_while_another_thread_imports_trio(self, monkeypatch):
@@ -176,14 +192,6 @@ class TestRead:
         monkeypatch.setitem(sys.modules, "trio", types.ModuleType("trio"))
 
         assert [1, 2] == await listed(Stream.of(iter([1, 2])))
-
-    async def test_reads_collections_on_the_spot(self):
-        """What is in memory needs no thread."""
-        seen = set()
-        stream = Stream.of(range(3)).convert(lambda _: seen.add(threading.get_ident()))
-        await listed(stream)
-
-        assert {threading.get_ident()} == seen
 
     async def test_takes_the_context_along(self):
         """A source sees the context variables of who reads first."""
@@ -284,48 +292,35 @@ class TestRead:
             with pytest.raises(StreamClosedError):
                 await anext(aiter(stream))
 
-        async def close():
-            await until(lambda: sender._pipe.readers)
-            await stream.aclose()
-
-        await at_once(read, close)
+        await at_once(read, when(lambda: sender._pipe.readers, stream.aclose))
         assert await sender.asend(1) is False
 
 
 class TestCancel:
     """A cancelled reader takes nothing from the others."""
 
-    async def test_kills_no_generator(self):
-        """An async generator goes on for the next reader."""
-        go = anyio.Event()
+    @pytest.mark.parametrize("is_async", [True, False])
+    async def test_kills_no_generator(self, is_async):
+        """A generator goes on for the next reader, with what a thread waits for."""
+        go, ago = threading.Event(), anyio.Event()
 
-        async def numbers():
+        async def asource():
             yield 1
-            await go.wait()
+            await ago.wait()
             yield 2
-
-        stream = Stream.of(numbers())
-        for _ in range(2):
-            with anyio.move_on_after(0.005):
-                await listed(stream)
-
-        go.set()
-        assert [1, 2] == await listed(stream)
-
-    async def test_loses_no_element_of_a_thread(self):
-        """Nor does an element get lost that a thread is waiting for."""
-        go = threading.Event()
 
         def source():
             go.wait(60)
             yield from (1, 2)
 
-        stream = Stream.of(source())
-        with anyio.move_on_after(0.005) as scope:
-            await listed(stream)
-        assert scope.cancelled_caught
+        stream = Stream.of(asource() if is_async else source())
+        for _ in range(2):
+            with anyio.move_on_after(0.005) as scope:
+                await listed(stream)
+            assert scope.cancelled_caught
 
         go.set()
+        ago.set()
         assert [1, 2] == await listed(stream)
 
     @pytest.mark.parametrize("capacity", [0, 1])
@@ -348,8 +343,12 @@ class TestCancel:
 
     @pytest.mark.parametrize("capacity", [0, 1])
     async def test_sends_nothing(self, capacity):
-        """A sender that is cancelled while it waits has sent nothing."""
+        """
+        A sender that is cancelled while it waits has sent nothing, and keeps no other
+        one waiting.
+        """
         sender, stream = pipe(capacity)
+        reader = aiter(stream)
         if capacity:
             await sender.asend("first")
         for sending in (sender.asend("late"), sender.afail(Boom())):
@@ -357,27 +356,17 @@ class TestCancel:
                 await sending
             assert scope.cancelled_caught
 
+        if capacity:
+            assert "first" == await anext(reader)
+            with anyio.move_on_after(0):  # there is room: nothing is waited for
+                await sender.asend("second")
+
         async def send():
             async with sender:
                 await sender.asend("next")
 
-        _, got = await at_once(send, lambda: listed(stream))
-        assert ["first"] * capacity + ["next"] == got
-
-    async def test_leaves_its_place_in_the_queue(self):
-        """A sender that was cancelled while it waited keeps no other one waiting."""
-        sender, stream = pipe(1)
-        await sender.asend(1)
-        with anyio.move_on_after(0.002) as scope:
-            await sender.asend("late")
-        assert scope.cancelled_caught
-        assert 1 == await anext(aiter(stream))
-
-        with anyio.move_on_after(0):  # there is room: nothing is waited for
-            await sender.asend(2)
-        sender.close()
-
-        assert [1, 2] == list(stream)
+        _, got = await at_once(send, lambda: listed(reader))
+        assert ["second"] * capacity + ["next"] == got
 
     @pytest.mark.parametrize("anyio_backend", ["asyncio"])
     @pytest.mark.parametrize("capacity", [0, 1])
@@ -413,8 +402,9 @@ class TestPipe:
     """Between tasks, and between tasks and threads."""
 
     @pytest.mark.parametrize("capacity", [0, 3])
-    async def test_from_a_thread_to_tasks(self, capacity):
-        """A thread may send what tasks read."""
+    @pytest.mark.parametrize("is_task", [True, False])
+    async def test_between_threads_and_tasks(self, capacity, is_task):
+        """A thread or a task may send what a thread and a task read."""
         sender, stream = pipe(capacity)
 
         def send():
@@ -422,30 +412,19 @@ class TestPipe:
                 for n in range(300):
                     sender.send(n)
 
-        one, two, _ = await at_once(
-            lambda: listed(stream),
-            lambda: listed(stream.convert(str)),
-            lambda: anyio.to_thread.run_sync(send),
-        )
-
-        assert list(range(300)) == one
-        assert [str(n) for n in range(300)] == two
-
-    @pytest.mark.parametrize("capacity", [0, 3])
-    async def test_from_tasks_to_a_thread(self, capacity):
-        """A task may send what a thread and a task read."""
-        sender, stream = pipe(capacity)
-
-        async def send():
+        async def asend():
             async with sender:
                 for n in range(300):
                     await sender.asend(n)
 
         _, one, two = await at_once(
-            send, lambda: anyio.to_thread.run_sync(list, stream), lambda: listed(stream)
+            asend if is_task else lambda: anyio.to_thread.run_sync(send),
+            lambda: anyio.to_thread.run_sync(list, stream),
+            lambda: listed(stream.convert(str)),
         )
 
-        assert list(range(300)) == one == two
+        assert list(range(300)) == one
+        assert [str(n) for n in range(300)] == two
 
     async def test_between_two_loops(self):
         """Tasks of different loops share a stream."""
@@ -472,11 +451,13 @@ class TestPipe:
         assert await sender.asend(1)
 
         async def leave():
-            nonlocal stream
-            await until(lambda: sender._pipe.senders)
-            del stream
+            held.clear()
 
-        accepted, _ = await at_once(lambda: sender.asend(2), leave)
+        held = [stream]
+        del stream
+        accepted, _ = await at_once(
+            lambda: sender.asend(2), when(lambda: sender._pipe.senders, leave)
+        )
 
         assert accepted is False
         assert await sender.afail(Boom()) is False
@@ -665,19 +646,9 @@ class TestAbort:
         readers that wait get the error after what had come.
         """
         inside, closed = anyio.Event(), []
-
-        async def source():
-            try:
-                yield 1
-                inside.set()
-                await anyio.sleep_forever()
-            finally:
-                closed.append(1)
-
-        stream = Stream.of(source())
+        stream = Stream.of(endless(inside, closed))
 
         async def abort():
-            await inside.wait()
             await stream.aabort()
             seen.extend(closed)
             await stream.aabort()
@@ -686,7 +657,7 @@ class TestAbort:
         got, other, _ = await at_once(
             lambda: listed(stream.results()),
             lambda: listed(stream.convert(str).results()),
-            abort,
+            when(inside.is_set, abort),
         )
 
         assert [1] == seen == closed
@@ -717,25 +688,16 @@ class TestAbort:
 
     async def test_from_another_thread(self):
         """`abort` reaches the loop of the source."""
-        closed = anyio.Event()
-        inside = anyio.Event()
-
-        async def source():
-            try:
-                yield 1
-                inside.set()
-                await anyio.sleep_forever()
-            finally:
-                closed.set()
-
-        stream = Stream.of(source())
+        inside, closed = anyio.Event(), []
+        stream = Stream.of(endless(inside, closed))
 
         async def abort():
-            await inside.wait()
             await anyio.to_thread.run_sync(stream.abort)
-            await closed.wait()
+            await until(lambda: closed)
 
-        got, _ = await at_once(lambda: listed(stream.results()), abort)
+        got, _ = await at_once(
+            lambda: listed(stream.results()), when(inside.is_set, abort)
+        )
 
         assert [Ok(1)] == got[:1]
         assert isinstance(got[1].error, StreamClosedError)
@@ -790,12 +752,11 @@ class TestAbort:
             return got
 
         async def abort():
-            await inside.wait()
             await stream.aabort()
             return [*closed]
 
         seen: list[int] = []
-        got, at_return = await at_once(read, abort)
+        got, at_return = await at_once(read, when(inside.is_set, abort))
 
         assert [StreamClosedError] == [type(x.error) for x in got]
         assert [] == seen
@@ -807,11 +768,9 @@ class TestAbort:
         sender, stream = pipe(1)
         assert await sender.asend(1)
 
-        async def abort():
-            await until(lambda: sender._pipe.senders)
-            stream.abort()
-
-        is_sent, _ = await at_once(lambda: sender.asend(2), abort)
+        is_sent, _ = await at_once(
+            lambda: sender.asend(2), when(lambda: sender._pipe.senders, stream.aabort)
+        )
 
         assert is_sent is False
         assert await sender.afail(Boom()) is False
@@ -832,13 +791,9 @@ class TestAbort:
 
         stream = Stream.of(source())
         try:
-
-            async def abort():
-                await until(inside.is_set)
-                await stream.aabort()
-
             got, _ = await at_once(
-                lambda: listed(merge(stream, Stream.of([])).results()), abort
+                lambda: listed(merge(stream, Stream.of([])).results()),
+                when(inside.is_set, stream.aabort),
             )
 
             assert [Ok(1)] == got[:1]
@@ -857,12 +812,12 @@ class TestAbort:
             {"pipe": piped, "async": Stream.of(source), "list": Stream.of(iter("a"))}
         ).convert(str)
 
-        async def abort():
-            await source.inside.wait()
-            await until(lambda: sender._pipe.readers)
-            await both.aabort()
+        def are_read():
+            return source.inside.is_set() and sender._pipe.readers
 
-        got, _ = await at_once(lambda: listed(both.results()), abort)
+        got, _ = await at_once(
+            lambda: listed(both.results()), when(are_read, both.aabort)
+        )
 
         assert 1 == source.closed
         assert not await sender.asend(1)

@@ -62,9 +62,19 @@ def until(condition):
         time.sleep(0.001)
 
 
-def sent(*items, capacity=None):
+def when(condition, function):
+    """A function that waits until *condition* holds, then calls *function*."""
+
+    def wait():
+        until(condition)
+        return function()
+
+    return wait
+
+
+def sent(*items):
     """A closed pipe's stream: exceptions among *items* are sent as errors."""
-    sender, stream = pipe(len(items) if capacity is None else capacity)
+    sender, stream = pipe(len(items))
     for item in items:
         if isinstance(item, Exception):
             sender.fail(item)
