@@ -64,8 +64,8 @@ class ChatAnswer:
     def __init__(self, chat: StoredChat, id: str, chunks: Stream[Message]) -> None:
         moment = chat.timeline.moment
         self.step = moment.number
-        self.chunks = chunks.convert(self._receive)
-        self._show = chat._show
+        self.chunks = chunks.convert(self._receive_chunk)
+        self._show_chat = chat._show_chat
         self._asked = self._done = self._shown = moment.state
         self._received = Accumulator()
         self._result: Future[Aggregator] = Future()
@@ -93,9 +93,9 @@ class ChatAnswer:
 
         await self.aresult()
 
-    def _receive(self, chunk: Message) -> Message:
+    def _receive_chunk(self, chunk: Message) -> Message:
         if isinstance(chunk, ToolMessage):
-            self._shown = self._done = self._finish().add(chunk)
+            self._shown = self._done = self._finish_answer().add(chunk)
         elif isinstance(chunk, AssistantMessage):
             received = self._received.add(chunk)
             self._shown = self._done.add(name(received.message, self._name))
@@ -104,10 +104,10 @@ class ChatAnswer:
             expected = "chunks of AssistantMessages and whole ToolMessages"
             raise TypeError(f"a model gives {expected}, got {shorten_repr(chunk)}")
 
-        self._show()
+        self._show_chat()
         return chunk
 
-    def _finish(self, *, is_cut: bool = False) -> State:
+    def _finish_answer(self, *, is_cut: bool = False) -> State:
         # The state with the response that has come. Its usage is recorded only here,
         # since pieces of a response may have less of it.
         if len(self._received):
@@ -146,7 +146,7 @@ class ChatUpdate(NamedTuple):
     after: str | None = None
     entries: tuple[Entry, ...] = ()
 
-    def _since(self, shown: MessageTree | None) -> ChatUpdate:
+    def _make_update(self, shown: MessageTree | None) -> ChatUpdate:
         after, entries = self.tree.news(shown)
         return self._replace(after=after, entries=entries)
 
@@ -205,7 +205,7 @@ class StoredChat:
         or StoreError if it can't be saved (nothing was asked then), and TypeError or
         ValueError if *asked* or *model* is something else, or empty.
         """
-        return self._ask(partial(_add_question, asked), model)
+        return self._ask_model(partial(_add_question, asked), model)
 
     aanswer = async_twin(answer)
 
@@ -214,32 +214,34 @@ class StoredChat:
         Ask *model* something else in the place of a user's message, as its sibling.
         Raises what `answer` does; LookupError without such a message.
         """
-        return self._ask(partial(_replace_question, id, asked), model)
+        return self._ask_model(partial(_replace_question, id, asked), model)
 
     aedit = async_twin(edit)
 
     def regenerate(self, id: str, model: Model) -> ChatAnswer:
         """Ask *model* again what *id* answers, or asks. Raises what `edit` does."""
-        return self._ask(lambda tree: tree.path(tree.question(tree.find(id))), model)
+        return self._ask_model(
+            lambda tree: tree.path(tree.question(tree.find(id))), model
+        )
 
     aregenerate = async_twin(regenerate)
 
     def stop(self) -> None:
         """End all answers: what had come is saved, "interrupted", with its usage."""
         for answer in self.running.values():
-            self._end(answer, _STOPPED)
+            self._end_answer(answer, _STOPPED)
 
     astop = async_twin(stop)
 
     def undo(self, n: int = 1) -> Chat:
         """Go *n* steps back; what streams in goes on. StoreError if it isn't saved."""
-        return self._change(lambda chat: chat.timeline.undo(n))
+        return self._commit_change(lambda chat: chat.timeline.undo(n))
 
     aundo = async_twin(undo)
 
     def redo(self) -> Chat:
         """Go a step further, as `Timeline.redo` does; StoreError as for `undo`."""
-        return self._change(lambda chat: chat.timeline.redo())
+        return self._commit_change(lambda chat: chat.timeline.redo())
 
     aredo = async_twin(redo)
 
@@ -248,7 +250,7 @@ class StoredChat:
         Show the way through a message, as `MessageTree.switch` does: no step, but its
         moment. Raises what `undo` does; LookupError without such a message.
         """
-        return self._change(
+        return self._commit_change(
             lambda chat: chat.timeline.goto(chat.tree.switch(chat.tree.find(id)).moment)
         )
 
@@ -261,7 +263,9 @@ class StoredChat:
             is_there = self.name in self.store
             head = self.store.latest(self.name) if is_there else 0
             if head != self._head:
-                self._show(self.store.load_timeline(self.name) if head else self._start)
+                self._show_chat(
+                    self.store.load_timeline(self.name) if head else self._start
+                )
                 self._head = head
 
             return self.timeline
@@ -270,16 +274,18 @@ class StoredChat:
 
     def watch(self, callback: Callable[[ChatUpdate], object]) -> Watch[Any]:
         """Call *callback* with an update for each change, as `Cell.watch` does."""
-        return self._cell.watch(lambda old, new: callback(new._since(old.tree)))
+        return self._cell.watch(lambda old, new: callback(new._make_update(old.tree)))
 
     async def awatch(self) -> AsyncIterator[ChatUpdate]:
         """What is shown, then what is new at changes; slow tabs skip those between."""
         shown = None
         async for chat in self._cell.awatch():
-            yield chat._since(shown)
+            yield chat._make_update(shown)
             shown = chat.tree
 
-    def _ask(self, ask: Callable[[MessageTree], State], model: Model) -> ChatAnswer:
+    def _ask_model(
+        self, ask: Callable[[MessageTree], State], model: Model
+    ) -> ChatAnswer:
         if not callable(model) or iscoroutinefunction(model):
             expected = "a function that returns chunks, an async generator say"
             raise TypeError(f"model is {shorten_repr(model)}; expected {expected}")
@@ -290,26 +296,30 @@ class StoredChat:
                 has_come = other._shown is not other._asked
                 is_before = has_come and _begins_with(asked, other._shown)
                 if is_before or other.step == present:
-                    self._end(other, _STOPPED)
+                    self._end_answer(other, _STOPPED)
 
             # With a note it is a step of its own, also where nothing is added.
-            self._change(lambda chat: chat.timeline.commit(ask(chat.tree), note={}))
+            self._commit_change(
+                lambda chat: chat.timeline.commit(ask(chat.tree), note={})
+            )
             tree, state = self.tree, self.timeline.present
             goes_on = len(state) and tree.head != tree.question(str(tree.head))
             id = str(tree.news(tree)[0]) if goes_on else ""
             try:
                 chunks = Stream.of(model(state))
             except BaseException as error:
-                note, step = _describe(error), self.timeline.moment.number
-                self._change(lambda chat: chat.timeline.amend(step, state, note=note))
+                note, step = _describe_error(error), self.timeline.moment.number
+                self._commit_change(
+                    lambda chat: chat.timeline.amend(step, state, note=note)
+                )
                 raise
 
             answer = ChatAnswer(self, id, chunks)
-            self._show(running={**self.running, answer.step: answer})
-            drain(answer.chunks, partial(self._end, answer))
+            self._show_chat(running={**self.running, answer.step: answer})
+            drain(answer.chunks, partial(self._end_answer, answer))
             return answer
 
-    def _end(self, answer: ChatAnswer, error: Exception | None) -> None:
+    def _end_answer(self, answer: ChatAnswer, error: Exception | None) -> None:
         with self._lock:
             if self.running.get(answer.step) is not answer:
                 return
@@ -325,22 +335,22 @@ class StoredChat:
                 if not answer._is_in(chat.timeline):
                     raise LookupError("the chat was replaced while an answer came")
 
-                return answer._show_in(chat.timeline, note=_describe(failed))
+                return answer._show_in(chat.timeline, note=_describe_error(failed))
 
             try:
-                answer._finish(is_cut=error is not None)
-                self._change(amend, running)
+                answer._finish_answer(is_cut=error is not None)
+                self._commit_change(amend, running)
             except Exception as raised:  # noqa: BLE001 - who waits for it gets it
                 failed = failed or raised
-                timeline = answer._show_in(self.timeline, note=_describe(failed))
-                self._show(timeline, running)
+                timeline = answer._show_in(self.timeline, note=_describe_error(failed))
+                self._show_chat(timeline, running)
 
         if failed is None:
             answer._result.set_result(answer._done)
         else:
             answer._result.set_exception(failed)
 
-    def _change(self, change: Change, running: Any = None) -> Chat:
+    def _commit_change(self, change: Change, running: Any = None) -> Chat:
         # Save what *change* makes of the chat, and show it.
         save = self.store.save_timeline
         with self._lock:
@@ -358,12 +368,12 @@ class StoredChat:
 
                     self.refresh()
                 else:
-                    self._show(timeline, running)
+                    self._show_chat(timeline, running)
                     break
 
             return self.timeline
 
-    def _show(self, new: Chat | None = None, running: Any = None) -> None:
+    def _show_chat(self, new: Chat | None = None, running: Any = None) -> None:
         # Show what is given, with what has come of each answer by then.
         def show(chat: ChatUpdate) -> ChatUpdate:
             answers = chat.running if running is None else MappingProxyType({**running})
@@ -396,7 +406,7 @@ def _replace_question(id: str, asked: str | UserMessage, tree: MessageTree) -> S
     return _add_question(asked, MessageTree.of(tree.path(node.parent)))
 
 
-def _describe(error: BaseException | None) -> dict[str, str]:
+def _describe_error(error: BaseException | None) -> dict[str, str]:
     text = str(error).encode(errors="replace").decode() or repr(error)
     return {} if error is None else {"error": text}
 

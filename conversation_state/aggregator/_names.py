@@ -43,10 +43,14 @@ def add_missing_names(cls: type, what: str, names: Mapping[str, str]) -> None:
 def list_names(cls: type, instance: object) -> list[str]:
     """What *instance* of *cls* has, without the names that are missing."""
     names = object.__dir__(instance)
-    return [name for name in names if not isinstance(_find(cls, name), MissingName)]
+    return [
+        name
+        for name in names
+        if not isinstance(_find_attribute(cls, name), MissingName)
+    ]
 
 
-def _find(cls: type, name: str) -> object:
+def _find_attribute(cls: type, name: str) -> object:
     for base in cls.__mro__:
         if name in vars(base):
             return vars(base)[name]

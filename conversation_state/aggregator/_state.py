@@ -252,7 +252,7 @@ class Aggregator:
         number = new_uuid_number() if id is None else number_of_uuid(id)
         origin = StateOrigin(number, None, number, 0, 0, NOTHING)
         empty = _make_state(origin, EMPTY_LEDGER, EMPTY_LOG)
-        return empty._extend(messages, "Aggregator.new")
+        return empty._append_messages(messages, "Aggregator.new")
 
     @classmethod
     def rebuild(
@@ -566,7 +566,7 @@ class Aggregator:
         >>> state.add_response(state[-1]).total_usage.total_tokens
         10
         """
-        grown = self.extend(_flatten(messages))
+        grown = self.extend(_list_messages(messages))
         if key is None:
             # Earlier responses may have been recorded under keys of the caller's own,
             # and would be billed again.
@@ -697,9 +697,9 @@ class Aggregator:
             InvalidMessageError:
                 If one of them is not a `Message`; none is added then.
         """
-        return self._extend(messages, "extend")
+        return self._append_messages(messages, "extend")
 
-    def _extend(self, messages: Iterable[Message], verb: str) -> Aggregator:
+    def _append_messages(self, messages: Iterable[Message], verb: str) -> Aggregator:
         if isinstance(messages, (str, Mapping, Message)):
             raise _mismatch_error(verb, "a list of Messages", messages)
 
@@ -1268,7 +1268,7 @@ def _make_content(verb: str, expected: str, given: object) -> str | tuple[Part, 
     return tuple(parts)
 
 
-def _flatten(given: Iterable[object]) -> Iterator[Message]:
+def _list_messages(given: Iterable[object]) -> Iterator[Message]:
     # The messages among arguments that are each a message or several.
     for each in given:
         if isinstance(each, Message):

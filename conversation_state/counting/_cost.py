@@ -348,7 +348,7 @@ class _UnclaimedUsage:
         if usage is not None:
             # The first are those of a response whose text was edited since.
             return any(
-                _take(usages, usage)
+                _take_usage(usages, usage)
                 for usages in (
                     self._of_responses.get(answer.response_id, []),
                     self._own,
@@ -385,7 +385,7 @@ def _pop_any(lists: Iterable[list[Usage]]) -> bool:
     return False
 
 
-def _take(usages: list[Usage], usage: Usage) -> bool:
+def _take_usage(usages: list[Usage], usage: Usage) -> bool:
     if usage not in usages:
         return False
 

@@ -63,10 +63,10 @@ def extract_media(raw: Any) -> tuple[Any, list[EncodedMedia]]:
     key but those of texts and of what is encrypted.
     """
     found: list[EncodedMedia] = []
-    return _strip(raw, "", {}, "", found), found
+    return _strip_media(raw, "", {}, "", found), found
 
 
-def _strip(
+def _strip_media(
     value: Any, key: str, holder: Mapping[str, Any], hints: str, found: list[Any]
 ) -> Any:
     if isinstance(value, str):
@@ -80,10 +80,13 @@ def _strip(
     if isinstance(value, Mapping):
         kind = value.get("type")
         inside = f"{hints} {kind} {key}" if isinstance(kind, str) else f"{hints} {key}"
-        return {name: _strip(value[name], name, value, inside, found) for name in value}
+        return {
+            name: _strip_media(value[name], name, value, inside, found)
+            for name in value
+        }
 
     if isinstance(value, (list, tuple)):
-        return [_strip(item, key, holder, hints, found) for item in value]
+        return [_strip_media(item, key, holder, hints, found) for item in value]
 
     return value
 

@@ -260,7 +260,7 @@ def group_answers(entries: Iterable[MessageEntry]) -> Iterator[Answer]:
             continue
 
         reported = read_usage(message)
-        if pieces and _continues(
+        if pieces and _continues_answer(
             pieces[0].message, usage, message, reported, is_adjacent
         ):
             pieces.append(entry)
@@ -298,7 +298,7 @@ def find_pending_calls(newest_first: Iterable[Message]) -> tuple[ToolCall, ...]:
             is_adjacent = False
         elif isinstance(message, AssistantMessage):
             reported = read_usage(message)
-            if later is not None and not _continues(
+            if later is not None and not _continues_answer(
                 message, reported, later, usage, is_adjacent
             ):
                 break
@@ -328,7 +328,7 @@ def _take_waiting(calls: Iterable[ToolCall], results: Counter[str]) -> list[Tool
     return waiting
 
 
-def _continues(
+def _continues_answer(
     first: Message,
     usage: Usage | None,
     message: Message,
@@ -361,7 +361,10 @@ def digest_answer(messages: Sequence[Message], *more: str) -> str:
 
     said: dict[tuple[str, tuple[tuple[str, str], ...]], None] = {}
     for message in messages:
-        calls = [(call.name, _normalize(call.arguments)) for call in message.tool_calls]
+        calls = [
+            (call.name, _normalize_arguments(call.arguments))
+            for call in message.tool_calls
+        ]
         said[message.text, tuple(calls)] = None
 
     text = "".join([text for text, _ in said])
@@ -370,7 +373,7 @@ def digest_answer(messages: Sequence[Message], *more: str) -> str:
     return blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def _normalize(arguments: str) -> str:
+def _normalize_arguments(arguments: str) -> str:
     import json  # noqa: PLC0415 - as above
 
     # Hosts that keep arguments as objects write them with other white space.

@@ -157,7 +157,7 @@ class _Lanes:
 
     def place_all(self) -> Iterator[GraphRow]:
         placed = [
-            self._place(number, node)
+            self._place_node(number, node)
             for number, node in enumerate(reversed(self._nodes))
         ]
         self._choose_lanes()
@@ -179,7 +179,7 @@ class _Lanes:
             above, below = _list_lanes(each.above), _list_lanes(each.below)
             yield GraphRow(each.node, each.own.lane, above, below, passing)
 
-    def _place(self, row: int, node: GraphNode | Fold) -> _PlacedNode:
+    def _place_node(self, row: int, node: GraphNode | Fold) -> _PlacedNode:
         above = self._waiting.pop(node.key, [])
         for each in above:
             each.end = row
@@ -187,7 +187,7 @@ class _Lanes:
         if node.key in self._main_keys:
             own = self._main
         else:
-            own = above[-1] if above else self._begin(row)
+            own = above[-1] if above else self._add_line(row)
 
         below = [
             self._lead_to(parent, own if number == 0 else None, row)
@@ -202,11 +202,11 @@ class _Lanes:
         if lines and own is not self._main:
             return lines[-1]
 
-        line = own or self._begin(row)
+        line = own or self._add_line(row)
         lines.append(line)
         return line
 
-    def _begin(self, row: int) -> _Line:
+    def _add_line(self, row: int) -> _Line:
         line = _Line(row)
         self._lines.append(line)
         return line

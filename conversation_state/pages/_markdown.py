@@ -37,7 +37,7 @@ def draw_markdown(text: str, words: Words) -> Markup | None:
 
     source = escape_invisible(text)
     shown: list[str] = []
-    drawn = "".join(_draw_tokens(_parser().parse(source), words, shown))
+    drawn = "".join(_draw_tokens(_make_parser().parse(source), words, shown))
     # A table, for example, drops the cells that have no column.
     if "".join(_LETTERS.findall(source)) != "".join(_LETTERS.findall(" ".join(shown))):
         return None
@@ -51,7 +51,7 @@ _DISABLED += ["autolink"]
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _make_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt  # noqa: PLC0415 - slow, and not every page has any
 
     options = {"html": False, "breaks": True, "maxNesting": 20}

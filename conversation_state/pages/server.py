@@ -401,12 +401,12 @@ class _Pages:
         upto = _read_number(form["upto"], "upto") if "upto" in form else None
         seen = self._find_seen(name, form)
         if act == "restore":
-            head = self._restore(name, at, upto, seen)
+            head = self._restore_head(name, at, upto, seen)
             query = PageQuery(name, head.revision)
         elif act == "fork":
             new = form.get("new", "")
             try:
-                head = self._fork(name, new, at, upto, seen)
+                head = self._fork_head(name, new, at, upto, seen)
                 query = PageQuery(head.name)
             except StaleHeadError as error:
                 if error.name != new:
@@ -426,14 +426,16 @@ class _Pages:
 
         return RedirectResponse(link_to(query), status_code=303)
 
-    def _restore(self, name: str, at: int, upto: int | None, seen: Head) -> Head:
+    def _restore_head(self, name: str, at: int, upto: int | None, seen: Head) -> Head:
         if upto is None:
             return self._store.rollback(name, at, expecting=seen)
 
         state = self._store.load(name, at=at)
         return self._store.save(name, state.rollback(upto), expecting=seen)
 
-    def _fork(self, name: str, new: str, at: int, upto: int | None, seen: Head) -> Head:
+    def _fork_head(
+        self, name: str, new: str, at: int, upto: int | None, seen: Head
+    ) -> Head:
         if upto is None:
             return self._store.fork(name, new, at=at, expecting=seen)
 

@@ -59,8 +59,8 @@ class TextRule:
     def __str__(self) -> str:
         """The rule for people, as in *1 to 64 letters, digits, _ and -*."""
         size = f"1 to {self.max_length}" if self.length is None else str(self.length)
-        first = f", the first {_describe(self.first, 'or')}" if self.first else ""
-        return f"{size} {_describe(self.characters, 'and')}{first}"
+        first = f", the first {_describe_class(self.first, 'or')}" if self.first else ""
+        return f"{size} {_describe_class(self.characters, 'and')}{first}"
 
     def is_valid(self, text: str) -> bool:
         """Whether the provider takes *text* as it is."""
@@ -83,14 +83,14 @@ class TextRule:
         if not seed and self.is_valid(text):
             return text
 
-        return _fix(self, text, seed)
+        return _make_valid(self, text, seed)
 
 
-def _describe(characters: str, last: str) -> str:
+def _describe_class(characters: str, last: str) -> str:
     """
     The *characters* of a class for people.
 
-    >>> _describe("a-zA-Z0-9_-", "and")
+    >>> _describe_class("a-zA-Z0-9_-", "and")
     'letters, digits, _ and -'
     """
     words = []
@@ -108,9 +108,9 @@ _GROUPS = {"\\s\\S": "characters", "a-zA-Z": "letters", "0-9": "digits"}
 
 # A view is made for each request, and most of its ids were in the one before.
 @lru_cache(maxsize=4096)
-def _fix(rule: TextRule, text: str, seed: str) -> str:
+def _make_valid(rule: TextRule, text: str, seed: str) -> str:
     if rule.length is not None:
-        return _digest(text, seed, rule.length)
+        return _write_digest(text, seed, rule.length)
 
     foreign = re.compile(f"[^{rule.characters}]")
     filler = "" if foreign.match("_") else "_"
@@ -121,13 +121,13 @@ def _fix(rule: TextRule, text: str, seed: str) -> str:
 
     tail = joint + foreign.sub(filler, seed) if seed else ""
     if len(readable) + len(tail) > rule.max_length:
-        tail = joint + _digest(text, seed, _DIGEST)
+        tail = joint + _write_digest(text, seed, _DIGEST)
         readable = readable[: rule.max_length - len(tail)]
 
     return readable + tail
 
 
-def _digest(text: str, seed: str, length: int) -> str:
+def _write_digest(text: str, seed: str, length: int) -> str:
     data = f"{seed}\n{text}".encode("utf-8", "surrogatepass")
     number, digits = int.from_bytes(sha256(data).digest()), []
     for _ in range(length):

@@ -62,7 +62,7 @@ def _base64(image: ImagePart) -> str:
     return base64.b64encode(image.data or b"").decode()
 
 
-def _url(image: ImagePart) -> str:
+def _write_url(image: ImagePart) -> str:
     return (
         image.url or f"data:{image.media_type or 'image/png'};base64,{_base64(image)}"
     )
@@ -100,7 +100,7 @@ def _chat_part(part: Any) -> Json | None:
         return {"type": "text", "text": part.text}
 
     if isinstance(part, ImagePart):
-        return {"type": "image_url", "image_url": {"url": _url(part)}}
+        return {"type": "image_url", "image_url": {"url": _write_url(part)}}
 
     return None
 
@@ -152,7 +152,7 @@ def _response_part(part: Any) -> Json | None:
         return {"type": "input_text", "text": part.text}
 
     if isinstance(part, ImagePart):
-        return {"type": "input_image", "image_url": _url(part), "detail": "auto"}
+        return {"type": "input_image", "image_url": _write_url(part), "detail": "auto"}
 
     return None
 
@@ -208,7 +208,7 @@ def _request_anthropic(messages: list[Message]) -> Json:
     written: list[Json] = []
     for message in messages:
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
-        blocks = _blocks(message)
+        blocks = _write_blocks(message)
         if not blocks:
             continue
 
@@ -221,21 +221,21 @@ def _request_anthropic(messages: list[Message]) -> Json:
     return {**start, "messages": written}
 
 
-def _blocks(message: Message) -> list[Json]:
+def _write_blocks(message: Message) -> list[Json]:
     if isinstance(message, SystemMessage):
         return []
 
-    blocks = [_block(each) for each in getattr(message, "parts", ())]
+    blocks = [_write_block(each) for each in getattr(message, "parts", ())]
     content = [each for each in blocks if each]
     if isinstance(message, ToolMessage):
         result: Json = {"type": "tool_result", "tool_use_id": message.tool_call_id}
         result["content"] = content
         return [result | ({"is_error": True} if message.is_error else {})]
 
-    return content + [_use(each) for each in message.tool_calls]
+    return content + [_write_call(each) for each in message.tool_calls]
 
 
-def _block(part: Any) -> Json | None:
+def _write_block(part: Any) -> Json | None:
     if isinstance(part, (TextPart, RefusalPart)):
         return {"type": "text", "text": part.text} if part.text else None
 
@@ -257,7 +257,7 @@ def _block(part: Any) -> Json | None:
     return None
 
 
-def _use(call: ToolCall) -> Json:
+def _write_call(call: ToolCall) -> Json:
     taken = _read_object(call.arguments)
     return {
         "type": "tool_use",

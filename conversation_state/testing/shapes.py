@@ -606,8 +606,8 @@ class Diamond(NamedTuple):
 
 def make_diamond(turn: TurnWriter, trunk: Aggregator) -> Diamond:
     """Two forks of *trunk*, in each of which a tool was called, and their join."""
-    left = add_messages(trunk.fork(), _research(turn, "trains"))
-    right = add_messages(trunk.fork(), _research(turn, "hotels"))
+    left = add_messages(trunk.fork(), _write_research(turn, "trains"))
+    right = add_messages(trunk.fork(), _write_research(turn, "hotels"))
     if turn.sometimes():
         # One request that both know of, as after a retry in another process.
         left, right = [
@@ -623,7 +623,7 @@ def make_diamond(turn: TurnWriter, trunk: Aggregator) -> Diamond:
     return Diamond(trunk, left, right, left.join(right))
 
 
-def _research(turn: TurnWriter, subject: str) -> Iterable[Message]:
+def _write_research(turn: TurnWriter, subject: str) -> Iterable[Message]:
     call = turn.call("search", f'{{"query": "{subject}"}}')
     if turn.usually():
         yield UserMessage(f"Look for {subject}.")

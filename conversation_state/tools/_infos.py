@@ -478,7 +478,7 @@ def _load_functions(wanted: str) -> Any:
 
 
 def _freeze_tool_parameters(given: Any) -> Mapping[str, Any]:
-    owner, field = "ToolInfo", "parameters"
+    owner, field, problem = "ToolInfo", "parameters", ""
     if not isinstance(given, Mapping):
         raise InvalidToolError(
             f"is {shorten_repr(given)}; expected a mapping of names to Parameter, a "
@@ -491,34 +491,33 @@ def _freeze_tool_parameters(given: Any) -> Mapping[str, Any]:
     if not others:
         return freeze_parameters(given, owner, field)
 
+    frozen = EMPTY_MAP
     if len(others) < len(given):
-        raise InvalidToolError(
+        problem = (
             "has a Parameter for some names and something else for "
             f"{shorten_repr(others[0])}; give each a Parameter, or one JSON Schema for "
-            "all",
-            owner,
-            field,
+            "all"
         )
-
-    # Most likely the properties alone, without the object around them.
-    if _KEYWORDS.isdisjoint(given):
-        frozen, problem = EMPTY_MAP, 'has no "type"'
+    elif _KEYWORDS.isdisjoint(given):
+        # Most likely the properties alone, without the object around them.
+        problem = f'has no "type"; {_EXPECTED}'
     else:
         what = f"{owner}.{field}"
         frozen = freeze_map(given, what, InvalidToolError, keep_order=True)
         # No more than its own type: a search through references and conditions would be
         # half of a validator, and the provider has a whole one.
         kind = frozen.get("type", "object")
-        is_object = kind == "object" or (isinstance(kind, tuple) and "object" in kind)
-        problem = "" if is_object else f'has "type": {shorten_repr(thaw(kind))}'
+        if kind != "object" and not (isinstance(kind, tuple) and "object" in kind):
+            problem = f'has "type": {shorten_repr(thaw(kind))}; {_EXPECTED}'
 
     if problem:
-        raise InvalidToolError(
-            f"{problem}; a tool takes an object, so a JSON Schema describes one, "
-            '{"type": "object", "properties": {...}} for example, and anything else is '
-            "a mapping of names to Parameter",
-            owner,
-            field,
-        )
+        raise InvalidToolError(problem, owner, field)
 
     return frozen
+
+
+_EXPECTED = (
+    "a tool takes an object, so a JSON Schema describes one, "
+    '{"type": "object", "properties": {...}} for example, and anything else is '
+    "a mapping of names to Parameter"
+)

@@ -159,25 +159,25 @@ class FunctionAgent:
         others: list[tuple[threading.Thread, TurnOutcome]] = []
 
         def write() -> None:
-            started = self._start(url, _SECOND, thread)
+            started = self._start_worker(url, _SECOND, thread)
             started[0].join(_LOCKED_S)
             others.append(started)
 
         if turn.act == "write":
             director.on_first = write
 
-        worker, outcome = self._start(url, turn.prompt, thread)
-        self._join(worker, outcome)
+        worker, outcome = self._start_worker(url, turn.prompt, thread)
+        self._join_worker(worker, outcome)
         for other, second in others:
-            self._join(other, second)
+            self._join_worker(other, second)
 
         return [outcome, *[second for _, second in others]]
 
-    def _join(self, worker: threading.Thread, outcome: TurnOutcome) -> None:
+    def _join_worker(self, worker: threading.Thread, outcome: TurnOutcome) -> None:
         worker.join(self._timeout_s)
         outcome.is_endless = worker.is_alive()
 
-    def _start(
+    def _start_worker(
         self, url: str, prompt: str, thread: str
     ) -> tuple[threading.Thread, TurnOutcome]:
         outcome = TurnOutcome(prompt)
@@ -214,9 +214,11 @@ class AsyncAgent:
         thread: str,
     ) -> list[TurnOutcome]:
         """What came of *turn*, and of the prompt that was written meanwhile."""
-        return asyncio.run(self._turn(url, turn, thread))
+        return asyncio.run(self._run_turn(url, turn, thread))
 
-    async def _turn(self, url: str, turn: AgentTurn, thread: str) -> list[TurnOutcome]:
+    async def _run_turn(
+        self, url: str, turn: AgentTurn, thread: str
+    ) -> list[TurnOutcome]:
         outcome = TurnOutcome(turn.prompt)
         outcomes = [outcome]
         left = turn.at
@@ -225,7 +227,7 @@ class AsyncAgent:
         async def write() -> None:
             second = TurnOutcome(_SECOND)
             outcomes.append(second)
-            others.append(asyncio.create_task(self._finish(second, url, thread)))
+            others.append(asyncio.create_task(self._finish_second(second, url, thread)))
             await asyncio.wait(others, timeout=_LOCKED_S)
 
         def step() -> Awaitable[None] | None:
@@ -244,7 +246,7 @@ class AsyncAgent:
             task.cancel()
             return None
 
-        task = asyncio.create_task(self._drive(outcome, url, thread, step))
+        task = asyncio.create_task(self._drive_agent(outcome, url, thread, step))
         with suppress(asyncio.CancelledError):
             await asyncio.wait_for(asyncio.shield(task), self._timeout_s)
 
@@ -258,7 +260,7 @@ class AsyncAgent:
 
         return outcomes
 
-    async def _drive(
+    async def _drive_agent(
         self,
         outcome: TurnOutcome,
         url: str,
@@ -277,7 +279,7 @@ class AsyncAgent:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - judged
             outcome.note_error(error)
 
-    async def _finish(self, outcome: TurnOutcome, url: str, thread: str) -> None:
+    async def _finish_second(self, outcome: TurnOutcome, url: str, thread: str) -> None:
         try:
             outcome.reply = await self._run(url, outcome.prompt, thread)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - judged
@@ -333,29 +335,29 @@ class CommandAgent:
         self, director: Director, url: str, turn: AgentTurn, thread: str
     ) -> list[TurnOutcome]:
         """What came of *turn*, and of the prompt that was written meanwhile."""
-        process, outcome = self._start(url, turn.prompt, thread)
+        process, outcome = self._start_worker(url, turn.prompt, thread)
         outcomes = [outcome]
         if turn.act != "ask" and director.was_asked.wait(self._timeout_s):
             time.sleep(turn.at / 100)
             if turn.act == "write":
-                other, second = self._start(url, _SECOND, thread)
+                other, second = self._start_worker(url, _SECOND, thread)
                 outcomes.append(second)
-                self._join(other, second)
+                self._join_worker(other, second)
             else:
                 number = signal.SIGINT if turn.act == "stop" else signal.SIGKILL
                 outcome.is_stopped = process.poll() is None
                 process.send_signal(number)
 
-        self._join(process, outcome)
+        self._join_worker(process, outcome)
         return outcomes
 
-    def _start(
+    def _start_worker(
         self, url: str, prompt: str, thread: str
     ) -> tuple[subprocess.Popen[str], TurnOutcome]:
         values = {"base_url": url, "prompt": prompt, "thread": thread}
         names = ["{%s}" % name for name in values]  # noqa: UP031 - braces
         if any(name in each for each in self._command for name in names):
-            command = [_fill(each, values) for each in self._command]
+            command = [_fill_command(each, values) for each in self._command]
         else:
             command = [*self._command, *values.values()]
 
@@ -364,7 +366,9 @@ class CommandAgent:
         )
         return process, TurnOutcome(prompt)
 
-    def _join(self, process: subprocess.Popen[str], outcome: TurnOutcome) -> None:
+    def _join_worker(
+        self, process: subprocess.Popen[str], outcome: TurnOutcome
+    ) -> None:
         try:
             out, err = process.communicate(timeout=self._timeout_s)
         except subprocess.TimeoutExpired:
@@ -381,7 +385,7 @@ class CommandAgent:
             outcome.reply = out.strip()
 
 
-def _fill(argument: str, values: dict[str, str]) -> str:
+def _fill_command(argument: str, values: dict[str, str]) -> str:
     for name, value in values.items():
         argument = argument.replace("{%s}" % name, value)  # noqa: UP031 - braces
 

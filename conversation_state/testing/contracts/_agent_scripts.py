@@ -212,9 +212,9 @@ _NAMED: dict[str, _Turns] = {
     ],
     "invalid arguments": lambda w: [("ask", 0, _with_arguments(w.call()), w.say())],
     "calls without end": lambda w: [("ask", 0, *[w.call() for _ in range(60)])],
-    "empty answer": lambda w: [("ask", 0, _empty(w)), ("ask", 0, w.say())],
-    "empty answers": lambda w: [("ask", 0, *[_empty(w) for _ in range(60)])],
-    "refusal": lambda w: [("ask", 0, _refusal(w)), ("ask", 0, w.say())],
+    "empty answer": lambda w: [("ask", 0, _make_empty(w)), ("ask", 0, w.say())],
+    "empty answers": lambda w: [("ask", 0, *[_make_empty(w) for _ in range(60)])],
+    "refusal": lambda w: [("ask", 0, _make_refusal(w)), ("ask", 0, w.say())],
     "answer cut by the limit": lambda w: [
         ("ask", 0, w.say(reason="length")),
         ("ask", 0, w.say()),
@@ -223,11 +223,11 @@ _NAMED: dict[str, _Turns] = {
 _STOPS = range(1, 25)
 
 
-def _empty(writer: _ScriptWriter) -> AssistantMessage:
+def _make_empty(writer: _ScriptWriter) -> AssistantMessage:
     return AssistantMessage("", response=writer.meta("stop"))
 
 
-def _refusal(writer: _ScriptWriter) -> AssistantMessage:
+def _make_refusal(writer: _ScriptWriter) -> AssistantMessage:
     return AssistantMessage([RefusalPart("No.")], response=writer.meta("stop"))
 
 
@@ -238,7 +238,7 @@ def _with_arguments(message: AssistantMessage) -> AssistantMessage:
     return message.replace(tool_calls=calls)
 
 
-def _finish(turns: Iterable[tuple[Any, ...]]) -> Script:
+def _number_turns(turns: Iterable[tuple[Any, ...]]) -> Script:
     return tuple(
         AgentTurn(f"Question {number}.", answers, act, at)
         for number, (act, at, *answers) in enumerate(turns, 1)
@@ -247,7 +247,7 @@ def _finish(turns: Iterable[tuple[Any, ...]]) -> Script:
 
 def _list_named(tools: Sequence[ToolInfo], acts: Sequence[str]) -> Iterator[Script]:
     for write in _NAMED.values():
-        yield _finish(write(_ScriptWriter(tools)))
+        yield _number_turns(write(_ScriptWriter(tools)))
 
     for act in acts:
         if act == "ask":
@@ -257,7 +257,7 @@ def _list_named(tools: Sequence[ToolInfo], acts: Sequence[str]) -> Iterator[Scri
             writer = _ScriptWriter(tools)
             first = writer.call(2) if tools else writer.say()
             turns = [(act, at, first, writer.say()), ("ask", 0, writer.say())]
-            yield _finish(turns)
+            yield _number_turns(turns)
 
 
 @st.composite
@@ -284,7 +284,7 @@ def _draw_script(
         at = 0 if act == "ask" else draw(st.integers(1, 40))
         turns.append((act, at, *answers))
 
-    return _finish(turns)
+    return _number_turns(turns)
 
 
 _BROKEN = ("unknown tool", "invalid JSON", "empty", "refused", "truncated")

@@ -334,16 +334,16 @@ class _Run:
 
         if act.verb == "ask":
             text = self._next_text()
-            after = self._call(act, "ask", text)
+            after = self._call_verb(act, "ask", text)
             self._check_answer(before, (("user", text),), after)
         elif act.verb == "undo":
             allowed = model.list_undone()
-            model.undo(self._check_shown(allowed, self._call(act, "undo")))
+            model.undo(self._check_shown(allowed, self._call_verb(act, "undo")))
         elif act.verb == "redo":
             allowed = model.list_redone()
-            model.redo(self._check_shown(allowed, self._call(act, "redo")))
+            model.redo(self._check_shown(allowed, self._call_verb(act, "redo")))
         elif act.verb == "switch":
-            self._switch(act)
+            self._switch_branch(act)
         else:
             self._make_alternative(act)
 
@@ -365,13 +365,13 @@ class _Run:
 
         if role == "user":
             text = self._next_text()
-            after = self._call(act, "edit", *arguments, text)
+            after = self._call_verb(act, "edit", *arguments, text)
             self._check_answer(before[:at], (("user", text),), after)
         else:
-            after = self._call(act, "regenerate", *arguments)
+            after = self._call_verb(act, "regenerate", *arguments)
             self._check_answer(before[:at], (), after)
 
-    def _switch(self, act: ChatAct) -> None:
+    def _switch_branch(self, act: ChatAct) -> None:
         before, model = self.model.shown, self.model
         places = self._list_branches()
         if not places:
@@ -387,9 +387,11 @@ class _Run:
         names = _list_arguments(self.tabs[act.tab].switch)
         if len(names) > 1:
             name = self._name_message(names[0], before[: at + 1], at)
-            after = self._call(act, "switch", name, number)
+            after = self._call_verb(act, "switch", name, number)
         else:
-            after = self._call(act, "switch", self._name_message(names[0], start, at))
+            after = self._call_verb(
+                act, "switch", self._name_message(names[0], start, at)
+            )
 
         allowed = [path for path in model.paths if path[: len(start)] == start]
         model.switch(self._check_shown(allowed, after))
@@ -408,7 +410,7 @@ class _Run:
         self.asked += 1
         return f"Question {self.asked}"
 
-    def _call(self, act: ChatAct, verb: str, *arguments: Any) -> _Lines:
+    def _call_verb(self, act: ChatAct, verb: str, *arguments: Any) -> _Lines:
         given = ", ".join(map(repr, arguments))
         name = f"tabs[{act.tab}]" if self._is_many else "chat"
         self.lines.append(f"{name}.{verb}({given})")
@@ -499,10 +501,10 @@ class ChatContract(Contract):
     expected = "a function that makes a chat"
     make: Callable[..., Chat]
 
-    def _run(
+    def _run_acts(
         self,
         acts: Sequence[ChatAct],
-        look: Callable[[_Run], None] = lambda _run: None,
+        look: Callable[[_Run], None] = lambda _run_acts: None,
         tabs: int = 1,
     ) -> None:
         """
@@ -528,7 +530,7 @@ class ChatContract(Contract):
         is shown, `edit` and `regenerate` make alternatives, `undo` and `redo` move by
         one act, `switch` shows another alternative; nothing that was shown is lost.
         """
-        self._run(acts)
+        self._run_acts(acts)
 
     @law(acts=ACTS_OF_TABS)
     def test_from_two_tabs(self, acts: Sequence[ChatAct]) -> None:
@@ -536,7 +538,7 @@ class ChatContract(Contract):
         So it is if two tabs act in turn: both show the same, and neither loses what
         the other one did.
         """
-        self._run(acts, tabs=2)
+        self._run_acts(acts, tabs=2)
 
     @law(acts=ACTS_OF_ONE)
     def test_is_there_again(self, acts: Sequence[ChatAct]) -> None:
@@ -544,7 +546,7 @@ class ChatContract(Contract):
         Opened again under its id, a chat shows the same, and its alternatives are
         there.
         """
-        self._run(acts, _Run.check_opened_again)
+        self._run_acts(acts, _Run.check_opened_again)
 
     @law(is_extra=True, acts=ACTS_OF_ONE)
     def test_keeps_the_bill(self, acts: Sequence[ChatAct]) -> None:
@@ -560,7 +562,7 @@ class ChatContract(Contract):
             )
             counts.append(tokens)
 
-        self._run(acts, look)
+        self._run_acts(acts, look)
 
     @law(acts=ACTS_OF_ONE)
     def test_keeps_what_it_gave(self, acts: Sequence[ChatAct]) -> None:
@@ -575,7 +577,7 @@ class ChatContract(Contract):
             state = run.state(0)
             known.append((state, _read_lines(state)))
 
-        self._run(acts, look)
+        self._run_acts(acts, look)
 
 
 def _count_tokens(state: Any) -> int:

@@ -142,9 +142,9 @@ class Law:
         }
         try_shapes(examples, hold)
         with checking(self.name):
-            self._search(contract, settings, examples, hold)
+            self._search_examples(contract, settings, examples, hold)
 
-    def _search(
+    def _search_examples(
         self,
         contract: Any,
         settings: Settings,

@@ -224,7 +224,7 @@ class StrictProvider:
         if self._errors and kind is None:
             raise self._errors[0]
 
-    def _receive(
+    def _read_request(
         self, route: Route, path: str, headers: dict[str, str], body: dict[str, Any]
     ) -> ReceivedRequest:
         """Judge and record a request."""
@@ -247,14 +247,14 @@ class StrictProvider:
             self.requests.append(request)
             return request
 
-    def _choose(self, request: ReceivedRequest) -> Any:
+    def _choose_answer(self, request: ReceivedRequest) -> Any:
         """The answer to a request that is accepted."""
         with self._lock:
             answer = self._script.pop(0) if self._script else self.default
 
         return answer(request) if callable(answer) else answer
 
-    def _write(self, request: ReceivedRequest, answer: Any) -> dict[str, Any]:
+    def _write_response(self, request: ReceivedRequest, answer: Any) -> dict[str, Any]:
         """The whole response that says *answer*, which is remembered."""
         if isinstance(answer, str):
             answer = AssistantMessage(answer)
@@ -355,9 +355,9 @@ class _Handler(BaseHTTPRequestHandler):
 
         provider = self.server.provider
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = provider._receive(route, self.path, headers, body)
+        request = provider._read_request(route, self.path, headers, body)
         try:
-            self._answer(request)
+            self._send_answer(request)
         except (_Gone, OSError):
             request.is_cancelled = True
             self.close_connection = True
@@ -365,17 +365,17 @@ class _Handler(BaseHTTPRequestHandler):
             provider._errors.append(error)
             self._send_failure(request.wire, ErrorReply(500, message=repr(error)))
 
-    def _answer(self, request: ReceivedRequest) -> None:
+    def _send_answer(self, request: ReceivedRequest) -> None:
         if request.refusals:
             refusal = request.refusals[0]
             self._send_json(refusal.status, refusal.body)
             return
 
-        answer = self.server.provider._choose(request)
+        answer = self.server.provider._choose_answer(request)
         if isinstance(answer, ErrorReply):
             self._send_failure(request.wire, answer)
         elif isinstance(answer, Silence):
-            self._wait(answer.seconds)
+            self._wait_until(answer.seconds)
             self.close_connection = True
         elif isinstance(answer, Hangup):
             self.close_connection = True
@@ -389,7 +389,7 @@ class _Handler(BaseHTTPRequestHandler):
         if is_events:
             events: Iterable[Mapping[str, Any]] = answer  # type: ignore[assignment]
         else:
-            response = provider._write(request, answer)
+            response = provider._write_response(request, answer)
             if not request.is_stream:
                 self._wait_turn(reply, reply.gate)
                 self._send_json(200, response, cut_at=reply.cut_at)
@@ -443,7 +443,7 @@ class _Handler(BaseHTTPRequestHandler):
         """
         if gate is None:
             if reply.delay:
-                self._wait(reply.delay)
+                self._wait_until(reply.delay)
 
             return
 
@@ -452,7 +452,7 @@ class _Handler(BaseHTTPRequestHandler):
                 gate.cancelled.set()
                 raise _Gone
 
-    def _wait(self, seconds: float) -> None:
+    def _wait_until(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self.server.provider._closing.wait(min(left, _POLL_S))

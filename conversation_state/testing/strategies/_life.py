@@ -41,7 +41,7 @@ _EMPTY, _LONG_SHARE, _ODD_SHARE = 40, 14, 24
 
 
 @cache
-def _choose(options: tuple[Any, ...]) -> SearchStrategy[Any]:
+def _sample(options: tuple[Any, ...]) -> SearchStrategy[Any]:
     return st.sampled_from(options)
 
 
@@ -61,7 +61,7 @@ class DrawnTurnWriter(TurnWriter):
     def pick(self, *options: T) -> T:
         """Any of *options*, shrinking to the first."""
         # By their numbers: options may be messages, which are slow to compare.
-        at: int = self._draw(_choose(tuple(range(len(options)))))
+        at: int = self._draw(_sample(tuple(range(len(options)))))
         return options[at]
 
     def text(self, plain: str) -> str:
@@ -87,13 +87,13 @@ def _list_names(names: tuple[str, ...], options: frozenset[str]) -> tuple[str, .
 def _draw_conversation(
     draw: DrawFn, max_turns: int, options: frozenset[str]
 ) -> list[Message]:
-    if draw(_choose((*range(_EMPTY),))) == 0:
+    if draw(_sample((*range(_EMPTY),))) == 0:
         return []
 
-    names = _choose(_list_names(tuple(SHAPES), options))
+    names = _sample(_list_names(tuple(SHAPES), options))
     drawn = draw(st.lists(names, min_size=1, max_size=max_turns))
     conversation: list[Message] = []
-    if draw(_choose((False, False, True))):
+    if draw(_sample((False, False, True))):
         conversation.append(SystemMessage("Be brief."))
 
     for number, name in enumerate(drawn):
@@ -104,12 +104,14 @@ def _draw_conversation(
         conversation.insert(at, draw(_any_message()))
 
     if "long" in options and draw(_one_of(_LONG_SHARE)):
-        conversation = _lengthen(conversation, drawn)
+        conversation = _lengthen_conversation(conversation, drawn)
 
     return conversation
 
 
-def _lengthen(conversation: list[Message], names: Sequence[str]) -> list[Message]:
+def _lengthen_conversation(
+    conversation: list[Message], names: Sequence[str]
+) -> list[Message]:
     """
     *conversation*, going on in its shapes until it is long: without further draws,
     which would be slow. Ids are new ones.
@@ -175,7 +177,7 @@ def _draw_states(
     draw: DrawFn, conversations: SearchStrategy[Iterable[Message]]
 ) -> Aggregator:
     conversation = list(draw(conversations))
-    acts = draw(st.lists(_choose(tuple(ACTS)), max_size=3))
+    acts = draw(st.lists(_sample(tuple(ACTS)), max_size=3))
     state = Aggregator.new()
     done = 0
     for number, act in enumerate(acts):

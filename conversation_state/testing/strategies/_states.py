@@ -161,7 +161,7 @@ def aggregators(*, max_steps: int = 6) -> SearchStrategy[Aggregator]:
     return _draw_aggregators(max_steps)
 
 
-def _lifelike() -> SearchStrategy[Aggregator]:
+def _draw_lifelike() -> SearchStrategy[Aggregator]:
     """States that look like life, besides those that verbs can make."""
     # They are made of what is here.
     from conversation_state.testing.strategies._life import states  # noqa: PLC0415
@@ -179,13 +179,13 @@ def turns() -> SearchStrategy[Turn]:
     def turn(state: Aggregator, ships: bool) -> Turn:
         return unpickled(state.turn) if ships else state.turn
 
-    return st.builds(turn, _lifelike(), st.booleans())
+    return st.builds(turn, _draw_lifelike(), st.booleans())
 
 
 @once
 def checkpoints() -> SearchStrategy[Checkpoint]:
     """Labelled states, under any label; shrink to an empty root without a label."""
-    return st.builds(Checkpoint, _lifelike(), texts(max_size=8))
+    return st.builds(Checkpoint, _draw_lifelike(), texts(max_size=8))
 
 
 # What grew from states
@@ -222,7 +222,7 @@ def _draw_relatives(draw: DrawFn) -> tuple[Aggregator, Aggregator]:
     message = rarely(st.sampled_from(_EQUAL), messages())
     # As much in common as makes a difference: to blocks of the log, and to
     # what can be moved or erased.
-    trunk = draw(aggregators(max_steps=3) | _lifelike()).extend(
+    trunk = draw(aggregators(max_steps=3) | _draw_lifelike()).extend(
         [draw(message)] * draw(st.sampled_from([0, 2, 45]))
     )
     sides = [trunk, trunk]
@@ -266,7 +266,7 @@ _STEP_NOTES = st.sampled_from([None, None, None, {"cursor": 3}])
 def _draw_timeline(draw: DrawFn, states: SearchStrategy[Any] | None) -> Timeline[Any]:
     labels = rarely(st.just(""), texts(max_size=6))
     timeline: Timeline[Any] = Timeline.begin(
-        draw(_lifelike() if states is None else states),
+        draw(_draw_lifelike() if states is None else states),
         draw(labels),
         limit=draw(rarely(st.none(), st.integers(1, 5))),
     )
@@ -279,7 +279,7 @@ def _draw_timeline(draw: DrawFn, states: SearchStrategy[Any] | None) -> Timeline
             elif draw(st.integers(0, 3)):
                 state = _draw_step(draw, timeline.present, old, _plain_messages())
             else:
-                state = draw(st.sampled_from(old) | _lifelike())
+                state = draw(st.sampled_from(old) | _draw_lifelike())
 
             group = draw(st.sampled_from([None, None, "typing", "東京"]))
             timeline = timeline.commit(
