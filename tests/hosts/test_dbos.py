@@ -1,6 +1,7 @@
 """Steps of DBOS workflows on references, held against DBOS's own database."""
 
 import asyncio
+import importlib
 import os
 import sqlite3
 import subprocess
@@ -267,9 +268,12 @@ class TestMisuse:
             pipelines.steps.step(lambda state: state)
 
     def test_without_dbos(self, monkeypatch):
-        """Without DBOS a step is an error that names the extra."""
+        """Without DBOS the host is imported, and a step names the extra it needs."""
         monkeypatch.setitem(sys.modules, "dbos", None)
-        steps = StoreSteps.from_url("memory:")
+        monkeypatch.delitem(sys.modules, StoreSteps.__module__)
+        steps = importlib.import_module(StoreSteps.__module__).StoreSteps.from_url(
+            "memory:"
+        )
         with pytest.raises(MissingExtraError, match=r"conversation-state\[dbos\]"):
             steps.step()
 
