@@ -58,7 +58,7 @@ assert [lost.what for lost in export.lost] == ["position"]
 _AFTER = """
 ## What the provider of your tests refuses
 
-The [strict provider](strict-provider.md) shares no code with these rules.
+The [strict provider](testing.md#a-provider-that-refuses) shares no code with these rules.
 It has {count} rules of its own, each with the provider's words, who refuses, and a source:
 
 ```python
