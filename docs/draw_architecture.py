@@ -416,16 +416,22 @@ def find_fork_hooks(module: Module) -> list[str]:
 
 
 def describe_variables(modules: Sequence[Module]) -> str:
-    """A table of all process-wide variables, and a list of what runs at a fork."""
+    """A table of all process-wide variables, the caches, and what runs at a fork."""
     lines = ["| file | variable | kind | what it holds |", "|---|---|---|---|"]
-    hooks = []
+    caches, hooks = [], []
     for module in modules:
+        cached = []
         for name, kind, purpose in find_variables(module):
-            lines.append(f"| `{module.file}` | `{name}` | {kind} | {purpose} |")
+            if kind == "cache":
+                cached.append(f"`{name}`")
+            else:
+                lines.append(f"| `{module.file}` | `{name}` | {kind} | {purpose} |")
+        if cached:
+            caches.append(f"- `{module.file}`: {', '.join(cached)}")
         if found := find_fork_hooks(module):
             hooks.append(f"- `{module.file}`: {', '.join(found)}")
 
-    return "\n".join([*lines, "", "At a fork:", "", *hooks])
+    return "\n".join([*lines, "", "Caches:", "", *caches, "", "At a fork:", "", *hooks])
 
 
 # The page.
