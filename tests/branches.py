@@ -44,6 +44,10 @@ class Refused(Exception):  # noqa: N818 - a word to look for
     """An error as they should be."""
 
 
+class Stop(BaseException):
+    """An interrupt of the program's own."""
+
+
 def add_text(text: str, state: Aggregator) -> Aggregator:
     """A message and its cost."""
     return state.add_user_prompt(text).add_usage(USAGE)

@@ -20,7 +20,7 @@ import trio
 from conversation_state import Aggregator, Turn, parallel
 from conversation_state.errors import BranchError, FanOutError
 from conversation_state.parallel import save_progress
-from tests.branches import USAGE, Refused, add_text, refused
+from tests.branches import USAGE, Refused, Stop, add_text, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -145,6 +145,21 @@ class TestTasks:
             assert ["Go!", "a", "half of it", "c"] == texts(state)
             assert 40 == tokens(state)
 
+    async def test_an_inner_fan_out_that_fails(self):
+        """Its error is the step's, and what its branches had is kept, once."""
+
+        async def outer(state):
+            return (
+                await afan_out(state, [arefused, partial(async_add_text, "b")])
+            ).state
+
+        done = await afan_out(CHAT, [outer], on_error="keep")
+        (failure,) = done.failures
+
+        assert isinstance(failure.error, FanOutError)
+        assert ["Go!", "half of it", "b"] == texts(done.state)
+        assert 30 == tokens(done.state)
+
     @pytest.mark.parametrize(
         ("step", "problem"),
         [(lambda state: state, "awaits"), (save_progress, "executor=")],
@@ -159,7 +174,7 @@ class TestTasks:
         assert isinstance(done.failures[0].error, BranchError)
         assert problem in str(done.failures[0].error)
 
-    @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+    @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit, Stop])
     async def test_an_interrupt_goes_through(self, interrupt):
         """
         A step that raises what is not an `Exception` ends the fan-out at once, as

@@ -214,6 +214,9 @@ def find_interrupt(error: BaseException | None) -> BaseException | None:
             if found is not None:
                 return found
 
+        if len(error.exceptions) == 1:
+            return find_interrupt(error.exceptions[0])
+
     return error
 
 

@@ -208,15 +208,14 @@ async def afan_out(
     with run, anyio.move_on_after(timeout_s):
         if executor is None:
             await run.await_tasks()
-            return run.make_result()
+        else:
+            run.submit_all()
+            if run.may_wait_for_itself:
+                await anyio.to_thread.run_sync(run.take_over, abandon_on_cancel=True)
 
-        run.submit_all()
-        if run.may_wait_for_itself:
-            await anyio.to_thread.run_sync(run.take_over, abandon_on_cancel=True)
-
-        # If all branches have ended, nothing below would notice a cancellation.
-        await anyio.lowlevel.checkpoint()
-        await run.await_reports(TaskEvent)
+            # If all branches have ended, nothing below would notice a cancellation.
+            await anyio.lowlevel.checkpoint()
+            await run.await_reports(TaskEvent)
 
     return run.make_result()
 
