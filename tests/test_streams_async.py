@@ -763,19 +763,6 @@ class TestAbort:
         assert [1] == at_return
         assert got == await listed(stream.results())
 
-    async def test_a_sending_task_learns_of_it(self):
-        """`asend` gives False, to those that wait, too."""
-        sender, stream = pipe(1)
-        assert await sender.asend(1)
-
-        is_sent, _ = await at_once(
-            lambda: sender.asend(2), when(lambda: sender._pipe.senders, stream.aabort)
-        )
-
-        assert is_sent is False
-        assert await sender.afail(Boom()) is False
-        assert Ok(1) == (await listed(stream.results()))[0]
-
     async def test_a_thread_that_blocks(self):
         """Tasks that wait for an iterator in a thread get the error at once."""
         inside, go = threading.Event(), threading.Event()
@@ -837,41 +824,26 @@ class TestCollect:
         for source in (stream, stream, slowly(*self.CHUNKS), list(self.CHUNKS)):
             assert self.WHOLE == await acollect(source)
 
-    async def test_keeps_what_was_read_before_an_error(self):
-        """The error has the message until there."""
-        with pytest.raises(Boom) as caught:
-            await acollect(slowly(*self.CHUNKS, Boom()))
+    async def test_an_error_that_is_kept_keeps_no_source(self):
+        """It has the message until there; nor does what interrupts a function."""
+        for error, partial in ((Boom(), self.WHOLE), (SystemExit(), None)):
 
-        assert self.WHOLE == caught.value.partial
-        assert "read before: 2" in caught.value.__notes__[0]
+            def fails(chunk, error=error):
+                if chunk.text == "!":
+                    raise error
+                return chunk
 
-    @pytest.mark.parametrize("where", ["function", "on_error"])
-    async def test_an_interrupt_that_is_kept_keeps_no_source(self, where):
-        """
-        Neither does what interrupted a function of the user's, whose frames know
-        who called it.
-        """
+            sender, stream = pipe(3)
+            for chunk in (*self.CHUNKS, AssistantMessage("!")):
+                await sender.asend(chunk)
+            held = [stream.convert(fails)]
+            del stream
+            with pytest.raises(type(error)) as caught:
+                await acollect(held.pop())
 
-        class Interrupt(BaseException):
-            pass
-
-        def fails(_):
-            raise Interrupt
-
-        sender, stream = pipe(3)
-        sender.send(self.CHUNKS[0])
-        sender.fail(Boom())
-        if where == "function":
-            stream = stream.convert(fails)
-        else:
-            stream = stream.convert(lambda x: x, on_error=fails)
-        held = [stream]
-        del stream
-        with pytest.raises(Interrupt) as caught:
-            await acollect(held.pop())
-
-        assert await sender.asend(1) is False
-        assert "fails" == caught.traceback[-1].name
+            assert partial == getattr(caught.value, "partial", None)
+            assert await sender.asend(1) is False
+            assert "fails" == caught.traceback[-1].name
 
 
 class TestLoops:
