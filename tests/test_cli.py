@@ -685,6 +685,15 @@ class TestHelp:
         assert 2 == result.exit_code
         assert "Usage: " in result.stderr
 
+    @pytest.mark.parametrize(
+        ("typo", "near"), [("lst", "ls"), ("verifi", "verify"), ("improt", "import")]
+    )
+    def test_typo(self, typo, near):
+        """A mistyped command names the one that was meant, also a shell's word."""
+        result = CliRunner().invoke(cli, [typo])
+
+        assert f"did you mean {near!r}?" in result.stderr
+
 
 class TestProcess:
     """The command as a shell sees it."""
