@@ -429,7 +429,7 @@ def drop_empty(state: Aggregator) -> Aggregator:
 
 def test_report_in_the_documentation():
     """
-    The laws in the report that the page on testing shows are those that are broken, in
+    The report that the page on testing begins to show has the laws that are broken, in
     the same words; examples may differ.
     """
     page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
@@ -439,10 +439,10 @@ def test_report_in_the_documentation():
 
     report, page_report = (
         [line for line in text.splitlines() if line and not line.startswith(" ")]
-        for text in (str(caught.value), shown)
+        for text in (str(caught.value), shown.rstrip("…\n"))
     )
 
-    assert report == page_report
+    assert report[: len(page_report)] == page_report
 
 
 class TestRemind(ReducerContract):
