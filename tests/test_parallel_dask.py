@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,6 +137,34 @@ class TestDask(ExecutorContract):
 
         assert ["Go!", "again", "b"] == texts(done.state)
 
+    def test_what_has_arrived_is_not_run_again(self, client, executor, tmp_path):
+        """A step whose result has arrived is not run again if its worker dies later."""
+        go, runs = str(tmp_path / "go"), tmp_path / "runs"
+
+        def runs_once(state):
+            with runs.open("a") as file:
+                file.write(".")
+
+            return add_text("b", state)
+
+        def dies_later(state):
+            branches.add_text_after(go, "", state)
+            return branches.die_once(str(tmp_path / "died"), state)
+
+        def note_turn(_):
+            turns.append(1)
+            if len(turns) == 6:
+                _wait_until(lambda: client.run_on_scheduler(_count_wanted) == 1)
+                Path(go).touch()
+
+        turns = []
+        steps = [*[runs_once] * 6, dies_later]
+        done = fan_out(CHAT, steps, executor=executor, on_turn=note_turn)
+        _both_are_back(client)
+
+        assert ["Go!", *"bbbbbb", "again"] == texts(done.state)
+        assert "." * 6 == runs.read_text()
+
     def test_a_step_that_kills_its_workers(self, client):
         """
         A step that kills every worker it is run on fails, with an error that says so;
@@ -162,7 +191,7 @@ class TestDask(ExecutorContract):
 
     def test_the_state_is_sent_once(self, client, executor, monkeypatch, tmp_path):
         """
-        A thousand branches of a state of ten thousand messages send the state once,
+        Hundreds of branches of a state of ten thousand messages send the state once,
         and each at most five kilobytes, one of their workers killed; then the state
         is not there any more.
         """
@@ -171,7 +200,7 @@ class TestDask(ExecutorContract):
         ]
         chat = Aggregator.new(messages=messages)
         dies = partial(branches.die_once, str(tmp_path / "died"))
-        steps = [*[partial(add_text, str(number)) for number in range(999)], dies]
+        steps = [*[partial(add_text, str(number)) for number in range(299)], dies]
         published = {}
 
         def publish_once(value, name):
@@ -186,9 +215,9 @@ class TestDask(ExecutorContract):
         _both_are_back(client)
         _wait_until(lambda: published.keys().isdisjoint(client.list_datasets()))
 
-        assert [*map(str, range(999)), "again"] == texts(done.state)[10_000:]
+        assert [*map(str, range(299)), "again"] == texts(done.state)[10_000:]
         assert 1 == len(published)
-        assert sent <= 1_000 * 5_000
+        assert sent <= 300 * 5_000
         assert published.keys().isdisjoint(client.list_datasets())
 
     def test_their_own_executor(self, client):
@@ -215,6 +244,10 @@ def _allow_failures(number, dask_scheduler):
     before = dask_scheduler.allowed_failures
     dask_scheduler.allowed_failures = number
     return before
+
+
+def _count_wanted(dask_scheduler):
+    return sum(1 for task in dask_scheduler.tasks.values() if task.who_wants)
 
 
 def _both_are_back(client):

@@ -124,13 +124,14 @@ class DaskExecutor(Executor):
     carries its step and a name, and what it added comes back. Dask's own
     ``client.get_executor()`` sends the state with each branch.
 
-    Dask runs a step whose worker died again, on another one: give usage a key.
+    Dask runs a step whose worker died again, on another one: give usage a key. A step
+    whose result has arrived is not run again, as it would be by Dask's own executor.
 
     Args:
         client: A ``distributed.Client``, which stays open.
 
-        options: Those of ``client.get_executor``: ``retries``, ``resources``,
-            ``workers`` and so on.
+        options: Those of ``client.submit``: ``retries``, ``resources``, ``workers`` and
+            so on.
 
     Raises:
         TypeError:
@@ -142,13 +143,13 @@ class DaskExecutor(Executor):
     """
 
     def __init__(self, client: Any, **options: Any) -> None:
-        if not callable(getattr(client, "get_executor", None)):
+        if not callable(getattr(client, "publish_dataset", None)):
             raise TypeError(
                 f"client: expected a distributed.Client, got {describe_type(client)}"
             )
 
         self._client = client
-        self._executor: Executor = client.get_executor(**options)
+        self._options = options
         # The names of datasets that are there for as long as the fan-out is.
         self._shared: WeakKeyDictionary[Past, str] = WeakKeyDictionary()
 
@@ -160,7 +161,12 @@ class DaskExecutor(Executor):
             (branch,) = args
             function, args = _run_published, self._take_apart(branch)
 
-        return self._executor.submit(function, *args, **kwargs)
+        kwargs = {"pure": False, **self._options, **kwargs}
+        task = self._client.submit(function, *args, **kwargs)
+        future: Future[T] = Future()
+        future.add_done_callback(partial(_cancel, task))
+        self._client.loop.add_callback(_settle, self._client, task, future)
+        return future
 
     def _take_apart(self, branch: ForkedStep) -> tuple[Any, ...]:
         past = branch.past
@@ -172,6 +178,28 @@ class DaskExecutor(Executor):
             finalize(past, _unpublish, self._client, name).atexit = False
 
         return self._shared[past], past.key, branch.number, branch.step
+
+
+def _cancel(task: Any, future: Future[Any]) -> None:
+    if future.cancelled():
+        task.cancel()
+
+
+async def _settle(client: Any, task: Any, future: Future[Any]) -> None:
+    try:
+        result = await client.gather(task, asynchronous=True)
+    except BaseException as error:  # noqa: BLE001 - of the function, whatever it is
+        if task.cancelled():
+            future.cancel()
+
+        if future.set_running_or_notify_cancel():
+            future.set_exception(error)
+    else:
+        if future.set_running_or_notify_cancel():
+            future.set_result(result)
+    finally:
+        # Else Dask would run it again where the worker dies that has its result.
+        task.release()
 
 
 def _unpublish(client: Any, name: str) -> None:
