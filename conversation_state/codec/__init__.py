@@ -31,11 +31,11 @@ from conversation_state._persistent import FrozenMap, check_text
 from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.codec import _kinds
 from conversation_state.codec._format import FORMAT, VERSION
+from conversation_state.codec._messages import encode_message
 from conversation_state.codec._states import (
     decode_ledger_entries,
     decode_messages,
     encode_ledger_entry,
-    encode_message,
 )
 from conversation_state.codec._timelines import write_timeline
 from conversation_state.timeline import Timeline

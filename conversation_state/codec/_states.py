@@ -63,17 +63,6 @@ _make_entry = partial(tuple.__new__, Entry)
 # Single messages and ledger entries
 
 
-def encode_message(message: Message) -> bytes:
-    """
-    *message* as JSON text. Deterministic; about a microsecond.
-
-    Raises:
-        TypeError:
-            If it is of no class of this library.
-    """
-    return dump(write_message(message))
-
-
 def encode_ledger_entry(entry: LedgerEntry) -> bytes:
     """
     Usage, model and time of *entry*, without its identity, as JSON text.

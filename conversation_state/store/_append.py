@@ -249,10 +249,7 @@ def _write_tail(
     # Mostly no other log goes on from there. If one does, the places are taken: the
     # insert is a `ConflictError`, and the retry looks where these rows belong.
     if end.length and transaction.trusts_memory:
-        rows = table.rows(end.digest, entries)
-        place, erased = end.branch << SHIFT | end.length, transaction.cache.erased
-        add_rows(transaction, table, place, entries, rows, erased=erased)
-        return LogEnd(end.branch, end.length + len(rows), rows[-1].digest)
+        return add_rows(transaction, table, end, entries)
 
     log: Any = _AppendedLog(end.length, entries) if end.length else Log(entries)
     new = LogToWrite(table, log)

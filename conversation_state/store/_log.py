@@ -114,8 +114,7 @@ def reading_rows() -> Iterator[None]:
         raise DamagedRow(what) from error
 
 
-# `_make` of both classes without a call of Python's for each.
-_make_row = partial(tuple.__new__, LogRow)
+# `_make` without a call of Python's for each.
 _make_entry = partial(tuple.__new__, Entry)
 
 
@@ -150,24 +149,13 @@ class LogTable:
         body, erased = self.encode(entry)
         return erased or content_digest(entry[0].encode(), body)
 
-    def _chain_entry(self, before: bytes, entry: Any) -> bytes:
+    def chain_entry(self, before: bytes, entry: Any) -> bytes:
+        """The digest of a log with one entry more than that of the digest *before*."""
         return digest_of(before + self.content(entry))
 
     def digest(self, log: Log[Any]) -> bytes:
         """The digest of a whole log; what was computed once is remembered in it."""
-        return log.fold(self._chain_entry, self.start, key=self.table)
-
-    def rows(self, before: bytes, entries: Iterable[Any]) -> list[LogRow]:
-        """The rows of entries that come after what has the digest *before*."""
-        made = []
-        for entry in entries:
-            id: bytes = entry[0].encode()
-            body, content = self.encode(entry)
-            # `content_digest`, written out: this is half of what a save does in Python.
-            before = digest_of(before + (content or digest_of(b"%b\0%b" % (id, body))))
-            made.append(_make_row((id, body, content, before)))
-
-        return made
+        return log.fold(self.chain_entry, self.start, key=self.table)
 
 
 def _encode_entry(entry: Entry) -> tuple[bytes, bytes | None]:

@@ -9,6 +9,7 @@ read. Otherwise the tables are read first, in the transaction that writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from conversation_state._persistent import Log
@@ -24,11 +25,12 @@ from conversation_state.store._log import (
     LEDGER,
     DamagedRow,
     LogEnd,
-    LogRow,
     LogTable,
+    Segment,
     Segments,
     begins_with,
     cut_segments,
+    digest_of,
     extend_segments,
     extract_blobs,
     pack_id,
@@ -48,6 +50,7 @@ from conversation_state.store._values import (
     check_state,
     is_expected,
 )
+from conversation_state.store.backend import Row
 from conversation_state.store.schema import (
     SHIFT,
     Blob,
@@ -147,6 +150,51 @@ def save_within(
     )
 
 
+def save_at_once(
+    cache: CachedBackend,
+    remembered: tuple[int, RememberedHead],
+    state: Aggregator,
+    expecting: Head | int | None,
+    fields: RevisionFields,
+) -> Head | None:
+    """
+    Save a state that grew from a head as it is *remembered*, in one call of the
+    backend; None if nothing was saved, and `save_within` has to look.
+    """
+    changes, known = remembered
+    if (
+        changes != cache.changes
+        or known.name.is_timeline
+        or fields.label
+        or cache.add_at_once is None
+        or (expecting is not None and not is_expected(known.head, expecting))
+    ):
+        return None
+
+    grown = _grow(cache, known, state, fields)
+    # Blobs may be there already.
+    if grown is None or grown[2]:
+        return None
+
+    new, rows, _ = grown
+    keys = known.revision.revision, changes + 1
+    if not cache.add_at_once(_IS_HEAD, keys, rows):
+        return None
+
+    # See `Transaction.__exit__`.
+    heads, name = cache.heads, known.name.name
+    heads.pop(name, None)
+    if changes == cache.changes:
+        heads[name] = changes, new
+
+    return new.head
+
+
+# The head is still the one that is known, whose number comes before that of the new
+# revision, and no existing row was changed since.
+_IS_HEAD = ("revisions",), ("changes",)
+
+
 def _save_next(
     transaction: Transaction,
     known: RememberedHead,
@@ -162,80 +210,115 @@ def _save_next(
             If that is no longer the head, or there were other changes of existing rows
             than those that are known.
     """
-    cache, before = transaction.cache, known.state
+    grown = _grow(transaction.cache, known, state, fields)
+    if grown is None:
+        return None
+
+    remembered, ((_, revision), *others), blobs = grown
+    tables = transaction.tables
+    tables.add(
+        "revisions",
+        revision,
+        if_exists=(("revisions", known.revision.revision),),
+        if_absent=(("changes", transaction.changes + 1),),
+    )
+    add_blobs(transaction, blobs)
+    for table, rows in others:
+        tables.add(table, rows)
+
+    if fields.label:
+        point_label(transaction, fields.label, remembered.revision.revision)
+
+    transaction.learned[known.name.name] = remembered
+    return remembered.head
+
+
+def _grow(
+    cache: CachedBackend,
+    known: RememberedHead,
+    state: Aggregator,
+    fields: RevisionFields,
+) -> tuple[RememberedHead, list[tuple[str, Sequence[Row]]], dict[bytes, bytes]] | None:
+    """
+    A state that grew from the head that is known, as a head; the rows that are new, by
+    table, its revision first; and large content that those refer to. None if it did
+    not grow, or if the tables have to be read for it.
+    """
+    before, old = known.state, known.revision
     # Where the note of an erasure is damaged, the slow path raises.
     if before._origin != state._origin or cache.is_erasure_lost:
         return None
 
-    added = []
-    segments: list[Segments] = []
-    ends: list[LogEnd] = []
-    for table, there, end in zip(
-        (ENTRIES, LEDGER), known.segments, known.ends, strict=True
-    ):
-        log, past = table.log_of(state), table.log_of(before)
-        if log is not past:
-            # The empty log has no branch that could be continued.
-            branch, length, digest = end
-            if not length or log.common_prefix(past) != length:
-                return None
+    entries, ledger = known.ends
+    segments, ledger_segments = known.segments
+    blobs: dict[bytes, bytes] = {}
+    added: list[tuple[str, Sequence[Row]]] = []
+    # If another name has continued the same branch since, these places are taken: the
+    # insert is a conflict, and the slow path begins a branch.
+    if state._log is not before._log:
+        items = _find_new(state._log, before._log, entries.length)
+        # The slow path writes tombstones in place of what was erased.
+        if items is None or (
+            cache.erased and any(item.id.encode() in cache.erased for item in items)
+        ):
+            return None
 
-            # Most saves are of one more message, and a log has that one at hand.
-            is_one = len(log) == length + 1
-            entries = [log[-1]] if is_one else list(log.iterate(length))
-            rows = table.rows(digest, entries)
-            # The slow path writes tombstones in place of what was erased.
-            if cache.erased and not cache.erased.keys().isdisjoint(r.id for r in rows):
-                return None
+        made, entries, uses, blobs = make_rows(ENTRIES, entries, items)
+        added.append(("entries", made))
+        if uses:
+            added.append(("uses", uses))
 
-            if rows:
-                added.append((table, branch << SHIFT | length, entries, rows))
-                ends.append(LogEnd(branch, len(log), rows[-1].digest))
-                segments.append((*there[:-1], there[-1]._replace(stop=len(log))))
-                continue
+        last = Segment(entries.branch, segments[-1].start, entries.length)
+        segments = (*segments[:-1], last)
 
-        ends.append(end)
-        segments.append(there)
+    if state._ledger is not before._ledger:
+        log, past = state._ledger.entries, before._ledger.entries
+        items = _find_new(log, past, ledger.length)
+        if items is None:
+            return None
+
+        made, ledger, _, _ = make_rows(LEDGER, ledger, items)
+        added.append(("ledger", made))
+        last = Segment(ledger.branch, ledger_segments[-1].start, ledger.length)
+        ledger_segments = (*ledger_segments[:-1], last)
 
     # The state is the head itself: the slow path adds a label or notes to the head's
     # revision, and makes no new one.
     if not added:
         return None
 
-    name, old = known.name.name, known.revision
     revision = Revision.of(
         key=old.revision + 1,
         parent=known.head.revision if fields.parent < 0 else fields.parent,
-        ends=(ends[0], ends[1]),
+        ends=(entries, ledger),
         origin=old.origin,
         origin_digest=known.origin,
         fields=fields,
     )
-    transaction.tables.add(
-        "revisions",
-        [revision],
-        if_exists=(("revisions", old.revision),),
-        if_absent=(("changes", transaction.changes + 1),),
+    added.insert(0, ("revisions", (revision,)))
+    remembered = RememberedHead(
+        known.name,
+        revision,
+        revision.head(known.name.name, known.head.state_id),
+        state,
+        (segments, ledger_segments),
+        (entries, ledger),
+        known.origin,
     )
-    # If another name has continued the same branch since, these places are taken: the
-    # insert is a `ConflictError`, and the slow path begins a branch.
-    for table, place, entries, rows in added:
-        add_rows(transaction, table, place, entries, rows)
+    return remembered, added, blobs
 
-    if fields.label:
-        point_label(transaction, fields.label, revision.revision)
 
-    head = revision.head(name, known.head.state_id)
-    transaction.learned[name] = RememberedHead(
-        name=known.name,
-        revision=revision,
-        head=head,
-        state=state,
-        segments=(segments[0], segments[1]),
-        ends=(ends[0], ends[1]),
-        origin=known.origin,
-    )
-    return head
+def _find_new(log: Log[Any], before: Log[Any], start: int) -> list[Any] | None:
+    """
+    What a log has after another one, whose length is *start*; None if it did not grow
+    from that, or has no branch yet that could be continued.
+    """
+    length = len(log)
+    if not 0 < start < length or log.common_prefix(before) != start:
+        return None
+
+    # Most saves are of one more message, and a log has that one at hand.
+    return [log[-1]] if length == start + 1 else list(log.iterate(start))
 
 
 def save_tree(
@@ -523,35 +606,29 @@ class LogToWrite:
         self.table = table
         self.log = log
         self.segments: Segments = ()
-        # The digest at a length, before which nothing is computed again; and the rows
-        # after it.
-        self._known: tuple[int, bytes] | None = None
-        self._rows: list[LogRow] = []
+        # A length, and the digests at that and at the next ones.
+        self._known = 0
+        self._digests: list[bytes] = []
 
     def begin_at(self, segments: Segments, digest: bytes) -> None:
         """Its beginning stands at *segments*, and has that digest."""
         self.segments = segments
-        self._known = segments[-1].stop, digest
+        self._known, self._digests = segments[-1].stop, [digest]
 
     def digest_at(self, length: int) -> bytes:
         """The digest of the first *length* entries."""
-        if self._known is None or length < self._known[0]:
+        index = length - self._known
+        if not self._digests or index < 0:
             # A fold is kept with the blocks of the log, so that later saves of any
             # state that shares them compute only what is new.
             return self.table.digest(self.log.take(length))
 
-        since, digest = self._known
-        return self.rows(since)[length - since - 1].digest if length > since else digest
+        if index and len(self._digests) == 1:
+            new = self.log.iterate(self._known)
+            chain = self.table.chain_entry
+            self._digests = list(accumulate(new, chain, initial=self._digests[0]))
 
-    def rows(self, start: int) -> list[LogRow]:
-        if self._known is None or start < self._known[0]:
-            self._known, self._rows = (start, self.digest_at(start)), []
-
-        since, digest = self._known
-        if not self._rows:
-            self._rows = self.table.rows(digest, self.log.iterate(since))
-
-        return self._rows[start - since :]
+        return self._digests[index]
 
 
 def write_log(transaction: Transaction, new: LogToWrite) -> LogEnd:
@@ -565,21 +642,18 @@ def write_log(transaction: Transaction, new: LogToWrite) -> LogEnd:
 
     start = new.segments[-1].stop if new.segments else 0
     branch = new.segments[-1].branch if new.segments else 0
-    if start < length:
-        rows = new.rows(start)
-        # If another log continues that branch already, its places are taken.
-        if not new.segments or _find_end(transaction, table, branch) != start:
-            parent, branch = branch, tables.new_number()
-            tables.add("branches", [Branch(branch, parent, start)])
-            tables.add("starts", [Start(rows[0].digest, branch)])
+    if start == length:
+        return LogEnd(branch, length, new.digest_at(length))
 
-        entries = list(new.log.iterate(start))
-        erased = transaction.cache.erased
-        place = branch << SHIFT | start
-        add_rows(transaction, table, place, entries, rows, erased=erased)
-        new.segments = extend_segments(new.segments, branch, length)
+    # If another log continues that branch already, its places are taken.
+    if not new.segments or _find_end(transaction, table, branch) != start:
+        parent, branch = branch, tables.new_number()
+        tables.add("branches", [Branch(branch, parent, start)])
+        tables.add("starts", [Start(new.digest_at(start + 1), branch)])
 
-    return LogEnd(branch, length, new.digest_at(length))
+    end = LogEnd(branch, start, new.digest_at(start))
+    new.segments = extend_segments(new.segments, branch, length)
+    return add_rows(transaction, table, end, list(new.log.iterate(start)))
 
 
 def locate_log(transaction: Transaction, new: LogToWrite) -> None:
@@ -661,57 +735,75 @@ def _find_end(transaction: Transaction, table: LogTable, branch: int) -> int:
     return last[0][0] - low + 1 if last else 0
 
 
-def add_rows(
-    transaction: Transaction,
+def make_rows(
     table: LogTable,
-    place: int,
+    end: LogEnd,
     entries: Sequence[Any],
-    rows: Sequence[LogRow],
-    *,
     erased: Mapping[bytes, str] = _NOTHING,
-) -> None:
+) -> tuple[list[Row], LogEnd, list[Use], dict[bytes, bytes]]:
     """
-    Add the rows of entries from a place on, and their large content; tombstones for
-    those that were erased.
+    The rows of entries that come after the *end* of a log, tombstones for those that
+    were *erased*; where the log ends then; and the large content that the rows refer
+    to, by its digest.
     """
-    tx = transaction.tables
-    if table is LEDGER:
-        made = [(place + i, pack_id(row[0]), *row[1:]) for i, row in enumerate(rows)]
-        tx.add(table.table, made)
-        return
-
-    made = []
+    branch, length, before = end
+    place = branch << SHIFT | length
+    made: list[Row] = []
     uses: list[Use] = []
-    for entry, row in zip(entries, rows, strict=True):
-        id, body, content, digest = row
-        message = entry.message
-        if erased and content is None and id in erased:
+    blobs: dict[bytes, bytes] = {}
+    for entry in entries:
+        id: bytes = entry[0].encode()
+        body, content = table.encode(entry)
+        # `content_digest`, written out: this is half of what a save does in Python.
+        digest = content or digest_of(b"%b\0%b" % (id, body))
+        before = digest_of(before + digest)
+        if erased and content is None and id in erased and table is ENTRIES:
             # The entry was erased, and a state that still has its content does not
             # restore it.
-            content = table.content(entry)
-            message = make_tombstone(message, content, erased[id])
-            body, _ = table.encode(entry._replace(message=message))
+            content = digest
+            message = make_tombstone(entry.message, content, erased[id])
+            entry = entry._replace(message=message)  # noqa: PLW2901 - as it is saved
+            body, _ = table.encode(entry)
 
         if content is not None:
             # The chain of digests covers the erased content, not the tombstone.
             content += tombstone_digest(id, body)
 
-        if len(body) >= LARGE:
-            body, blobs = extract_blobs(message, body)
-            if blobs:
-                uses.append(Use(place, b"".join(blobs)))
+        if len(body) >= LARGE and table is ENTRIES:
+            body, found = extract_blobs(entry.message, body)
+            if found:
+                uses.append(Use(place, b"".join(found)))
+                blobs |= found
 
-            for blob, data in blobs.items():
-                # Only its size is read, because the content itself may be megabytes.
-                if tx.get("blobs", blob, ("size",)) is None:
-                    tx.add("blobs", [Blob(blob, len(data), data)])
-
-        made.append((place, pack_id(id), body, content, digest))
+        made.append((place, pack_id(id), body, content, before))
         place += 1
 
-    tx.add(table.table, made)
+    return made, LogEnd(branch, length + len(made), before), uses, blobs
+
+
+def add_rows(
+    transaction: Transaction, table: LogTable, end: LogEnd, entries: Sequence[Any]
+) -> LogEnd:
+    """
+    Add the rows of entries that come after the *end* of a log, and their large content;
+    where it ends then.
+    """
+    erased = transaction.cache.erased
+    made, end, uses, blobs = make_rows(table, end, entries, erased)
+    add_blobs(transaction, blobs)
+    transaction.tables.add(table.table, made)
     if uses:
-        tx.add("uses", uses)
+        transaction.tables.add("uses", uses)
+
+    return end
+
+
+def add_blobs(transaction: Transaction, blobs: Mapping[bytes, bytes]) -> None:
+    tables = transaction.tables
+    for blob, data in blobs.items():
+        # Only its size is read, because the content itself may be megabytes.
+        if tables.get("blobs", blob, ("size",)) is None:
+            tables.add("blobs", [Blob(blob, len(data), data)])
 
 
 def add_origin(transaction: Transaction, origin: Origin) -> int:

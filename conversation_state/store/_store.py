@@ -50,6 +50,7 @@ from conversation_state.store._revisions import (
 from conversation_state.store._save import (
     prepare_digests,
     save_all,
+    save_at_once,
     save_tree,
     save_within,
 )
@@ -61,6 +62,7 @@ from conversation_state.store._transaction import (
     read_newest,
 )
 from conversation_state.store._values import (
+    MIRROR_PREFIXES,
     NO_FIELDS,
     At,
     Collected,
@@ -590,14 +592,23 @@ class Store:
                 can't be written. Nothing was.
         """
         cache, fields = self._cache, NO_FIELDS
-        check_not_mirrored(cache.url, name)
-        known = cache.heads.get(name) if isinstance(name, str) else None
+        known = None
+        if isinstance(name, str):
+            known = cache.heads.get(name)
+            if name.startswith(MIRROR_PREFIXES):
+                check_not_mirrored(cache.url, name)
+
         # A name that is remembered was checked when it came there.
         if known is None or expecting is not None or not isinstance(state, Aggregator):
             check_state(name, state, expecting)
 
         if label != "" or notes is not None:
             fields = RevisionFields.of(label, notes)
+
+        if known is not None:
+            head = save_at_once(cache, known, state, expecting, fields)
+            if head is not None:
+                return head
 
         if known is None or known[1].state._origin is not state._origin:
             prepare_digests(cache, state)

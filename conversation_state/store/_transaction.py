@@ -111,11 +111,14 @@ class CachedBackend:
             nothing is saved, since what was erased could come back.
 
         kept: How many heads are remembered.
+
+        add_at_once: `SqliteBackend.add_at_once`, if the backend has such a method.
     """
 
     def __init__(self, backend: Backend, kept: int) -> None:
         self.backend = backend
         self.url = backend.url
+        self.add_at_once = getattr(backend, "add_at_once", None)
         self.heads: dict[str, tuple[int, RememberedHead]] = {}
         self.erased: dict[bytes, str] = {}
         self.changes = 0

@@ -456,7 +456,7 @@ _MIRRORS = {
         "Use graph.update_state(), or run the graph from an earlier checkpoint_id",
     )
 }
-_PREFIXES = tuple(_MIRRORS)
+MIRROR_PREFIXES = tuple(_MIRRORS)
 
 
 def check_name(name: Any, what: str = "name") -> str:
@@ -516,7 +516,7 @@ def check_not_mirrored(store: str, name: object) -> None:
         MirroredNameError:
             If one does.
     """
-    if isinstance(name, str) and name.startswith(_PREFIXES):
+    if isinstance(name, str) and name.startswith(MIRROR_PREFIXES):
         for prefix, (host, remedy) in _MIRRORS.items():
             if name.startswith(prefix):
                 raise MirroredNameError(store, name, host, remedy)

@@ -11,6 +11,7 @@ What lives here: rows and their seals. What does not: values as they are kept in
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from time import time_ns
 from typing import Any, Literal, NamedTuple, TypeVar, get_type_hints
 from uuid import UUID
@@ -33,7 +34,6 @@ from conversation_state.store._values import (
     Head,
     RevisionFields,
     split_labels,
-    time_of,
     unpack_notes,
 )
 
@@ -198,20 +198,22 @@ class Revision(NamedTuple):
             fields: What the caller of the save gave to it.
         """
         entries, ledger = ends
-        revision = cls(
-            revision=key,
-            parent=parent,
-            branch=entries.branch,
-            length=entries.length,
-            ledger_branch=ledger.branch,
-            ledger_length=ledger.length,
-            origin=origin,
-            saved_at=time_ns() // 1_000_000,
-            digest=state_digest(entries.digest, ledger.digest, origin_digest),
-            labels=fields.label.encode(),
-            notes=fields.notes,
+        # As a plain tuple: by name, and sealed afterwards, it takes twice as long.
+        columns = (
+            key,
+            parent,
+            entries.branch,
+            entries.length,
+            ledger.branch,
+            ledger.length,
+            origin,
+            time_ns() // 1_000_000,
+            digest_of(entries.digest + ledger.digest + origin_digest),
+            fields.label.encode(),
+            fields.notes,
         )
-        return sealed(revision)
+        seal = digest_of(ascii(columns).encode())[:_SEAL_SIZE]
+        return tuple.__new__(cls, (*columns, seal))
 
     def head(self, name: str, state_id: UUID) -> Head:
         """What users see of it: the one place where its columns are taken out."""
@@ -223,7 +225,8 @@ class Revision(NamedTuple):
             ledger_length=self.ledger_length,
             digest=self.digest.hex(),
             labels=split_labels(self.labels) if self.labels else (),
-            saved_at=time_of(self.saved_at),
+            # `time_of`, written out.
+            saved_at=datetime.fromtimestamp(self.saved_at / 1000, UTC),
             parent=self.parent or None,
             notes=unpack_notes(self.notes) if self.notes else EMPTY_MAP,
         )

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+import conversation_state
 from conversation_state import Aggregator, UserMessage
 from conversation_state.codec import encode_message
 from conversation_state.errors import StoreError
@@ -26,7 +27,7 @@ from conversation_state.store.backends._sqlite import (
     SqliteOptions,
 )
 from conversation_state.store.backends._sqlite_log import VERSION_MASK
-from conversation_state.store.schema import SCHEMA_VERSION
+from conversation_state.store.schema import SCHEMA_VERSION, Branch, Start
 from tests.store.machine import StoreMachine
 from tests.store.promises.contract import StorePromises
 
@@ -195,6 +196,91 @@ class TestFile:
         del store
 
         assert [tmp_path / "chats.db"] == list(tmp_path.iterdir())
+
+
+def count_functions(run):
+    """The package's functions that a *run* calls, and the files that they are in."""
+    package = str(Path(conversation_state.__file__).parent)
+    called = set()
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(package):
+            called.add(frame.f_code)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+
+    return len(called), len({code.co_filename for code in called})
+
+
+class TestAddAtOnce:
+    """A state that grew from the head is saved in one call, or as any other."""
+
+    ROWS = ("branches", [Branch(7, 0, 0), Branch(8, 0, 0)]), ("starts", [Start(b"", 7)])
+
+    @pytest.mark.parametrize("is_there", [(), ("starts",), ("branches", "starts")])
+    @pytest.mark.parametrize("taken", [None, Branch(7, 0, 0), Branch(8, 0, 0)])
+    def test_all_or_nothing(self, tmp_path, is_there, taken):
+        """Rows are added if the condition is met and no key is taken, or none is."""
+        backend = SqliteBackend(f"{tmp_path}/chats.db", SqliteOptions())
+        with backend.writing() as block:
+            for table in is_there:
+                row = Start(b"there", 1) if table == "starts" else Branch(1, 0, 0)
+                block.add(table, [row])
+
+            if taken:
+                block.add("branches", [taken])
+
+        def rows():
+            with backend.reading() as block:
+                return [block.scan(each, None, None) for each in ("branches", "starts")]
+
+        before = rows()
+        condition, keys = (("starts",), ("branches",)), (b"there", 1)
+        is_added = backend.add_at_once(condition, keys, self.ROWS)
+
+        assert is_added == (is_there == ("starts",) and taken is None)
+        assert is_added or rows() == before
+        assert not is_added or {7, 8} == {row[0] for row in rows()[0]}
+        with backend.writing() as block:  # the connection has no transaction left
+            block.add("branches", [Branch(9, 0, 0)])
+
+        assert 1 == len(backend._idle)
+        backend.close()
+
+    def test_interrupted_by_a_save(self, url, monkeypatch):
+        """A save in a signal handler in the middle of another one: that is refused."""
+        with open_store(url) as store:
+            store.save("chat", CHAT)
+            check_log = SqliteBackend._check_log
+
+            def save_meanwhile(backend, connection):
+                monkeypatch.setattr(SqliteBackend, "_check_log", check_log)
+                connection.execute("BEGIN IMMEDIATE")
+                store.save("other", CHAT)
+
+            monkeypatch.setattr(SqliteBackend, "_check_log", save_meanwhile)
+            with pytest.raises(StoreError, match="began another block meanwhile"):
+                store.save("chat", CHAT.add_assistant_message("At nine."))
+
+            grown = CHAT.add_assistant_message("At ten.")
+
+            assert 2 == store.save("chat", grown).revision
+            assert store.load("other") == CHAT
+            assert store.verify() == ()
+
+    def test_functions(self, url):
+        """A save of one message runs through few functions, which a reader can hold."""
+        with open_store(url) as store:
+            store.save("chat", CHAT)
+            grown = CHAT.add_assistant_message("At nine.")
+            functions, files = count_functions(lambda: store.save("chat", grown))
+
+            assert functions <= 30
+            assert files <= 10
 
 
 class TestErrors:

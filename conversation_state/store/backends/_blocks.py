@@ -102,24 +102,26 @@ class BlockTurn:
     Attributes:
         block: The block whose turn it is; None if no block has it. Its method `abandon`
             undoes what it did.
+
+        lock: Held by the thread whose block it is.
     """
 
     # Its lock is reentrant, because such a lock knows its owner: an interrupt may come
     # as soon as it is acquired, before anything else can note that.
 
     def __init__(self) -> None:
-        self._lock: Any = RLock()
+        self.lock: Any = RLock()
         self.block: Any = None
 
     @property
     def is_own(self) -> bool:
         """Whether this thread has it already."""
-        owned: bool = self._lock._is_owned()
+        owned: bool = self.lock._is_owned()
         return owned
 
     def begin(self, block: Any, timeout_s: float) -> bool:
         """Wait for the turn of *block*; False if it did not come for so long."""
-        lock = self._lock
+        lock = self.lock
         try:
             # By position: half the time.
             if not lock._is_owned() and not lock.acquire(True, timeout_s):  # noqa: FBT003
@@ -146,7 +148,7 @@ class BlockTurn:
             return
 
         with suppress(RuntimeError):  # this thread does not hold it
-            self._lock.release()
+            self.lock.release()
 
 
 class LiveObjects:

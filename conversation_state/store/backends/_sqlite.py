@@ -58,13 +58,15 @@ from conversation_state.store.backends._sqlite_log import (
     make_mark,
     repeat_mark,
 )
-from conversation_state.store.schema import SCHEMA_VERSION
+from conversation_state.store.schema import SCHEMA_VERSION, TABLES
 
 SQLITE = Dialect(
     "?",
     {"integer": "INTEGER", "text": "TEXT", "bytes": "BLOB"},
     small=" WITHOUT ROWID",
 )
+
+_ADD = {table: SQLITE.add(table) for table in TABLES}
 
 # "cvst": marks a database as one of ours, also for `file`.
 APPLICATION_ID = 0x63767374
@@ -680,6 +682,70 @@ class SqliteBackend:
                         turn.end(block)
                     finally:
                         turn.end(block)
+
+    def add_at_once(  # noqa: C901, PLR0912 - all of a transaction is in sight
+        self,
+        condition: tuple[tuple[str, ...], tuple[str, ...]],
+        keys: Sequence[Key],
+        tables: Sequence[tuple[str, Sequence[Row]]],
+    ) -> bool:
+        """
+        Add rows in one transaction, if there are rows with *keys* in the tables that
+        *condition* has first, and none in those that it has second; False if that is
+        not so, or if a key is taken, and nothing was added.
+
+        What a block does, in one function: a block alone takes a third of a save.
+        """
+        block, turn = SqliteBlock(self.url), self._turn
+        if not turn.begin(block, self._timeout_s):
+            raise StoreError(self.url, _BUSY_THREAD)
+
+        connection = None
+        is_added = is_reusable = False
+        try:
+            block.connection = connection = self._acquire()
+            self._check_log(connection)
+            cursor = connection.cursor()
+            execute = cursor.execute
+            execute(_WRITE)
+            if execute(SQLITE.check(*condition), keys).fetchone() == (1,):
+                for table, rows in tables:
+                    execute(_ADD[table], rows[0])
+                    if len(rows) > 1:
+                        cursor.executemany(_ADD[table], rows[1:])
+
+                is_added = True
+
+            execute("COMMIT")
+            is_reusable = True
+        except sqlite3.Error as error:
+            is_added = False
+            if block.connection is None and connection is not None:
+                raise StoreError(self.url, BLOCK_ABANDONED) from error
+
+            is_reusable = self._roll_back(block)
+            if not isinstance(error, sqlite3.IntegrityError):
+                explained = self._explain_error(error, connection)
+                if not isinstance(explained, ConflictError):
+                    raise explained from error
+
+                is_reusable = False
+        finally:
+            try:
+                if connection is None or _inherited:
+                    pass
+                elif is_reusable and not self._is_closed and len(self._idle) < _KEPT:
+                    connection.was_used = True
+                    self._idle.append(connection)
+                else:
+                    _close(connection)
+            finally:
+                # `turn.end`: an interrupt may come as that begins, and not here.
+                if turn.block is block:
+                    turn.block = None
+                    turn.lock.release()
+
+        return is_added
 
     def _roll_back(self, block: SqliteBlock) -> bool:
         """Whether it could be done."""
