@@ -69,7 +69,9 @@ class BranchNotes:
         )
         ledger, repeated = _collect_new(fork.ledger, [each.ledger for each in states])
         conflicts = [pair for pair in repeated if _is_conflict(*pair)]
-        return make_turn(fork, entries, ledger), conflicts
+        origin = fork._origin
+        turn = Turn(origin.number, origin.parent, entries, ledger, fork)
+        return turn, conflicts
 
     def is_ours(self, state: Any) -> bool:
         # The id may be another one: a step may keep or return forks of its fork.
@@ -371,7 +373,7 @@ class ForkedStep:
         with two usages is a failure, too.
         """
         if self.notes is None:
-            return Outcome(make_turn(self.past.state.fork()), error)
+            return Outcome(self.past.state.fork().turn, error)
 
         turn, conflicts = self.notes.collect()
         for recorded, entry in conflicts:
@@ -456,20 +458,6 @@ def run_branch(branch: ForkedStep) -> Outcome | None:
 
 
 # What it added
-
-
-def make_turn(
-    fork: Aggregator,
-    entries: Log[Any] | None = None,
-    ledger: Log[LedgerEntry] | None = None,
-) -> Turn:
-    return Turn(
-        fork._origin.number,
-        fork._origin.parent,
-        fork.entries[:0] if entries is None else entries,
-        fork.ledger[:0] if ledger is None else ledger,
-        fork,
-    )
 
 
 def _collect_new(

@@ -28,7 +28,6 @@ from conversation_state.parallel._branches import (
     add_note,
     find_interrupt,
     join_branches,
-    make_turn,
     run_branch,
     running_notes,
 )
@@ -484,7 +483,7 @@ class _RunningFanOut:
     def _report_loss(self, branch: ForkedStep, error: BaseException) -> None:
         # The end of a branch that nothing runs here, and whose result never comes.
         if branch.claim():
-            lost = Outcome(make_turn(self._base), branch.make_loss(error))
+            lost = Outcome(self._base.turn, branch.make_loss(error))
             self._report_end(branch, lost)
 
     def _report_end(self, branch: ForkedStep, outcome: Outcome) -> None:
