@@ -1170,6 +1170,27 @@ class TestExecutors:
         assert [[], ["late"]] == [*map(texts, turns)]
         assert CHAT.entries is turns[1].base_log()
 
+    def test_a_turn_that_comes_meanwhile(self):
+        """What comes back while time is up is reported, and is not in the state."""
+        turns: list[Turn] = []
+        executor = Travels(calls=9)
+
+        def on_turn(turn):
+            turns.append(turn)
+            if len(turns) == 1:
+                executor.run()
+
+        done = fan_out(
+            *(CHAT, [partial(add_text, "late")]),
+            executor=executor,
+            on_turn=on_turn,
+            timeout_s=0,
+            on_error="keep",
+        )
+
+        assert [[], ["late"]] == [*map(texts, turns)]
+        assert ["Go!"] == texts(done.state)
+
     def test_the_past_is_pickled_once(self, monkeypatch):
         """
         The state is pickled once for all steps; what comes back is the turn, whatever

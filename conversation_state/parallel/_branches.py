@@ -273,10 +273,9 @@ class ForkedStep:
     # Called with its outcome where it ends in this process.
     report: Callable[[ForkedStep, Outcome], None] | None = None
     notes: BranchNotes | None = None  # None if it has not begun, or not here
-    ended: Outcome | None = None  # once it has
-    outcome: Outcome | None = (
-        None  # what the fan-out takes for its end, perhaps earlier
-    )
+    # How it ended, and before that perhaps what its fan-out took for its end: the first
+    # one counts. A list, because what two threads append is in one order.
+    outcomes: list[Outcome] = attrs.Factory(list)
     _context: Context = attrs.Factory(copy_context)
     # Emptied by what runs it, or ends it before it began: a list's `pop` is atomic.
     _unclaimed: list[None] = attrs.Factory(lambda: [None])
@@ -302,7 +301,7 @@ class ForkedStep:
     @property
     def turn(self) -> Turn:
         """What it has added so far."""
-        return (self.outcome or self.ended or self.conclude(None)).turn
+        return (self.outcomes or [self.conclude(None)])[0].turn
 
     def claim(self) -> bool:
         """Whether the caller runs this branch, or ends it; nothing else does then."""

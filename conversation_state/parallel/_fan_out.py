@@ -300,7 +300,6 @@ class _RunningFanOut:
         self._reports = SimpleQueue[ForkedStep]()
         # Set at the next report, where a task waits.
         self._reported: Any = None
-        self._is_over = False
         # The step this fan-out is in, which has what its branches have so far.
         self._outer = running_notes.get()
         # All threads of the executor may be running steps that wait in the same way.
@@ -317,7 +316,6 @@ class _RunningFanOut:
             return
 
         # What has not begun never does.
-        self._is_over = True
         for branch in self._unsettled:
             branch.claim()
 
@@ -351,7 +349,7 @@ class _RunningFanOut:
                 submitted.add_done_callback(partial(self._receive_result, branch))
 
             # An executor that runs the call at once may have brought an interrupt.
-            if branch.ended is not None and find_interrupt(branch.ended.error):
+            if branch.outcomes and find_interrupt(branch.outcomes[0].error):
                 return
 
     def take_over(self) -> None:
@@ -370,7 +368,7 @@ class _RunningFanOut:
             try:
                 # A signal that comes just before Python blocks is seen when it is
                 # back: after a second at most.
-                self._settle_ended(self._reports.get(timeout=min(left_s, 1)))
+                self._settle_branch(self._reports.get(timeout=min(left_s, 1)))
             except Empty:
                 if time.monotonic() >= self._deadline:
                     return
@@ -380,7 +378,7 @@ class _RunningFanOut:
             # Made first, so that it is set by all that is reported from here on.
             self._reported = make_event()
             while not self._reports.empty():
-                self._settle_ended(self._reports.get())
+                self._settle_branch(self._reports.get())
 
             if self._unsettled:
                 await self._reported.wait()
@@ -410,7 +408,7 @@ class _RunningFanOut:
         self._release_branches(state)
         failures = []
         for branch in self._branches:
-            error = branch.outcome.error if branch.outcome else None
+            error = branch.outcomes[0].error
             conflict = conflicts.get(branch)
             if error is None:
                 error = conflict
@@ -436,23 +434,19 @@ class _RunningFanOut:
             if error is None:
                 problem = TimeoutError(f"{branch} took longer than {self._timeout_s} s")
 
-            end = branch.outcome or branch.ended or branch.conclude(problem)
+            branch.outcomes.append(branch.conclude(problem))
             try:
-                self._settle_branch(branch, end)
+                self._settle_branch(branch)
             except BaseException as interrupt:
                 if error is None:
                     raise
                 if branch in self._unsettled:  # *on_turn* raised it
                     self._errors.append(interrupt)
 
-    def _settle_ended(self, branch: ForkedStep) -> None:
-        if branch.ended is not None and branch in self._unsettled:
-            self._settle_branch(branch, branch.ended)
-
-    def _settle_branch(self, branch: ForkedStep, outcome: Outcome) -> None:
-        # Take *outcome* as the end of a branch, and call *on_turn*. Raises an error
-        # that is not an `Exception`, without waiting for other branches.
-        branch.outcome = outcome
+    def _settle_branch(self, branch: ForkedStep) -> None:
+        # Call *on_turn* with what a branch added. Raises an error that is not an
+        # `Exception`, without waiting for other branches.
+        outcome = branch.outcomes[0]
         if self._on_turn is not None:
             try:
                 self._on_turn(outcome.turn)
@@ -475,7 +469,7 @@ class _RunningFanOut:
 
         if error is not None:
             self._report_loss(branch, error)
-        elif branch.ended is None:
+        elif branch.notes is None:
             # It came from another process, without its past.
             turn = attrs.evolve(sent.turn, state=self._base)
             self._report_end(branch, sent._replace(turn=turn))
@@ -488,13 +482,13 @@ class _RunningFanOut:
 
     def _report_end(self, branch: ForkedStep, outcome: Outcome) -> None:
         # Called where a branch ends, in any thread.
-        branch.ended = outcome
+        branch.outcomes.append(outcome)
         self._reports.put(branch)
         if self._reported is not None:
             self._reported.set()
 
-        # Last: if this is not over by now, the caller finds that the branch has ended.
-        if self._is_over and self._on_turn is not None:
+        # Of what ends when all is over, the caller knows less.
+        if branch.outcomes[0] is not outcome and self._on_turn is not None:
             try:
                 self._on_turn(outcome.turn)
             except Exception:  # there is no one to raise it to
