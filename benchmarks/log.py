@@ -1,10 +1,11 @@
 """
 The log under every state, beside pyrsistent's pure Python pvector and a list.
 
-Appending takes 350 ns alone and 600 ns with every version kept, at most 0.8
-times what the pvector takes; a kept version takes at most 300 bytes; `take` is
-done in 3 µs, an index in 250 ns, a common prefix in 2 µs; iterating takes at
-most 2.5 times as long as iterating a list. All of it flat in the length.
+Appending takes 120 ns at ten items and 230 at 1,000,000, at most 0.6 times what the
+pvector takes; a kept version takes 80 to 140 bytes. With every version kept, an append
+takes 1 µs at 1,000,000, as the collector visits what is kept; the pvector takes more
+than twice as long. A `take` is done in 1 µs, an index in 0.2, a common prefix in 2.5,
+flat in the length. Iterating takes 2.3 to 3.7 times as long as iterating a list.
 """
 
 from __future__ import annotations

@@ -6,6 +6,11 @@ and at most 1.6 times what a bare append to the pure Python pvector takes; a
 fork and a checkpoint take 1 µs; a join grows with what both sides added since
 they parted. Flat from 10 to 1,000,000 messages, where copying a list, shallow
 or deep, grows with the square of its length.
+
+Ten thousand forks join one after another in 1.3 times what they take in one call. A
+copy that was decoded is compared once, in less than half the time that decoding it
+took, and then known. So is the first `add_usage` with a key on a decoded ledger, which
+makes its index; the next one takes microseconds.
 """
 
 from __future__ import annotations
@@ -13,12 +18,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from functools import partial
+from time import process_time
 from typing import Any
 
 from pyrsistent._pvector import python_pvector
 
 from benchmarks.measure import Row, bytes_kept, seconds, seconds_each
-from conversation_state import Aggregator, UserMessage
+from conversation_state import Aggregator, Usage, UserMessage, decode, encode
 
 SIZES = (10, 1_000, 10_000, 100_000, 1_000_000)
 MESSAGE = UserMessage("When is the next train?")
@@ -85,6 +91,47 @@ def rows() -> Iterator[Row]:
     assert 10_010 == len(state.join(*forks))
     took = seconds(lambda: state.join(*forks)) * 1e3
     yield Row("join 1,000 forks with ten messages each", 1_000, took, unit="ms")
+    for n in (100, 10_000):
+        forks = [state.fork().extend([MESSAGE] * 10) for _ in range(n)]
+        ours = seconds(partial(_join_one_by_one, state, forks), for_s=0.1)
+        peer = seconds(partial(state.join, *forks), for_s=0.1)
+        row = partial(Row, "join forks one by one, each", n, ours / n * 1e6)
+        yield row("in one call", peer / n * 1e6, "µs")
+
+    for n in (1_000, 100_000):
+        yield from _measure_copies(n)
+
+
+def _join_one_by_one(state: Any, forks: list[Any]) -> Any:
+    for fork in forks:
+        state = state.join(fork)
+
+    return state
+
+
+def _measure_copies(n: int) -> Iterator[Row]:
+    state = NOTHING.extend([MESSAGE] * n)
+    for i in range(n):
+        state = state.add_usage(Usage(1), key=f"request-{i}")
+
+    wire = encode(state)
+    copied, decoding = _time(partial(decode, wire))
+    _, first = _time(partial(state.join, copied))
+    _, again = _time(partial(state.join, copied))
+    billed, indexing = _time(partial(copied.add_usage, Usage(1), key="first"))
+    _, billing = _time(partial(billed.add_usage, Usage(1), key="next"))
+    row = partial(Row, n=n, beside="decode", peer=decoding, unit="ms")
+    yield row("join a decoded copy", ours=first)
+    yield row("join it again", ours=again)
+    yield row("its first add_usage with a key", ours=indexing)
+    yield row("the next one", ours=billing)
+
+
+def _time(function: Callable[[], Any]) -> tuple[Any, float]:
+    """What a single call gives, and its milliseconds: the next may take less."""
+    started = process_time()
+    found = function()
+    return found, (process_time() - started) * 1e3
 
 
 def _measure_adding(n: int) -> Iterator[Row]:

@@ -150,17 +150,39 @@ def _measure_loads(n: int) -> Iterator[Row]:
 
         wire, load = encode(state), _load_from_new_store(url)
         assert state == load()
-        clock = time.process_time
-        read = seconds(lambda: decode(wire), clock=clock) * 1e3
-        whole = seconds(load, clock=clock) * 1e3
+        read = seconds(lambda: decode(wire)) * 1e3
+        whole = seconds(load) * 1e3
         yield Row("open and load", n, whole, "decode", read, "ms")
         yield Row("load what was saved here", n, again, unit="µs")
         yield Row("load the last 20", n, window, unit="µs")
 
 
+def _measure_siblings(n: int) -> Row:
+    """Saves under one name that did not grow from its head, behind *n* of them."""
+    start = make_state(20)
+    others = [start.add_user_prompt(f"{number}") for number in range(n + 50)]
+    with TemporaryDirectory() as folder:
+        store: Store
+        with open_store(f"sqlite:///{folder}/chats.db") as store:
+            head = store.save("chat", start)
+            for other in others[:n]:
+                head = store.save("chat", other, expecting=head)
+
+            rest = iter(others[n:])
+
+            def save() -> None:
+                nonlocal head
+                head = store.save("chat", next(rest), expecting=head)
+
+            took = seconds(save, least=50, for_s=0)
+
+    return Row("save a sibling, behind so many", n, took * 1e6, unit="µs")
+
+
 def rows() -> Iterator[Row]:
     """
-    Saves at four lengths, with both kinds of durability; a file's size; loads.
+    Saves at four lengths, with both kinds of durability, and of siblings; a file's
+    size; loads.
     """
     yield _measure_size()
     for n in (10, 1_000, 10_000, 100_000):
@@ -168,6 +190,9 @@ def rows() -> Iterator[Row]:
 
     for n in (10, 10_000):
         yield _measure_saves(n, "full", 10, 5)
+
+    for n in (30, 3_000):
+        yield _measure_siblings(n)
 
     for n in (10, 1_000, 10_000, 100_000):
         yield from _measure_loads(n)

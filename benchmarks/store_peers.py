@@ -80,7 +80,7 @@ def kept_of(
     assert 2 * TURNS == load()
     assert not Path(f"{path}-wal").exists()
     size = path.stat().st_size
-    loading = seconds(load, clock=time.process_time) * 1e3
+    loading = seconds(load) * 1e3
     saving = took if saving is None else saving
     return Kept(took / TURNS * 1e3, saving / TURNS * 1e3, size, loading)
 

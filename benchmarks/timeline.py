@@ -1,13 +1,13 @@
 """
 Timelines of states that share, beside a list of states and one document each.
 
-A step takes a hundred bytes beside its state. Committing takes one to two
-microseconds, undo and redo less than one, and committing beside a future that
-was given up three: all of it flat from 100 to 1,000,000 moments. A timeline of
-1,000 states over 1,000 messages of 400 characters is a tenth larger than its
-longest state alone when encoded, and a document for each state takes 400 times
-as much. Encoding takes seven and decoding 13 microseconds for each state,
-beside those for each message.
+A step takes some 120 bytes beside its state. Undo and redo take half a microsecond,
+and committing beside a future that was given up two, from 100 to 1,000,000 moments.
+To commit takes one microsecond at 100 moments and three at 1,000,000: what is more is
+the collector's, which visits what is kept. A timeline of 1,000 states over 1,000
+messages of 400 characters is a tenth larger than its longest state alone when encoded,
+and a document for each state takes 450 times as much. Encoding takes 5 to 7 and
+decoding 8 microseconds for each state, beside those for each message.
 """
 
 from __future__ import annotations

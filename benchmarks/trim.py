@@ -198,6 +198,25 @@ def _measure_stopped(messages: list[Message]) -> Iterator[Row]:
     yield Row("add, then trim, a call was stopped", len(stopped), took, unit="µs")
 
 
+def _measure_results(n: int) -> Iterator[Row]:
+    """First views of *n* results of one message, for each of them."""
+    calls = [ToolCall(f"call-{i}", "search", "{}") for i in range(n)]
+    results = [ToolMessage("At 9.", tool_call_id=f"call-{i}") for i in range(n)]
+    messages = [UserMessage("When?"), AssistantMessage(tool_calls=calls), *results]
+    messages.append(UserMessage("And back?"))
+    for part, window in ("all fit", 10**9), ("none fits", 100):
+        budget = TokenBudget(context_window=window)
+        states = [Aggregator.new(messages=messages) for _ in range(5)]
+        took = min(_time_first(state, budget) for state in states) * 1e6 / n
+        yield Row(f"first trim of results of one message, {part}", n, took, unit="µs")
+
+
+def _time_first(state: Aggregator, budget: TokenBudget) -> float:
+    started = process_time()
+    trim(state, budget)
+    return process_time() - started
+
+
 def rows() -> Iterator[Row]:
     """The same state, and the next state of a conversation, at several budgets."""
     step = fit()
@@ -206,6 +225,9 @@ def rows() -> Iterator[Row]:
 
     for n in (1_000, 10_000):
         yield from _measure_stopped(_make_turns(n))
+
+    for n in (100, 10_000):
+        yield from _measure_results(n)
 
     for n in (100, 10_000, 1_000_000):
         state = Aggregator.new(messages=_make_turns(n))

@@ -28,7 +28,6 @@ from conversation_state.store._log import (
     LogTable,
     Segment,
     Segments,
-    begins_with,
     cut_segments,
     digest_of,
     extend_segments,
@@ -539,7 +538,8 @@ def _begins_with(
     )
 
 
-_BRANCH, _LENGTH = map(Revision._fields.index, ("branch", "length"))
+_PLACE = "revision", "branch", "length", "origin"
+_NOWHERE = 0, -1
 
 
 def _find_parent(
@@ -551,25 +551,21 @@ def _find_parent(
     """
     low = old.revision >> SHIFT << SHIFT
     # The scan is limited, so that a save does not cost more with each one before it.
-    scan = transaction.tables.scan
-    rows = scan("revisions", low, old.revision, limit=PAGE, backwards=True)
-    branches = {each.branch for each in entries}
+    rows = transaction.tables.scan(
+        "revisions", low, old.revision, columns=_PLACE, limit=PAGE, backwards=True
+    )
+    branches = {each.branch: (each.start, each.stop) for each in entries}
     best, most = 0, -1
-    for columns in rows:
-        # Most are siblings that end in branches of their own.
-        if columns[_LENGTH] and columns[_BRANCH] not in branches:
-            continue
-
-        row = Revision._make(columns)
-        if (
-            row.length > most
-            # All logs share the empty beginning, so the origin decides whether it is
-            # the same conversation.
-            and (row.length or row.origin == origin)
-            and begins_with(entries, row.branch, row.length)
-            and is_sealed(row)
-        ):
-            best, most = row.number, row.length
+    for key, branch, length, row_origin in rows:
+        # Most are siblings, which end in branches of their own.
+        start, stop = branches.get(branch, _NOWHERE)
+        # All logs share the empty beginning, so the origin decides whether it is the
+        # same conversation.
+        is_start = start < length <= stop or (not length and row_origin == origin)
+        if is_start and length > most:
+            row = Revision._make(transaction.tables.get("revisions", key))
+            if is_sealed(row):
+                best, most = row.number, length
 
     return best
 
