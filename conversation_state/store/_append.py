@@ -128,6 +128,10 @@ def append_within(
     expecting: Head | int | None,
 ) -> Head:
     """The head of a name after *addition*; as it is if its ledger has the key."""
+    head = _append_known(transaction, text, addition, expecting)
+    if head is not None:
+        return head
+
     known, newest = find_newest(transaction, text)
     if transaction.cache.is_erasure_lost:
         what = "nothing was saved: the note of an erasure is damaged or missing"
@@ -152,6 +156,34 @@ def append_within(
         raise StaleHeadError(transaction.url, text, expecting, known.head)
 
     return save_within(transaction, text, state, known.head)
+
+
+def _append_known(
+    transaction: Transaction,
+    text: str,
+    addition: Addition,
+    expecting: Head | int | None,
+) -> Head | None:
+    """
+    As `append_within`, to the state that is remembered: nothing is read, as in
+    `save_within`. None if that can't be done.
+    """
+    known = transaction.recall(text)
+    if known is None or known.name.is_timeline:
+        return None
+
+    is_right = expecting is None or is_expected(known.head, expecting)
+    state = addition.add_to(known.state) if is_right else known.state
+    if state is known.state:
+        return None
+
+    try:
+        return save_within(transaction, text, state, known.head)
+    except StaleHeadError:
+        if expecting is not None:
+            raise
+
+        return None
 
 
 def _begin_name(

@@ -43,6 +43,7 @@ __all__ = [
     "Saved",
     "Writer",
     "after",
+    "is_remembered",
     "reading",
     "write",
 ]
@@ -63,6 +64,14 @@ class Record(NamedTuple):
     key: bytes
     value: bytes
     hold: LogEnd | None
+
+
+def is_remembered(store: Store, name: str) -> bool:
+    """
+    Whether this store has the newest state of *name*, as it saw that last, in memory:
+    then an update of the whole state reads nothing that an append would not.
+    """
+    return store._cache.recall(name) is not None
 
 
 def after(prefix: bytes) -> bytes | None:

@@ -190,6 +190,23 @@ def append_after(
     return list(grown.messages[len(newest) :]) if is_longer else None
 
 
+def load_apart(items: Sequence[Any]) -> list[Message] | None:
+    """
+    The messages that `append_items` adds to any conversation; None if that depends on
+    its end.
+
+    Raises:
+        DecodeError:
+            As `load` raises it.
+    """
+    is_apart = is_list(items) and not _find_answered(items)
+    return (
+        _load_items(items, {})
+        if is_apart and not any(map(_continues_answer, items[:1]))
+        else None
+    )
+
+
 def pop_last_item(state: Aggregator) -> tuple[Aggregator, Item | None]:
     """
     *state* without its last item, and the item, or None.

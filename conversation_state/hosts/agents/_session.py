@@ -23,12 +23,14 @@ from conversation_state.hosts.agents._runs import (
     append_items,
     find_turn,
     items_of,
+    load_apart,
     newest_items,
     pop_last_item,
     read_response_usage,
     read_usages,
 )
 from conversation_state.store import Head, Store, check_name
+from conversation_state.store.records import is_remembered
 from conversation_state.trimming import TrimContext, Trimmer
 from conversation_state.usage import Usage
 
@@ -170,8 +172,8 @@ class StoreSession(StoreHost):
                 If one of them is not JSON; with every problem and its path.
         """
         # Only an empty list is skipped; None and other values are refused.
-        if items != [] and not await run_in_thread(self._append_items, items):
-            await self._update_state(lambda state: append_items(state, items))
+        if items != []:
+            await run_in_thread(self._add_items, items)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it, or None."""
@@ -416,24 +418,34 @@ class StoreSession(StoreHost):
 
             size = 2 * size + 1
 
+    def _add_items(self, items: Sequence[Any]) -> None:
+        is_here = is_remembered(self.store, self.session_id)
+        if is_here or not self._append_items(items):
+            self.store.update(
+                self.session_id,
+                lambda state: append_items(state, items),
+                start=Aggregator.new(),
+            )
+
     def _append_items(self, items: Sequence[Any]) -> bool:
         """
         Add *items* behind the newest messages, without the others; whether that could
         be done. The call that a result answers may be far back, and an answer that goes
         on is another message.
         """
+        expecting = None
         try:
-            end = self.store.load(self.session_id, last=_FEW)
-        except NotSavedError:
-            return False
+            messages = load_apart(items)
+            if messages is None:
+                end = self.store.load(self.session_id, last=_FEW)
+                messages = append_after(end.entries, items, is_whole=not end.start)
+                expecting = end.head
 
-        grown = append_after(end.entries, items, is_whole=not end.start)
-        if grown is None:
-            return False
+            if messages is None:
+                return False
 
-        try:
-            self.store.append(self.session_id, *grown, expecting=end.head)
-        except StaleHeadError:
+            self.store.append(self.session_id, *messages, expecting=expecting)
+        except (NotSavedError, StaleHeadError):
             return False
 
         return True

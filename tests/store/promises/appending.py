@@ -267,6 +267,27 @@ class AppendPromises(StoreCase):
         assert {1} == {call.rows for call in written}
         assert 7 == len(calls)
 
+    def test_remembered(self, store, calls):
+        """To a state in memory nothing is read, unless another is newer."""
+        watched = Store(RecordingBackend(store._cache.backend, calls.append))
+        head = watched.save("chat", CONVERSATION.add_usage(Usage(3)))
+        calls.clear()
+        head = watched.append("chat", answer("r-1", 5), expecting=head)
+
+        assert {"add", "commit", "committed"} == {call.verb for call in calls}
+        other = self.other(store)
+        newer = other.append("chat", UserMessage("from elsewhere"))
+        with pytest.raises(StaleHeadError):
+            watched.append("chat", UserMessage("mine"), expecting=head)
+
+        last = watched.append("chat", UserMessage("mine"))
+
+        assert newer.revision + 1 == last.revision
+        assert ["from elsewhere", "mine"] == [
+            message.text for message in self.other(store).load("chat")[-2:]
+        ]
+        assert () == store.verify()
+
     def test_failures(self, store):
         """A failure at any call leaves the head before it or the whole append."""
         appending = self.other(store, remembered=0)
