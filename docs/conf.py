@@ -89,8 +89,12 @@ def read_page(_app: Any, name: str, source: list[str]) -> None:
         return
 
     contents = []
+    listed: set[str] = set()
     for title, body in _SECTION.findall(source[0]):
-        pages = [f"{text} <{path}>" for text, path in _PAGE.findall(body)]
+        # Each page once, where it is named first.
+        named = {path: text for text, path in _PAGE.findall(body)}
+        pages = [f"{named[path]} <{path}>" for path in named if path not in listed]
+        listed.update(named)
         if pages:
             head = ["```{toctree}", ":hidden:", f":caption: {title}", ""]
             contents += ["", *head, *pages, "```"]
