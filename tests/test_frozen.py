@@ -26,6 +26,7 @@ from conversation_state._persistent import (
     check_text,
     freeze,
     freeze_map,
+    is_same_json,
     make_map,
     thaw,
 )
@@ -460,3 +461,25 @@ class TestCheckText:
 
         assert f"it holds {text[2]!a} at position 2, half of a" in str(raised.value)
         assert "replace it, with U+FFFD say" in str(raised.value)
+
+
+class TestIsSameJson:
+    """Values that Python's ``==`` does not tell apart, and JSON does."""
+
+    @pytest.mark.parametrize(
+        ("value", "other"),
+        [
+            (1, 1.0),
+            (1, True),
+            ([1, [2]], [1, [2.0]]),
+            ({"a": [0]}, {"a": [False]}),
+            ([1], [1, 1]),
+            ({"a": 1}, {"a": 1, "b": 1}),
+            ("1", 1),
+        ],
+    )
+    def test_others(self, value, other):
+        """A value of another type, at any depth, is another value."""
+        frozen = freeze(value, "it")
+        assert not is_same_json(frozen, freeze(other, "it"))
+        assert is_same_json(frozen, freeze(copy.deepcopy(value), "it"))
