@@ -10,7 +10,6 @@ parts of their own (`_dump_opencode`, `_dump_pi`, `_dump_sts`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any, Literal, TypeAlias, get_args
 
 from conversation_state._persistent import thaw
@@ -37,6 +36,7 @@ from conversation_state.adapters.sessions._writing import (
     NO_RESULT,
     SessionRecord,
     SessionWriter,
+    in_order,
     model_of,
     split_usage,
     usage_of,
@@ -163,8 +163,7 @@ def dump_claude_code(writer: SessionWriter) -> list[Any]:
             Lost(f"agents[{at}].{path}", what, why) for path, what, why in inner.lost
         ]
 
-    lines.sort(key=itemgetter(0))
-    return [raw for _, raw in lines]
+    return in_order(lines)
 
 
 class _ClaudeLines:
@@ -267,7 +266,7 @@ class _ClaudeLines:
         if _is_line(record.messages[0]):
             for line, message in zip(kept, record.messages, strict=False):
                 raw = thaw(getattr(message, "raw", {}))
-                self._add_line(line["at"] if writer.is_same else LAST_PLACE, raw)
+                self._add_line(writer.place(line), raw)
                 end = str(raw.get("uuid", end))
 
             return end
@@ -288,8 +287,7 @@ class _ClaudeLines:
             text = own[0]["text"] if is_text and own else ""
             said = {**about, "content": text if is_text else own}
             self._note_calls(own, keys["uuid"])
-            place = line["at"] if writer.is_same else LAST_PLACE
-            self._add_line(place, {**keys, "message": said})
+            self._add_line(writer.place(line), {**keys, "message": said})
             end = keys["uuid"]
 
         return end
@@ -504,8 +502,7 @@ class _CodexLines:
                 else:
                     self._write_record(step)
 
-        self.lines.sort(key=itemgetter(0))
-        return [raw for _, raw in self.lines]
+        return in_order(self.lines)
 
     def _add_record(self, kind: str, payload: Mapping[str, Any], time: str) -> None:
         line = {"timestamp": time, "type": kind, "payload": payload}
@@ -531,8 +528,8 @@ class _CodexLines:
         kept = writer_lines(writer, record)
         if kept and _is_line(record.messages[0]):
             for line, message in zip(kept, record.messages, strict=False):
-                at = line["at"] if writer.is_same else LAST_PLACE
-                self.lines.append((at, thaw(getattr(message, "raw", {}))))
+                raw = thaw(getattr(message, "raw", {}))
+                self.lines.append((writer.place(line), raw))
 
             return
 
@@ -551,7 +548,7 @@ class _CodexLines:
         ]
         for number, item in enumerate(items):
             about = kept[number] if len(kept) == len(items) else {}
-            at = about.get("at", LAST_PLACE) if writer.is_same else LAST_PLACE
+            at = writer.place(about)
             if about.get("bare"):
                 self.lines.append((at, item))
                 continue

@@ -19,6 +19,7 @@ from conversation_state.adapters.sessions._writing import (
     SessionRecord,
     SessionWriter,
     find_maker,
+    in_order,
     in_place,
     join_texts,
     keep_signature,
@@ -96,11 +97,7 @@ class _OpenCodeDocument:
             else:
                 self._write_fresh(record, results)
 
-        self.messages.sort(key=lambda each: each[0])
-        return {
-            **self._write_info(records),
-            "messages": [raw for _, raw in self.messages],
-        }
+        return {**self._write_info(records), "messages": in_order(self.messages)}
 
     def _reload_record(self, raw: dict[str, Any]) -> Sequence[Message]:
         return reload_messages(_opencode, {"info": {"id": self.id}, "messages": [raw]})

@@ -21,6 +21,7 @@ from conversation_state.adapters.sessions._writing import (
     SessionRecord,
     SessionWriter,
     find_maker,
+    in_order,
     in_place,
     keep_signature,
     lose_part,
@@ -85,16 +86,13 @@ class _PiLines:
                 if text_of(raw, "parentId") not in self.known and not writer.is_same:
                     raw["parentId"] = end
 
-                self._add_line(
-                    record.notes["at"] if writer.is_same else LAST_PLACE, raw
-                )
+                self._add_line(writer.place(record.notes), raw)
                 end = raw.get("id")
 
             self.ends.update({node.id: end for node in record.nodes})
 
         self._write_end()
-        self.lines.sort(key=lambda each: each[0])
-        return [raw for _, raw in self.lines]
+        return in_order(self.lines)
 
     def _reload_record(self, raw: dict[str, Any]) -> Sequence[Message]:
         return reload_messages(

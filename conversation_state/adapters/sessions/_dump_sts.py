@@ -15,6 +15,7 @@ from conversation_state.adapters.sessions._writing import (
     LAST_PLACE,
     NO_RESULT,
     SessionWriter,
+    in_order,
     join_texts,
     lose_part,
     model_of,
@@ -48,7 +49,7 @@ def dump_sts(writer: SessionWriter) -> list[Any]:
     for record in records:
         raw = writer.kept_raw(record, _reload_trace)
         if raw is not None:
-            lines.append((record.notes["at"] if writer.is_same else LAST_PLACE, raw))
+            lines.append((writer.place(record.notes), raw))
             continue
 
         writer.lose_keys(record)
@@ -57,8 +58,7 @@ def dump_sts(writer: SessionWriter) -> list[Any]:
                 timed = {**body, "timestamp": record.millis}
                 lines.append((LAST_PLACE, {"type": "message", "message": timed}))
 
-    lines.sort(key=lambda each: each[0])
-    return [raw for _, raw in lines]
+    return in_order(lines)
 
 
 def _reload_trace(raw: dict[str, Any]) -> Sequence[Message]:

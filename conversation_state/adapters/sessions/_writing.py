@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 import attrs
@@ -250,6 +251,11 @@ class SessionWriter:
             for each in lines
         ]
 
+    def place(self, line: Mapping[str, Any]) -> float:
+        """Where *line* stands: in its own format where it stood, else behind all."""
+        at: float = line.get("at", LAST_PLACE) if self.is_same else LAST_PLACE
+        return at
+
     def lose_session(self) -> None:
         """List what other formats do not have of the session."""
         if self.is_same:
@@ -343,6 +349,11 @@ class SessionWriter:
             return str(uuid.UUID(self.loaded.name))
         except ValueError:
             return self.make_id("session")
+
+
+def in_order(lines: Iterable[tuple[float, Any]]) -> list[Any]:
+    """What is written in *lines*, by their places."""
+    return [raw for _, raw in sorted(lines, key=itemgetter(0))]
 
 
 def write_iso(time: datetime) -> str:
