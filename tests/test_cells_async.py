@@ -116,6 +116,20 @@ class TestWatch:
         with anyio.fail_after(60):
             assert await anext(values) is cell.value
 
+    async def test_sees_a_change_just_before_it_waits(self):
+        """A change by another thread, when it has looked and not begun to watch."""
+
+        class Changing(cells.Cell[int]):
+            def watch(self, callback, *, on_error=None):
+                self.swap(one_more)
+                return super().watch(callback, on_error=on_error)
+
+        values = Changing(0).awatch()
+
+        assert 0 == await anext(values)
+        with anyio.fail_after(60):
+            assert 1 == await anext(values)
+
     async def test_is_woken_by_threads(self):
         """Changes made in other threads wake who waits; the last one is seen."""
         cell, seen = Cell(0), []

@@ -16,9 +16,11 @@ PATIENCE_S = 60
 
 
 class TestThreadsOfTasks:
-    def test_cancelled_before_it_runs(self):
+    @pytest.mark.parametrize("is_shielded", [True, False])
+    def test_cancelled_before_it_runs(self, is_shielded):
         """
-        A call that has to wait for a thread when its task is cancelled never begins.
+        A call that has to wait for a thread when its task is cancelled never begins;
+        one that is shielded runs.
         """
         calls: list[str] = []
 
@@ -32,7 +34,9 @@ class TestThreadsOfTasks:
 
             occupied = asyncio.create_task(run_in_anyio_thread(occupy))
             assert await asyncio.to_thread(begun.wait, PATIENCE_S)
-            task = asyncio.create_task(run_in_anyio_thread(lambda: calls.append("")))
+            task = asyncio.create_task(
+                run_in_anyio_thread(lambda: calls.append(""), is_shielded=is_shielded)
+            )
             await asyncio.sleep(0)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -42,7 +46,7 @@ class TestThreadsOfTasks:
 
         asyncio.run(main())
 
-        assert [] == calls
+        assert [""] * is_shielded == calls
 
     @pytest.mark.parametrize("is_shielded", [True, False])
     def test_cancelled_while_it_runs(self, is_shielded):
