@@ -57,22 +57,11 @@ from tests.branches import (
     leave,
     refused,
 )
+from tests.executor_contract import CHAT, fan_out, texts, tokens
 from tests.signals import interrupt_by_signals, interrupter
 from tests.threads import finish, until
 
-# Much here is handed over wrongly; what is right is for typing_tests to add_text.
-fan_out: Any = parallel.fan_out
 afan_out: Any = parallel.afan_out
-
-CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
-
-
-def texts(state):
-    return [message.text for message in state]
-
-
-def tokens(state):
-    return state.total_usage.total_tokens
 
 
 @pytest.fixture(params=["own threads", "pool", "pool of one"])

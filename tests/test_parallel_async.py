@@ -17,25 +17,15 @@ import anyio.to_thread
 import pytest
 import trio
 
-from conversation_state import Aggregator, Turn, parallel
+from conversation_state import Turn, parallel
 from conversation_state.errors import BranchError, FanOutError
 from conversation_state.parallel import save_progress
-from tests.branches import USAGE, Refused, Stop, add_text, refused
+from tests.branches import Refused, Stop, add_text, refused
+from tests.executor_contract import CHAT, fan_out, texts, tokens
 
 pytestmark = pytest.mark.anyio
 
 afan_out: Any = parallel.afan_out
-fan_out: Any = parallel.fan_out
-
-CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
-
-
-def texts(state):
-    return [message.text for message in state]
-
-
-def tokens(state):
-    return state.total_usage.total_tokens
 
 
 async def async_add_text(text, state):
