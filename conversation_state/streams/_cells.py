@@ -24,8 +24,9 @@ from conversation_state._locks import RLock
 from conversation_state._waiting import TaskEvent, load_anyio, running_loop
 from conversation_state.errors import StreamClosedError
 
-# So many elements in a row may be left out before other tasks may run.
-_MAX_IN_A_ROW = 1_000
+# So many elements in a row are sent, are read, or are left out, before other tasks run.
+MAX_IN_A_ROW = 64
+_MAX_LEFT_OUT = 1_000
 
 ABORTED = "the stream was aborted: abort() stopped its source"
 
@@ -160,20 +161,6 @@ def without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
         traceback = traceback.tb_next
 
     return traceback
-
-
-def throw(mark: Any, end: type[Exception]) -> NoReturn:
-    # What a reader gets at *mark*: an error as it came, or *end* at the end.
-    if mark is END:
-        raise end
-
-    error, context = mark.error, mark.context
-    try:
-        raise error.with_traceback(mark.traceback)
-    finally:
-        BaseException.__setattr__(error, "__context__", context)
-        # An error keeps the frames that it goes through, and their variables.
-        del context, error, mark
 
 
 def log_failed_close(iterator: object, error: BaseException) -> None:
@@ -413,7 +400,7 @@ def fill(cell: StreamCell, waiter: Waiter | None, *, block: bool) -> bool:
         source.poll(cell, waiter, block=block)
         if cell.source is not None and source.upstream is not upstream:
             left_out += 1
-            if not block and left_out >= _MAX_IN_A_ROW:
+            if not block and left_out >= _MAX_LEFT_OUT:
                 if waiter is not None:
                     waiter.set()
                 break

@@ -15,6 +15,7 @@ from conversation_state.streams._cells import (
     ABORTED,
     CIRCLE,
     END,
+    MAX_IN_A_ROW,
     Fault,
     ProcessBound,
     Queue,
@@ -31,9 +32,6 @@ from conversation_state.streams._cells import (
 )
 
 T_contra = TypeVar("T_contra", contravariant=True)
-
-# After so many sends in a row, other tasks may run.
-_MAX_IN_A_ROW = 64
 
 
 class Pipe:
@@ -223,7 +221,7 @@ class Sender(ProcessBound, Generic[T_contra]):
     async def asend(self, item: T_contra) -> bool:
         """Like `send`, for tasks. One that is cancelled has not sent its *item*."""
         self._in_a_row += 1
-        if self._in_a_row > _MAX_IN_A_ROW:
+        if self._in_a_row > MAX_IN_A_ROW:
             self._in_a_row = 0
             await load_anyio().lowlevel.checkpoint()
 
@@ -350,16 +348,13 @@ class Pump(Pipe):
         enter(self.readers, waiter)
         if self._loop is None:
             self._ended, self._scope = anyio.Event(), anyio.CancelScope()
-            start_task(self._run)
             self._loop = here
+            start_task(self._run)
         elif self.senders and not self.senders[0].set():
             # It was closed without cancelling its tasks.
             self.end(make_broken_fault("the event loop of its source has ended"))
 
     async def _run(self) -> None:
-        if self._task_id is not None:  # a second one, after an interrupt
-            return
-
         self._task_id = load_anyio().get_current_task().id
         last: tuple[Fault, ...] = ()
         try:

@@ -33,6 +33,7 @@ from conversation_state.streams._cells import (
     END,
     LAST,
     MARKS,
+    MAX_IN_A_ROW,
     End,
     Fault,
     ProcessBound,
@@ -44,7 +45,6 @@ from conversation_state.streams._cells import (
     fill,
     leave_queues,
     run,
-    throw,
     without_our_frames,
 )
 from conversation_state.streams._pipe import Pipe, PipeSource, Pump, Sender
@@ -72,9 +72,6 @@ _CLOSED = (
     "can't read this stream: it was closed. Read before you close it, or read a "
     "stream of its own: Stream.of(stream)."
 )
-
-# So many elements in a row are read before other tasks may run.
-_MAX_IN_A_ROW = 64
 
 # Mutable collections, and views of them, are copied, because a stream's elements
 # don't change.
@@ -352,7 +349,7 @@ class StreamReader(ProcessBound, Generic[T_co]):
         return self
 
     async def __anext__(self) -> T_co:
-        if self._in_a_row >= _MAX_IN_A_ROW:
+        if self._in_a_row >= MAX_IN_A_ROW:
             self._in_a_row = 0
             await load_anyio().lowlevel.checkpoint()
 
@@ -401,13 +398,19 @@ class StreamReader(ProcessBound, Generic[T_co]):
             if type(item) not in MARKS:
                 return item
 
-            if item is END or type(item) is Fault:
+            if item is END:
+                raise end
+
+            if type(item) is Fault:
                 break
 
+        error, context = item.error, item.context
         try:
-            throw(item, end)
-        finally:  # an error keeps the frames that it goes through
-            del cell, item, self
+            raise error.with_traceback(item.traceback)
+        finally:
+            BaseException.__setattr__(error, "__context__", context)
+            # An error keeps the frames that it goes through, and their variables.
+            del cell, context, error, item, self
 
 
 @overload
@@ -491,14 +494,10 @@ def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
         _check_stream(stream)
 
     named = [
-        StreamCell(Derived(each._get_cell(), _keep, End(name)))
+        StreamCell(Derived(each._get_cell(), lambda item: item, End(name)))
         for name, each in streams.items()
     ]
     return _merge(named, streams.values())
-
-
-def _keep(item: Any) -> Any:
-    return item
 
 
 def _merge(cells: list[StreamCell], streams: Iterable[Stream[Any]]) -> Stream[Any]:
