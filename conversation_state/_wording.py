@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -234,3 +234,49 @@ def escape_line(text: str) -> str:
     one\ntwo
     """
     return re.sub(_INVISIBLE_IN_LINE, _escape_match, text)
+
+
+class MissingName:
+    """
+    A name that a class does not have: an `AttributeError` that says what to write.
+
+    A descriptor, and no `__getattr__`: with that, Python looks every attribute up the
+    slow way, and adding a message took a fifth longer.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
+        raise AttributeError(self._text)
+
+
+def add_missing_names(cls: type, what: str, names: Mapping[str, str]) -> None:
+    """
+    Let each of *names* that *cls*, which is *what*, does not have say what to write.
+    """
+    for name, advice in names.items():
+        missing = f"{what} no attribute {name!r}"
+        is_name = advice.replace("_", "").isalnum()
+        text = f"did you mean {advice!r}?" if is_name else advice
+        setattr(cls, name, MissingName(f"{missing}; {text}"))
+
+
+def list_names(cls: type, instance: object) -> list[str]:
+    """What *instance* of *cls* has, without the names that are missing."""
+    names = object.__dir__(instance)
+    return [
+        name
+        for name in names
+        if not isinstance(_find_attribute(cls, name), MissingName)
+    ]
+
+
+def _find_attribute(cls: type, name: str) -> object:
+    for base in cls.__mro__:
+        if name in vars(base):
+            return vars(base)[name]
+
+    return None

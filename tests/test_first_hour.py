@@ -6,10 +6,22 @@ What a state's own verbs are given is in ``test_aggregator.py``, a store's in
 """
 
 import json
+import re
+from typing import Any
 
 import pytest
 
-from conversation_state import Aggregator, ToolCall, decode
+from conversation_state import (
+    Aggregator,
+    TokenBudget,
+    ToolCall,
+    Trimmer,
+    decode,
+    fit,
+    open_store,
+    repair,
+    trim,
+)
 from conversation_state.adapters import (
     anthropic,
     gemini,
@@ -25,6 +37,12 @@ from conversation_state.errors import (
 from tests.processes import run_script
 
 SENT = {"role": "user", "content": "Hi"}
+ASKED: Any = Aggregator.new().add_user_prompt("Hi")
+BUDGET = TokenBudget(context_window=100)
+# As in a program without types.
+STORE: Any = open_store("memory:")
+EXPORT: Any = openai_chat.dump(ASKED)
+STEPS: Any = (fit, repair)
 
 
 class TestObjectsOfSdks:
@@ -117,6 +135,35 @@ class TestDecode:
             decode(data)
 
         assert "load(" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (lambda: EXPORT["messages"], "export.payload['messages']"),
+        (lambda: EXPORT.messages, "create(**export.payload)"),
+        (lambda: trim(ASKED, BUDGET, STEPS[0]), "as in fit()"),
+        (lambda: Trimmer(BUDGET, STEPS[1]), "as in repair()"),
+        (lambda: ASKED.fork(at="u1"), "state.before(entry_id).fork()"),
+        (lambda: STORE.save("a", trim(ASKED, BUDGET)), "save the state"),
+        (lambda: STORE.get("a"), "store.load(name, default=None)"),
+        (lambda: STORE.list("a"), "store.names()"),
+        (lambda: STORE.put("a", ASKED), "'save'"),
+    ],
+    ids=map(str, range(9)),
+)
+def test_other_names(call, line):
+    """What requests, stores and steps are taken for: the error says what to write."""
+    with pytest.raises((TypeError, AttributeError), match=re.escape(line)):
+        call()
+
+
+def test_names_that_are_missing():
+    """Such a name is no attribute: nothing is listed, and `hasattr` is false."""
+    assert not {"get", "keys", "put"} & {*dir(STORE)}
+    assert not {"messages", "keys"} & {*dir(EXPORT)}
+    assert not hasattr(STORE, "get")
+    assert {"save", "load", "rollback", "history"} <= {*dir(STORE)}
 
 
 def test_arguments_of_a_call():

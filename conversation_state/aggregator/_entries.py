@@ -11,12 +11,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
 from conversation_state._persistent import Log, View, final
-from conversation_state._wording import describe_value
-from conversation_state.aggregator._names import (
-    LIST_NAMES,
-    add_missing_names,
-    list_names,
-)
+from conversation_state._wording import add_missing_names, describe_value, list_names
+from conversation_state.aggregator._names import LIST_NAMES
 from conversation_state.messages import Message, id_of_key
 from conversation_state.pickling import Maker
 from conversation_state.usage import Usage

@@ -1,62 +1,7 @@
 """
 Names that lists and other libraries' objects have and a state has not, with what to
 write instead.
-
-Descriptors, and no `__getattr__`: with that, Python looks every attribute up the slow
-way, and adding a message took a fifth longer.
 """
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import NoReturn
-
-from conversation_state._persistent import final
-
-
-@final
-class MissingName:
-    """
-    A name that a class does not have: an `AttributeError` that says what to write.
-    """
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
-        raise AttributeError(self._text)
-
-
-def add_missing_names(cls: type, what: str, names: Mapping[str, str]) -> None:
-    """
-    Let each of *names* that *cls*, which is *what*, does not have say what to write.
-    """
-    for name, advice in names.items():
-        missing = f"{what} no attribute {name!r}"
-        is_name = advice.replace("_", "").isalnum()
-        text = f"did you mean {advice!r}?" if is_name else advice
-        setattr(cls, name, MissingName(f"{missing}; {text}"))
-
-
-def list_names(cls: type, instance: object) -> list[str]:
-    """What *instance* of *cls* has, without the names that are missing."""
-    names = object.__dir__(instance)
-    return [
-        name
-        for name in names
-        if not isinstance(_find_attribute(cls, name), MissingName)
-    ]
-
-
-def _find_attribute(cls: type, name: str) -> object:
-    for base in cls.__mro__:
-        if name in vars(base):
-            return vars(base)[name]
-
-    return None
-
 
 _ENCODE = "encode(state) makes bytes of it, and openai_chat.dump(state) a request"
 _SHORTER = (

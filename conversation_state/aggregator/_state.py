@@ -23,8 +23,10 @@ from conversation_state._persistent import (
     final,
 )
 from conversation_state._wording import (
+    add_missing_names,
     escape_line,
     format_count,
+    list_names,
     shorten_repr,
     shorten_text,
 )
@@ -43,7 +45,7 @@ from conversation_state.aggregator._entries import (
     id_of,
     message_of,
 )
-from conversation_state.aggregator._names import NAMES, add_missing_names, list_names
+from conversation_state.aggregator._names import NAMES
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import (
     Answer,
@@ -795,6 +797,12 @@ class Aggregator:
         """
         log = self._log
         if at is not None:
+            if isinstance(at, str):
+                raise TypeError(
+                    f"at: expected a number of messages, got {shorten_repr(at)}; "
+                    "state.before(entry_id).fork() begins before an entry"
+                )
+
             self._check_position("fork at", index(at))
             log = log.take(index(at))
 

@@ -22,7 +22,13 @@ import attrs
 
 from conversation_state._persistent import check_text, freeze_map
 from conversation_state._waiting import async_twin, run_in_anyio_thread
-from conversation_state._wording import describe_type, describe_value, shorten_repr
+from conversation_state._wording import (
+    add_missing_names,
+    describe_type,
+    describe_value,
+    list_names,
+    shorten_repr,
+)
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
@@ -158,6 +164,9 @@ class Store:
 
     def __repr__(self) -> str:
         return f"<Store {self.url}>"
+
+    def __dir__(self) -> list[str]:
+        return list_names(type(self), self)
 
     def __reduce__(self) -> Any:
         raise TypeError(f"a store can't be pickled; open {self.url} where it is needed")
@@ -1467,6 +1476,24 @@ def restore(
         return restore_file(backup, path, replace=replace)
     except OSError as error:
         raise StoreError(shorten_repr(str(path)), str(error)[:200]) from error
+
+
+_LISTED = "store.names() lists the names, and store.heads() what is under them"
+_CHANGED = "store.update(name, function) loads, changes and saves"
+add_missing_names(
+    Store,
+    "a Store has",
+    {
+        **dict.fromkeys(("get", "read", "open"), "store.load(name, default=None)"),
+        **dict.fromkeys(("list", "keys", "items", "all", "list_names"), _LISTED),
+        **dict.fromkeys(("put", "set", "write", "add", "create"), "save"),
+        **dict.fromkeys(("modify", "transaction", "mutate"), _CHANGED),
+        **dict.fromkeys(("remove", "drop", "pop"), "delete"),
+        **dict.fromkeys(("versions", "revisions", "log"), "history"),
+        "commit": "a save is committed when it returns",
+        **dict.fromkeys(("undo", "restore", "revert"), "rollback"),
+    },
+)
 
 
 def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:

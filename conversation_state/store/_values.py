@@ -587,6 +587,8 @@ def check_state(name: str, state: object, expecting: object) -> None:
         advice = ""
         if isinstance(state, (list, tuple)):
             advice = "; make one of messages: Aggregator.new(messages)"
+        elif hasattr(state, "dropped"):
+            advice = "; a view is for a request: save the state that it was made of"
 
         raise TypeError(
             f"state: expected an Aggregator, got {describe_type(state)}{advice}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from inspect import isawaitable
+from types import FunctionType
 from typing import Any
 
 import attrs
@@ -21,6 +22,7 @@ from conversation_state.trimming._summaries import close_coroutine
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 
 _set = object.__setattr__
+_HERE = f"{__package__}."
 # Without `repair`, a call without a result would drop all that is before it.
 _DEFAULT_STEPS: tuple[Step, ...] = (repair(), fit())
 
@@ -31,6 +33,11 @@ def _check_steps(steps: tuple[Any, ...]) -> tuple[Any, ...]:
             raise TypeError(
                 f"steps: expected functions from view to view, got {shorten_repr(step)}"
             )
+
+        module = getattr(step, "__module__", None) or ""
+        if isinstance(step, FunctionType) and module.startswith(_HERE):
+            name = step.__name__
+            raise TypeError(f"steps: {name} makes a step; call it, as in {name}()")
 
     return steps
 

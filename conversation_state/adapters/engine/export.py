@@ -11,12 +11,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import attrs
 
 from conversation_state._persistent import EMPTY_MAP, check_iterable, final, thaw
-from conversation_state._wording import describe_type, shorten_repr
+from conversation_state._wording import (
+    add_missing_names,
+    describe_type,
+    list_names,
+    shorten_repr,
+)
 from conversation_state.adapters.engine.notes import (
     list_of,
     map_of,
@@ -225,6 +230,23 @@ class Export:
 
     payload: Any
     lost: tuple[Lost, ...] = ()
+
+    def __getitem__(self, key: object) -> NoReturn:
+        raise TypeError(
+            f"an Export has no items; export.payload[{shorten_repr(key)}] is in the "
+            "request's part, client.create(**export.payload) sends it"
+        )
+
+    def __dir__(self) -> list[str]:
+        return list_names(type(self), self)
+
+
+_PAYLOAD = "export.payload is the request's part: client.create(**export.payload)"
+add_missing_names(
+    Export,
+    "an Export has",
+    dict.fromkeys(("messages", "input", "contents", "keys", "get", "items"), _PAYLOAD),
+)
 
 
 def needs_untyped(made: type[Part], data: bytes | None, media_type: str) -> bool:
