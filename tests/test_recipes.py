@@ -242,8 +242,8 @@ def run_resumed(seed: int, page: dict[str, Any]) -> list[str]:
         disturb("How long will it take?")
         return result
 
-    def ask(state: Aggregator) -> AssistantMessage:
-        script.judge_view(state)
+    def ask(_request: object) -> AssistantMessage:
+        script.judge_view(store.load("chat"))
         disturb("Hurry!")
         return script.answer()
 
@@ -252,7 +252,7 @@ def run_resumed(seed: int, page: dict[str, Any]) -> list[str]:
     store.save("chat", start.add_user_prompt("When is the next train?"))
     for _ in range(8):
         try:
-            page["run_turn"]("chat", ask)
+            page["run_saved_turn"]("chat", openai_chat, ask)
         except KilledError:
             if script.happens(0.3):
                 write("STOP")
@@ -265,10 +265,11 @@ def run_resumed(seed: int, page: dict[str, Any]) -> list[str]:
 
 def test_resume():
     """
-    The turn of docs/resume.md: killed anywhere and resumed, while the user writes, and
-    after the user has pressed stop.
+    The saved turn of docs/agent-turns.md: killed anywhere and resumed, while the user
+    writes, and after the user has pressed stop.
     """
-    page = run_code(take_code("docs/resume.md", "def run_turn"))
+    markers = "def run_turn", "def run_saved_turn"
+    page = run_code(take_code("docs/agent-turns.md", *markers))
     refused = {seed: run_resumed(seed, page) for seed in range(SCRIPTS)}
 
     assert {} == {seed: found for seed, found in refused.items() if found}
