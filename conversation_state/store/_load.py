@@ -3,7 +3,8 @@ Loading: a saved state again, or the end of it, and what there is to load.
 
 `load_at` finds the revision and `read_state` its state. Only rows that are not in
 memory are read: those of the state that is remembered, and what other states share
-with it, stay what they are. Each row is compared with its digest.
+with it, stay what they are. Each row is compared with its checksum, and the last one of
+each page and of the log with its digest.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ from conversation_state.store._log import (
     Segment,
     Segments,
     begins_with,
-    chain_digests,
+    checksum_of,
+    checksums_of,
     content_digest,
     count_shared,
     cut_segments,
     digest_of,
     insert_placeholders,
+    read_ids,
     reading_rows,
     tombstone_digest,
     unpack_id,
@@ -299,21 +302,29 @@ def _read_items(
     for page in _iterate_pages(transaction, table, segments, start):
         # Column by column: to make a `LogRow` of each takes longer than all that is
         # done with it.
-        packed_ids, bodies, contents, page_digests = zip(*page, strict=True)
+        ids, bodies, contents, page_digests, there = zip(*page, strict=True)
+        befores = (before, *page_digests[:-1])
         with reading_rows():
-            ids = list(map(unpack_id, packed_ids))
             raw, read = decode_rows(table, ids, bodies, blobs)
-            if list in map(type, raw) or contents.count(None) < len(raw):
-                rows = map(LogRow, ids, bodies, contents, page_digests)
-                after = [*_compute_digests(table, rows, read, before, blobs)]
+            if contents.count(None) == len(raw):
+                checksums = checksums_of(befores, ids, bodies)
+                # The digest of a row is in the checksum of the next one; where content
+                # is kept apart, it is only in the digest.
+                first = 0 if list in map(type, raw) else len(page) - 1
             else:
-                after = chain_digests(before, ids, bodies)
+                checksums = tuple(map(checksum_of, befores, ids, bodies, contents))
+                first = 0
+
+            rows = zip(page[first:], read[first:], befores[first:], strict=True)
+            after = _compute_digests(table, rows, blobs)
 
         # A page is compared as a whole, which takes no step for each row.
-        if (*after,) != page_digests:
-            compared = zip_longest(ids, after, page_digests)
-            id = next(id for id, computed, there in compared if computed != there)
-            name = id.decode(errors="replace")
+        if checksums != there or after != page_digests[first:]:
+            rows = zip(page, read, befores, strict=True)
+            after = _compute_digests(table, rows, blobs)
+            compared = zip_longest(ids, after, page_digests, checksums, there)
+            id = next(id for id, a, b, c, d in compared if (a, c) != (b, d))
+            name = unpack_id(id).decode(errors="replace")
             what = f"the entry {name!r} of {table.table} is not what was saved"
             raise DamagedRow(what)
 
@@ -347,12 +358,12 @@ def _iterate_pages(
 
 
 def decode_rows(
-    table: LogTable, ids: list[bytes], bodies: Sequence[bytes], blobs: BlobReader
+    table: LogTable, ids: Sequence[bytes], bodies: Sequence[bytes], blobs: BlobReader
 ) -> tuple[list[Any], list[Any]]:
     """The JSON values of the bodies of rows, and their entries."""
     # Parsing all bodies as one text takes half the time.
     raw: list[Any] = load(b"[%b]" % b",".join(bodies))
-    names = list(map(bytes.decode, ids))
+    names = read_ids(ids)
     if list not in map(type, raw):
         return raw, table.decode(names, raw)
 
@@ -366,23 +377,21 @@ def decode_rows(
 
 
 def _compute_digests(
-    table: LogTable,
-    rows: Iterator[LogRow],
-    items: list[Any],
-    before: bytes,
-    blobs: BlobReader,
-) -> Iterator[bytes]:
+    table: LogTable, rows: Iterable[tuple[Row, Any, bytes]], blobs: BlobReader
+) -> tuple[bytes, ...]:
     """
-    The digests at each row as they should be, if some of the rows refer to
-    large content or were erased; only those up to the first that is damaged.
+    The digests of rows, each with its entry and the digest before it, as they should
+    be; only those up to the first row that is damaged in itself.
     """
-    for row, item in zip(rows, items, strict=True):
-        content, what = check_content(table, row, item, blobs)
+    found: list[bytes] = []
+    for row, item, before in rows:
+        content, what = check_content(table, LogRow._make(row), item, blobs)
         if what:
-            return
+            break
 
-        before = digest_of(before + content)
-        yield before
+        found.append(digest_of(before + content))
+
+    return tuple(found)
 
 
 def check_content(
@@ -392,15 +401,16 @@ def check_content(
     The digest of a row's content, or of what it was before it was erased, and what is
     wrong with it: "" if nothing is.
     """
+    id = unpack_id(row.id)
     if row.content is None:
-        return content_digest(row.id, blobs.restore_body(row.body)), ""
+        return content_digest(id, blobs.restore_body(row.body)), ""
 
     content = row.content[:DIGEST_SIZE]
     erasure = None if table is LEDGER else find_erasure(item.message)
     if erasure is None or erasure.content != content:
         return b"", "is marked as erased, and no tombstone of what was there"
 
-    if row.content != content + tombstone_digest(row.id, row.body):
+    if row.content != content + tombstone_digest(id, row.body):
         return b"", "is a tombstone, and not the one that was put there"
 
     return content, ""

@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
-from operator import attrgetter
+from operator import attrgetter, xor
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import attrs
 
@@ -52,22 +53,6 @@ def content_digest(id: bytes, body: bytes) -> bytes:
     return digest_of(b"%b\0%b" % (id, body))
 
 
-def chain_digests(
-    before: bytes, ids: Iterable[bytes], bodies: Iterable[bytes]
-) -> list[bytes]:
-    made = []
-    # `digest_of`, written out: a third of all loading.
-    for content_bytes in map(b"\0".join, zip(ids, bodies, strict=True)):
-        content = _new_hash()
-        content.update(content_bytes)
-        step = _new_hash()
-        step.update(before + content.digest())
-        before = step.digest()
-        made.append(before)
-
-    return made
-
-
 def tombstone_digest(id: bytes, body: bytes) -> bytes:
     """The digest of a tombstone: nothing else has it, as the sizes come first."""
     return digest_of(len(id).to_bytes(8) + len(body).to_bytes(8) + id + body)
@@ -85,6 +70,26 @@ class LogRow(NamedTuple):
     content: bytes | None
     # The digest of everything up to here.
     digest: bytes
+    # See `checksum_of`.
+    checksum: int
+
+
+def checksum_of(before: bytes, id: bytes, body: bytes, content: bytes | None) -> int:
+    """
+    The checksum of a row, as its columns are in the tables, that comes after the digest
+    *before*: so no row passes for one at another place, or with another past.
+
+    It takes a quarter of the time of the digests that it finds accidents in place of:
+    loading compares this, and `verify` both.
+    """
+    return crc32(content or b"", crc32(body, crc32(id))) ^ crc32(before)
+
+
+def checksums_of(
+    befores: Iterable[bytes], ids: Iterable[bytes], bodies: Iterable[bytes]
+) -> tuple[int, ...]:
+    """Those of many rows without erased content."""
+    return (*map(xor, map(crc32, bodies, map(crc32, ids)), map(crc32, befores)),)
 
 
 class DamagedRow(Exception):  # noqa: N818 - what it is of; users see a `StoreError`
@@ -270,6 +275,14 @@ def pack_id(id: bytes) -> bytes:
 
 def unpack_id(id: bytes) -> bytes:
     return id[1:13].hex().encode() + b"-" + id[13:] if id[:1] == b"\xff" else id
+
+
+def read_ids(ids: Iterable[bytes]) -> list[str]:
+    """Identities as texts, of those that are in the tables."""
+    return [
+        f"{id[1:13].hex()}-{id[13:].decode()}" if id[:1] == b"\xff" else id.decode()
+        for id in ids
+    ]
 
 
 # Large content is kept once by its digest, apart from the messages that show it. The

@@ -26,6 +26,7 @@ from conversation_state.store._log import (
     BlobReader,
     DamagedRow,
     LogRow,
+    checksum_of,
     content_digest,
     pack_id,
     reading_rows,
@@ -390,7 +391,12 @@ def _erase_at(
     content = content_digest(id, whole)
     stone = encode_message(make_tombstone(message, content, reason))
     marked = content + tombstone_digest(id, stone)
-    tx.set(ENTRIES.table, place, body=stone, content=marked)
+    with reading_rows():
+        # What is not of the content stays in the checksum, and so does damage.
+        checksum = row.checksum ^ checksum_of(b"", row.id, row.body, None)
+        checksum ^= checksum_of(b"", row.id, stone, marked)
+
+    tx.set(ENTRIES.table, place, body=stone, content=marked, checksum=checksum)
     uses = tx.get("uses", place)
     if uses is not None:
         blob_digests.update(_split_digests(uses[1]))

@@ -28,6 +28,7 @@ from conversation_state.store._log import (
     LogTable,
     Segment,
     Segments,
+    checksum_of,
     cut_segments,
     digest_of,
     extend_segments,
@@ -752,7 +753,6 @@ def make_rows(
         body, content = table.encode(entry)
         # `content_digest`, written out: this is half of what a save does in Python.
         digest = content or digest_of(b"%b\0%b" % (id, body))
-        before = digest_of(before + digest)
         if erased and content is None and id in erased and table is ENTRIES:
             # The entry was erased, and a state that still has its content does not
             # restore it.
@@ -771,7 +771,10 @@ def make_rows(
                 uses.append(Use(place, b"".join(found)))
                 blobs |= found
 
-        made.append((place, pack_id(id), body, content, before))
+        id = pack_id(id)
+        checksum = checksum_of(before, id, body, content)
+        before = digest_of(before + digest)
+        made.append((place, id, body, content, before, checksum))
         place += 1
 
     return made, LogEnd(branch, length + len(made), before), uses, blobs

@@ -22,6 +22,7 @@ from conversation_state.store._log import (
     LogRow,
     LogTable,
     blob_digest,
+    checksum_of,
     digest_of,
     reading_rows,
     unpack_id,
@@ -138,12 +139,13 @@ def _verify_log(table: LogTable, transaction: Transaction) -> Damages:
         shown = str(there)
         digest = b""
         try:
-            row = LogRow(unpack_id(values[0]), *values[1:])
-            shown = row.id.decode(errors="replace")
+            row = LogRow._make(values)
+            id = unpack_id(row.id)
+            shown = id.decode(errors="replace")
             digest, what = _check_row(
                 *(table, row, before, BlobReader(transaction.tables)),
                 uses=uses.pop(place, b""),
-                is_erased=table is ENTRIES and row.id in erased,
+                is_erased=table is ENTRIES and id in erased,
             )
         except _DAMAGED as error:
             what = f"can't be read: {getattr(error, 'problem', error)}"
@@ -156,7 +158,7 @@ def _verify_log(table: LogTable, transaction: Transaction) -> Damages:
 
         position = there[1]
         # One damaged row is one damage, and not one for each that comes after.
-        before = {digest, values[-1]} - {b""}
+        before = {digest, values[3]} - {b""}
 
     for place in uses:
         what = "large content is kept for a message that is not there"
@@ -173,14 +175,18 @@ def _check_row(
     is_erased: bool,
 ) -> tuple[bytes, str]:
     """The digest of all up to a row, as far as it is known, and what is wrong."""
-    (raw,), (item,) = decode_rows(table, [row.id], [row.body], blobs)
+    id, body, there, _, checksum = row
+    (raw,), (item,) = decode_rows(table, [id], [body], blobs)
     content, what = check_content(table, row, item, blobs)
+    checksums = {checksum_of(each, id, body, there) for each in before}
     digests = {digest_of(each + content) for each in before}
     used = dict.fromkeys([d for _, d in raw[1]]) if raw.__class__ is list else ()
     if what:
         pass
     elif row.digest not in digests:
         what = "the digest is not that of what is there"
+    elif checksum not in checksums:
+        what = "the checksum is not that of what is there"
     elif is_erased and row.content is None:
         what = "was erased, and is there again"
     elif uses != bytes.fromhex("".join(used)):

@@ -501,11 +501,12 @@ class TestErased:
         store = Store(backend)
         store.save("chat", CHAT)
         with backend.reading() as rows:
-            ((place, _, body, content, _),) = rows.scan("entries", None, None)
+            columns = "place", "body", "content", "checksum"
+            ((place, *there),) = rows.scan("entries", None, None, columns=columns)
 
         store.erase(CHAT.entries[0].id, reason="asked for")
         with backend.writing() as rows:
-            rows.set("entries", place, body=body, content=content)
+            rows.set("entries", place, **dict(zip(columns[1:], there, strict=True)))
 
         (damage,) = store.verify()
 

@@ -5,7 +5,7 @@ import pytest
 from conversation_state import Aggregator, AssistantMessage, ImagePart, UserMessage
 from conversation_state.errors import StoreError
 from conversation_state.store import Store
-from conversation_state.store._log import ENTRIES
+from conversation_state.store._log import ENTRIES, checksum_of
 from conversation_state.store.backends.memory import MemoryBackend
 
 LARGE = ImagePart(data=bytes(range(256)) * 40)
@@ -71,7 +71,7 @@ class TestLoad:
                 loaded.entries.take(length)
             )
 
-    @pytest.mark.parametrize("at", [0, 1000])
+    @pytest.mark.parametrize("at", [0, 998, 999, 1000, 2499])
     @pytest.mark.parametrize(
         ("column", "change"),
         [
@@ -80,8 +80,9 @@ class TestLoad:
             ("digest", lambda digest: digest[::-1]),
             ("content", lambda _: b""),
             ("content", lambda _: b"x" * 32),
+            ("checksum", lambda checksum: checksum ^ 1),
         ],
-        ids=["body", "id", "digest", "empty content", "content"],
+        ids=["body", "id", "digest", "empty content", "content", "checksum"],
     )
     def test_damage(self, plain, at, column, change):
         """A row that is not what it was is named, whichever page it is on."""
@@ -98,6 +99,22 @@ class TestLoad:
 
         assert state.entries[at].id in str(caught.value)
         assert state == Store(backend).load("chat")
+
+    @pytest.mark.parametrize("at", [1, 999, 1000, 2499])
+    def test_another_past(self, plain, at):
+        """A row that is whole and of a log with another past is no row of this one."""
+        backend, _, places = plain
+        with backend.writing() as rows:
+            columns = "id", "body", "checksum"
+            id, body, there = rows.get("entries", places[at], columns)
+            another = checksum_of(b"x" * 16, id, body, None)
+            rows.set("entries", places[at], checksum=another)
+
+        with pytest.raises(StoreError, match="is not what was saved"):
+            Store(backend).load("chat")
+
+        with backend.writing() as rows:
+            rows.set("entries", places[at], checksum=there)
 
     @pytest.mark.parametrize("at", PAGES[1:-1])
     def test_missing(self, at):
