@@ -15,6 +15,7 @@ import weakref
 from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,6 +83,33 @@ class Iterator:
 
     def __next__(self):
         return self.give()
+
+
+KINDS_OF_WORKERS = ["thread", "asyncio", "trio"]
+
+
+def in_kind(kind, both, *arguments):
+    """What the function for threads or the one for tasks of *both* gives."""
+    if kind == "thread":
+        return both[0](*arguments)
+
+    return anyio.run(both[1], *arguments, backend=kind)
+
+
+def _send_all(sender, items):
+    return [sender.send(item) for item in items]
+
+
+async def _asend_all(sender, items):
+    return [await sender.asend(item) for item in items]
+
+
+async def _alist(stream):
+    return [item async for item in stream]
+
+
+read_all = (list, _alist)
+send_all = (_send_all, _asend_all)
 
 
 # Items of pipes and what `results` makes of them.
@@ -506,7 +534,7 @@ def wrap_in_all(_, stream):
         ),
         (range(5), 2_000, lambda _, s: merge(s, Stream.of([])), range(5)),
         (
-            *("ab", 2_000),
+            *("ab", 1_000),
             lambda level, s: merge_named({f"{level}": s}) if level % 4 else s,
             "ab",
         ),
@@ -543,21 +571,26 @@ def test_thousands_in_a_row():
 class TestPipe:
     """Both ends of a pipe."""
 
-    @pytest.mark.parametrize("capacity", [0, 1, 2, 100])
-    def test_gives_all_in_order(self, capacity):
-        """Nothing is lost or turned round between threads, whatever the room."""
+    @pytest.mark.parametrize("kind", KINDS_OF_WORKERS)
+    @pytest.mark.parametrize("capacity", [0, 1, 100])
+    def test_gives_all_in_order(self, capacity, kind):
+        """
+        Nothing is lost or turned round between threads and tasks, whatever the room.
+        """
         sender, stream = pipe(capacity)
+        size = 300
 
         def send():
             with sender:
-                return [sender.send(n) for n in range(1_000)]
+                return in_kind(kind, send_all, sender, range(size))
 
-        accepted, one, two = in_threads(
-            send, lambda: list(stream), lambda: list(stream)
+        accepted, *gots = in_threads(
+            send,
+            *[partial(in_kind, each, read_all, stream) for each in KINDS_OF_WORKERS],
         )
 
-        assert [True] * 1_000 == accepted
-        assert list(range(1_000)) == one == two
+        assert [True] * size == accepted
+        assert [[*range(size)]] * 3 == gots
 
     @pytest.mark.parametrize("capacity", [0, 1, 3])
     def test_blocks_while_it_is_full(self, capacity):
@@ -588,14 +621,15 @@ class TestPipe:
     @pytest.mark.parametrize(
         ("verb", "shown"),
         [
-            (lambda _, held: held.clear(), "False, deserted"),
-            (lambda _, held: held[0].abort(), "False, aborted"),
+            (lambda _, held: held.clear(), "[False], deserted"),
+            (lambda _, held: held[0].abort(), "[False], aborted"),
             (lambda sender, _: sender.close(), "can't send: this sender was closed"),
         ],
         ids=["dropped", "aborted", "closed"],
     )
+    @pytest.mark.parametrize("kind", KINDS_OF_WORKERS)
     @pytest.mark.parametrize("capacity", [0, 1])
-    def test_wakes_who_waits_to_send(self, capacity, verb, shown):
+    def test_wakes_who_waits_to_send(self, capacity, kind, verb, shown):
         """
         Senders that wait, and later ones, learn that no reader is left, or that the
         stream was aborted or closed; what was sent before can be read.
@@ -606,10 +640,10 @@ class TestPipe:
         for n in range(capacity):
             assert sender.send(n)
         answer, _ = in_threads(
-            lambda: sender.send("more"),
+            partial(in_kind, kind, send_all, sender, ["more"]),
             when(lambda: sender._pipe.senders, lambda: verb(sender, held)),
         )
-        for again in (lambda: sender.send("late"), lambda: sender.fail(Boom())):
+        for again in (lambda: [sender.send("late")], lambda: [sender.fail(Boom())]):
             assert [str(answer)] == [str(x) for x in in_threads(again)]
 
         assert shown in f"{answer}, {sender!r}".replace("<Sender: ", "")
@@ -639,13 +673,15 @@ class TestPipe:
         ],
         ids=itertools.count(),
     )
-    def test_wakes_who_waits_to_read(self, make, verb, shown):
+    @pytest.mark.parametrize("kind", KINDS_OF_WORKERS)
+    def test_wakes_who_waits_to_read(self, kind, make, verb, shown):
         """Readers don't wait for a sender that is gone, nor in a stream that is."""
         sender, stream = pipe(1)
         readers, held = sender._pipe.readers, [sender, make(stream)]
         del sender
         got, _ = in_threads(
-            partial(list, held[1]), when(lambda: readers, lambda: verb(held))
+            partial(in_kind, kind, read_all, held[1]),
+            when(lambda: readers, lambda: verb(held)),
         )
 
         assert re.search(shown, str(got))

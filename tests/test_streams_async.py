@@ -269,17 +269,6 @@ class TestRead:
         assert isinstance(failed.error, StreamClosedError)
         assert "read by its own source" in str(failed.error)
 
-    async def test_closing_wakes_who_waits(self):
-        """A reader that waits gets an error when its stream is closed."""
-        sender, stream = pipe(0)
-
-        async def read():
-            with pytest.raises(StreamClosedError):
-                await anext(aiter(stream))
-
-        await at_once(read, when(lambda: sender._pipe.readers, stream.aclose))
-        assert await sender.asend(1) is False
-
 
 class TestCancel:
     """A cancelled reader takes nothing from the others."""
@@ -386,66 +375,17 @@ class TestCancel:
 class TestPipe:
     """Between tasks, and between tasks and threads."""
 
-    @pytest.mark.parametrize("capacity", [0, 3])
-    @pytest.mark.parametrize("is_task", [True, False])
-    async def test_between_threads_and_tasks(self, capacity, is_task):
-        """A thread or a task may send what a thread and a task read."""
-        sender, stream = pipe(capacity)
-
-        def send():
-            with sender:
-                for n in range(300):
-                    sender.send(n)
-
-        async def asend():
-            async with sender:
-                for n in range(300):
-                    await sender.asend(n)
-
-        _, one, two = await at_once(
-            asend if is_task else lambda: anyio.to_thread.run_sync(send),
-            lambda: anyio.to_thread.run_sync(list, stream),
-            lambda: listed(stream.convert(str)),
-        )
-
-        assert list(range(300)) == one
-        assert [str(n) for n in range(300)] == two
-
     async def test_between_two_loops(self):
-        """Tasks of different loops share a stream."""
-        sender, stream = pipe(2)
+        """Tasks of different loops read one async source."""
         source = Stream.of(slowly(*range(50)))
 
-        async def read_both():
-            return await listed(stream), await listed(source)
-
-        async def send():
-            async with sender:
-                async for n in source:
-                    await sender.asend(n)
-
         def elsewhere():
-            return anyio.run(read_both)
+            return anyio.run(listed, source)
 
-        _, got = await at_once(send, lambda: anyio.to_thread.run_sync(elsewhere))
-        assert (list(range(50)), list(range(50))) == got
-
-    async def test_senders_learn_that_no_reader_is_left(self):
-        """A task that waits for room learns that there will be none."""
-        sender, stream = pipe(1)
-        assert await sender.asend(1)
-
-        async def leave():
-            held.clear()
-
-        held = [stream]
-        del stream
-        accepted, _ = await at_once(
-            lambda: sender.asend(2), when(lambda: sender._pipe.senders, leave)
+        here, there = await at_once(
+            lambda: listed(source), lambda: anyio.to_thread.run_sync(elsewhere)
         )
-
-        assert accepted is False
-        assert await sender.afail(Boom()) is False
+        assert list(range(50)) == here == there
 
     @pytest.mark.parametrize("anyio_backend", ["asyncio"])
     async def test_no_sender_overtakes_one_that_waits(self):
