@@ -28,15 +28,15 @@ ITEMS: Any = [
     {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "1", "output": "12:30"},
 ]
-CLAUDE = {"project_key": "app", "session_id": "s1"}
-LINE = {
+CLAUDE: Any = {"project_key": "app", "session_id": "s1"}
+LINE: Any = {
     "type": "user",
     "uuid": "u1",
     "parentUuid": None,
     "sessionId": "s1",
     "message": {"role": "user", "content": "Fix the parser."},
 }
-THREAD = {"configurable": {"thread_id": "ann"}}
+THREAD: Any = {"configurable": {"thread_id": "ann"}}
 
 
 @pytest.fixture(params=RELEASES)
