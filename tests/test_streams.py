@@ -1037,9 +1037,10 @@ class TestAbort:
         failed = [x for x in derived.results() if isinstance(x, Failed)]
         assert 3 == len(failed)
 
+    @pytest.mark.parametrize("worker", KINDS_OF_WORKERS)
     @pytest.mark.parametrize("how", ["same", "merge"])
     @pytest.mark.parametrize("kind", ["generator", "iterator"])
-    def test_does_not_wait_for_an_iterator_that_blocks(self, kind, how):
+    def test_does_not_wait_for_an_iterator_that_blocks(self, kind, how, worker):
         """
         Readers that wait for one that is inside of the iterator get the error at
         once. That one gets it when the iterator returns, whose element is dropped;
@@ -1064,7 +1065,8 @@ class TestAbort:
         source = stream._cell.next.source
         waiting = merge(stream, Stream.of([])) if how == "merge" else stream
         late, _ = in_threads(
-            lambda: [*waiting.results()], when(lambda: source.waiters, stream.abort)
+            partial(in_kind, worker, read_all, waiting.results()),
+            when(lambda: source.waiters, stream.abort),
         )
 
         assert Ok(1) == late[0]

@@ -688,34 +688,6 @@ class TestAbort:
         assert [1] == at_return
         assert got == await listed(stream.results())
 
-    async def test_a_thread_that_blocks(self):
-        """Tasks that wait for an iterator in a thread get the error at once."""
-        inside, go = threading.Event(), threading.Event()
-        closed = threading.Event()
-
-        def source():
-            try:
-                yield 1
-                inside.set()
-                go.wait(20)
-            finally:
-                closed.set()
-
-        stream = Stream.of(source())
-        try:
-            got, _ = await at_once(
-                lambda: listed(merge(stream, Stream.of([])).results()),
-                when(inside.is_set, stream.aabort),
-            )
-
-            assert [Ok(1)] == got[:1]
-            assert isinstance(got[1].error, StreamClosedError)
-            assert not closed.is_set()
-        finally:
-            go.set()
-
-        await until(closed.is_set)
-
     async def test_merged_sources_of_all_kinds(self):
         """One `aabort` stops a pipe, an async generator and an iterator."""
         sender, piped = pipe(0)
