@@ -142,7 +142,7 @@ def make_graph(saver):
 
     usage = {"input_tokens": 30, "output_tokens": 5, "total_tokens": 35}
     answer = {"messages": [AIMessage("At noon.", usage_metadata=usage, id="run-1")]}
-    builder = StateGraph(MessagesState).add_node("answer", lambda _: answer)
+    builder = StateGraph(MessagesState).add_node("answer", lambda state: answer)
     return builder.add_edge(START, "answer").compile(checkpointer=saver)
 
 
