@@ -29,6 +29,7 @@ from tests.threads import Boom, Thing, finish, in_threads, sent, start, until, w
 # Wrong arguments are passed on purpose; typing_tests holds the right ones.
 Stream: Any = streams.Stream
 collect: Any = streams.collect
+drain: Any = streams.drain
 merge: Any = streams.merge
 merge_named: Any = streams.merge_named
 pipe: Any = streams.pipe
@@ -485,12 +486,12 @@ async def _do_nothing(_):
         (TypeError, "name is 1; expected", lambda: merge_named({1: Stream.of([])})),
         (TypeError, "expected a mapping", lambda: merge_named([Stream.of([])])),
         *[
-            (TypeError, "expected a stream", partial(streams.drain, given, print))
+            (TypeError, "expected a stream", partial(drain, given, print))
             for given in ([1], None)
         ],
         (
             *(TypeError, "on_end is None; expected a function"),
-            lambda: streams.drain(Stream.of(()), None),  # type: ignore[arg-type]
+            lambda: drain(Stream.of(()), None),
         ),
         (ConcatError, "chunk", lambda: collect([])),
     ],
@@ -884,7 +885,7 @@ class TestClose:
             stream.results,
             lambda: merge(stream, stream),
             lambda: collect(stream),
-            lambda: streams.drain(stream, print),
+            lambda: drain(stream, print),
         ):
             with pytest.raises(StreamClosedError, match="it was closed"):
                 read()
@@ -1399,7 +1400,7 @@ class TestDrain:
         """
         ends: Any = queue.SimpleQueue()
         sender, stream = pipe(0)
-        streams.drain(stream, ends.put)
+        drain(stream, ends.put)
 
         assert [True, True] == [sender.send(1), sender.send(2)]
         sender.close()
@@ -1407,20 +1408,20 @@ class TestDrain:
         assert [1, 2] == list(stream)
 
         sender, stream = pipe(0)
-        streams.drain(stream, ends.put)
+        drain(stream, ends.put)
         sender.fail(Boom("one"))
         assert "one" == str(ends.get(timeout=60))
 
         _sender, stream = pipe(0)
-        streams.drain(stream, ends.put)
+        drain(stream, ends.put)
         stream.abort()
         assert isinstance(ends.get(timeout=60), StreamClosedError)
 
-        streams.drain(Stream.of(breaking_off(error=SystemExit(3))), ends.put)
+        drain(Stream.of(breaking_off(error=SystemExit(3))), ends.put)
         assert "the source raised SystemExit(3)" == str(ends.get(timeout=60))
 
         # An async source needs an event loop.
-        streams.drain(Stream.of(numbers()), ends.put)
+        drain(Stream.of(numbers()), ends.put)
         assert "no event loop runs here" in str(ends.get(timeout=60))
 
 

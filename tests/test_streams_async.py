@@ -262,7 +262,7 @@ class TestRead:
             async for _ in stream.convert(str):
                 pass
 
-        stream = Stream.of(source())
+        stream: Any = Stream.of(source())
         first, failed = await listed(stream.results())
 
         assert Ok(1) == first
