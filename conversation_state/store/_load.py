@@ -80,11 +80,13 @@ def load_at(
 
 
 def load_newest(transaction: Transaction, text: str) -> RememberedHead:
-    transaction.catch_up()
-    found = recall_newest(transaction, text)
+    found, newest = find_newest(transaction, text)
     if found is None:
-        name = transaction.get_name(text)
-        found = read_state(transaction, name, transaction.get_revision(name, None))
+        if newest is None:
+            transaction.refuse_name(text)
+
+        name, revision, origin, starts, _ = newest
+        found = read_state(transaction, name, revision, origin=origin, starts=starts)
 
     transaction.learned[text] = found
     return found
@@ -134,16 +136,19 @@ def read_state(
     name: Name,
     revision: Revision,
     near: Sequence[RememberedHead] = (),
+    *,
+    origin: Origin | None = None,
+    starts: tuple[Row, Row] = ((), ()),
 ) -> RememberedHead:
     """
     A revision's state, which shares what it can with those *near* and those that are
-    remembered.
+    remembered. Its origin, and the *starts* of `Newest`, are not read if given.
     """
-    origin = transaction.get_origin(revision.origin)
+    origin = origin or transaction.get_origin(revision.origin)
     origin_digest = origin.digest()
-    segments = read_segments(transaction, revision.branch, revision.length)
+    segments = read_segments(transaction, revision.branch, revision.length, starts[0])
     ledger_end = revision.ledger_branch, revision.ledger_length
-    ledger_segments = read_segments(transaction, *ledger_end)
+    ledger_segments = read_segments(transaction, *ledger_end, starts[1])
     entries, digest = read_log(transaction, ENTRIES, segments, near)
     ledger, ledger_digest = read_log(transaction, LEDGER, ledger_segments, near)
     if state_digest(digest, ledger_digest, origin_digest) != revision.digest:

@@ -382,9 +382,10 @@ class Transaction:
         """
         A name that must exist: a NotSavedError says so, with those that are like it.
         """
-        return self.find_name(name) or self._refuse_name(name)
+        return self.find_name(name) or self.refuse_name(name)
 
-    def _refuse_name(self, name: str) -> NoReturn:
+    def refuse_name(self, name: str) -> NoReturn:
+        """Say that nothing is saved under a name, and which names are like it."""
         others = self.tables.scan("names", None, None, limit=_MOST_NAMES)
         near = get_close_matches(name, [other[0] for other in others])
         raise NotSavedError(self.url, "name", name, tuple(near))
