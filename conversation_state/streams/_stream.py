@@ -287,9 +287,6 @@ class StreamReader(ProcessBound, Generic[T_co]):
 
     Belongs to one thread or task. It holds its own place only: what it has read is
     freed if there is no other reference. After an error it can be read on.
-
-    Attributes:
-        rest: The stream from here on.
     """
 
     __slots__ = (
