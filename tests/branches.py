@@ -53,6 +53,11 @@ def add_text(text: str, state: Aggregator) -> Aggregator:
     return state.add_user_prompt(text).add_usage(USAGE)
 
 
+def count_messages(state: Aggregator) -> Aggregator:
+    """How many messages there were."""
+    return add_text(str(len(state)), state)
+
+
 def add_text_slowly(seconds: float, text: str, state: Aggregator) -> Aggregator:
     """The same after a while."""
     time.sleep(seconds)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conversation_state import Aggregator, parallel
+from conversation_state import Aggregator, UserMessage, parallel
 from conversation_state._wording import with_article
 from conversation_state.errors import BranchError, FanOutError
 from conversation_state.testing import laws
@@ -54,6 +54,15 @@ class ExecutorContract:
         assert 6 == len({entry.id for entry in done.state.entries})
         assert CHAT.id == done.state.id
         assert done.state.join(done.state.fork().turn) is done.state
+
+    def test_each_fan_out_has_its_state(self, executor):
+        """What a step gets is the state of its fan-out, not that of one before."""
+        steps = [branches.count_messages] * 4
+        for more in ([], ["one"], ["two", "three"]):
+            chat = CHAT.extend(map(UserMessage, more))
+            done = fan_out(chat, steps, executor=executor)
+
+            assert ["Go!", *more, *[str(1 + len(more))] * 4] == texts(done.state)
 
     def test_is_a_fold(self, executor):
         """It equals running the steps one by one and joining them."""

@@ -5,6 +5,7 @@ import logging
 import os
 import time
 import warnings
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -228,10 +229,41 @@ class TestDask(ExecutorContract):
         assert ["Go!", "a", "b"] == texts(done.state)
 
     def test_other_functions(self, executor):
-        """It is an executor for any function."""
+        """It is an executor for any function, and calls it each time."""
+        random = [executor.submit(os.urandom, 8) for _ in range(2)]
+
         assert 5 == executor.submit(max, 3, 5).result(timeout=60)
+        assert 2 == len({future.result(timeout=60) for future in random})
         with pytest.raises(ZeroDivisionError):
             executor.submit(divmod, 1, 0).result(timeout=60)
+
+    def test_cancelled(self, client, executor, tmp_path):
+        """What is cancelled before it begins never begins."""
+        go, ran = str(tmp_path / "go"), tmp_path / "ran"
+        waits = [
+            executor.submit(branches.add_text_after, go, str(number), CHAT)
+            for number in range(2)
+        ]
+        futures = [executor.submit(Path.touch, ran) for _ in range(3)]
+
+        assert all(map(Future.cancel, futures))
+        _wait_until(lambda: client.run_on_scheduler(_count_wanted) == 2)
+        Path(go).touch()
+        assert [2, 2] == [len(future.result(timeout=60)) for future in waits]
+        assert 5 == executor.submit(max, 3, 5).result(timeout=60)
+        assert not ran.exists()
+        assert all(map(Future.cancelled, futures))
+
+    def test_options(self, client):
+        """Options are those of Dask's tasks: which worker, for one."""
+        for address in client.scheduler_info()["workers"]:
+            executor = DaskExecutor(client, workers=[address])
+            futures = [
+                executor.submit(lambda: distributed.get_worker().address)
+                for _ in range(4)
+            ]
+
+            assert {address} == {future.result(timeout=60) for future in futures}
 
     def test_what_is_no_client(self, client):
         """An executor is made of a client, and of nothing else."""
