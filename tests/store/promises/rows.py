@@ -458,7 +458,7 @@ class RowPromises(StoreCase):
         labels = [name.encode() for name in names]
         change = (1, b"id", b"", "\u00e9" * 100_000, 0, b"seal")
         with backend.writing() as rows:
-            rows.add("entries", [(1, b"id", large, None, b"digest")])
+            rows.add("entries", [(1, b"id", large, None, b"digest", 0)])
             rows.add("blobs", [(b"digest", len(large), large)])
             rows.add("records", [(b"key", large, 0, 0, b"", b"seal")])
             rows.add("changes", [change])
