@@ -1,5 +1,6 @@
 """Branches on a Dask cluster: two processes on this machine."""
 
+import asyncio
 import gc
 import logging
 import os
@@ -14,7 +15,7 @@ import pytest
 
 from conversation_state import Aggregator, UserMessage
 from conversation_state.errors import BranchError, FanOutError
-from conversation_state.parallel import DaskExecutor, save_progress
+from conversation_state.parallel import DaskExecutor, afan_out, save_progress
 from tests import branches
 from tests.branches import add_text
 from tests.executor_contract import CHAT, ExecutorContract, fan_out, texts
@@ -270,6 +271,20 @@ class TestDask(ExecutorContract):
         for other in (client.get_executor(), "tcp://scheduler:8786"):
             with pytest.raises(TypeError, match=r"expected a distributed\.Client, got"):
                 DaskExecutor(other)
+
+    def test_in_an_event_loop(self, client):
+        """`afan_out` takes it, of a client that is not asynchronous itself."""
+
+        async def run():
+            steps = [partial(add_text, "a"), partial(add_text, "b")]
+            done = await afan_out(CHAT, steps, executor=DaskExecutor(client))
+            assert ["Go!", "a", "b"] == texts(done.state)
+            address = client.scheduler.address
+            async with distributed.Client(address, asynchronous=True) as other:
+                with pytest.raises(TypeError, match="got one with asynchronous=True"):
+                    DaskExecutor(other)
+
+        asyncio.run(run())
 
 
 def _allow_failures(number, dask_scheduler):

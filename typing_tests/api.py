@@ -409,7 +409,7 @@ async def in_claude_sessions(key: SessionKey) -> None:
 
 
 assert_type(run_step(store, StateRef.parse(""), lambda state: state), StateRef)
-run_step(store, "alice", lambda state: state)  # type: ignore[arg-type]
+run_step(store, store.latest("alice"), lambda state: state)  # type: ignore[arg-type]
 dbos_steps = StoreSteps.from_url("memory:")
 
 

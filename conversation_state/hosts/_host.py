@@ -25,7 +25,7 @@ from conversation_state._wording import describe_type, describe_value
 from conversation_state.aggregator import Aggregator, Entry, ledger_union
 from conversation_state.errors import MissingExtraError
 from conversation_state.messages import Message
-from conversation_state.store import Store, open_store
+from conversation_state.store import StateRef, Store, open_store
 from conversation_state.trimming import TrimContext, Trimmer, repair
 
 P = ParamSpec("P")
@@ -51,6 +51,11 @@ def quote_name(text: str) -> str:
 
     digest = blake2b(encode_text(text), digest_size=_DIGEST_SIZE).hexdigest()
     return f"{quoted[: _MAX_QUOTED - len(digest) - 1]}~{digest}"
+
+
+def parse_ref(ref: StateRef | str) -> StateRef:
+    """*ref*, or the reference that its text is of; what else it is, a store refuses."""
+    return StateRef.parse(ref) if isinstance(ref, str) else ref
 
 
 def encode_text(text: str) -> bytes:

@@ -33,7 +33,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, overload
 from conversation_state._wording import describe_value
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import MissingExtraError
-from conversation_state.hosts._host import StoreHost, quote_name
+from conversation_state.hosts._host import StoreHost, parse_ref, quote_name
 from conversation_state.store import StateRef, Store
 
 __all__ = ["StoreSteps"]
@@ -129,7 +129,7 @@ class StoreSteps(StoreHost):
         def save(ref: Any, *args: Any, **kwargs: Any) -> str:
             return str(
                 self.store.step_ref(
-                    _parse_ref(ref),
+                    parse_ref(ref),
                     _make_label(dbos),
                     lambda state: function(state, *args, **kwargs),
                     keep=self._keep,
@@ -152,7 +152,7 @@ class StoreSteps(StoreHost):
         async def save(ref: Any, *args: Any, **kwargs: Any) -> str:
             return str(
                 await self.store.astep_ref(
-                    _parse_ref(ref),
+                    parse_ref(ref),
                     _make_label(dbos),
                     lambda state: function(state, *args, **kwargs),
                     keep=self._keep,
@@ -179,10 +179,6 @@ def _import_dbos() -> Any:
         raise MissingExtraError(f"{__name__}.StoreSteps", "dbos") from error
 
     return DBOS
-
-
-def _parse_ref(ref: object) -> StateRef:
-    return StateRef.parse(ref) if isinstance(ref, str) else ref  # type: ignore[return-value]  # the store checks it
 
 
 def _make_label(dbos: Any) -> str:

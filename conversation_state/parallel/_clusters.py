@@ -135,7 +135,7 @@ class DaskExecutor(Executor):
 
     Raises:
         TypeError:
-            If *client* is something else.
+            If *client* is something else, or asynchronous.
 
     Source:
         distributed 2026.8. The state is no task, and not scattered: Dask would run all
@@ -146,6 +146,12 @@ class DaskExecutor(Executor):
         if not callable(getattr(client, "publish_dataset", None)):
             raise TypeError(
                 f"client: expected a distributed.Client, got {describe_type(client)}"
+            )
+
+        if client.asynchronous:
+            raise TypeError(
+                "client: expected one that waits, got one with asynchronous=True; "
+                "afan_out takes executors of the others, too"
             )
 
         self._client = client

@@ -199,7 +199,8 @@ class TestSteps:
         """Each step takes a reference and returns the next; the bill is exact."""
         ref = store.ref(store.save("chat", CHAT))
         for number in range(3):
-            ref = in_activity(number, run_step, store, ref, model.answer)
+            # As text where the parameter has no annotation.
+            ref = in_activity(number, run_step, store, str(ref), model.answer)
 
         state = store.resolve(ref)
         assert state == store.load("chat")
@@ -297,6 +298,9 @@ class TestSteps:
         store.delete("chat")
         with pytest.raises(NotSavedError, match="name was deleted"):
             in_activity(1, run_step, store, ref, model.answer)
+
+        with pytest.raises(ValueError, match=r"expected str\(\) of a StateRef"):
+            in_activity(1, run_step, store, "chat", model.answer)
 
         assert 0 == model.calls
 

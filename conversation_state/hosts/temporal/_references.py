@@ -24,7 +24,7 @@ from temporalio.exceptions import ApplicationError
 from conversation_state._wording import with_article
 from conversation_state.aggregator import Aggregator, Checkpoint, Turn
 from conversation_state.codec import from_data, to_data
-from conversation_state.hosts._host import quote_name
+from conversation_state.hosts._host import parse_ref, quote_name
 from conversation_state.messages import Message
 from conversation_state.store import StateRef, Store
 from conversation_state.timeline import Timeline
@@ -137,7 +137,7 @@ data_converter = DataConverter(payload_converter_class=ConversationPayloadConver
 
 def run_step(
     store: Store,
-    ref: StateRef,
+    ref: StateRef | str,
     function: Callable[[Aggregator], Aggregator],
     *,
     keep: timedelta = _LEASE,
@@ -153,7 +153,8 @@ def run_step(
     Args:
         store: Where the state is, open.
 
-        ref: The state that *function* gets. What others saved since stays.
+        ref: The state that *function* gets, or the text of that reference. What others
+            saved since stays.
 
         function: From a state to what it has grown into. If it fails, the usage that
             it gave to `conversation_state.save_progress` is saved.
@@ -165,18 +166,18 @@ def run_step(
         NotSavedError, InvalidUsageError, StoreError, TypeError:
             As `Store.step_ref` says.
     """
-    return store.step_ref(ref, _make_label(), function, keep=keep)
+    return store.step_ref(parse_ref(ref), _make_label(), function, keep=keep)
 
 
 async def arun_step(
     store: Store,
-    ref: StateRef,
+    ref: StateRef | str,
     function: Callable[[Aggregator], Awaitable[Aggregator]],
     *,
     keep: timedelta = _LEASE,
 ) -> StateRef:
     """The async twin of `run_step`: *function* and the activity are async."""
-    return await store.astep_ref(ref, _make_label(), function, keep=keep)
+    return await store.astep_ref(parse_ref(ref), _make_label(), function, keep=keep)
 
 
 def _make_label() -> str:
