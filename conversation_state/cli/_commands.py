@@ -251,6 +251,42 @@ EXAMPLES = {
 }
 
 
+_HEAD = (
+    "name, revision, parent, labels, notes, saved_at, messages, ledger_entries, "
+    "state_id, digest"
+)
+
+# The keys of each object that `--json` prints, for the help of that option. Programs
+# read them: keys are only ever added.
+_KEYS = {
+    "names": f"{_HEAD}, name_notes",
+    "log": f"{_HEAD}, tokens, spent_tokens; a move has name, label, before, after, "
+    "moved_at",
+    "tree": _HEAD,
+    "show": "number, entry_id, message",
+    "diff": "a, b, common, only_a, only_b (each of entry_id, message), changed, "
+    "reordered, spent_tokens_a, spent_tokens_b, identical",
+    "trim": f"{_HEAD}, tokens, limit_tokens, kept_tokens, kept (numbers), dropped "
+    "(each of number, reason)",
+    "cost": f"{_HEAD}, amount_usd (a text, or null), complete, models (each of model, "
+    "entries, tokens, amount_usd, complete), lines (each of ledger_id, at, model, "
+    "tokens, amount_usd, why it has no price), unbilled (answers that are not in the "
+    "ledger: number, entry_id, model, tokens), unrecorded_answers",
+    "import": "file, line, name, outcome (imported, extended, replaced, unchanged or "
+    "skipped), revision, messages, added",
+    "label": f"{_HEAD}, moved_from",
+    "annotate": "name, revision, notes",
+    "fork": _HEAD,
+    "rollback": f"{_HEAD}, was, to",
+    "verify": "where, id, what",
+    "backup": "backup",
+    "restore": "restored, kept",
+    "gc": "entries, ledger_entries, branches, origins, blobs, size, remains",
+    "erase": "entry_id, reason, content, erased_at, rows, blobs, remains",
+    "delete": "name, revisions",
+}
+
+
 def _list_commands() -> list[click.Command]:
     return [command for section in _SECTIONS.values() for command in section]
 
@@ -258,4 +294,10 @@ def _list_commands() -> list[click.Command]:
 for _command in _list_commands():
     _example = f"{_command.name} {EXAMPLES[_command.name or '']}"
     _command.epilog = f"\b\nExample:\n  conversation-state {_example}"
+    for _option in _command.params:
+        if isinstance(_option, click.Option) and _option.name == "as_json":
+            _keys = _KEYS.get(_command.name or "")
+            _help = (_option.help or "").removesuffix(".")
+            _option.help = f"{_help}: {_keys}." if _keys else _option.help
+
     cli.add_command(_command)
