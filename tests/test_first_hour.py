@@ -146,11 +146,13 @@ class TestDecode:
         (lambda: Trimmer(BUDGET, STEPS[1]), "as in repair()"),
         (lambda: ASKED.fork(at="u1"), "state.before(entry_id).fork()"),
         (lambda: STORE.save("a", trim(ASKED, BUDGET)), "save the state"),
+        (lambda: STORE.load(ASKED), "store.load(name) returns it"),
+        (lambda: STORE.update(ASKED, len), "store.save(name, state)"),
         (lambda: STORE.get("a"), "store.load(name, default=None)"),
         (lambda: STORE.list("a"), "store.names()"),
         (lambda: STORE.put("a", ASKED), "'save'"),
     ],
-    ids=map(str, range(9)),
+    ids=map(str, range(11)),
 )
 def test_other_names(call, line):
     """What requests, stores and steps are taken for: the error says what to write."""

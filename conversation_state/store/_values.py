@@ -469,12 +469,21 @@ def check_name(name: Any, what: str = "name") -> str:
         what: What the error calls it.
 
     Raises:
+        TypeError:
+            If it is a state.
+
         ValueError:
             If it is empty, longer than 500 characters, or holds U+0000 or half
             of a surrogate pair.
     """
     # Most names are plain, and every save checks one.
     is_plain = name.__class__ is str and name.isascii()
+    if not is_plain and isinstance(name, Aggregator):
+        raise TypeError(
+            f"{what}: expected a str, got {describe_type(name)}; store.save(name, "
+            "state) saves a state under a name, and store.load(name) returns it"
+        )
+
     text: str = name if is_plain else check_text(name, what)
     if not 0 < len(text) <= _LONGEST or "\0" in text:
         raise ValueError(
