@@ -39,14 +39,10 @@ from conversation_state.store._save import (
     write_log,
 )
 from conversation_state.store._transaction import Newest, Transaction
-from conversation_state.store._values import Head, is_expected
+from conversation_state.store._values import Head, is_expected, sum_counts
 from conversation_state.store.backend import Row
-from conversation_state.store.schema import SHIFT, Revision
+from conversation_state.store.schema import MAX_TOKENS, SHIFT, Revision
 from conversation_state.usage import Usage
-
-# A ledger of 2**32 entries, the most there can be, of so many tokens each has a total
-# that a ledger may have: to check that of larger ones, all of it is loaded.
-_MOST_TOKENS = 1 << 31
 
 
 class Addition(NamedTuple):
@@ -100,12 +96,6 @@ class Addition(NamedTuple):
         ]
         return list(dict.fromkeys(keys))
 
-    @property
-    def is_large(self) -> bool:
-        total = self.add_to(Aggregator.new()).usage
-        counts = total.prompt_tokens, total.completion_tokens, total.total_tokens
-        return max(*counts, *total.extra.values()) > _MOST_TOKENS
-
 
 class _AppendedLog:
     """The newest entries of a log, as far as a `LogToWrite` that begins there needs."""
@@ -142,7 +132,9 @@ def append_within(
             return _begin_name(transaction, text, addition, expecting)
 
         check_kind(transaction, newest.name, is_timeline=False)
-        if not addition.is_large:
+        # A total near the limit is checked in the ledger itself.
+        usage = addition.add_to(Aggregator.new()).usage
+        if newest.revision.tokens + sum_counts(usage) < MAX_TOKENS:
             return _append_rows(transaction, newest, addition, expecting)
 
         known = load_newest(transaction, text)
@@ -245,6 +237,7 @@ def _append_rows(
         ends=ends,
         origin=old.origin,
         origin_digest=origin.digest(),
+        tokens=old.tokens + sum_counts(grown.usage) - sum_counts(past.usage),
     )
     transaction.tables.add("revisions", [revision])
     # Its state was not seen.

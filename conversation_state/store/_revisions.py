@@ -126,6 +126,7 @@ def fork_name(
         ends=read_ends(transaction, old, parent),
         origin=add_origin(transaction, origin),
         origin_digest=origin.digest(),
+        tokens=old.tokens,
     )
     tables.add("names", [name])
     tables.add("revisions", [revision])

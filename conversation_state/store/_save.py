@@ -49,6 +49,7 @@ from conversation_state.store._values import (
     RevisionFields,
     check_state,
     is_expected,
+    sum_counts,
 )
 from conversation_state.store.backend import Row
 from conversation_state.store.schema import (
@@ -251,6 +252,7 @@ def _grow(
 
     entries, ledger = known.ends
     segments, ledger_segments = known.segments
+    tokens = old.tokens
     blobs: dict[bytes, bytes] = {}
     added: list[tuple[str, Sequence[Row]]] = []
     # If another name has continued the same branch since, these places are taken: the
@@ -278,6 +280,7 @@ def _grow(
             return None
 
         made, ledger, _, _ = make_rows(LEDGER, ledger, items)
+        tokens = sum_counts(state.total_usage)
         added.append(("ledger", made))
         last = Segment(ledger.branch, ledger_segments[-1].start, ledger.length)
         ledger_segments = (*ledger_segments[:-1], last)
@@ -293,6 +296,7 @@ def _grow(
         ends=(entries, ledger),
         origin=old.origin,
         origin_digest=known.origin,
+        tokens=tokens,
         fields=fields,
     )
     added.insert(0, ("revisions", (revision,)))
@@ -443,6 +447,7 @@ def _save_checked(
         ends=ends,
         origin=number,
         origin_digest=origin.digest(),
+        tokens=sum_counts(state.total_usage),
         fields=fields,
     )
     tables.add("revisions", [revision])

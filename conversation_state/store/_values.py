@@ -32,6 +32,7 @@ from conversation_state._wording import (
 )
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.errors import MirroredNameError
+from conversation_state.usage import Usage
 
 
 @final
@@ -659,6 +660,13 @@ def check_count(count: object, what: str, meaning: str) -> None:
 
 
 # In rows
+
+
+def sum_counts(usage: Usage) -> int:
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    counts = usage.prompt_tokens, usage.completion_tokens, usage.total_tokens
+    details = *attrs.astuple(prompt), *attrs.astuple(completion)
+    return sum((*counts, *details, *usage.extra.values()))
 
 
 def label_key(number: int, label: str) -> bytes:

@@ -72,6 +72,9 @@ def key_range(number: int) -> tuple[int, int]:
     return number << SHIFT, (number + 1) << SHIFT
 
 
+# The most that a total of a ledger can be, and an integer of a row.
+MAX_TOKENS = 2**63 - 1
+
 _ID_SIZE = 16
 # More origins than this never have one number.
 MAX_SAME_NUMBER = 1000
@@ -151,6 +154,9 @@ class Revision(NamedTuple):
         parent: The number of the revision of the same name that it grew from; 0 if
             it grew from none.
 
+        tokens: The sum of all counts of the ledger, at most `MAX_TOKENS`: less than
+            that, and each total is a count that a ledger may have.
+
         labels: Those that point to it, in the order they were given, with a zero
             byte between two.
 
@@ -164,6 +170,7 @@ class Revision(NamedTuple):
     ledger_branch: int
     ledger_length: int
     origin: int
+    tokens: int
     saved_at: int
     digest: bytes
     labels: bytes
@@ -179,6 +186,7 @@ class Revision(NamedTuple):
         ends: tuple[LogEnd, LogEnd],
         origin: int,
         origin_digest: bytes,
+        tokens: int,
         fields: RevisionFields = NO_FIELDS,
     ) -> Revision:
         """
@@ -195,6 +203,8 @@ class Revision(NamedTuple):
 
             origin_digest: The digest of that.
 
+            tokens: The sum of all counts of its ledger.
+
             fields: What the caller of the save gave to it.
         """
         entries, ledger = ends
@@ -207,6 +217,7 @@ class Revision(NamedTuple):
             ledger.branch,
             ledger.length,
             origin,
+            min(tokens, MAX_TOKENS),
             time_ns() // 1_000_000,
             digest_of(entries.digest + ledger.digest + origin_digest),
             fields.label.encode(),

@@ -26,8 +26,9 @@ from conversation_state.messages import (
 )
 from conversation_state.store import Store
 from conversation_state.store.backends.memory import MemoryBackend
+from conversation_state.store.schema import Revision
 from conversation_state.timeline import Timeline
-from conversation_state.usage import Usage
+from conversation_state.usage import CompletionTokensDetails, Usage
 from tests.store.promises.case import (
     CONVERSATION,
     FOR_EXAMPLES,
@@ -230,6 +231,46 @@ class AppendPromises(StoreCase):
 
         assert head == store.latest("chat")
         assert 2 == len(store.load("chat").ledger)
+
+    @pytest.mark.parametrize(
+        "near",
+        [
+            Usage(2**63 - 5),
+            Usage(completion_tokens=2**63 - 5),
+            Usage(extra={"cache_write_tokens": 2**63 - 5}),
+        ],
+        ids=["prompt", "completion", "extra"],
+    )
+    def test_small_usage_near_the_limit(self, store, near):
+        """However little is appended, no total gets over the limit."""
+        appending = self.other(store, remembered=0)
+        appending.save("chat", CONVERSATION.add_usage(near))
+        appending.fork("chat", "fork")
+        small = Usage(1, 1, extra={"cache_write_tokens": 2})
+        for name in ("chat", "fork"):
+            appending.append(name, usage=small)
+            head = appending.append(name, usage=small)
+            with pytest.raises(InvalidUsageError):
+                appending.append(name, usage=small)
+
+            assert head == store.latest(name)
+            assert 3 == len(store.load(name).ledger)
+
+    def test_counts_add_up(self, store):
+        """What a revision says of its ledger is the same, appended or saved."""
+        appending = self.other(store, remembered=0)
+        appending.save("chat", CONVERSATION.add_usage(Usage(1, 2)))
+        details = CompletionTokensDetails(reasoning_tokens=2)
+        for _ in range(2):
+            usage = Usage(5, 3, completion_tokens_details=details, extra={"a": 1})
+            appending.append("chat", usage=usage)
+
+        store.save("whole", store.load("chat"))
+        with store._cache.backend.reading() as rows:
+            *_, appended, whole = rows.scan("revisions", None, None)
+
+        # 1 + 2 + 3, and twice 5 + 3 + 8 + 2 + 1.
+        assert 44 == Revision._make(appended).tokens == Revision._make(whole).tokens
 
     @pytest.mark.parametrize("begins", [1, 0])
     def test_two_go_on_from_one_past(self, store, begins):
