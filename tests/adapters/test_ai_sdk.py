@@ -992,6 +992,19 @@ class TestChunks:
         last = chunks[-1]
         assert last.response.finish_reason == "interrupted"
 
+    def test_type_of_a_call(self):
+        """A call of a provider's own kind stays one, if only one piece says so."""
+        pieces = [
+            ToolCall("c1", "shell", '{"a"', index=0, type="custom"),
+            ToolCall("", "", ": 1}", index=0),
+        ]
+        events = dump_chunks(
+            [AssistantMessage(tool_calls=[each]) for each in pieces], message_id="m1"
+        )
+        (call,) = concat(load_chunks(events)).tool_calls
+
+        assert ("custom", '{"a": 1}') == (call.type, call.arguments)
+
     def test_failed(self):
         """An error comes after what was said before it."""
         events = [*dump_chunks(LAST_CHUNKS, message_id="m1")]
