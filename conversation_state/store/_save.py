@@ -80,10 +80,7 @@ _OTHER_ROOT = (
 
 
 def prepare_digests(cache: CachedBackend, state: Aggregator) -> None:
-    """
-    Compute the digests of a state that has nothing in common with what is remembered:
-    outside of the transaction, so that no other writer waits for it.
-    """
+    """Compute those of a new state before others have to wait for its transaction."""
     if _find_nearest(cache.recall_all(cache.changes), state) is None:
         ENTRIES.digest(state.entries)
         LEDGER.digest(state.ledger)
@@ -202,15 +199,7 @@ def _save_next(
     state: Aggregator,
     fields: RevisionFields,
 ) -> Head | None:
-    """
-    Save a state that grew from the head as it is *known*; None if it did not, or if
-    that can't be done without reading.
-
-    Raises:
-        ConflictError:
-            If that is no longer the head, or there were other changes of existing rows
-            than those that are known.
-    """
+    """`save_at_once` in a transaction that does more; a conflict if rows changed."""
     grown = _grow(transaction.cache, known, state, fields)
     if grown is None:
         return None
@@ -331,19 +320,24 @@ def save_tree(
     transaction.catch_up()
     name, _, head = transaction.find_head(text, expecting)
     states = [*tree.states, tree.present]
-    if _starts_with(tree.present, tree.states[-1]):
+    last, shown = tree.states[-1], tree.present
+    common = shown.entries.common_prefix(last.entries)
+    if common == len(last) and len(shown.ledger) >= len(last.ledger):
         del states[-2]  # what is shown has all of it
 
     if name is not None and head is not None:
         check_kind(transaction, name, is_timeline=False)
         saved = load_message_tree(transaction, text)
-        shown = saved.shown
-        if expecting is None and not _has_state(tree, shown):
-            advice = (
-                "The tree lacks messages of it: load it with message_tree() and add() "
-                "your states; or pass the head as expecting= to replace it"
-            )
-            raise StaleHeadError(transaction.url, text, None, head, advice)
+        if expecting is None:
+            grown = tree.add(saved.shown)
+            # The ledger of what is saved may have what the tree's lacks.
+            ledgers = grown.present.ledger, tree.present.ledger
+            if len(grown) != len(tree) or len(ledgers[0]) != len(ledgers[1]):
+                advice = (
+                    "The tree lacks messages of it: load it with message_tree() and "
+                    "add() your states; or pass the head as expecting= to replace it"
+                )
+                raise StaleHeadError(transaction.url, text, None, head, advice)
 
         # What brings nothing new is there already; the head is the last in any case.
         new = []
@@ -361,20 +355,6 @@ def save_tree(
 
     assert head is not None  # noqa: S101 - there is a state at least
     return head
-
-
-def _starts_with(state: Aggregator, start: Aggregator) -> bool:
-    return state.entries.common_prefix(start.entries) == len(start) and len(
-        state.ledger
-    ) >= len(start.ledger)
-
-
-def _has_state(tree: MessageTree, state: Aggregator) -> bool:
-    grown = tree.add(state)
-    # Its ledger may have what the tree's lacks.
-    return len(grown) == len(tree) and len(grown.present.ledger) == len(
-        tree.present.ledger
-    )
 
 
 # Any other state
@@ -467,13 +447,7 @@ def _save_checked(
 
 
 def check_kind(transaction: Transaction, name: Name, *, is_timeline: bool) -> None:
-    """
-    Check that a name is written as what it is, a history or a timeline.
-
-    Raises:
-        StoreError:
-            If it is the other one.
-    """
+    """Check that a name is written as what it is, a history or a timeline."""
     if name.is_timeline and not is_timeline:
         what = (
             f"{name.name!r} is a timeline, which save_timeline() writes; fork it to go "

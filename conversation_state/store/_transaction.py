@@ -411,13 +411,7 @@ class Transaction:
     def find_head(
         self, text: str, expecting: Head | int | None = None, *advice: str
     ) -> tuple[Name | None, Revision | None, Head | None]:
-        """
-        A name and its newest revision, as far as there are such.
-
-        Raises:
-            StaleHeadError:
-                If that is not the expected head.
-        """
+        """A name and its newest revision, as far as there are such; checked."""
         name = self.find_name(text)
         row = None if name is None else self.find_newest_row(name.number)
         newest = None if row is None else check_seal(Revision._make(row))

@@ -144,13 +144,7 @@ class LimitedConnection(psycopg.Connection[Any]):
     def wait(
         self, gen: PQGen[V], interval: float = 0.1, timeout: float | None = None
     ) -> V:
-        """
-        Wait for what psycopg sends or reads.
-
-        Raises:
-            psycopg.OperationalError:
-                If the server gave no sign for so long. The connection is closed.
-        """
+        """Wait for what psycopg sends or reads, for *timeout_s* at most."""
         del timeout  # psycopg's own, which it has for its answer to an interrupt
         if self._is_interrupted:
             # The end of a pipeline or a copy, which psycopg would log that it failed.
@@ -590,28 +584,13 @@ class PostgresBackend:
         return self._open_block(_WRITE)
 
     def scrub(self) -> None:
-        """
-        VACUUM: space of removed rows becomes free and is overwritten in time.
-
-        Raises:
-            StoreError:
-                If the server skipped a table: another session vacuums it, or it
-                is not this user's.
-        """
+        """VACUUM: space of removed rows becomes free and is overwritten in time."""
         # A table that autovacuum is working on needs no second vacuum.
         what = "a table was not vacuumed; autovacuum does it, or its owner"
         self._run_vacuum("SKIP_LOCKED", what)
 
     def vacuum(self) -> None:
-        """
-        VACUUM FULL: rewrites the tables, while all others wait.
-
-        Copies in the server's write-ahead log and in replicas remain.
-
-        Raises:
-            StoreError:
-                If this user may not, or others are in the way.
-        """
+        """VACUUM FULL. Copies in the server's log and in replicas remain."""
         what = "the tables were not rewritten; let their owner do it"
         self._run_vacuum("FULL", what)
 
@@ -639,7 +618,6 @@ class PostgresBackend:
             raise StoreError(self.url, f"{problem} ({warnings[0]})")
 
     def backup(self, path: Path) -> None:  # noqa: ARG002 - it has none
-        """Refuse: backups of a server are its tools' work."""
         raise StoreError(
             self.url,
             f"a backup of a server is made by pg_dump --schema={self._address.schema} "
@@ -648,14 +626,7 @@ class PostgresBackend:
         )
 
     def problems(self) -> list[str]:
-        """
-        What the server itself reports: pages whose checksums failed, and invalid
-        indexes.
-
-        Raises:
-            StoreError:
-                If it can't be asked now.
-        """
+        """Pages whose checksums failed, and invalid indexes, as the server has them."""
         try:
             with self._open_block("") as block:
                 execute: Callable[..., Any] = block.connection.execute
@@ -703,13 +674,7 @@ _INVALID_INDEXES = (
 
 
 def _prepare_tables(connection: psycopg.Connection[Any], address: Address) -> None:
-    """
-    Make sure that the tables are ours, and of this version's schema.
-
-    Raises:
-        StoreError:
-            If they belong to another program or a newer version.
-    """
+    """Make sure that the tables are ours, and of this version's schema."""
     until = time.monotonic() + address.timeout_s
     while (version := _read_version(connection, address)) != SCHEMA_VERSION:
         if address.mode == "ro":

@@ -88,13 +88,6 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """
-        What a URL says.
-
-        Raises:
-            StoreError:
-                If it can't be read, or has an unknown option.
-        """
         scheme, _, rest = url.partition(":")
         prefix = f"{scheme}:"
         where, _, query = rest.partition("?")

@@ -273,12 +273,7 @@ _READ, _WRITE = "BEGIN", "BEGIN IMMEDIATE"
 
 
 class SqliteBlock(SqlBlock):
-    """
-    What a thread does in one transaction.
-
-    Attributes:
-        connection: SQLite's; None before the block has one, and when it was abandoned.
-    """
+    """What a thread does in one transaction; no connection once it was abandoned."""
 
     dialect = SQLITE
     __slots__ = ("_url", "connection")
@@ -596,7 +591,6 @@ class SqliteBackend:
         return connection
 
     def close_idle(self) -> None:
-        """Close the connections that no block uses; the next one opens another."""
         _close_all(self._idle, self._process)
 
     def reopen(self) -> None:
@@ -629,16 +623,7 @@ class SqliteBackend:
     # method begins, before the first line of an `__exit__`.
     @contextmanager
     def _open_block(self, begin: str) -> Iterator[SqliteBlock]:  # noqa: PLR0912 - all of a transaction is in sight
-        """
-        A block whose transaction begins with *begin*, "" where there must be none.
-
-        Raises:
-            StoreError:
-                If SQLite refuses.
-
-            ConflictError:
-                If another try with another connection may succeed.
-        """
+        """A block whose transaction begins with *begin*; "" where there is none."""
         block, turn, is_writing = SqliteBlock(self.url), self._turn, begin == _WRITE
         if is_writing and not turn.begin(block, self._timeout_s):
             raise StoreError(self.url, _BUSY_THREAD)
@@ -771,13 +756,7 @@ class SqliteBackend:
         return explain_error(self.url, error)
 
     def scrub(self) -> None:
-        """
-        Empty the write-ahead log, which has pages as they were.
-
-        Raises:
-            StoreError:
-                If others are in the way for longer than *timeout_s*.
-        """
+        """Empty the write-ahead log, which has pages as they were."""
         self._next_look = 0
         until = time.monotonic() + self._timeout_s
         with self._open_block("") as block:
@@ -791,22 +770,14 @@ class SqliteBackend:
                 time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - no secret
 
     def vacuum(self) -> None:
-        """Rewrite the file, and empty the write-ahead log; as `scrub`."""
+        """Rewrite the file, and empty the write-ahead log."""
         with self._open_block("") as block:
             block.run("VACUUM")
 
         self.scrub()
 
     def backup(self, path: Path) -> None:
-        """
-        Copy the file, as it is at one moment, to a new one at *path*.
-
-        It appears there when it is whole and on the disk, for its user alone.
-
-        Raises:
-            StoreError:
-                If there is a file already, or it can't be written.
-        """
+        """Copy the file as it is at one moment: whole and on the disk, or not there."""
         _check_absent(self.url, path)
         try:
             handle, name = tempfile.mkstemp(".part", f"{path.name}.", path.parent)
@@ -838,13 +809,7 @@ class SqliteBackend:
                     part.with_name(f"{part.name}{suffix}").unlink()
 
     def problems(self) -> list[str]:
-        """
-        What SQLite itself finds wrong with the file.
-
-        Raises:
-            StoreError:
-                If it can't be read now, which is not damage of the file.
-        """
+        """What SQLite itself finds wrong with the file."""
         try:
             with self._open_block("") as block:
                 found = block.run("PRAGMA integrity_check").fetchall()

@@ -21,14 +21,7 @@ _SHARED_LOCK = (510, 0x40000002)
 
 
 def restore_from(backup: Path, path: Path, *, replace: bool) -> Path | None:
-    """
-    Put a copy of a backup at *path*; where what was there is kept, if anything was.
-
-    Raises:
-        StoreError:
-            If *backup* is not whole, or something is there and not to be replaced, or
-            is open in any program.
-    """
+    """Put a copy of a backup at *path*; where what was there is kept, or None."""
     if not backup.exists():
         raise StoreError(shorten_text(str(backup), 200), "there is no such backup")
 
@@ -72,13 +65,7 @@ def _put_back(source: SqliteBackend, path: Path, *, replace: bool) -> Path | Non
 
 
 def _check_unused(url: str, path: Path) -> None:
-    """
-    Check that no program has a file open; nothing of it is read.
-
-    Raises:
-        StoreError:
-            If this process or another one has it open.
-    """
+    """Check that no program has a file open; nothing of it is read."""
     what = f"{path} is open; close all stores and programs that use it"
     # First: a file object that is closed releases the locks of this process.
     if is_open(path):
@@ -101,13 +88,7 @@ def _check_unused(url: str, path: Path) -> None:
 
 
 def _set_aside(url: str, path: Path) -> Path | None:
-    """
-    Rename a file, and what belongs to it; its new path, or None if there is none.
-
-    Raises:
-        StoreError:
-            If it is open, or can't be renamed.
-    """
+    """Rename a file, and what belongs to it; its new path, or None if there is none."""
     _check_unused(url, path)
     moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     kept, number = path.with_name(f"{path.name}.replaced-{moment}"), 1
