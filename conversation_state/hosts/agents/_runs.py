@@ -35,6 +35,7 @@ from conversation_state.aggregator import Aggregator, Entry, response_key
 from conversation_state.errors import DecodeError
 from conversation_state.hosts._host import replace_entries
 from conversation_state.messages import (
+    PLAIN,
     AssistantMessage,
     Message,
     ToolMessage,
@@ -97,17 +98,30 @@ def load(items: Sequence[Any]) -> tuple[Message, ...]:
     return tuple(_load_items(items, {}))
 
 
+def _is_text_alone(message: Any) -> bool:
+    kind = message.__class__
+    is_said = kind is UserMessage or (
+        kind is AssistantMessage and not message.tool_calls
+    )
+    return is_said and message._common is PLAIN and message.content.__class__ is str
+
+
 # The items of *messages*; *calls* are earlier ones, by their ids.
 def items_of(
     messages: Iterable[Message], calls: Mapping[str, ToolCall] | None = None
 ) -> list[Any]:
     # The items are typed as Any, because the SDK types an item as a union of all kinds.
     writer, known = PayloadWriter(SOURCE), dict(calls or {})
-    return [
-        item
-        for message in messages
-        for item in write_items(writer, message, "", known, followed=True)
-    ]
+    items: list[Any] = []
+    message: Any
+    for message in messages:
+        # Most are a text and nothing else, which takes a third of the time.
+        if _is_text_alone(message):
+            items.append({"role": message.role, "content": message.content})
+        else:
+            items += write_items(writer, message, "", known, followed=True)
+
+    return items
 
 
 def newest_items(messages: Sequence[Message], limit: int) -> list[Any] | None:
