@@ -1025,6 +1025,22 @@ class TestJoin:
 
             states.append(state)
 
+    def test_what_came_since_a_join_is_known_to_the_next(self):
+        """
+        What was appended after a join, and what is older than all that it compared,
+        is recognised where it comes back behind something else.
+        """
+        root = chat(*map(str, range(40)))
+        joined = root.add_user_prompt("mine").join(root.fork().add_user_prompt("a"))
+        grown = joined.add_user_prompt("since")
+        late = root.fork().add_user_prompt("b").join(grown)
+        early = root.fork(at=5).add_user_prompt("c").join(root)
+
+        assert "mine a since b" == text_of(grown.join(late))[-len("mine a since b") :]
+        assert len(grown) + 1 == len(grown.join(late))
+        joined = root.add_user_prompt("mine").join(root.fork().add_user_prompt("a"))
+        assert len(joined) + 1 == len(joined.join(early))
+
     def test_one_by_one_costs_what_each_adds(self):
         """A join after a hundred takes as many lines as one after two."""
         root = chat("a")
@@ -1097,6 +1113,25 @@ class TestJoin:
 
         assert [True, False] == [watch() is not None for watch in watches]
         assert "a b" == text_of(joined)
+
+
+@pytest.mark.parametrize("count", [2, 40, 100])
+def test_responses_of_one_id_that_were_edited(count):
+    """
+    Where a server gives all responses one id, the usage of each that was edited is
+    found in the ledger, however the ledger came here.
+    """
+    state = chat()
+    for at in range(1, count + 1):
+        state = state.add_response(answer(f"said {at}", Usage(at), "same"))
+
+    for at in {0, count // 2, count - 1}:
+        entries = list(state.entries)
+        edited = answer(f"edited {at}", Usage(at + 1), "same")
+        entries[at] = Entry(entries[at].id, edited)
+        there = rebuilt(entries=entries, ledger=list(state.ledger))
+
+        assert there is there.record_responses()
 
 
 class TestIsRelatedTo:

@@ -305,6 +305,10 @@ class TestFit:
                 [calls(*MANY), *[result(id) for id in MANY if id not in LATE]],
             ),
             (
+                "call c0 has a result already (entry 4)",
+                [calls(*MANY), *map(result, ["c0", "c1", "c0", *MANY[2:]])],
+            ),
+            (
                 "call c42 has a result already (entry 102)",
                 [calls(*MANY), *map(result, MANY), result("c42")],
             ),

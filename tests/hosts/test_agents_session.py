@@ -375,6 +375,41 @@ class TestLong:
         assert list(store.load("whole")) == list(store.load("apart"))
         assert () == store.verify()
 
+    def test_another_writer_was_first(self, store, monkeypatch):
+        """An answer that another session added meanwhile is continued, as if seen."""
+        late, mine = (
+            {"role": "assistant", "content": text} for text in ("One.", "Two.")
+        )
+        waiting, append = [late], Store.append
+
+        def after_another(self, name, *messages, **options):
+            if waiting:
+                run(StoreSession(store, name).add_items([waiting.pop()]))
+            return append(self, name, *messages, **options)
+
+        whole = StoreSession(store, "whole")
+        for items in ([user("Hi!")], [late], [mine]):
+            run(whole.add_items(items))
+
+        run(StoreSession(store, "apart").add_items([user("Hi!")]))
+        apart = Store(store._cache.backend, remembered=0)
+        monkeypatch.setattr(Store, "append", after_another)
+        run(StoreSession(apart, "apart").add_items([mine]))
+
+        assert list(store.load("whole")) == list(store.load("apart"))
+
+    def test_keeps_what_else_an_item_has(self, store):
+        """A text with more than a role and a content is a message that keeps it."""
+        items = [
+            {"type": "message", "role": "user", "content": "Hi!"},
+            {"role": "user", "content": "And?", "status": "completed"},
+        ]
+        session = StoreSession(store, "alice")
+        run(session.add_items(items))
+
+        assert items == run(session.get_items())
+        assert ["user"] * 2 == [message.role for message in store.load("alice")]
+
     def test_turn_loads_no_more_than_the_end(self, store, monkeypatch):
         """What a run adds to a long session, and its usage, is added behind its end."""
         store.save("alice", Aggregator.new().extend([UserMessage("Hi!")] * 500))

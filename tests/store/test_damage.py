@@ -493,6 +493,10 @@ class TestErased:
         with pytest.raises(StoreError, match="note of an erasure"):
             fresh.save("chat", fresh.load("chat").add_user_prompt("and?"))
 
+        for others in (fresh, Store(backend, remembered=0)):
+            with pytest.raises(StoreError, match="note of an erasure"):
+                others.append("chat", UserMessage("and?"))
+
         assert "changes" in {damage.where for damage in fresh.verify()}
 
     def test_is_there_again(self):
