@@ -22,6 +22,7 @@ from conversation_state.store._log import (
     LogEnd,
     LogTable,
     Segments,
+    reading_rows,
 )
 from conversation_state.store._values import (
     At,
@@ -395,7 +396,10 @@ class Transaction:
         What is newest of a name, in one query, and `catch_up` with it; None if nothing
         is saved under it.
         """
-        row, known = self.tables.get_head(name), self.cache.changes
+        known = self.cache.changes
+        with reading_rows():
+            row = self.tables.get_head(name)
+
         if row is not None and (row[-1] or 0) == known:
             self._is_caught_up, self.changes = True, known
 
