@@ -351,7 +351,7 @@ class TestLong:
         custom = {"type": "custom_tool_call", "call_id": "d", "name": "g", "input": "x"}
         custom_output = {**output, "type": "custom_tool_call_output", "call_id": "d"}
         told = {"role": "assistant", "content": "Done."}
-        steps = [
+        steps: list[Any] = [
             [custom],
             [user("Wait.")] * start,
             [custom_output],
@@ -377,9 +377,7 @@ class TestLong:
 
     def test_another_writer_was_first(self, store, monkeypatch):
         """An answer that another session added meanwhile is continued, as if seen."""
-        late, mine = (
-            {"role": "assistant", "content": text} for text in ("One.", "Two.")
-        )
+        late, mine = PARALLEL[1:3]  # of one answer
         waiting, append = [late], Store.append
 
         def after_another(self, name, *messages, **options):
@@ -388,7 +386,8 @@ class TestLong:
             return append(self, name, *messages, **options)
 
         whole = StoreSession(store, "whole")
-        for items in ([user("Hi!")], [late], [mine]):
+        turns: list[Any] = [[user("Hi!")], [late], [mine]]
+        for items in turns:
             run(whole.add_items(items))
 
         run(StoreSession(store, "apart").add_items([user("Hi!")]))
@@ -400,7 +399,7 @@ class TestLong:
 
     def test_keeps_what_else_an_item_has(self, store):
         """A text with more than a role and a content is a message that keeps it."""
-        items = [
+        items: list[Any] = [
             {"type": "message", "role": "user", "content": "Hi!"},
             {"role": "user", "content": "And?", "status": "completed"},
         ]
