@@ -664,6 +664,7 @@ class TestPipe:
                 r"dropped without close\(\)",
             ),
             (lambda s: s, lambda held: held[1].close(), "it was closed"),
+            (lambda s: s.convert(str), lambda held: held[1].close(), "it was closed"),
             (lambda s: s, lambda held: held[1].abort(), "aborted"),
             (lambda s: s.convert(str), lambda held: held[1].abort(), "aborted"),
             (
@@ -1420,9 +1421,12 @@ class TestDrain:
         drain(Stream.of(breaking_off(error=SystemExit(3))), ends.put)
         assert "the source raised SystemExit(3)" == str(ends.get(timeout=60))
 
-        # An async source needs an event loop.
-        drain(Stream.of(numbers()), ends.put)
+        # An async source needs an event loop, until it has ended.
+        drain(stream := Stream.of(numbers()), ends.put)
         assert "no event loop runs here" in str(ends.get(timeout=60))
+        assert [1] == in_kind("asyncio", read_all, stream)
+        drain(stream, ends.put)
+        assert None is ends.get(timeout=60)
 
 
 # A pipe used in any order; a number waits to be read as often as there is time.
