@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 from conversation_state._identity import new_entry_id
 from conversation_state._locks import RLock
 from conversation_state._waiting import TaskEvent, async_twin
-from conversation_state._wording import shorten_repr
+from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.cells import Cell, Watch
 from conversation_state.chunks import Accumulator
@@ -165,6 +165,12 @@ class StoredChat:
     """
 
     def __init__(self, store: Store, name: str, *, start: State | None = None) -> None:
+        if not isinstance(store, Store):
+            raise TypeError(
+                f"store: expected a Store, got {describe_value(store)}; "
+                "StoredChat(open_store(url), name) has one"
+            )
+
         self.store, self.name = store, name
         self._start = Timeline.begin(start or Aggregator.new())
         self._lock = RLock()  # reentrant, since a question may have to end an answer

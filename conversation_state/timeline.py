@@ -14,7 +14,7 @@ not: states of conversations (`aggregator`), the difference between two of them
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, NamedTuple, SupportsIndex, TypeVar, overload
+from typing import Any, Generic, NamedTuple, Never, SupportsIndex, TypeVar, overload
 
 import attrs
 
@@ -260,7 +260,7 @@ class Timeline(Generic[S]):
     # there is a limit, which spares the siblings of what is kept.
     _newest_children: PMap[int, int]
 
-    def __init__(self) -> None:
+    def __init__(self, *_: Never, **__: Never) -> None:
         raise TypeError("make timelines with Timeline.begin(state) or decode(data)")
 
     @classmethod

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Never, TypeVar
 
 import attrs
 
@@ -250,7 +250,7 @@ class MessageTree:
     shown: Aggregator
     _followed: _Followed | None
 
-    def __init__(self) -> None:
+    def __init__(self, *_: Never, **__: Never) -> None:
         raise TypeError("make trees with MessageTree.of(*states)")
 
     @classmethod

@@ -13,6 +13,8 @@ import pytest
 
 from conversation_state import (
     Aggregator,
+    MessageTree,
+    Timeline,
     TokenBudget,
     ToolCall,
     Trimmer,
@@ -34,6 +36,7 @@ from conversation_state.errors import (
     InvalidMessageError,
     MissingExtraError,
 )
+from conversation_state.stored_chat import StoredChat
 from tests.processes import run_script
 
 SENT = {"role": "user", "content": "Hi"}
@@ -43,6 +46,7 @@ BUDGET = TokenBudget(context_window=100)
 STORE: Any = open_store("memory:")
 EXPORT: Any = openai_chat.dump(ASKED)
 STEPS: Any = (fit, repair)
+CLASSES: Any = (Aggregator, Timeline, MessageTree, StoredChat)
 
 
 class TestObjectsOfSdks:
@@ -107,6 +111,42 @@ class TestObjectsOfSdks:
             adapter.load(json.dumps([SENT]))
 
 
+class TestOtherProviders:
+    @pytest.mark.parametrize(
+        ("adapter", "payload", "line"),
+        [
+            (anthropic, {"choices": []}, "openai_chat.load(response) reads it"),
+            (openai_chat, {"candidates": []}, "gemini.load(response) reads it"),
+            (gemini, {"messages": [SENT]}, "openai_chat.load(request) reads it"),
+            (openai_responses, {"choices": []}, "openai_chat.load(response) reads it"),
+        ],
+        ids=map(str, range(4)),
+    )
+    def test_load(self, adapter, payload, line):
+        """A payload of another provider names the adapter that reads it."""
+        with pytest.raises(DecodeError) as caught:
+            adapter.load(payload)
+
+        assert line in str(caught.value)
+
+    def test_unlike_any(self):
+        """What is like no provider's is given no advice."""
+        with pytest.raises(DecodeError) as caught:
+            openai_chat.load({"a": 1})
+
+        assert "reads it" not in str(caught.value)
+
+    async def test_events(self):
+        """Lines are no events yet, and async code has functions of its own."""
+        with pytest.raises(DecodeError, match=r"adapters\.events\(lines\)"):
+            list(openai_chat.load_chunks(['data: {"choices": []}']))
+        wrong: Any = [{}]
+        with pytest.raises(TypeError, match=r"; load_chunks\(events\)"):
+            [each async for each in openai_chat.aload_chunks(wrong)]
+
+    pytestmark = pytest.mark.anyio
+
+
 class TestDecode:
     @pytest.mark.parametrize(
         ("data", "line"),
@@ -137,6 +177,16 @@ class TestDecode:
         assert "load(" not in str(caught.value)
 
 
+class Events:
+    """Of a client for async code."""
+
+    async def __aiter__(self) -> Any:
+        yield {}
+
+
+EVENTS: Any = Events()
+
+
 @pytest.mark.parametrize(
     ("call", "line"),
     [
@@ -151,8 +201,13 @@ class TestDecode:
         (lambda: STORE.get("a"), "store.load(name, default=None)"),
         (lambda: STORE.list("a"), "store.names()"),
         (lambda: STORE.put("a", ASKED), "'save'"),
+        (lambda: CLASSES[0]([ASKED[0]]), "Aggregator.new()"),
+        (lambda: CLASSES[1](ASKED), "Timeline.begin(state)"),
+        (lambda: CLASSES[2](ASKED), "MessageTree.of(*states)"),
+        (lambda: CLASSES[3]("memory:", "a"), "StoredChat(open_store(url), name)"),
+        (lambda: list(openai_chat.load_chunks(EVENTS)), "aload_chunks(events)"),
     ],
-    ids=map(str, range(11)),
+    ids=map(str, range(16)),
 )
 def test_other_names(call, line):
     """What requests, stores and steps are taken for: the error says what to write."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, SupportsIndex, overload
 
 import attrs
 
@@ -229,7 +229,7 @@ class Aggregator:
     _ledger: Ledger
     _log: Log[Entry]
 
-    def __init__(self) -> None:
+    def __init__(self, *_: Never, **__: Never) -> None:
         raise TypeError("make states with Aggregator.new(), state.fork() or decode")
 
     @classmethod

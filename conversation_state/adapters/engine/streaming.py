@@ -66,6 +66,9 @@ def chunks_of(
     Whatever goes wrong, in the source as in an event, is raised after the
     chunks before it, and after a last one marked as interrupted.
     """
+    if hasattr(events, "__aiter__") and not hasattr(events, "__iter__"):
+        raise TypeError("events: they are async; aload_chunks(events) reads them")
+
     failure: Exception | None = None
     ended = False
     read_event = streaming.read
@@ -93,6 +96,9 @@ async def achunks_of(
     streaming: EventReader, events: AsyncIterable[Any], source: str = ""
 ) -> AsyncIterator[AssistantMessage]:
     """As `chunks_of`, for events that are awaited."""
+    if not hasattr(events, "__aiter__"):
+        raise TypeError("events: they are not async; load_chunks(events) reads them")
+
     failure: Exception | None = None
     ended = False
     number = -1
@@ -122,7 +128,11 @@ def check_event(reader: DocumentReader, event: Any, path: str) -> None:
             If *event* is not an object.
     """
     if not is_map(event):
-        reader.wrong(path, event, "an event of a stream, as a plain JSON object")
+        expected = "an event of a stream, as a plain JSON object"
+        if isinstance(event, (str, bytes)):
+            expected += "; adapters.events(lines) makes them of a response's lines"
+
+        reader.wrong(path, event, expected)
         reader.finish()
 
 

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from conversation_state._canonical import dump as dump_json
 from conversation_state._identity import new_entry_id
+from conversation_state._wording import is_of_other_format, name_load
 from conversation_state.adapters.engine.forms import note_forms
 from conversation_state.adapters.engine.reading import (
     DocumentReader,
@@ -401,10 +402,11 @@ class MessageLoader(DocumentReader):
         elif response in payload:
             self.wrong(f"$.{response}", payload[response], "a list")
         else:
+            advice = name_load(payload) if is_of_other_format(payload) else ""
             self.problem(
                 "$",
                 f"has neither {request} nor {response}; expected a request, a list of "
-                f"{listed}, or a response",
+                f"{listed}, or a response" + (advice and f"; {advice} reads it"),
             )
 
     def message(self, raw: Any, path: str, prefix: str) -> Message | None:
