@@ -48,10 +48,10 @@ assert roles == ["user", "assistant", "tool", "user"]
 assert [lost.what for lost in export.lost] == ["position"]
 ```
 
-- The rules are values: `conversation_state.requests` has them, each with its source, and `openai_chat.RULES`, for one, those of a format.
-- The default is right for every known host. Two rules make requests worse for all other hosts, so you ask for them: Mistral's ids of nine characters, and turns that alternate, for Perplexity and many templates of vLLM: `openai_chat.dump(messages, rules=openai_chat.rules(host="mistral"))`.
-- What you loaded from a format is dumped to it as it came. Its ids, names and contents change only for a host that you name.
-- A view, `trim(state, budget)`, is right by the same rules. Formats that are no requests, such as LangChain's or eino's, write messages as they are: dump a view if the program sends them to a provider.
+- The rules are values with their sources, in `conversation_state.requests`; `openai_chat.RULES`, for one, are those of a format.
+- The default is right for every known host but two: Mistral asks for ids of nine characters, and Perplexity and many templates of vLLM for turns that alternate. Name those: `openai_chat.dump(messages, rules=openai_chat.rules(host="mistral"))`.
+- What was loaded from a format is dumped to it unchanged, unless you name a host that asks for other ids.
+- A view, `trim(state, budget)`, is right by the same rules. LangChain's and eino's messages are no requests, and are dumped as they are: dump a view if they are sent.
 
 ## What a dump changes
 """
