@@ -11,6 +11,7 @@ many requests are made where each worker is killed behind its answer.
   `SqliteSaver`. A step on DBOS saves a turn and its usage as well: of the CPU time of
   one that returns the list it takes half to three quarters at 105,000 tokens, and 1.3
   to 1.9 times at 1,050.
+- *The store* that references are into is a file of SQLite, with every state restorable.
 - *Celery* has a reference in the body of each task's message, and *Kafka* the turn in
   the value of each message.
 - *Dask* and *Ray* get the state once for a fan-out. Bytes are what a branch carries:
@@ -98,6 +99,7 @@ class Conversation:
 def rows() -> Iterator[Row | LeftOut]:
     """Each engine, where it is installed."""
     for measure in (
+        _measure_store,
         _measure_dbos,
         _measure_temporal,
         _measure_langgraph,
@@ -120,6 +122,20 @@ def _make_texts() -> Iterator[str]:
     words = ["".join(rng.choices(letters, k=rng.randint(2, 9))) for _ in range(5000)]
     while True:
         yield " ".join(rng.choices(words, k=60))
+
+
+def _measure_store(chat: Conversation) -> Iterator[Row]:
+    with TemporaryDirectory() as folder:
+        with open_store(f"{folder}/chats.db") as store:
+            ref = store.ref(store.save("chat", chat.state))
+            for number in range(STEPS):
+                ref = store.step_ref(ref, f"run/{number}", chat.answer)
+
+            raw = len(encode(store.resolve(ref)))
+
+        size = Path(folder, "chats.db").stat().st_size
+
+    yield chat.row("the store: each of 100 states", size, "the last one's JSON", raw)
 
 
 # DBOS
