@@ -43,6 +43,7 @@ TESTS: dict[str, Sequence[str]] = {
     "_drawing": ("test_pages.py", "test_diffing_shown.py"),
     "_lazy": ("test_front_door.py", "test_pages.py"),
     "counting": ("test_prices.py", "test_bills.py", "test_trimming.py"),
+    "_locks": ("test_cells.py", "test_streams_interrupts.py"),
     "errors": ("test_parallel.py",),
     "messages": ("test_values.py", "test_aggregator.py"),
     "parts": ("test_values.py", "test_messages.py"),

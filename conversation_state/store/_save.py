@@ -254,13 +254,14 @@ def _grow(
         ):
             return None
 
-        made, entries, uses, blobs = make_rows(ENTRIES, entries, items)
-        added.append(("entries", made))
-        if uses:
-            added.append(("uses", uses))
+        if items:
+            made, entries, uses, blobs = make_rows(ENTRIES, entries, items)
+            added.append(("entries", made))
+            if uses:
+                added.append(("uses", uses))
 
-        last = Segment(entries.branch, segments[-1].start, entries.length)
-        segments = (*segments[:-1], last)
+            last = Segment(entries.branch, segments[-1].start, entries.length)
+            segments = (*segments[:-1], last)
 
     if state._ledger is not before._ledger:
         log, past = state._ledger.entries, before._ledger.entries
@@ -268,11 +269,12 @@ def _grow(
         if items is None:
             return None
 
-        made, ledger, _, _ = make_rows(LEDGER, ledger, items)
-        tokens = sum_counts(state.total_usage)
-        added.append(("ledger", made))
-        last = Segment(ledger.branch, ledger_segments[-1].start, ledger.length)
-        ledger_segments = (*ledger_segments[:-1], last)
+        if items:
+            made, ledger, _, _ = make_rows(LEDGER, ledger, items)
+            tokens = sum_counts(state.total_usage)
+            added.append(("ledger", made))
+            last = Segment(ledger.branch, ledger_segments[-1].start, ledger.length)
+            ledger_segments = (*ledger_segments[:-1], last)
 
     # The state is the head itself: the slow path adds a label or notes to the head's
     # revision, and makes no new one.
@@ -303,12 +305,15 @@ def _grow(
 
 def _find_new(log: Log[Any], before: Log[Any], start: int) -> list[Any] | None:
     """
-    What a log has after another one, whose length is *start*; None if it did not grow
-    from that, or has no branch yet that could be continued.
+    What a log has after another one, whose length is *start*; None if it does not
+    begin with that, or has no branch yet that could be continued.
     """
     length = len(log)
-    if not 0 < start < length or log.common_prefix(before) != start:
+    if log.common_prefix(before) != start or (not start and length):
         return None
+
+    if length == start:
+        return []
 
     # Most saves are of one more message, and a log has that one at hand.
     return [log[-1]] if length == start + 1 else list(log.iterate(start))
