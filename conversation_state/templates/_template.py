@@ -204,7 +204,9 @@ def render(text: str, variables: Mapping[str, object], *, syntax: str) -> str:
     """
     *text*, rendered with *variables*.
 
-    Values are inserted as they are; they are not rendered.
+    Values are inserted as they are; they are not rendered. What is no text is written
+    as `str` writes it; in ``go`` None is ``<no value>``, and lists and mappings are as
+    Go writes them: ``[1 a]``, ``map[a:1]``.
 
     Raises:
         TemplateError, MissingVariableError, MissingExtraError:
