@@ -500,6 +500,13 @@ class TestFormats:
         assert "" == result.stderr
         assert rename(expected) == chats(run)
 
+    def test_named(self, run):
+        """An object of conversations has their names."""
+        named = {"a": {"messages": HI}, "b": {"messages": HI[:1]}}
+        run("import", run.write(json.dumps(named)), status=0)
+
+        assert {"a": (["u hi", "a yo"], 1), "b": (["u hi"], 1)} == chats(run)
+
 
 def zipped(**members):
     """A zip archive of texts by name; ``__`` is a dot."""
@@ -925,6 +932,16 @@ REFUSED = {
             "response": {"status_code": 400, "body": {"error": {"message": "no"}}},
         },
         "an error of the provider instead of an answer: no",
+    ),
+    "batch body": (
+        {
+            "custom_id": "r",
+            "response": {
+                "status_code": 200,
+                "body": {"choices": [{"message": {"role": "assistant", "content": 5}}]},
+            },
+        },
+        "$.response.body.choices[0].message.content",
     ),
     "anthropic batch error": (
         {
