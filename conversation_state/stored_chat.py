@@ -21,7 +21,12 @@ from typing import Any, NamedTuple, TypeAlias
 from conversation_state._identity import new_entry_id
 from conversation_state._locks import RLock
 from conversation_state._waiting import TaskEvent, async_twin
-from conversation_state._wording import describe_value, shorten_repr
+from conversation_state._wording import (
+    add_missing_names,
+    describe_value,
+    list_names,
+    shorten_repr,
+)
 from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.cells import Cell, Watch
 from conversation_state.chunks import Accumulator
@@ -179,6 +184,9 @@ class StoredChat:
         self._cell = Cell(ChatUpdate(self._start, tree, MappingProxyType({})))
         self.refresh()
 
+    def __dir__(self) -> list[str]:
+        return list_names(type(self), self)
+
     @property
     def timeline(self) -> Chat:
         """All states, one of which is shown; with what has come of each answer."""
@@ -312,7 +320,7 @@ class StoredChat:
             goes_on = len(state) and tree.head != tree.question(str(tree.head))
             id = str(tree.news(tree)[0]) if goes_on else ""
             try:
-                chunks = Stream.of(model(state))
+                chunks = Stream.of(_check_chunks(model(state)))
             except BaseException as error:
                 note, step = _describe_error(error), self.timeline.moment.number
                 self._commit_change(
@@ -390,6 +398,30 @@ class StoredChat:
             return ChatUpdate(timeline, chat.tree.follow(timeline), answers)
 
         self._cell.swap(show)
+
+
+_SHOWN = "chat.timeline.present is the state that is shown"
+add_missing_names(
+    StoredChat,
+    "a StoredChat has",
+    {
+        **dict.fromkeys(("ask", "send", "submit", "add_user_prompt"), "answer"),
+        **dict.fromkeys(("messages", "state", "present", "history"), _SHOWN),
+        **dict.fromkeys(("siblings", "pagers"), "chat.tree.pagers() has them"),
+        **dict.fromkeys(("cancel", "abort"), "stop"),
+        "save": "a chat saves itself with each act",
+    },
+)
+
+
+def _check_chunks(made: Any) -> Any:
+    if isinstance(made, (str, Message)):
+        raise TypeError(
+            f"model returned {shorten_repr(made)}; let it yield chunks: yield "
+            "AssistantMessage(text)"
+        )
+
+    return made
 
 
 def _add_question(asked: Any, tree: MessageTree) -> State:

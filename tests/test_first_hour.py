@@ -46,6 +46,7 @@ BUDGET = TokenBudget(context_window=100)
 STORE: Any = open_store("memory:")
 EXPORT: Any = openai_chat.dump(ASKED)
 STEPS: Any = (fit, repair)
+CHAT: Any = StoredChat(STORE, "a chat")
 CLASSES: Any = (Aggregator, Timeline, MessageTree, StoredChat)
 
 
@@ -206,8 +207,12 @@ EVENTS: Any = Events()
         (lambda: CLASSES[2](ASKED), "MessageTree.of(*states)"),
         (lambda: CLASSES[3]("memory:", "a"), "StoredChat(open_store(url), name)"),
         (lambda: list(openai_chat.load_chunks(EVENTS)), "aload_chunks(events)"),
+        (lambda: CHAT.ask("Hi"), "'answer'"),
+        (lambda: CHAT.messages, "chat.timeline.present"),
+        (lambda: CHAT.answer("Hi", lambda _: "Hello."), "let it yield chunks"),
+        (lambda: CHAT.answer("Hi", lambda _: ASKED[0]), "yield AssistantMessage(text)"),
     ],
-    ids=map(str, range(16)),
+    ids=map(str, range(20)),
 )
 def test_other_names(call, line):
     """What requests, stores and steps are taken for: the error says what to write."""
