@@ -18,8 +18,10 @@ from conversation_state import Aggregator, AssistantMessage, Message, Usage
 from conversation_state.aggregator import Turn
 from conversation_state.errors import DecodeError, MissingExtraError, NotSavedError
 from conversation_state.messages import ResponseMeta, UserMessage
-from conversation_state.store import StateRef, open_store
+from conversation_state.parts import Part, TextPart
+from conversation_state.store import Head, StateRef, open_store
 from conversation_state.timeline import Timeline
+from conversation_state.tools import ToolCall
 from conversation_state.tree import MessageTree
 
 pytest.importorskip("temporalio", reason="needs Temporal (extra temporal)")
@@ -37,6 +39,7 @@ from tests.hosts.temporal import Pipeline, RecordedHistory, Relay
 REF = StateRef(7, 2, "0f" * 16)
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 FORK = CHAT.fork().add_assistant_message("At 9:04.").add_usage(Usage(14, 4))
+HEAD = open_store("memory:").save("chat", CHAT)
 
 
 @dataclasses.dataclass
@@ -106,6 +109,8 @@ class TestPayloads:
             (REF, StateRef | Turn),
             (UserMessage("Hi!"), Message),
             (UserMessage("Hi!"), UserMessage),
+            ((Usage(1, 2), ToolCall("1", "book", "{}")), tuple[Usage, ToolCall]),
+            ([TextPart("Hi!")], list[Part]),
             (Request([REF], {"a": REF}, FORK.turn, (UserMessage("Hi!"),)), Request),
             (Request([], {}, REF), Request),
             ({"text": [1, 2.5]}, dict[str, list[float]]),
@@ -141,6 +146,7 @@ class TestPayloads:
             MessageTree.of(CHAT),
             [CHAT],
             {"state": CHAT},
+            HEAD,
         ],
     )
     def test_whole_states_are_refused(self, whole):
@@ -148,12 +154,12 @@ class TestPayloads:
         with pytest.raises(TypeError, match=r"send store\.ref\(head\)"):
             convert(whole, None)
 
-        with pytest.raises(ApplicationError, match="once for each call") as caught:
+        with pytest.raises(ApplicationError, match="through a workflow") as caught:
             in_activity(1, convert, whole, None)
 
         assert caught.value.non_retryable
 
-    @pytest.mark.parametrize("hint", [Aggregator, list[Aggregator], Timeline])
+    @pytest.mark.parametrize("hint", [Aggregator, list[Aggregator], Timeline, Head])
     def test_a_state_is_not_received(self, hint):
         """An activity that wants a state is told what to take, and where to give it."""
         with pytest.raises(TypeError) as caught:

@@ -26,12 +26,15 @@ from conversation_state.aggregator import Aggregator, Checkpoint, Turn
 from conversation_state.codec import from_data, to_data
 from conversation_state.hosts._host import parse_ref, quote_name
 from conversation_state.messages import Message
-from conversation_state.store import StateRef, Store
+from conversation_state.parts import Part
+from conversation_state.store import Head, StateRef, Store
 from conversation_state.timeline import Timeline
+from conversation_state.tools import ToolCall
 from conversation_state.tree import MessageTree
+from conversation_state.usage import Usage
 
 _LEASE = timedelta(days=30)
-_WRITTEN = (Turn, Message)
+_WRITTEN = (Turn, Message, Part, ToolCall, Usage)
 _WHOLE = (Aggregator, Checkpoint, Timeline, MessageTree)
 
 
@@ -39,13 +42,14 @@ class ConversationPayloadConverter(CompositePayloadConverter):
     """
     Temporal's default payload converter, which also takes references and turns.
 
-    A `StateRef` is its text, at most 80 bytes; a `Turn` and a message are what
-    `to_data` gives. Values are read by type hints, as Temporal reads dataclasses:
-    annotate parameters and results, also as ``list[StateRef]`` or ``StateRef | Turn``.
+    A `StateRef` is its text, at most 80 bytes; a `Turn`, a message, a part, a call of a
+    tool and a `Usage` are what `to_data` gives. Values are read by type hints, as
+    Temporal reads dataclasses: annotate parameters and results, also as
+    ``list[StateRef]`` or ``StateRef | Turn``.
 
-    A whole state is refused: as the result of an activity by an ``ApplicationError``
-    that is not retried, since each attempt would ask the model again; elsewhere by a
-    ``TypeError``.
+    A whole state is refused, and so is a `Head`, which would come back as a list: as
+    the result of an activity by an ``ApplicationError`` that is not retried, since each
+    attempt would ask the model again; elsewhere by a ``TypeError``.
 
     With options: ``DataConverter(payload_converter_class=ConversationPayloadConverter,
     payload_codec=…)``.
@@ -70,20 +74,23 @@ class _Encoder(AdvancedJSONEncoder):
             return to_data(o)
 
         if _is_named_as(cls, *_WHOLE):
-            what = with_article(cls.__name__)
-            message = (
-                f"can't send {what} through a workflow: its history would keep all of "
-                "it once for each call. Save it and send store.ref(head), or send the "
-                "turn of a fork, which is what was added"
+            raise _make_refusal(
+                cls,
+                "its history would keep all of it once for each call. Save it and send "
+                "store.ref(head), or send the turn of a fork, which is what was added",
             )
-            if activity.in_activity():
-                # Else it is run again, without an end by default.
-                raise ApplicationError(message, type="TypeError", non_retryable=True)
-
-            raise TypeError(message)
 
         _check_imported_once(cls)
         return super().default(o)
+
+
+class _JsonConverter(JSONPlainPayloadConverter):
+    def to_payload(self, value: Any) -> Any:
+        # A named tuple, which JSON would write as a list.
+        if _is_named_as(type(value), Head):
+            raise _make_refusal(Head, "send store.ref(head)")
+
+        return super().to_payload(value)
 
 
 class _TypeConverter(JSONTypeConverter):
@@ -99,7 +106,7 @@ class _TypeConverter(JSONTypeConverter):
         if issubclass(hint, _WRITTEN):
             return from_data(value, expect=hint)
 
-        if _is_named_as(hint, *_WHOLE):
+        if _is_named_as(hint, Head, *_WHOLE):
             raise TypeError(
                 f"can't receive {with_article(hint.__name__)} from a workflow; "
                 "annotate a StateRef, and give it to store.resolve in an activity"
@@ -107,6 +114,16 @@ class _TypeConverter(JSONTypeConverter):
 
         _check_imported_once(hint)
         return self.Unhandled
+
+
+def _make_refusal(cls: type, advice: str) -> Exception:
+    what = with_article(cls.__name__)
+    message = f"can't send {what} through a workflow; {advice}"
+    if activity.in_activity():
+        # Else it is run again, without an end by default.
+        return ApplicationError(message, type="TypeError", non_retryable=True)
+
+    return TypeError(message)
 
 
 def _check_imported_once(cls: type) -> None:
@@ -127,9 +144,7 @@ def _is_named_as(cls: type, *ours: type) -> bool:
     return any((each.__module__, each.__qualname__) in names for each in cls.__mro__)
 
 
-_JSON = JSONPlainPayloadConverter(
-    encoder=_Encoder, custom_type_converters=[_TypeConverter()]
-)
+_JSON = _JsonConverter(encoder=_Encoder, custom_type_converters=[_TypeConverter()])
 
 data_converter = DataConverter(payload_converter_class=ConversationPayloadConverter)
 """Temporal's data converter with a `ConversationPayloadConverter`, for its clients."""
