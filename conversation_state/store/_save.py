@@ -170,11 +170,15 @@ def save_at_once(
         return None
 
     grown = _grow(cache, known, state, fields)
-    # Blobs may be there already.
-    if grown is None or grown[2]:
+    if grown is None:
         return None
 
-    new, rows, _ = grown
+    new, rows, blobs = grown
+    # One that is there already is a conflict.
+    if blobs:
+        added = [Blob(digest, len(data), data) for digest, data in blobs.items()]
+        rows.append(("blobs", added))
+
     keys = known.revision.revision, changes + 1
     if not cache.add_at_once(_IS_HEAD, keys, rows):
         return None

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 import conversation_state
-from conversation_state import Aggregator, UserMessage
+from conversation_state import Aggregator, ImagePart, UserMessage
 from conversation_state.codec import encode_message
 from conversation_state.errors import StoreError
 from conversation_state.store import Store, open_store
@@ -270,6 +270,23 @@ class TestAddAtOnce:
 
             assert 2 == store.save("chat", grown).revision
             assert store.load("other") == CHAT
+            assert store.verify() == ()
+
+    def test_large_content(self, url):
+        """Large content is kept once, also if a later message shows it again."""
+        shown = UserMessage([ImagePart(data=bytes(range(256)) * 40)])
+        with open_store(url) as store:
+            state = CHAT
+            store.save("chat", state)
+            for _ in range(3):
+                state = state.add(shown).add_assistant_message("A train.")
+                store.save("chat", state)
+
+            with store._cache.read() as transaction:
+                assert 1 == len(transaction.tables.scan("blobs", None, None))
+
+        with open_store(url) as store:
+            assert state == store.load("chat")
             assert store.verify() == ()
 
     def test_functions(self, url):
