@@ -63,6 +63,14 @@ from tests.adapters.helpers import WIRES, ask_node, table
 from tests.adapters.test_ag_ui import MADE, PROVIDERS, chunks_in
 
 FIXTURES = WIRES / "ai_sdk.jsonl"
+# Parts of an answer, as useChat has them.
+STEP = {"type": "step-start"}
+TIDE: dict[str, Any] = {
+    "type": "tool-tide",
+    "toolCallId": "c1",
+    "input": {"at": "Oban"},
+}
+DONE: dict[str, Any] = {**TIDE, "state": "output-available", "output": {"at": 6}}
 
 
 class TestMessages:
@@ -118,6 +126,55 @@ class TestMessages:
             },
         ]
         assert load(export.payload)[2:] == tuple(messages[2:])
+
+    @table(
+        "parts",
+        {
+            "an open call of a known tool": [
+                STEP,
+                {**TIDE, "state": "input-available"},
+            ],
+            "one of an unknown tool": [
+                STEP,
+                {**TIDE, "type": "dynamic-tool", "toolName": "a"}
+                | {"state": "input-available"},
+            ],
+            "a result that is a text of JSON": [STEP, {**DONE, "output": "[1]"}],
+            "a preliminary result": [STEP, {**DONE, "preliminary": True}],
+            "an error": [
+                STEP,
+                {**TIDE, "state": "output-error", "errorText": "no"},
+            ],
+            "denied": [
+                STEP,
+                {**TIDE, "state": "output-denied"}
+                | {"approval": {"id": "x", "approved": False, "reason": "late"}},
+            ],
+            "asked for": [
+                STEP,
+                {**TIDE, "state": "approval-requested", "approval": {"id": "x"}},
+            ],
+            "results only": [STEP, DONE, STEP, {**DONE, "toolCallId": "c2"}],
+            "no step": [DONE, {"type": "text", "text": "Six.", "state": "done"}],
+            "a step only": [STEP],
+            "a step at the end": [STEP, DONE, STEP],
+            "nothing": [],
+            "an empty text": [STEP, {"type": "text", "text": "", "state": "done"}],
+            "data": [STEP, {"type": "data-plot", "id": "d", "data": {"x": 1}}, DONE],
+            "a source": [
+                STEP,
+                {"type": "source-url", "sourceId": "s", "url": "https://a/b"},
+                DONE,
+            ],
+        },
+    )
+    def test_own_form(self, parts):
+        """A message as a client sends it comes back key for key."""
+        messages = [{"id": "m", "role": "assistant", "parts": parts}]
+        export = dump(load(messages))
+
+        assert messages == export.payload
+        assert () == export.lost
 
     @table(
         "arguments",

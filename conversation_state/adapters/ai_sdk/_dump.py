@@ -217,8 +217,10 @@ class UiWriter(PayloadWriter):
         if usage:
             item["metadata"] = wrap_own({"usage": usage})
 
-        for each in every:
-            merge_kept_keys(map_of(each, "keys"), item)
+        for entry, each in zip(turn.entries, every, strict=True):
+            # Those of a result are of its part.
+            if not isinstance(entry.message, ToolMessage):
+                merge_kept_keys(map_of(each, "keys"), item)
 
         return item
 
