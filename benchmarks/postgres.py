@@ -28,7 +28,7 @@ _FOR_S = 4.0
 _BODY = encode_message(UserMessage(TEXT))
 
 
-class _Bare:
+class Bare:
     """A table of bodies, and a row for each insert."""
 
     def __init__(self, server: Server, synchronous: str) -> None:
@@ -49,6 +49,12 @@ class _Bare:
         self._run_sql("INSERT INTO bare (body) VALUES (%s)", _BODY)
         self._run_sql("COMMIT")
 
+    def read(self, count: int) -> None:
+        """So many bodies, in a transaction."""
+        self._run_sql("BEGIN")
+        self._connection.execute("SELECT body FROM bare LIMIT %s", (count,)).fetchall()
+        self._run_sql("COMMIT")
+
     def close(self) -> None:
         """Close it."""
         self._connection.close()
@@ -58,7 +64,7 @@ def _measure_saves(
     server: Server, n: int, synchronous: str, times: int, turns: int
 ) -> Row:
     options = f"&synchronous_commit={synchronous}"
-    bare = _Bare(server, synchronous)
+    bare = Bare(server, synchronous)
     with open_store(server.url(f"saves_{synchronous}_{n}", options)) as store:
         state = make_state(n)
         store.save("chat", state)
@@ -132,7 +138,7 @@ def _bare_writer(dsn: str) -> int:
 def _measure_writers(server: Server) -> Row:
     url = server.url("writers")
     open_store(url).close()
-    _Bare(server, "on").close()
+    Bare(server, "on").close()
     with ProcessPoolExecutor(16, mp_context=get_context("fork")) as processes:
         ours = sum(processes.map(_store_writer, [url] * 16, range(16)))
         theirs = sum(processes.map(_bare_writer, [server.dsn()] * 16))

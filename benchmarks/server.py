@@ -5,7 +5,8 @@ appends the question, makes a view of at most 7,000 tokens, and appends the answ
 A turn takes as long at 100 messages as at 1,000,000, and with thousands of
 conversations in turn as with one; those are of 10 to 100,000 messages, most of them
 short. On PostgreSQL, here on the same machine, it is 8 round trips to the server, and
-12 in long conversations. To load, trim, add and save takes 8 times as long at 100
+12 in long conversations: 1.5 to 2.6 times what two bare inserts and a query take, each
+in its transaction. To load, trim, add and save takes 5 to 11 times as long at 100
 messages, and a hundred times at 10,000.
 
 A request is such a turn with what Starlette takes, and each call in a worker thread.
@@ -23,7 +24,8 @@ from time import perf_counter, process_time
 from typing import Any
 
 from benchmarks.measure import Row, seconds
-from benchmarks.store import TEXT, make_state
+from benchmarks.postgres import Bare
+from benchmarks.store import TEXT, in_turn, make_state
 from conversation_state import AssistantMessage, Usage, UserMessage, trim
 from conversation_state.messages import ResponseMeta
 from conversation_state.store import Store, open_store
@@ -137,6 +139,26 @@ def _measure_lengths(backend: str, url: str, n: int) -> Iterator[Row]:
             yield Row(f"{backend}: load, trim, save", n, took, unit="ms")
 
 
+def _measure_bare(server: Server, n: int) -> Row:
+    """A turn beside two bare inserts and a bare query of 64 rows, in turn."""
+    bare = Bare(server, "on")
+    for _ in range(64):
+        bare.insert()
+
+    def take_bare_turn() -> None:
+        bare.insert()
+        bare.read(64)
+        bare.insert()
+
+    with open_store(server.url(f"turns_{n}"), remembered=0) as store:
+        take = partial(take_turn, store, "chat")
+        ours, theirs = in_turn(take, take_bare_turn, 10, 21, clock=perf_counter)
+
+    bare.close()
+    claim, beside = "PostgreSQL: a turn", "bare transactions"
+    return Row(claim, n, ours / 1e3, beside, theirs / 1e3, "ms")
+
+
 def _measure_names(
     backend: str, url: str, n: int, loop: asyncio.AbstractEventLoop
 ) -> Iterator[Row]:
@@ -171,5 +193,7 @@ def rows() -> Iterator[Row]:
     server = Server()
     try:
         yield from _rows_of("PostgreSQL", server.url)
+        for n in (100, 1_000_000):
+            yield _measure_bare(server, n)
     finally:
         server.stop()
