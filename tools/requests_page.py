@@ -56,19 +56,7 @@ assert [lost.what for lost in export.lost] == ["position"]
 ## What a dump changes
 """
 _AFTER = """
-## What the provider of your tests refuses
-
-The [strict provider](testing.md#a-provider-that-refuses) shares no code with these rules.
-It has {count} rules of its own, each with the provider's words, who refuses, and a source:
-
-```python
-from conversation_state.testing.provider import RULES
-
-words = "must be followed by tool messages"
-(rule,) = (each for each in RULES if words in each.text)
-
-assert (rule.name, rule.by) == ("call_without_result", ("api",))
-```
+The [strict provider](testing.md#a-provider-that-refuses) of your tests shares no code with these rules; it has {count} rules of its own, each with its source.
 """
 
 
