@@ -183,7 +183,8 @@ class Backend(Protocol):
     **Protocol:** keeps the rows of a store.
 
     Safe to be called from many threads. A block is closed by the thread that
-    opened it, and no thread opens two.
+    opened it, and no thread opens two. One whose blocks are slow may have a method
+    `add_at_once`, as `SqliteBackend` has.
     """
 
     url: str

@@ -693,18 +693,15 @@ class SqliteBackend:
             cursor = connection.cursor()
             execute = cursor.execute
             execute(_WRITE)
-            if execute(SQLITE.check(*condition), keys).fetchone() == (1,):
-                for table, rows in tables:
-                    execute(_ADD[table], rows[0])
-                    if len(rows) > 1:
-                        cursor.executemany(_ADD[table], rows[1:])
-
-                is_added = True
+            is_met = execute(SQLITE.check(*condition), keys).fetchone() == (1,)
+            for table, rows in tables if is_met else ():
+                execute(_ADD[table], rows[0])
+                if len(rows) > 1:
+                    cursor.executemany(_ADD[table], rows[1:])
 
             execute("COMMIT")
-            is_reusable = True
+            is_reusable, is_added = True, is_met
         except sqlite3.Error as error:
-            is_added = False
             if block.connection is None and connection is not None:
                 raise StoreError(self.url, BLOCK_ABANDONED) from error
 
