@@ -213,12 +213,10 @@ def load_apart(items: Sequence[Any]) -> list[Message] | None:
         DecodeError:
             As `load` raises it.
     """
-    is_apart = is_list(items) and not _find_answered(items)
-    return (
-        _load_items(items, {})
-        if is_apart and not any(map(_continues_answer, items[:1]))
-        else None
-    )
+    if not (is_list(items) and items) or _continues_answer(items[0]):
+        return None
+
+    return None if _find_answered(items) else _load_items(items, {})
 
 
 def pop_last_item(state: Aggregator) -> tuple[Aggregator, Item | None]:

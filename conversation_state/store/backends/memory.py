@@ -39,11 +39,14 @@ class _TableRows:
         stop = len(self.keys) if high is None else bisect_left(self.keys, high)
         return start, max(start, stop)
 
-    def select_columns(self, row: Row, columns: tuple[str, ...] | None) -> Row:
+    def select_columns(
+        self, rows: list[Row], columns: tuple[str, ...] | None
+    ) -> list[Row]:
         if columns is None:
-            return row
+            return rows
 
-        return tuple([row[self.names.index(name)] for name in columns])
+        places = [self.names.index(name) for name in columns]
+        return [tuple([row[at] for at in places]) for row in rows]
 
 
 class MemoryBlock(SequentialBlock):
@@ -70,7 +73,7 @@ class MemoryBlock(SequentialBlock):
     ) -> Row | None:
         there = self._tables[table]
         row = there.rows.get(key)
-        return None if row is None else there.select_columns(row, columns)
+        return None if row is None else there.select_columns([row], columns)[0]
 
     def scan(
         self,
@@ -91,7 +94,7 @@ class MemoryBlock(SequentialBlock):
         if backwards:
             keys.reverse()
 
-        return [there.select_columns(there.rows[key], columns) for key in keys]
+        return there.select_columns([there.rows[key] for key in keys], columns)
 
     def find(
         self,
