@@ -15,6 +15,21 @@ from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
 class HeadPromises(StoreCase):
     """No save is lost because of another writer."""
 
+    def test_grown_and_not_expected(self, store):
+        """A state that grew from the head is refused if another head is expected."""
+        old = store.save("chat", CONVERSATION)
+        grown = CONVERSATION.add_user_prompt("And then?")
+        head = store.save("chat", grown)
+        for expecting in (old, 1, 3, 0):
+            with pytest.raises(StaleHeadError) as caught:
+                store.save("chat", grown.add_user_prompt("?"), expecting=expecting)
+
+            assert (expecting, head) == (caught.value.expected, caught.value.actual)
+
+        assert head == store.latest("chat")
+        again = store.save("chat", grown.add_user_prompt("!"), expecting=head)
+        assert again == store.latest("chat")
+
     def test_stale(self, store):
         """
         A save that expects another head fails, reports both heads, and writes nothing.
