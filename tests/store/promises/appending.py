@@ -265,12 +265,15 @@ class AppendPromises(StoreCase):
             usage = Usage(5, 3, completion_tokens_details=details, extra={"a": 1})
             appending.append("chat", usage=usage)
 
-        store.save("whole", store.load("chat"))
+        state = store.load("chat")
+        store.save("whole", state)
+        store.save("whole", state.add_usage(Usage(1, 1)).add_user_prompt("More?"))
         with store._cache.backend.reading() as rows:
-            *_, appended, whole = rows.scan("revisions", None, None)
+            *_, appended, whole, grown = rows.scan("revisions", None, None)
 
         # 1 + 2 + 3, and twice 5 + 3 + 8 + 2 + 1.
         assert 44 == Revision._make(appended).tokens == Revision._make(whole).tokens
+        assert 48 == Revision._make(grown).tokens
 
     @pytest.mark.parametrize("begins", [1, 0])
     def test_two_go_on_from_one_past(self, store, begins):
