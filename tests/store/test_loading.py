@@ -100,6 +100,16 @@ class TestLoad:
         assert state.entries[at].id in str(caught.value)
         assert state == Store(backend).load("chat")
 
+    @pytest.mark.parametrize("at", [0, 1500])
+    def test_unmarked_tombstone(self, at):
+        """A tombstone that is no longer marked as one is found."""
+        backend, state, places = kept(erased=[at])
+        with backend.writing() as rows:
+            rows.set("entries", places[at], content=None)
+
+        with pytest.raises(StoreError, match=state.entries[at].id):
+            Store(backend).load("chat")
+
     @pytest.mark.parametrize("at", [1, 999, 1000, 2499])
     def test_another_past(self, plain, at):
         """A row that is whole and of a log with another past is no row of this one."""
