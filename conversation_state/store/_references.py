@@ -142,7 +142,10 @@ def find_head(transaction: Transaction, ref: StateRef) -> Head:
     else:
         # Names are not indexed by their numbers: it looks at all of them.
         rows = transaction.iterate_rows("names", ("name", "number"))
-        text = next(name for name, number in rows if number == ref.name_key)
+        named = (name for name, number in rows if number == ref.name_key)
+        text = next(named, None)
+        if text is None:
+            raise DamagedRow(f"the name of {revision} is missing")
 
     return transaction.make_head(transaction.get_name(text), revision)
 

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from collections import Counter
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from itertools import combinations
 
 import pytest
@@ -710,6 +711,17 @@ class TestLoad:
         why = f"{what} of the timeline of 'chat' is missing or damaged"
         with pytest.raises(StoreError, match=why):
             Store(backend).load_timeline("chat")
+
+    def test_names_what_a_reference_lacks(self):
+        """A step on a reference whose name is missing is an error about that."""
+        backend = MemoryBackend()
+        store = Store(backend)
+        ref = store.ref(store.save("chat", CHAT), keep=timedelta(0))
+        with backend.writing() as rows:
+            rows.remove("names", None, None)
+
+        with pytest.raises(DamageError, match="the name of revision 1 is missing"):
+            Store(backend).step_ref(ref, "answer", lambda state: state)
 
     def test_erasure_of_what_is_no_tombstone(self):
         """An entry that is marked as erased, and was not, is damage, not a receipt."""
