@@ -150,16 +150,19 @@ dist: .venv/dist/.dist ## the wheel and the source distribution, tried outside o
 	@rm -rf dist && .venv/dist/bin/python -m build >/dev/null
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && unset PYTHONPATH && \
 	cp examples/research_team.py examples/travel_desk.jsonl "$$folder" && \
-	for each in "$$PWD"/dist/*; do \
-		{ $(call interpreter,$(version)) -m venv --clear "$$folder/venv" && \
-			cd "$$folder" && rm -f chat.db && \
-			venv/bin/python -m pip install "$$each[cli]" && \
-			venv/bin/python -c "$$TRY" && \
-			venv/bin/conversation-state log --store chat.db chat && \
-			venv/bin/conversation-state replay travel_desk.jsonl && \
-			venv/bin/python research_team.py; } >"$$folder/log" 2>&1 || \
-			{ cat "$$folder/log"; echo "Failed: $$each" >&2; exit 1; }; \
-		echo "Works: $$each"; \
+	for python in $(foreach each,$(or $(ONLY),$(VERSIONS)),'$(call interpreter,$(each))'); do \
+		test -n "$$python" || continue; \
+		for each in '$(CURDIR)'/dist/*; do \
+			{ "$$python" -m venv --clear "$$folder/venv" && \
+				cd "$$folder" && rm -f chat.db && \
+				venv/bin/python -m pip install "$$each[cli]" && \
+				venv/bin/python -c "$$TRY" && \
+				venv/bin/conversation-state log --store chat.db chat && \
+				venv/bin/conversation-state replay travel_desk.jsonl && \
+				venv/bin/python research_team.py; } >"$$folder/log" 2>&1 || \
+				{ cat "$$folder/log"; echo "Failed: $$each" >&2; exit 1; }; \
+			echo "Works with $$("$$folder/venv/bin/python" --version): $$each"; \
+		done || exit 1; \
 	done
 
 fuzz: .venv/$(version)/.test ## other examples in every run, and many more (ARGS=tests/test_log.py)
