@@ -9,10 +9,14 @@ loops that Ctrl-C ends within a lock. 3.15 looks for signals elsewhere again.
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 __all__ = ["RLock"]
 
-if sys.version_info[:2] == (3, 14):
+if TYPE_CHECKING or sys.version_info[:2] != (3, 14):
+    from threading import RLock
+
+else:
     import _thread
 
     class RLock(_thread.RLock):
@@ -29,6 +33,3 @@ if sys.version_info[:2] == (3, 14):
                     self.release()
 
                 raise
-
-else:
-    from threading import RLock

@@ -596,7 +596,10 @@ class TestOtherHands:
         [
             (lambda _: Aggregator.new([SENT]), "Aggregator.new(openai_chat.load("),
             (lambda _: Aggregator.new(SENT), "Aggregator.new(openai_chat.load("),
-            (lambda _: Aggregator.new(UserMessage("Hi")), "in a list, or state.add_"),
+            (
+                lambda _: Aggregator.new(UserMessage("Hi")),  # type: ignore[arg-type]
+                "in a list, or state.add_",
+            ),
             (lambda state: state.extend([SENT]), "state.extend(openai_chat.load("),
             (lambda state: state.add(SENT), "state.extend(openai_chat.load("),
             (lambda state: state.add("Hi"), "add_user_prompt(text)"),

@@ -936,7 +936,7 @@ class TestClose:
             got.extend(stream)
 
         assert [1] == got
-        reader = iter(Stream.of([1, 2]).convert(lambda _: reader.close()))
+        reader: Any = iter(Stream.of([1, 2]).convert(lambda _: reader.close()))
         for _ in range(2):
             with pytest.raises(StreamClosedError, match="it was closed"):
                 next(reader)

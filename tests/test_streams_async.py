@@ -570,7 +570,8 @@ class TestAbort:
         `aabort` cancels the source where it waits, and returns when it is closed;
         readers that wait get the error after what had come.
         """
-        inside, closed = anyio.Event(), []
+        inside = anyio.Event()
+        closed: list[int] = []
         stream = Stream.of(endless(inside, closed))
 
         async def abort():
@@ -613,7 +614,8 @@ class TestAbort:
 
     async def test_from_another_thread(self):
         """`abort` reaches the loop of the source."""
-        inside, closed = anyio.Event(), []
+        inside = anyio.Event()
+        closed: list[int] = []
         stream = Stream.of(endless(inside, closed))
 
         async def abort():
