@@ -23,6 +23,8 @@ def f(a: int = 1, *, b: "str" = "") -> bool:
     if a < 2 and not b:
         a += 1
         raise ValueError(f"a is {a}")
+    elif a > lose("not a word of it"):
+        return False
 
     return a is None
 '''
@@ -47,6 +49,10 @@ class TestMutants:
             'raise ValueError(f"a is {a}") → pass',
             "return a is None → return None",
             "is → is not",
+            "> → >=",
+            'a > lose("not a word of it") → True',
+            'a > lose("not a word of it") → False',
+            "False → True",
         } == {change.replace('"" →', "'' →") for change in changes}
 
     def test_planted(self):

@@ -131,9 +131,10 @@ class TestRules:
 
     def test_a_model_can_decide(self):
         """Mistral's models want Mistral's ids, whoever hosts them."""
-        rules = requests.rules("openai_chat", model="mistralai/Mistral-Large-2411")
+        models = ("codestral-2508", "devstral-small", "magistral-medium-2509")
+        for model in (*models, "mistralai/Mistral-Large-2411", "open/mixtral-8x22b"):
+            assert requests.rules("openai_chat", model=model) == MISTRAL, model
 
-        assert MISTRAL == rules
         assert requests.OPENAI_CHAT is requests.rules("openai_chat", model="gpt-5")
 
     def test_unknown_ones_are_errors(self):
@@ -367,6 +368,13 @@ class TestPrepare:
         assert ["s", requests.MADE_PROMPT, "Hello!", "q"] == summarise(prepared)
         assert [("messages[1]", "user")] == listed(prepared)
         assert prepare(messages, requests.OPENAI_CHAT).changes == ()
+
+    def test_a_user_speaks(self):
+        """If only the system's messages are left, a made message of a user is sent."""
+        prepared = prepare([SystemMessage("s"), UserMessage("")], EVERYWHERE)
+
+        assert ["s", MADE_PROMPT] == summarise(prepared)
+        assert [("messages[1]", "content"), ("messages[1]", "user")] == listed(prepared)
 
     def test_a_piece_of_a_conversation_stays_one(self):
         """An answer alone, which is no request, gets no message before it."""
