@@ -97,7 +97,7 @@ _NOTES = "conversation_state"
 
 
 def _read_name(message: Message) -> str:
-    notes = message.metadata.get(_NOTES) if message.metadata else None
+    notes = message.metadata.get(_NOTES)
     ui = notes.get("ui") if isinstance(notes, Mapping) else None
     named = ui.get("id") if isinstance(ui, Mapping) else None
     return named if isinstance(named, str) else ""
@@ -724,9 +724,6 @@ class MessageTree:
                 visited = visited.discard(parent) if visited else visited
             else:
                 visited = visited.set(parent, here)
-
-            if places[here].position == places[there].position:
-                there = places[there].parent
 
             here = parent
 

@@ -112,6 +112,13 @@ class TestMoving:
         assert tree.switch(last(ASKED)) is tree
         assert other.switch(last(booked)) is other
 
+    def test_way_to_the_head(self):
+        """The way to the head is the state that is shown, though others have it."""
+        fork = SEA.fork()
+        tree = MessageTree.of(SEA, fork)
+
+        assert fork.id == tree.path(tree.head).id == tree.present.id
+
     def test_switch_after_a_join(self):
         """
         The way that is shown leads through the message that is asked for, where
@@ -220,6 +227,19 @@ class TestNames:
         assert ["Where to?", "To the sea.", "?"] == [each.message.text for each in tree]
         assert texts(whole) == texts(tree.path(last(whole)))
 
+    def test_what_follows_twice(self):
+        """So it does where it stands behind another message, too."""
+        sea = SEA.add_user_prompt("?")
+        piece = sea.replace_message(last(SEA), name(AssistantMessage("To"), "a1"))
+        whole = piece.replace_message(
+            piece.entries[1].id, name(AssistantMessage("Uphill."), "a1")
+        )
+        tree = MessageTree.of(sea, piece, whole)
+
+        assert 5 == len(tree)
+        assert texts(whole) == texts(tree.present)
+        assert [last(SEA), whole.entries[1].id] == list(tree.siblings(last(SEA))[1])
+
     def test_find(self):
         """A name, or else the entry's identity; in O(1)."""
         state = ASKED.add(name(AssistantMessage("Uphill."), "a1"))
@@ -317,6 +337,15 @@ class TestFollow:
         tree = tree.follow(chat)
 
         assert (0, (tree.find("a"), last(HILLS))) == tree.siblings(tree.find("a"))
+
+    def test_named_twice(self):
+        """A name that two messages have stays that of the newer one."""
+        answer = name(AssistantMessage("T"), "a")
+        other = Aggregator.new().add_user_prompt("When?").add(answer)
+        chat = Timeline.begin(ASKED).commit(ASKED.add(answer)).commit(other, on=0)
+        tree = MessageTree.of(chat).follow(chat.amend(1, SEA))
+
+        assert last(other) == tree.find("a")
 
     def test_moves(self):
         """Undo and redo show another way, and change nothing else."""
@@ -488,6 +517,7 @@ class TestValue:
 
         assert MessageTree.of(SEA, HILLS) == tree
         assert hash(MessageTree.of(SEA, HILLS)) == hash(tree)
+        assert "<MessageTree: 3 messages, 2 leaves>" == repr(tree)
         assert tree.switch(last(SEA)) != tree
         assert MessageTree.of(HILLS, SEA) != tree.switch(last(SEA))
         assert tree != "tree"
