@@ -142,10 +142,11 @@ def find_head(transaction: Transaction, ref: StateRef) -> Head:
     else:
         # Names are not indexed by their numbers: it looks at all of them.
         rows = transaction.iterate_rows("names", ("name", "number"))
-        named = (name for name, number in rows if number == ref.name_key)
-        text = next(named, None)
-        if text is None:
+        texts = [name for name, number in rows if number == ref.name_key]
+        if not texts:
             raise DamagedRow(f"the name of {revision} is missing")
+
+        text = texts[0]
 
     return transaction.make_head(transaction.get_name(text), revision)
 
