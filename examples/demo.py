@@ -47,12 +47,13 @@ def main(
     page = path.with_suffix(".html")
     page.unlink(missing_ok=True)
     _run("page", name, "--store", str(path), "--limit", "4000", "-o", str(page))
+    command = Path(sys.executable).with_name("conversation-state")
     lines = [
         f"{name}: {len(chat)} messages",
         *("", *_compare_requests(chat)),
         *("", *_undo(chat)),
         *("", f"A page to look at and to send: {page}"),
-        f"All of them, live: conversation-state serve --store {path}",
+        f"All of them, live: {command} serve --store {path}",
         "Next: the chat in README.md, to paste, or a task of docs/index.md",
     ]
     sys.stdout.writelines(f"{line}\n" for line in lines)

@@ -112,9 +112,10 @@ def test_stop(tmp_path):
 
 
 def test_killed(tmp_path):
-    """After kill -9 the question is there, and the chat goes on from it."""
+    """After kill -9 the question is asked again at once, and the chat goes on."""
     gate = Gate()
-    with StrictProvider([Reply("Soon, soon. " * 20, gate=gate), "At noon."]) as server:
+    script = [Reply("Soon, soon. " * 20, gate=gate), "At noon.", "Yes."]
+    with StrictProvider(script) as server:
         with pasted(tmp_path, server) as process:
             say(process, "When?")
             gate.release()
@@ -124,8 +125,9 @@ def test_killed(tmp_path):
 
         assert ["When?"] == [each.text for each in load(tmp_path)]
         with pasted(tmp_path, server) as process:
-            process.communicate("Well?\n", timeout=120)
+            process.communicate("Sure?\n", timeout=120)
 
         assert () == server.refusals
 
-    assert ["When?", "Well?", "At noon."] == [each.text for each in load(tmp_path)]
+    texts = [each.text for each in load(tmp_path)]
+    assert ["When?", "At noon.", "Sure?", "Yes."] == texts
