@@ -1,7 +1,7 @@
 """
 AI SDK: what all adapters promise, and what the SDK itself makes of what is sent.
 
-What versions 6 and 7 of ``ai`` make of our own streams is in
+What versions 6 and 7 of ``ai`` make of our streams, and of others, is in
 ``tests/wires/ai_sdk.jsonl``; with Node, and the packages under ``tests/wires`` or where
 `CONVERSATION_STATE_WIRES` says, they are also run on all that is recorded or drawn.
 """
@@ -304,6 +304,35 @@ class TestMessages:
         with pytest.raises(ValueError, match="version is 5; expected 6 or 7"):
             dump([], version=5)  # type: ignore[arg-type]
 
+    @table(
+        "role, raw",
+        {
+            "a text": ("user", {"type": "text", "text": "x"}),
+            "a file": (
+                "user",
+                {"type": "file", "mediaType": "image/png", "url": "https://a/b"},
+            ),
+            "a call": ("assistant", DONE),
+            "a step": ("assistant", STEP),
+            "a steering message": (
+                "assistant",
+                {"type": "steering-message", "id": "s", "parts": []},
+            ),
+            "nothing": ("user", {"text": "x"}),
+        },
+    )
+    def test_made_by_hand(self, role, raw):
+        """An unknown part that is a known one, or none at all, is not sent."""
+        made: Any = UserMessage if role == "user" else AssistantMessage
+        message = made([TextPart("a"), UnknownPart(raw, source="ai_sdk")])
+
+        export = dump([message])
+
+        assert [("messages[0].parts[1]", "unknown")] == [
+            (each.path, each.what) for each in export.lost
+        ]
+        assert _text("a") == export.payload[0]["parts"][-1]
+
     def test_untrusted_metadata(self):
         """What a client writes under our key reaches only the fields that it is for."""
         forged = {"version": 1, "ui": {"id": "x"}, "openai_chat": {}, "sender": 5}
@@ -321,6 +350,11 @@ class TestMessages:
         payload = dump(state).payload
 
         assert payload == dump(load(payload)).payload
+
+    def test_of_an_object(self):
+        """What has the list as ``messages`` is loaded as that list."""
+        assert load(POSTED) == load({"id": "c", "messages": POSTED})
+        assert ["$.messages"] == problem_paths(load, {"messages": 5})
 
     def test_file(self):
         """A file keeps its name, and a kind that its media type does not say."""
@@ -719,6 +753,24 @@ def folds(chunks: dict[str, list[Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def foreign_folds() -> list[dict[str, Any]]:
+    """The same of streams of another server."""
+    return [
+        {"name": key, "version": version, "events": as_stream(events)}
+        for key, events in FOREIGN.items()
+        for version in VERSIONS[VERSIONS.index(7 if "7" in key else 6) :]
+    ]
+
+
+def read_folds(lines: list[dict[str, Any]]) -> list[Any]:
+    """The messages that the SDK made of *lines*, as they were recorded."""
+    recorded_lines = map(json.loads, FIXTURES.read_text(encoding="utf-8").splitlines())
+    found = {(one["name"], one["version"]): one for one in recorded_lines}
+    made = [found[line["name"], line["version"]] for line in lines]
+    assert lines == [{key: one[key] for key in lines[0]} for one in made]
+    return [one["message"] for one in made]
+
+
 def transcripts() -> list[Aggregator]:
     """The recorded conversations."""
     return [
@@ -792,16 +844,13 @@ class TestEvents:
 
     def test_fixtures(self):
         """What the SDK made of our own streams is what `dump` makes of them."""
-        found = [json.loads(line) for line in FIXTURES.read_text().splitlines()]
         chunks = answers(own=True)
         asked = folds(chunks)
 
-        assert [each["name"] for each in asked] == [each["name"] for each in found]
-        for line, one in zip(asked, found, strict=True):
+        for line, made in zip(asked, read_folds(asked), strict=True):
             messages = join(chunks[line["name"]])
             (item,) = dump(messages, version=line["version"]).payload
-            assert line == {key: one[key] for key in line}
-            assert (line["name"], item) == (line["name"], one["message"])
+            assert (line["name"], item) == (line["name"], made)
 
     def test_folded(self):
         """The SDK takes every recorded stream, and makes of it what `dump` does."""
@@ -1025,17 +1074,13 @@ class TestChunks:
         assert ui_id_of(Aggregator.new([first]).entries[0]) == "m1"
 
     def test_as_folded(self):
-        """What is read of a stream of another server is what the SDK folds."""
-        asked: list[dict[str, Any]] = [
-            {"name": key, "version": version, "events": as_stream(events)}
-            for key, events in FOREIGN.items()
-            for version in VERSIONS[VERSIONS.index(7 if "7" in key else 6) :]
-        ]
+        """What is read of a stream of another server is what the SDK makes of it."""
+        asked = foreign_folds()
 
-        for line, made in zip(asked, ask_sdk(asked), strict=True):
+        for line, made in zip(asked, read_folds(asked), strict=True):
             messages = read_events(FOREIGN[line["name"]])
             (item,) = dump(messages).payload
-            assert (line["name"], item) == (line["name"], made.get("message", made))
+            assert (line["name"], item) == (line["name"], made)
 
     def test_broken_off(self):
         """A stream that breaks off anywhere, or is aborted, says so."""
@@ -1123,6 +1168,25 @@ def call_event(step: str, **more: Any) -> dict[str, Any]:
 STARTED = [{"type": "start", "messageId": "m1"}, {"type": "start-step"}]
 CALLED = call_event("input-available", toolName="f", input={"a": 1})
 SOURCE = {"type": "source", "sourceType": "url", "id": "s", "url": "https://a"}
+FINISHED = {"type": "finish-step"}
+
+
+def own_data(at: int) -> dict[str, Any]:
+    """What a provider says of a part."""
+    return {"providerMetadata": {"openai": {"n": at}}}
+
+
+def piece_events(kind: str, piece_id: str, *more: dict[str, Any]) -> list[Any]:
+    """The events of a text or thought, each with what it has besides."""
+    keys = ({}, {"delta": "Hi"}, {})
+    return [
+        {"type": f"{kind}-{step}", "id": piece_id, **key, **extra}
+        for step, key, extra in zip(
+            ("start", "delta", "end"), keys, more or ({},) * 3, strict=True
+        )
+    ]
+
+
 FOREIGN: dict[str, list[Any]] = {
     "a named tool": [
         *STARTED,
@@ -1218,5 +1282,89 @@ FOREIGN: dict[str, list[Any]] = {
         {"type": "message-metadata", "messageMetadata": {"a": {"c": 2}}},
         {"type": "text-start", "id": "0"},
         {"type": "text-end", "id": "0"},
+    ],
+    "metadata whose lists and nulls are replaced": [
+        {"type": "start", "messageId": "m1", "messageMetadata": {"a": 1, "l": [1, 2]}},
+        *piece_events("text", "0"),
+        {"type": "message-metadata", "messageMetadata": {"a": {"b": 1}, "l": [3]}},
+        {"type": "finish", "messageMetadata": {"a": {"b": None}}},
+    ],
+    "what a provider says of a text when it begins": [
+        *STARTED,
+        *piece_events("text", "0", own_data(1), {}, {}),
+        *piece_events("text", "1", own_data(1), own_data(2), {}),
+        *piece_events("text", "0", own_data(1), own_data(2), own_data(3)),
+        FINISHED,
+    ],
+    "what a provider says of a thought when it begins": [
+        *STARTED,
+        *piece_events("reasoning", "0", own_data(1), {}, {}),
+        *piece_events("reasoning", "r1", {}, own_data(2), {}),
+        *piece_events("reasoning", "r2"),
+        FINISHED,
+    ],
+    "what is said of a call when it begins": [
+        *STARTED,
+        call_event("input-start", toolName="f", title="F", **own_data(1)),
+        call_event("input-delta", inputTextDelta='{"a":1}'),
+        CALLED,
+        call_event("output-available", output={"a": [1]}, **own_data(2)),
+        FINISHED,
+    ],
+    "what is said of a call in the end": [
+        *STARTED,
+        call_event("input-start", toolName="f", toolMetadata={"a": 1}, **own_data(1)),
+        call_event("input-delta", inputTextDelta='{"a":1}'),
+        {**CALLED, "toolMetadata": {"a": 2}, **own_data(3)},
+        FINISHED,
+    ],
+    "a call of a tool that is not known": [
+        *STARTED,
+        call_event("input-start", toolName="f", dynamic=True, title="F"),
+        {**CALLED, "dynamic": True},
+        call_event("output-error", errorText="no", dynamic=True),
+        FINISHED,
+    ],
+    "outputs that are no objects": [
+        {"type": "start", "messageId": "m1"},
+        {**CALLED, "input": "x"},
+        call_event("output-available", output=None),
+        {**CALLED, "toolCallId": "c2", "input": [1]},
+        {**call_event("output-available", output=1.5), "toolCallId": "c2"},
+        *piece_events("text", "0"),
+        {"type": "finish"},
+    ],
+    "documents, files and data": [
+        *STARTED,
+        {"type": "source-document", "sourceId": "s", "mediaType": "application/pdf"}
+        | {"title": "T", "filename": "f.pdf", **own_data(1)},
+        {"type": "file", "mediaType": "text/plain", "url": "https://a/b"} | own_data(1),
+        {"type": "data-a", "data": {"x": 1}},
+        {"type": "data-a", "data": {"x": 2}},
+        FINISHED,
+    ],
+    "7: an approval that was given": [
+        *STARTED,
+        CALLED,
+        call_event("approval-request", approvalId="p", isAutomatic=True)
+        | {"approvalDescriptor": {"a": 1}, "inputSchemaInput": {"b": 2}},
+        {"type": "tool-approval-response", "approvalId": "p", "approved": True},
+        call_event("output-available", output=1),
+        FINISHED,
+    ],
+    "7: an approval that was answered": [
+        *STARTED,
+        CALLED,
+        call_event("approval-request", approvalId="p"),
+        {**CALLED, "toolCallId": "c2"},
+        {**call_event("approval-request", approvalId="q"), "toolCallId": "c2"},
+        {"type": "tool-approval-response", "approvalId": "p", "approved": True}
+        | {"reason": "ok"},
+        FINISHED,
+    ],
+    "7: an input that is invalid as a whole": [
+        *STARTED,
+        call_event("input-error", toolName="f", input={"a": 1}, errorText="bad"),
+        FINISHED,
     ],
 }

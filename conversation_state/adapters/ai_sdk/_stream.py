@@ -28,7 +28,6 @@ from conversation_state.adapters.engine.reading import (
 from conversation_state.adapters.engine.streaming import (
     SurrogateBuffer,
     achunks_of,
-    add_to,
     check_event,
     chunks_of,
 )
@@ -101,6 +100,11 @@ class _Piece:
     is_open: bool = True
     text: str = ""
     buffer: SurrogateBuffer = attrs.field(factory=SurrogateBuffer)
+    given: dict[str, Any] = attrs.field(factory=dict)  # what its part has, so far
+
+    def note(self, event: ObjectReader, *keys: str) -> None:
+        """Keep what *event* has under *keys*: the latest of each stands."""
+        self.given |= {key: event.raw[key] for key in keys if key in event.raw}
 
     def next(self, delta: str, *, is_last: bool = False) -> list[Message]:
         """The chunk of what comes next."""
@@ -126,7 +130,7 @@ class _AnswerReader:
         self._others: list[Any] = []  # events that no version has
         self._tools: dict[str, str] = {}  # of all calls, by id
         self._approvals: dict[str, dict[str, Any]] = {}  # of all calls, by id
-        self._has_read = self._is_finished = False
+        self._has_read = False
         self._forget_response()
 
     def _forget_response(self) -> None:
@@ -178,7 +182,8 @@ class _AnswerReader:
         given = node.raw.get("messageMetadata")
         if is_map(given):
             path = f"{node.path}.messageMetadata"
-            add_to(self._metadata, self._reader.json(given, path))
+            whole = _merge_objects(self._metadata, self._reader.json(given, path))
+            self._metadata = whole
 
         return []
 
@@ -202,18 +207,16 @@ class _AnswerReader:
 
     def _finish_message(self, node: ObjectReader) -> list[Message]:
         self._read_metadata(node)
-        self._is_finished = True
         reason = node.nullable("finishReason")
         return self._end_response(_REASONS.get(reason, reason))
 
     def _abort_message(self, _: ObjectReader) -> list[Message]:
-        self._is_finished = True
         return self._end_response("interrupted")
 
     def end(self, *, broken: bool) -> Iterator[Message]:
         """The last chunk."""
         is_open = self._is_step or any(each.is_open for each in self._pieces.values())
-        is_broken = broken and not self._is_finished and (is_open or not self._has_read)
+        is_broken = broken and (is_open or not self._has_read)
         self._is_begun = self._is_begun or is_broken
         yield from self._end_response("interrupted" if is_broken else "")
 
@@ -250,7 +253,7 @@ class _AnswerReader:
 
         results = [*self._results.values()]
         self._message_id = ""  # which the first response alone has
-        self._metadata.clear()
+        self._metadata = {}
         self._others.clear()
         self._forget_response()
         return [*made, last, *results]
@@ -276,6 +279,7 @@ class _AnswerReader:
 
             return []
 
+        piece.note(node, "providerMetadata")
         if step == "delta":
             return piece.next(node.text("delta"))
 
@@ -283,8 +287,8 @@ class _AnswerReader:
         number = f"r{piece.number}"
         thought_id = "r0" if piece_id == number else piece_id
         raw = {"type": kind, "text": "", "state": "done", "id": thought_id}
-        kept = ("citations", "providerMetadata")
-        raw |= {key: node.raw[key] for key in kept if key in node.raw}
+        piece.note(node, "citations")
+        raw |= piece.given
         if kind == "text":
             del raw["id"]
 
@@ -308,7 +312,8 @@ class _AnswerReader:
             made = RefusalPart
 
         part = self._give_index(made(""))
-        self._pieces[key] = _Piece(part.index, made, self._thoughts)
+        piece = self._pieces[key] = _Piece(part.index, made, self._thoughts)
+        piece.note(node, "providerMetadata")
         self._thoughts += kind == "reasoning"
         return [AssistantMessage([part])]
 
@@ -361,7 +366,8 @@ class _AnswerReader:
                 made = attrs.evolve(made, type=mended(own["type"]))
 
             call = self._give_index(made)
-            self._pieces[call_id] = _Piece(call.index, tool)
+            piece = self._pieces[call_id] = _Piece(call.index, tool)
+            piece.note(node, *_OF_CALL, "providerMetadata")
             return [AssistantMessage(tool_calls=[call])]
 
         return self._end_call(node, call_id, piece, is_error=step == "error")
@@ -374,9 +380,10 @@ class _AnswerReader:
         raw: dict[str, Any] = {"type": f"tool-{tool}" if is_static else "dynamic-tool"}
         raw |= {"toolName": tool, "toolCallId": call_id}
         raw["state"] = "output-error" if is_error else "input-available"
-        raw |= {key: node.raw[key] for key in _OF_CALL if key in node.raw}
-        if "providerMetadata" in node.raw:
-            raw["callProviderMetadata"] = node.raw["providerMetadata"]
+        given = {**(piece.given if piece else {}), **node.raw}
+        raw |= {key: given[key] for key in _OF_CALL if key in given}
+        if "providerMetadata" in given:
+            raw["callProviderMetadata"] = given["providerMetadata"]
 
         loader, step = UiLoader(), UiStep()
         loader.read_tool(ObjectReader(loader, raw, node.path), step)
@@ -461,6 +468,16 @@ class _AnswerReader:
         state = "responded" if "approved" in approval else "requested"
         notes = {"state": f"approval-{state}", "keys": {"approval": approval}}
         return with_notes(SOURCE, notes)
+
+
+def _merge_objects(old: Any, new: Mapping[str, Any]) -> dict[str, Any]:
+    # Lists are replaced, as the SDK does.
+    merged = {**old, **new}
+    for key, value in new.items():
+        if is_map(value) and is_map(old.get(key)):
+            merged[key] = _merge_objects(old[key], value)
+
+    return merged
 
 
 _STEPS: Mapping[str, Any] = {
