@@ -1178,7 +1178,7 @@ def own_data(at: int) -> dict[str, Any]:
 
 def piece_events(kind: str, piece_id: str, *more: dict[str, Any]) -> list[Any]:
     """The events of a text or thought, each with what it has besides."""
-    keys = ({}, {"delta": "Hi"}, {})
+    keys: tuple[dict[str, str], ...] = ({}, {"delta": "Hi"}, {})
     return [
         {"type": f"{kind}-{step}", "id": piece_id, **key, **extra}
         for step, key, extra in zip(
