@@ -32,7 +32,13 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import FilePart, ImagePart, ReasoningPart, TextPart
+from conversation_state.parts import (
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+)
 from conversation_state.testing import check_adapter
 from conversation_state.testing.strategies import aggregators, json_values
 from conversation_state.tools import ToolCall
@@ -308,17 +314,18 @@ class TestMessages:
         late = answer.replace(content=[TextPart("b", index=2)])
         system = SystemMessage([TextPart("a"), TextPart("b")])
 
-        export = dump([answer, system, unknown, late])
+        refused = AssistantMessage([RefusalPart("no")])
 
-        assert [export.payload[0]["content"], export.payload[-1]["content"]] == [
-            "ab",
-            "b",
-        ]
+        export = dump([answer, system, unknown, late, refused])
+
+        texts = [each["content"] for each in export.payload]
+        assert ["ab", "ab", "b", "no"] == texts
         assert [(each.path, each.what) for each in export.lost] == [
             ("messages[0].parts[1]", "text"),
             ("messages[1]", "parts"),
             ("messages[2]", "unknown"),
             ("messages[3].parts[0]", "position"),
+            ("messages[4].parts[0]", "refusal"),
         ]
 
     @table(
@@ -409,8 +416,10 @@ class TestInput:
         """All that is no JSON is refused at once, each with its path."""
         wrong = {"x": float("nan")}
         body = {
-            **{"threadId": "t", "runId": "r", "messages": [], "state": wrong},
-            **{"forwardedProps": wrong, "context": [wrong], "resume": [wrong]},
+            **dict.fromkeys(("threadId", "runId"), "a"),
+            **dict.fromkeys(("forwardedProps", "state"), wrong),
+            **{key: [wrong] for key in ("context", "resume")},
+            "messages": [],
             "tools": [{"name": "f", "description": "", "parameters": wrong}],
         }
 
@@ -421,6 +430,7 @@ class TestInput:
             "$.resume[0].x",
             "$.forwardedProps.x",
         ]
+        assert ["$"] == problem_paths(ag_ui.load_input, 5)
 
     @given(json_values())
     def test_refused(self, body):
@@ -478,6 +488,9 @@ class TestEvents:
             begun = begun if True in begun else [False, True]
             broken: Any = concat(load_chunks(events[: begun.index(True) + 1]))
             assert broken.response.finish_reason == "interrupted"
+
+        named: Any = concat(load_chunks(run_of(MADE["a sender"])))
+        assert (named.name, named.text) == ("bob", "Hi there")
 
     def test_order(self):
         """Thoughts, text and calls follow each other, each closed before the next."""

@@ -332,6 +332,16 @@ class TestMessages:
             (each.path, each.what) for each in export.lost
         ]
         assert _text("a") == export.payload[0]["parts"][-1]
+        if role == "assistant":
+            events = dump_chunks([message], message_id="m")
+            assert raw["type"] not in [each["type"] for each in events]
+
+    def test_thoughts(self):
+        """Thoughts of an answer come back as they were, with nothing noted."""
+        thoughts = [ReasoningPart("Hm."), ReasoningPart("So.")]
+        messages = [name(AssistantMessage([*thoughts, TextPart("Six.")]), "a")]
+
+        assert messages == [*load(dump(messages).payload)]
 
     def test_untrusted_metadata(self):
         """What a client writes under our key reaches only the fields that it is for."""

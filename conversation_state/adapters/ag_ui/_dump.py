@@ -277,26 +277,20 @@ class AgUiWriter(PayloadWriter):
             return str(message.content)
 
         blocks = [
-            self._write_part(part, f"{path}.parts[{at}]", message.role)
+            self._write_part(part, f"{path}.parts[{at}]")
             for at, part in enumerate(message.parts)
         ]
         return [block for block in blocks if block is not None]
 
-    def _write_part(self, part: Any, path: str, role: str) -> dict[str, Any] | None:
+    def _write_part(self, part: Any, path: str) -> dict[str, Any] | None:
         notes = self.notes(part, path)
         if isinstance(part, UnknownPart):
             return self._write_unknown(part, path)
 
         if isinstance(part, MediaPart):
             block = _write_media(part, notes)
-        elif is_words(part):
-            block = {"type": "text", "text": part.text}
-            if isinstance(part, RefusalPart):
-                why = "the format has no refusals; it is sent as text"
-                self.lose(path, "refusal", why)
         else:
-            self.lose(path, part.kind, cannot_contain(role, part.kind))
-            return None
+            block = {"type": "text", "text": part.text}
 
         return merge_kept_keys(map_of(notes, "keys"), block)
 
