@@ -549,6 +549,7 @@ class TestPendingCalls:
             ([one, result("a"), two, result("b")], ""),
             ([one, two.replace(response=ResponseMeta("interrupted", id="r1"))], ""),
             ([one, other], "b"),
+            ([other, calls("c"), one], "c a"),
         ]
         for messages, expected in cases:
             state = Aggregator.new(messages)

@@ -29,7 +29,12 @@ from conversation_state import (
 from conversation_state._persistent import EMPTY_MAP, FrozenMap
 from conversation_state._wording import describe_type, shorten_repr, with_article
 from conversation_state.errors import InvalidMessageError
-from conversation_state.messages import LogProb, UnknownMessage, make_tombstone
+from conversation_state.messages import (
+    ERASED,
+    LogProb,
+    UnknownMessage,
+    make_tombstone,
+)
 from conversation_state.parts import (
     AudioPart,
     FilePart,
@@ -615,6 +620,20 @@ class TestStr:
             (
                 ToolMessage("no clock", tool_call_id="c1", is_error=True),
                 "tool, for c1 (failed): no clock",
+            ),
+            (
+                AssistantMessage("Hi", response=ResponseMeta("stop")),
+                "assistant: Hi\n  finish_reason: stop",
+            ),
+            (
+                UserMessage([FilePart(url="https://a/b", name="b.pdf")]),
+                "user:\n  [file] b.pdf https://a/b",
+            ),
+            (
+                UserMessage(
+                    "", metadata={ERASED: {"content": "X" * 32, "reason": "r"}}
+                ),
+                "user:",
             ),
             (UnknownMessage({"role": "narrator"}), "unknown narrator:"),
             (UnknownMessage({"type": "x"}, source="openai"), "unknown openai x:"),

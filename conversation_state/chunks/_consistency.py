@@ -45,8 +45,7 @@ def check_consistent(facts: Facts, chunk: Message, number: int) -> None:
     if isinstance(chunk, ToolMessage):
         _check_same(facts, "tool_call_id", chunk.tool_call_id, number)
         _check_same(facts, "tool_name", chunk.tool_name, number)
-        if not isinstance(chunk.content, str):
-            _check_media(facts, chunk, number)
+        _check_media(facts, chunk, number)
     elif isinstance(chunk, UnknownMessage):
         _check_same(facts, "raw", chunk.raw, number)
         _check_same(facts, "source", chunk.source, number)
