@@ -583,11 +583,11 @@ class TestFile:
             assert [("medium", "")] == [(each.where, each.id) for each in found]
             assert found[0].what.endswith(f"at the tables {table}")
 
-    @pytest.mark.parametrize("change", ["SET last = 2", "SET last = 'x'"])
-    def test_numbers(self, tmp_path, change):
+    @pytest.mark.parametrize("last", ["2", "'x'", "-9", str(1 << 40), str(1 << 62)])
+    def test_numbers(self, tmp_path, last):
         """
-        Numbers that would be given twice are found, and nothing is written over
-        what has them.
+        Numbers that would be given twice, or are none, are found, and nothing is
+        written with them.
         """
         path = tmp_path / "chats.db"
         with open_store(f"sqlite:///{path}") as store:
@@ -596,7 +596,7 @@ class TestFile:
 
             assert () == store.verify()
             connection = sqlite3.connect(path)
-            connection.execute(f"UPDATE numbers {change}")
+            connection.execute(f"UPDATE numbers SET last = {last}")
             connection.commit()
             connection.close()
             (damage,) = store.verify()

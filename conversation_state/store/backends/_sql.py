@@ -18,6 +18,7 @@ import attrs
 
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import StoreError
+from conversation_state.store._log import DamagedRow
 from conversation_state.store.backend import Key, Row
 from conversation_state.store.backends._blocks import SequentialBlock
 from conversation_state.store.schema import SHIFT, TABLES, Column
@@ -32,11 +33,18 @@ NUMBERS = (
 )
 
 
+# The key after the last one with that number is an integer of 63 bits.
+MAX_NUMBER = (1 << 63 - SHIFT) - 2
+
+
 def numbers_problem(rows: int, last: object, *there: object) -> list[str]:
-    """What is wrong with the result of `NUMBERS`: no number may be given twice."""
+    """
+    What is wrong with the result of `NUMBERS`: no number may be given twice, and there
+    must be more of them.
+    """
     # A damaged file may hold anything.
     most = max([number for number in there if isinstance(number, int)], default=0)
-    if rows == 1 and isinstance(last, int) and last >= most:
+    if rows == 1 and isinstance(last, int) and most <= last < MAX_NUMBER:
         return []
 
     what = f"the last number given is {shorten_repr(last, 40)}, but {most} is in use"
@@ -395,4 +403,7 @@ class SqlBlock(SequentialBlock):
         number: int
         sql = "UPDATE numbers SET last = last + 1 RETURNING last"
         (number,) = self.run(sql).fetchone()
+        if not 0 < number <= MAX_NUMBER:
+            raise DamagedRow(f"{shorten_repr(number, 40)} is no number of a branch")
+
         return number
