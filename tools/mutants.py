@@ -54,6 +54,7 @@ TESTS: dict[str, Sequence[str]] = {
         *("adapters/test_[aeo]*.py", "adapters/test_gemini*.py"),
         *("adapters/test_pydantic_ai.py", "adapters/test_stream_pieces.py"),
     ),
+    "adapters.message_trees": ("test_cli_formats.py",),
     "adapters.openai_chat": ("adapters/test_openai*.py",),
     "adapters.openai_responses": ("adapters/test_openai*.py",),
     "errors": ("test_parallel.py",),

@@ -493,6 +493,33 @@ class TestRead:
         assert 0 == tree.siblings(tree.find("3"))[0]
         assert 1700000000 == loaded.created_at.timestamp()
 
+    @pytest.mark.parametrize("kind", WRITTEN)
+    def test_written(self, kind):
+        """Images, thoughts, calls with arguments and results come back from each."""
+        call = ToolCall("c1", "add", '{"a":1}')
+        messages = [
+            UserMessage([TextPart("See"), ImagePart(url="https://a/b.png")]),
+            AssistantMessage([ReasoningPart("Hm.")], tool_calls=[call]),
+            ToolMessage("3", tool_call_id="c1", tool_name="add"),
+            AssistantMessage("Three."),
+        ]
+        export = dump_tree(MessageTree.of(Aggregator.new(messages)), format=kind)
+
+        asked, thought, result, answer = load_one(export.payload).tree.present
+
+        assert ("See", "https://a/b.png") == (asked.text, asked.parts[1].url)
+        (back,) = thought.tool_calls
+        assert ("Hm.", "add", {"a": 1}) == (
+            thought.reasoning,
+            back.name,
+            json.loads(back.arguments),
+        )
+        assert (back.id, "3", "Three.") == (
+            result.tool_call_id,
+            result.text,
+            answer.text,
+        )
+
     def test_chatgpt(self):
         """Each type of content; a call and its result; hidden messages are marked."""
         context = {"content_type": "user_editable_context", "user_profile": "An SRE."}
