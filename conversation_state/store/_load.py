@@ -477,6 +477,9 @@ def load_message_tree(transaction: Transaction, text: str) -> MessageTree:
     transaction.catch_up()
     name = transaction.get_name(text)
     revisions = list(transaction.iterate_revisions(name))
+    if not revisions:
+        raise DamagedRow(f"{text!r} has no revisions")
+
     # A revision that the next one continues is part of the next one's state, so only
     # the last state of each run is read.
     run: list[Revision] = []

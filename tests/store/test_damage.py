@@ -723,6 +723,17 @@ class TestLoad:
         with pytest.raises(DamageError, match="the name of revision 1 is missing"):
             Store(backend).step_ref(ref, "answer", lambda state: state)
 
+    @pytest.mark.parametrize("verb", ["load", "latest", "message_tree"])
+    def test_names_what_has_no_revisions(self, verb):
+        """A name without any revision is damage, for whatever reads it."""
+        backend = MemoryBackend()
+        Store(backend).save("chat", CHAT)
+        with backend.writing() as rows:
+            rows.remove("revisions", None, None)
+
+        with pytest.raises(DamageError, match="'chat' has no revisions"):
+            getattr(Store(backend), verb)("chat")
+
     def test_erasure_of_what_is_no_tombstone(self):
         """An entry that is marked as erased, and was not, is damage, not a receipt."""
         backend = MemoryBackend()
