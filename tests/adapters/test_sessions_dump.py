@@ -19,6 +19,7 @@ from conversation_state import (
     UserMessage,
 )
 from conversation_state.adapters import sessions
+from conversation_state.parts import ImagePart, ReasoningPart, TextPart
 from conversation_state.tree import MessageTree
 
 # Called with what their types refuse, too.
@@ -217,6 +218,29 @@ def test_own_format(path):
         assert exported.payload == parse(path)
     else:
         assert exported.payload[: len(parse(path))] == parse(path)
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_parts(kind):
+    """An image and a signed thought come back from each, or are listed as lost."""
+    image = ImagePart(data=b"\x89PNG", media_type="image/png")
+    thought = ReasoningPart("Hm.", "c2ln")
+    asked = UserMessage([TextPart("See"), image])
+    answer = AssistantMessage([thought, TextPart("A dot.")])
+
+    exported = dump_session(Aggregator.new([asked, answer]), kind)
+    first, last = reload(exported.payload).tree.present
+
+    assert ("See", "Hm.", "A dot.") == (first.text, last.reasoning, last.text)
+    lost = [(each.path, each.what) for each in exported.lost]
+    if kind == "sts":
+        assert [("nodes[0]", "image"), ("nodes[1]", "signature")] == lost
+    else:
+        assert ([], b"\x89PNG", "c2ln") == (
+            lost,
+            first.parts[1].data,
+            last.parts[0].signature,
+        )
 
 
 class TestClosed:
