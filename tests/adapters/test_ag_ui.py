@@ -38,6 +38,7 @@ from conversation_state.parts import (
     ReasoningPart,
     RefusalPart,
     TextPart,
+    UnknownPart,
 )
 from conversation_state.testing import check_adapter
 from conversation_state.testing.strategies import aggregators, json_values
@@ -234,6 +235,19 @@ class TestMessages:
                 "role": "user",
                 "content": [{"type": "image", "source": {"type": "data"} | PNG}],
             },
+            "bytes as others write them": {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "image",
+                        "source": {
+                            "type": "data",
+                            "mimeType": "image/png",
+                            "value": "iVBO\nRw==",
+                        },
+                    }
+                ],
+            },
             "other keys": {
                 "role": "user",
                 "content": "x",
@@ -272,6 +286,11 @@ class TestMessages:
         export = dump([UnknownMessage({"role": role}, source="ag_ui")])
 
         assert ([], ["unknown"]) == (export.payload, [one.what for one in export.lost])
+        raw = {"type": "text", "text": role}
+        export = dump([UserMessage([UnknownPart(raw, source="ag_ui")])])
+        assert [("messages[0].parts[0]", "unknown")] == [
+            (each.path, each.what) for each in export.lost
+        ]
 
     def test_ids_stay(self):
         """A message has one id, whatever its entry is; siblings are named by theirs."""
