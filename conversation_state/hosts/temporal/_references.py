@@ -163,7 +163,8 @@ def run_step(
 
     The label of the step, ``temporal/RUN/ACTIVITY``, is made of the ids of the
     workflow's run and of the activity. So an attempt that follows one that saved
-    returns the same reference, and does not call *function*.
+    returns the same reference, and does not call *function*. Two activities of one
+    run to which a workflow gives one id are one step.
 
     Args:
         store: Where the state is, open.
