@@ -2,15 +2,15 @@
 Saving and loading, in one file of SQLite, beside a bare insert of the same
 bytes into a table with the same settings.
 
-A save of one new message costs the same at 10 and at 100,000 messages, and 2.4 to
-3 times the bare insert in CPU time if nothing waits for the disk: 1.5 times for the
+A save of one new message costs the same at 10 and at 100,000 messages, and 2.6 to
+3.2 times the bare insert in CPU time if nothing waits for the disk: 1.5 times for the
 second row, its page and the condition, the rest in Python.
 800 messages of 500 characters, saved after each of them with every state
-restorable, take a file of less than one and a half times their JSON.
+restorable, take a file of 1.4 to 1.6 times their JSON.
 
-10,000 messages load in 1.9 to 2.1 times the CPU time of decoding them: 0.65 is
-SQLite's for the rows, 0.25 the checksum of each. With the two digests of each entry
-computed again, as `verify` does, it would be 2.4 times.
+10,000 messages load in 2 to 2.7 times the CPU time of decoding them, the opening of
+the file included, and 100,000 in 1.8: 0.65 is SQLite's for the rows, 0.25 the
+checksum of each.
 """
 
 from __future__ import annotations
