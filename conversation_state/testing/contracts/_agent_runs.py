@@ -22,6 +22,7 @@ from uuid import uuid4
 
 import attrs
 
+from conversation_state._locks import RLock
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.testing.contracts._agent_scripts import (
     AgentTurn,
@@ -98,7 +99,7 @@ class Director:
         self.was_asked = threading.Event()
         self.on_first: Callable[[], None] | None = None
         self._answers: list[Any] = []
-        self._lock = threading.Lock()
+        self._lock = RLock()
         self._number = 0
 
     def begin(self, turn: AgentTurn) -> None:

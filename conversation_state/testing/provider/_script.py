@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from conversation_state._locks import RLock
 from conversation_state.messages import AssistantMessage
 
 __all__ = ["Answer", "ErrorReply", "Gate", "Hangup", "Reply", "Silence"]
@@ -32,7 +33,7 @@ class Gate:
         self.sent = 0
         self.cancelled = threading.Event()
         self._released = 0
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(RLock())
 
     def release(self, count: int = 1) -> None:
         """Let *count* further events out."""

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import attrs
 
+from conversation_state._locks import RLock
 from conversation_state.messages import AssistantMessage
 from conversation_state.testing._wire_answers import (
     Numbers,
@@ -141,7 +142,7 @@ class StrictProvider:
         self._script = list(script)
         self._numbers = Numbers()
         self._errors: list[Exception] = []
-        self._lock = threading.Lock()
+        self._lock = RLock()
         self._closing = threading.Event()
         self._http: _Server | None = None
         self._thread: threading.Thread | None = None
@@ -290,7 +291,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, provider: StrictProvider) -> None:
         self.provider = provider
         self._open: set[socket.socket] = set()
-        self._open_lock = threading.Lock()
+        self._open_lock = RLock()
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
