@@ -129,7 +129,7 @@ async def run_in_anyio_thread(
             future: Future[T] = Future()
             try:
                 await anyio.to_thread.run_sync(
-                    _fulfil, future, function, limiter=limiter
+                    _fulfil_future, future, function, limiter=limiter
                 )
             except anyio.get_cancelled_exc_class() as error:
                 # Scopes wait for the thread; asyncio's own `cancel` does not.
@@ -150,7 +150,7 @@ async def run_in_anyio_thread(
     return future.result()
 
 
-def _fulfil(future: Future[T], function: Callable[[], T]) -> None:
+def _fulfil_future(future: Future[T], function: Callable[[], T]) -> None:
     if future.set_running_or_notify_cancel():
         try:
             future.set_result(function())

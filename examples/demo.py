@@ -35,7 +35,9 @@ def main(
     """Print the three parts; the exit status if nothing of FILE can be imported."""
     path = Path(folder) / f"{Path(file).stem}.db"
     path.parent.mkdir(parents=True, exist_ok=True)
-    read = _run("import", file, "--store", str(path), "--on-conflict", "replace")
+    read = _run_command(
+        "import", file, "--store", str(path), "--on-conflict", "replace"
+    )
     sys.stderr.write(read.stderr)
     with open_store(path) as store:
         chats = {name: store.load(name) for name in store.names()}
@@ -46,12 +48,12 @@ def main(
     name, chat = max(chats.items(), key=lambda each: len(each[1]))
     page = path.with_suffix(".html")
     page.unlink(missing_ok=True)
-    _run("page", name, "--store", str(path), "--limit", "4000", "-o", str(page))
+    _run_command("page", name, "--store", str(path), "--limit", "4000", "-o", str(page))
     command = Path(sys.executable).with_name("conversation-state")
     lines = [
         f"{name}: {len(chat)} messages",
         *("", *_compare_requests(chat)),
-        *("", *_undo(chat)),
+        *("", *_compare_bills(chat)),
         *("", f"A page to look at and to send: {page}"),
         f"All of them, live: {command} serve --store {path}",
         "Next: the chat in README.md, to paste, or a task of docs/index.md",
@@ -60,7 +62,7 @@ def main(
     return None
 
 
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "conversation_state", *arguments]
     return subprocess.run(command, capture_output=True, check=False, text=True)  # noqa: S603
 
@@ -94,7 +96,7 @@ def _compare_requests(chat: Aggregator) -> Iterator[str]:
     yield f"Sent as {views} views of the same sizes, {refused_views} times"
 
 
-def _undo(chat: Aggregator) -> Iterator[str]:
+def _compare_bills(chat: Aggregator) -> Iterator[str]:
     # A request bills what was said until then, in tokens as estimated.
     state, sizes = Aggregator.new(), [0]
     for element in TrimContext.of(chat).elements:

@@ -313,7 +313,7 @@ class TestAnswer:
         assert not chat.running
 
     def test_a_tool_that_exits_ends_it(self, store, chat):
-        """An exit in a model's tool ends the answer as an error, and hangs nobody."""
+        """An exit in a model's tool ends the answer as an error; no reader hangs."""
 
         def model(_asked):
             yield AssistantMessage("To ")

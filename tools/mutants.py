@@ -208,7 +208,7 @@ class _Finder(ast.NodeVisitor):
             self._add(node, repr(value + "X") if value else "'X'")
 
     def visit_Return(self, node: ast.Return) -> None:
-        # For whoever asks, None is as good as False.
+        # A caller treats None as False.
         if node.value is not None and ast.unparse(node.value) not in {"None", "False"}:
             self._add(node, "return None")
 

@@ -378,7 +378,7 @@ class Log(Sequence[T], Generic[T]):
         while log.__class__ is Log:
             for known, box, _ in log._folds:
                 if known is key:
-                    return _claim(box, newer)
+                    return _claim_new_items(box, newer)
 
             if not log._fill:
                 return None
@@ -389,7 +389,7 @@ class Log(Sequence[T], Generic[T]):
         newer.extend(log)
         block = self._trunk.newest()
         boxes = [box for known, box in block.folds if known is key] if block else []
-        return _claim(boxes[0], newer) if boxes else None
+        return _claim_new_items(boxes[0], newer) if boxes else None
 
     def derive(
         self, make: Callable[[tuple[T, ...]], S], *, key: object, stop: int
@@ -592,7 +592,7 @@ class _Box(list[Any]):
     """What is kept for the first that claims it."""
 
 
-def _claim(box: _Box, newer: list[T]) -> tuple[Any, list[T]] | None:
+def _claim_new_items(box: _Box, newer: list[T]) -> tuple[Any, list[T]] | None:
     try:
         return box.pop(), newer  # atomic
     except IndexError:

@@ -182,7 +182,7 @@ def load_langchain(name: str, fields: Mapping[str, Any]) -> FileMessage:
         *[f"{each}Chunk" for each in MESSAGE_CLASSES.values()],
     }
     if name not in known:
-        # A subclass of somebody's says what it is derived from.
+        # A user's own subclass names the class that it is derived from.
         name = kind if isinstance(kind, str) else ""
         name = MESSAGE_CLASSES.get(name, name)
 

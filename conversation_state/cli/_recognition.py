@@ -1,6 +1,6 @@
 """
-Which format a JSON value is in: told by its keys, its roles and the types of its
-blocks; and words for what is in none.
+Recognises the format of a JSON value by its keys, its roles and the types of its
+blocks; and describes a value of an unknown format.
 """
 
 from __future__ import annotations

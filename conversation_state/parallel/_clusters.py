@@ -170,8 +170,8 @@ class DaskExecutor(Executor):
         kwargs = {"pure": False, **self._options, **kwargs}
         task = self._client.submit(function, *args, **kwargs)
         future: Future[T] = Future()
-        future.add_done_callback(partial(_cancel, task))
-        self._client.loop.add_callback(_settle, self._client, task, future)
+        future.add_done_callback(partial(_cancel_task, task))
+        self._client.loop.add_callback(_settle_future, self._client, task, future)
         return future
 
     def _take_apart(self, branch: ForkedStep) -> tuple[Any, ...]:
@@ -181,17 +181,17 @@ class DaskExecutor(Executor):
             pickled = pickle.dumps(past.state, pickle.HIGHEST_PROTOCOL)
             self._client.publish_dataset(pickled, name=name)
             self._shared[past] = name
-            finalize(past, _unpublish, self._client, name).atexit = False
+            finalize(past, _unpublish_state, self._client, name).atexit = False
 
         return self._shared[past], past.key, branch.number, branch.step
 
 
-def _cancel(task: Any, future: Future[Any]) -> None:
+def _cancel_task(task: Any, future: Future[Any]) -> None:
     if future.cancelled():
         task.cancel()
 
 
-async def _settle(client: Any, task: Any, future: Future[Any]) -> None:
+async def _settle_future(client: Any, task: Any, future: Future[Any]) -> None:
     try:
         result = await client.gather(task, asynchronous=True)
     except BaseException as error:  # noqa: BLE001 - of the function, whatever it is
@@ -208,7 +208,7 @@ async def _settle(client: Any, task: Any, future: Future[Any]) -> None:
         task.release()
 
 
-def _unpublish(client: Any, name: str) -> None:
+def _unpublish_state(client: Any, name: str) -> None:
     # Not waited for: the collector may call this in any thread, in the client's, too.
     with suppress(Exception):  # of a client that is closed
         client.loop.add_callback(client.unpublish_dataset, name, asynchronous=True)

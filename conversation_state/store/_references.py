@@ -103,14 +103,14 @@ def make_ref(transaction: Transaction, head: Head, keep: timedelta) -> StateRef:
         there = (("revisions", revision.revision),)
         transaction.tables.add("records", [lease.row()], if_exists=there)
     elif found.until < until:
-        _replace(transaction, lease)
+        _write_lease(transaction, lease)
     else:
-        lease = found  # one that somebody asked for stays as long as it was to
+        lease = found  # a longer lease is not shortened
 
     return _make_ref(revision, lease)
 
 
-def _replace(transaction: Transaction, lease: _Lease) -> None:
+def _write_lease(transaction: Transaction, lease: _Lease) -> None:
     row = lease.row()
     transaction.tables.set("records", row.key, value=row.value, seal=row.seal)
 
@@ -196,7 +196,7 @@ def note_deletion(transaction: Transaction, number: int) -> None:
     for row in map(RecordRow._make, tables.scan("records", low, high)):
         try:
             lease = _Lease.of(row)._replace(deleted_at=now(), name="")
-            _replace(transaction, lease)
+            _write_lease(transaction, lease)
         except DamagedRow:
             # What is damaged does not keep a name from being deleted.
             tables.remove("records", row.key, row.key + b"\0")

@@ -169,7 +169,7 @@ def save_at_once(
     ):
         return None
 
-    grown = _grow(cache, known, state, fields)
+    grown = _make_grown_head(cache, known, state, fields)
     if grown is None:
         return None
 
@@ -204,7 +204,7 @@ def _save_next(
     fields: RevisionFields,
 ) -> Head | None:
     """`save_at_once` in a transaction that does more; a conflict if rows changed."""
-    grown = _grow(transaction.cache, known, state, fields)
+    grown = _make_grown_head(transaction.cache, known, state, fields)
     if grown is None:
         return None
 
@@ -227,7 +227,7 @@ def _save_next(
     return remembered.head
 
 
-def _grow(
+def _make_grown_head(
     cache: CachedBackend,
     known: RememberedHead,
     state: Aggregator,

@@ -183,7 +183,7 @@ class Newest(NamedTuple):
         starts: Of the branches that both logs end in, entries and ledger: the parent,
             and where it begins.
 
-        digests: Of the last rows of both logs; None where there is none.
+        digests: Of the last rows of both logs; None for an empty log.
     """
 
     name: Name

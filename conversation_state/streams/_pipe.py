@@ -254,11 +254,11 @@ class Sender(ProcessBound, Generic[T_contra]):
 
     def close(self) -> None:
         """End the stream after what was sent; who waits gets an error. Idempotent."""
-        self._end()
+        self._end_pipe()
 
     async def aclose(self) -> None:
         """Like `close`, which never waits."""
-        self._end()
+        self._end_pipe()
 
     def __enter__(self) -> Self:
         return self
@@ -268,12 +268,12 @@ class Sender(ProcessBound, Generic[T_contra]):
     ) -> None:
         # The last thing goes into a full pipe, too: leaving a block must not wait.
         if error is None:
-            self._end()
+            self._end_pipe()
         elif isinstance(error, Exception):
-            self._end(Fault(error))
+            self._end_pipe(Fault(error))
         else:
             why = f"its sender's block was left by {type(error).__name__}"
-            self._end(make_broken_fault(why))
+            self._end_pipe(make_broken_fault(why))
 
     async def __aenter__(self) -> Self:
         return self
@@ -296,7 +296,7 @@ class Sender(ProcessBound, Generic[T_contra]):
         waiting = sum(item is not END for item in pipe.items.copy())
         return f"<Sender: {state}, {waiting} of {pipe.capacity} waiting>"
 
-    def _end(self, *last: Fault) -> None:
+    def _end_pipe(self, *last: Fault) -> None:
         with self._pipe.lock:
             self._pipe.is_closed = True
             self._pipe.end(*last)

@@ -337,8 +337,8 @@ class StreamReader(ProcessBound, Generic[T_co]):
         return self
 
     def __next__(self) -> T_co:
-        while (item := self._take(StopIteration, block=True)) is _NOTHING:
-            run(self._wait(WaitingThread(), block=True))
+        while (item := self._take_next(StopIteration, block=True)) is _NOTHING:
+            run(self._wait_for_next(WaitingThread(), block=True))
 
         return item  # type: ignore[no-any-return]
 
@@ -351,14 +351,16 @@ class StreamReader(ProcessBound, Generic[T_co]):
             await load_anyio().lowlevel.checkpoint()
 
         self._in_a_row += 1
-        while (item := self._take(StopAsyncIteration, block=False)) is _NOTHING:
+        while (item := self._take_next(StopAsyncIteration, block=False)) is _NOTHING:
             self._in_a_row = 0
-            await self._wait(WaitingTask(), block=False)
+            await self._wait_for_next(WaitingTask(), block=False)
 
         return item  # type: ignore[no-any-return]
 
     @coroutine  # as `Pipe.wait_to_send`, and the loop has its form
-    def _wait(self, waiter: Waiter, *, block: bool) -> Generator[Any, Any, None]:
+    def _wait_for_next(
+        self, waiter: Waiter, *, block: bool
+    ) -> Generator[Any, Any, None]:
         # Until there is an item, or this reader is closed.
         self._waiter = waiter
         try:
@@ -375,7 +377,7 @@ class StreamReader(ProcessBound, Generic[T_co]):
             self._waiter = None
             leave_queues(waiter)
 
-    def _take(self, end: type[Exception], *, block: bool) -> Any:
+    def _take_next(self, end: type[Exception], *, block: bool) -> Any:
         # The next item, or `_NOTHING` if that has to wait.
         while True:
             cell = self._cell
@@ -466,7 +468,7 @@ def merge(*streams: Stream[T]) -> Stream[T]:
     if len(streams) == 1:
         return streams[0]
 
-    return _merge([stream._get_cell() for stream in streams], streams)
+    return _merge_cells([stream._get_cell() for stream in streams], streams)
 
 
 def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
@@ -494,10 +496,12 @@ def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
         StreamCell(Derived(each._get_cell(), lambda item: item, End(name)))
         for name, each in streams.items()
     ]
-    return _merge(named, streams.values())
+    return _merge_cells(named, streams.values())
 
 
-def _merge(cells: list[StreamCell], streams: Iterable[Stream[Any]]) -> Stream[Any]:
+def _merge_cells(
+    cells: list[StreamCell], streams: Iterable[Stream[Any]]
+) -> Stream[Any]:
     sources = dict.fromkeys(chain.from_iterable(each._sources for each in streams))
     start = Merged(*cells) if len(cells) > 1 else cells[0] if cells else LAST
     return Stream(start, (*sources,))
@@ -533,11 +537,11 @@ def drain(stream: Stream[Any], on_end: Callable[[Exception | None], object]) -> 
     stream._get_cell()
     if all(pump.is_over for pump in list_pumps(stream)):
         context = copy_context()
-        start_new_thread(lambda: context.run(_drain, stream, on_end), ())
+        start_new_thread(lambda: context.run(_read_to_end, stream, on_end), ())
         return
 
     try:
-        start_task(partial(_adrain, stream, on_end))
+        start_task(partial(_aread_to_end, stream, on_end))
     except RuntimeError:
         failure = RuntimeError(
             "no event loop runs here, and this stream's source is async: read it in a "
@@ -546,7 +550,9 @@ def drain(stream: Stream[Any], on_end: Callable[[Exception | None], object]) -> 
         on_end(failure)
 
 
-def _drain(stream: Stream[Any], on_end: Callable[[Exception | None], object]) -> None:
+def _read_to_end(
+    stream: Stream[Any], on_end: Callable[[Exception | None], object]
+) -> None:
     error = None
     try:
         deque(stream, 0)
@@ -560,7 +566,7 @@ def _drain(stream: Stream[Any], on_end: Callable[[Exception | None], object]) ->
     on_end(error)
 
 
-async def _adrain(
+async def _aread_to_end(
     stream: Stream[Any], on_end: Callable[[Exception | None], object]
 ) -> None:
     error = None
@@ -615,7 +621,7 @@ def collect(stream: Iterable[Message]) -> Message:
 
     Reads to the end, at a position of its own. Any iterable of messages will do. An
     error in the stream is raised; its attribute `partial` is the message until there,
-    or None if there is none.
+    or None if no chunk came.
 
     Raises:
         ConcatError:

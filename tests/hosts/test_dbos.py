@@ -297,7 +297,7 @@ def test_killed(kind, every):
     for each kill.
     """
     if kind == "postgresql":
-        servers.server()  # where there is none, that is told there
+        servers.server()  # a missing server is reported there
 
     done = subprocess.run(
         [

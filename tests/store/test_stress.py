@@ -33,7 +33,7 @@ def test_nothing_is_lost(kind):
     statement failing once: nothing is lost, there twice, out of order or damaged.
     """
     if kind == "postgresql":
-        servers.server()  # where there is none, that is told there
+        servers.server()  # a missing server is reported there
 
     done = subprocess.run(
         [

@@ -71,7 +71,7 @@ class SequentialBlock:
         digests: list[Any] = []
         for table, branch, length in revision.log_ends:
             start = last = None
-            # Not in a damaged row, and where there is none.
+            # A damaged or missing row has other types here.
             if branch.__class__ is length.__class__ is int:
                 start = self.get("branches", branch, ("parent", "start"))
                 place = (branch << SHIFT) + length - 1

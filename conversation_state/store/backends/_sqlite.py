@@ -623,7 +623,7 @@ class SqliteBackend:
     # method begins, before the first line of an `__exit__`.
     @contextmanager
     def _open_block(self, begin: str) -> Iterator[SqliteBlock]:  # noqa: PLR0912 - all of a transaction is in sight
-        """A block whose transaction begins with *begin*; "" where there is none."""
+        """A block whose transaction begins with *begin*; "" for one without."""
         block, turn, is_writing = SqliteBlock(self.url), self._turn, begin == _WRITE
         if is_writing and not turn.begin(block, self._timeout_s):
             raise StoreError(self.url, _BUSY_THREAD)

@@ -88,7 +88,7 @@ def _check_unused(url: str, path: Path) -> None:
 
 
 def _set_aside(url: str, path: Path) -> Path | None:
-    """Rename a file, and what belongs to it; its new path, or None if there is none."""
+    """Rename a file with its log; its new path, or None if the file does not exist."""
     _check_unused(url, path)
     moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     kept, number = path.with_name(f"{path.name}.replaced-{moment}"), 1
