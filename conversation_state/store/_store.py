@@ -1513,7 +1513,7 @@ def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
     - ``postgresql+psycopg://user:password@host/database`` is a schema in a
       PostgreSQL server (extra ``postgres``). After a ``?`` it takes *schema*,
       *pool_size*, *timeout_s*, *synchronous_commit*, *mode*, *prepared* (see
-      `docs/postgres.md`) and whatever libpq knows. The password may be left to
+      `docs/store.md`) and whatever libpq knows. The password may be left to
       the places where libpq looks for it.
 
     Args:

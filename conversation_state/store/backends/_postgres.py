@@ -622,7 +622,7 @@ class PostgresBackend:
             self.url,
             f"a backup of a server is made by pg_dump --schema={self._address.schema} "
             "--format=custom --file=FILE, and restored by pg_restore; see "
-            "docs/postgres.md",
+            "docs/store.md",
         )
 
     def problems(self) -> list[str]:
