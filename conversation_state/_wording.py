@@ -120,6 +120,16 @@ def is_of_other_format(given: Mapping[Any, Any]) -> bool:
     return bool(given.keys() & {*_ADAPTERS, "messages", "role"})
 
 
+def find_kind(raw: Mapping[str, Any]) -> str:
+    """What the JSON of an unknown part says that it is; "" if it says nothing."""
+    for key in ("type", "kind"):
+        kind = raw.get(key)
+        if isinstance(kind, str) and kind:
+            return kind
+
+    return ""
+
+
 def format_count(count: int, noun: str, plural: str = "") -> str:
     """
     So many of them: ``1 message``, ``2,000 messages``.

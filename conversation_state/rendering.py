@@ -22,6 +22,7 @@ from conversation_state._wording import (
     describe_type,
     escape_invisible,
     escape_line,
+    find_kind,
     format_count,
     format_media_size,
     shorten_repr,
@@ -239,8 +240,7 @@ def _make_part_block(part: Part, quote: Quote) -> ContentBlock:
         return ContentBlock(part.kind, part.text)
 
     if isinstance(part, UnknownPart):
-        kind = part.raw.get("type")
-        words = [quote(word) for word in (part.source, kind) if _is_nonempty_text(word)]
+        words = [quote(word) for word in (part.source, find_kind(part.raw)) if word]
         return ContentBlock(
             " ".join([part.kind, *words]), _dump_shortened(part.raw), is_code=True
         )

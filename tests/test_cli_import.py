@@ -64,10 +64,20 @@ class TestImport:
 
         result = run("import", path)
 
-        assert "2 conversations: 2 imported.\n" == result.stdout
+        assert "2 conversations: 2 imported.\n  oslo\n  lima\n" == result.stdout
         assert "" == result.stderr
         assert {"oslo": 1, "lima": 1} == heads(run)
         assert openai_chat.load(LONGER) == tuple(saved(run, "lima"))
+
+    def test_prints_names(self, run):
+        """The names that it saved are printed, of many the first ten; each once."""
+        few, many = [line("b"), line("a"), line("b")], [line(str(n)) for n in range(12)]
+
+        assert ["  b", "  a"] == run("import", run.write(*few)).stdout.splitlines()[1:]
+        assert [
+            *[f"  {n}" for n in range(10)],
+            "  and 2 more: conversation-state ls",
+        ] == run("import", run.write(*many)).stdout.splitlines()[1:]
 
     def test_json(self, run):
         """The JSON has for each conversation its source, the outcome, and its name."""
@@ -163,7 +173,7 @@ class TestImport:
 
         result = run("import", path)
 
-        assert "3 conversations: 3 unchanged.\n" == result.stdout
+        assert result.stdout.startswith("3 conversations: 3 unchanged.\n")
         assert before == run.json("log", "oslo")
         assert {1} == {*heads(run).values()}
 
@@ -229,7 +239,7 @@ class TestConflict:
         """It is skipped and reported, the others are saved, and the status is 1."""
         result = run("import", path, status=1)
 
-        assert "3 conversations: 2 imported, 1 skipped.\n" == result.stdout
+        assert "3 conversations: 2 imported, 1 skipped.\n  a\n  b\n" == result.stdout
         assert (
             "oslo: skipped; the name has another conversation (revision 1, 3 "
             "messages); to save it, give --on-conflict replace or rename\n"
@@ -324,7 +334,7 @@ class TestUnreadable:
         first, second = result.stderr.splitlines()
         assert first.startswith(f"{path}:2: invalid JSON")
         assert second.startswith(f"{path}:4: no conversation")
-        assert "2 conversations: 2 imported.\n" == result.stdout
+        assert "2 conversations: 2 imported.\n  a\n  b\n" == result.stdout
         assert {"a": 1, "b": 1} == heads(run)
 
     def test_strict(self, run):
@@ -334,7 +344,7 @@ class TestUnreadable:
         result = run("import", path, "--strict", status=2)
 
         assert f"{path}:2: " in result.stderr
-        assert "1 conversation: 1 imported.\n" == result.stdout
+        assert "1 conversation: 1 imported.\n  a\n" == result.stdout
         assert {"a": 1} == heads(run)
 
     @pytest.mark.parametrize("id", ["x" * 501, "a\0b"])

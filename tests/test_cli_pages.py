@@ -1,14 +1,20 @@
-"""The commands that draw: `tree`, `page` and `serve`."""
+"""The commands that draw, `tree` and `page`, and those that serve."""
 
 import re
+import signal
 import socket
 import subprocess
+import sys
+from functools import partial
 from urllib.error import HTTPError
 from urllib.request import HTTPCookieProcessor, build_opener, urlopen
 
+import openai
 import pytest
+from click.testing import CliRunner
 
 from conversation_state.aggregator import Aggregator
+from conversation_state.cli._commands import cli
 from conversation_state.messages import UserMessage
 from conversation_state.store import open_store
 from conversation_state.timeline import Timeline
@@ -163,3 +169,54 @@ class TestServe:
 
         assert "trip" in shown
         assert "hills" in shown
+
+
+class TestStrictProvider:
+    def test_port_is_taken(self):
+        """A port that another program has is reported, with what to do."""
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            args = ["strict-provider", "--port", str(taken.getsockname()[1])]
+            result = CliRunner().invoke(cli, args)
+
+        assert 2 == result.exit_code
+        assert "choose another --port" in result.stderr
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="no such interrupts")
+    def test_serves(self):
+        """
+        The printed line makes a client that gets the answer; what is refused is
+        printed; Ctrl-C ends it with status 0.
+        """
+        command = [*MAIN, "strict-provider", "--port", "0", "--answer", "It rains."]
+        with subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # A shell makes what runs in the background ignore it.
+            preexec_fn=partial(  # noqa: PLW1509 - it takes no lock
+                signal.signal, signal.SIGINT, signal.default_int_handler
+            ),
+        ) as server:
+            try:
+                assert server.stdout is not None
+                shown = [server.stdout.readline() for _ in range(3)]
+                made = re.findall(r"openai\.(OpenAI\(.*\))", shown[1])[0]
+                with eval(
+                    made, {"OpenAI": partial(openai.OpenAI, max_retries=0)}
+                ) as ask:
+                    asked = {"role": "user", "content": "Well?"}
+                    create = ask.chat.completions.create
+                    answer = create(model="m", messages=[asked])
+                    with pytest.raises(openai.BadRequestError):
+                        create(model="m", messages=[])
+
+                refused = server.stdout.readline()
+                server.send_signal(signal.SIGINT)
+                rest = server.communicate()
+            finally:
+                server.kill()
+
+        assert "It rains." == answer.choices[0].message.content
+        assert refused.startswith("Refused /v1/chat/completions: ")
+        assert (("", ""), 0) == (rest, server.returncode)

@@ -530,6 +530,8 @@ print(AssistantMessage(
         TextPart("Look: "), ImagePart(data=b"x" * 5000, media_type="image/png"),
         ReasoningPart("hm"), RefusalPart("no"), TextPart("there"),
         UnknownPart({"type": {"a": 1, "b": 2, "c": 3}}, source="openai"),
+        UnknownPart({"kind": "sticker", "code": "wave"}, source="example"),
+        UnknownPart({"type": "note", "text": "Ask Ann."}, source="example"),
         FilePart(url="https://example.com/a.pdf", name="a.pdf"),
     ],
     tool_calls=[ToolCall("c1", "clock", "{}"), ToolCall("c2", "map", '{"at"')],
@@ -545,6 +547,8 @@ assistant (bob): Look: there
   [reasoning] hm
   [refusal] no
   [unknown] openai
+  [unknown] example sticker
+  [unknown] example note: Ask Ann.
   [file] a.pdf https://example.com/a.pdf
   calls clock({}) as c1
   calls map({"at") as c2

@@ -254,6 +254,10 @@ class TestRenderTranscript:
                 UserMessage([UnknownPart({"a": 1}, source="openai")]),
             ),
             (
+                'user\n  unknown a sticker:\n    {\n      "kind": "sticker"\n    }',
+                UserMessage([UnknownPart({"kind": "sticker"}, source="a")]),
+            ),
+            (
                 'user ("ann \\"bee\\" \\\\c")\n    hi',
                 UserMessage("hi", name='ann "bee" \\c'),
             ),

@@ -38,7 +38,7 @@ from conversation_state.cli._maintenance import (
     verify,
 )
 from conversation_state.cli._options import max_line_option
-from conversation_state.cli._page import page, serve, tree
+from conversation_state.cli._page import page, serve, strict_provider, tree
 from conversation_state.cli._transfer import export, import_
 
 
@@ -219,6 +219,7 @@ _SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
     "Pages": (page, serve),
     "Revisions": (label, annotate, fork, rollback),
     "Maintenance": (verify, backup, restore, gc, erase, delete),
+    "Tests": (strict_provider,),
 }
 
 
@@ -238,6 +239,7 @@ EXAMPLES = {
     "export": "oslo-cancelled --format anthropic --store chats.db",
     "page": "oslo-cancelled -o oslo.html --store chats.db",
     "serve": "--store chats.db",
+    "strict-provider": "--answer 'It rains.'",
     "label": "oslo-cancelled booked --store chats.db",
     "annotate": "oslo-cancelled title=Norway --store chats.db",
     "fork": "oslo-cancelled@booked oslo-again --store chats.db",

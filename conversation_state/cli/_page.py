@@ -1,13 +1,16 @@
 """
-Commands that draw: the tree of revisions, and a page in a file.
+Commands that draw: the tree of revisions, and a page in a file; and that serve.
 
-What is drawn is decided in `pages`; here are the options, and where it goes.
+What is drawn is decided in `pages`, and what a strict provider refuses in
+`testing.provider`; here are the options, and where it goes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +18,7 @@ import click
 from conversation_state._wording import escape_line
 from conversation_state.cli._exit import (
     RefusedError,
+    exit_on_error,
     paint,
     print_document,
     print_error,
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from conversation_state.tree import MessageTree
 
 _MAX_REVISIONS = 1_000
+# How often requests that were refused are looked for.
+_POLL_S = 0.2
 
 
 # What the pieces of a tree look like at a terminal.
@@ -205,7 +211,51 @@ def serve(store: Store, *, port: int, write: bool) -> None:
     try:
         run_server(store, port=port, write=write, on_start=print_address)
     except OSError as error:
-        raise RefusedError(
-            f"can't listen on 127.0.0.1:{port}: {error.strerror}; choose another "
-            "--port, or 0 for any that is free"
-        ) from None
+        raise _make_port_error(port, error) from None
+
+
+def _make_port_error(port: int, error: OSError) -> RefusedError:
+    return RefusedError(
+        f"can't listen on 127.0.0.1:{port}: {error.strerror}; choose another "
+        "--port, or 0 for any that is free"
+    )
+
+
+@click.command("strict-provider")
+@click.option(
+    "--port",
+    type=click.IntRange(min=0, max=65_535),
+    default=7576,
+    show_default=True,
+    help="The port on 127.0.0.1; 0 for any that is free.",
+)
+@click.option("--answer", default="OK.", show_default=True, help="What it answers.")
+@click.pass_context
+def strict_provider(context: click.Context, *, port: int, answer: str) -> None:
+    """
+    Serve a provider that refuses what real ones refuse.
+
+    For any program, in any language: it speaks OpenAI's Chat Completions and
+    Responses, Anthropic's Messages and Gemini, streamed and whole, and takes any key
+    and model. What a provider would refuse gets that provider's error, and is printed;
+    the rest gets the --answer. Ctrl-C ends it.
+    """
+    from conversation_state.testing.provider import StrictProvider
+
+    with exit_on_error(context), suppress(KeyboardInterrupt), ExitStack() as stack:
+        provider = StrictProvider(default=answer, port=port)
+        try:
+            stack.enter_context(provider)
+        except OSError as error:
+            raise _make_port_error(port, error) from None
+
+        url = provider.base_url
+        print_line(f"Serving a strict provider at {url} (Ctrl-C ends it)")
+        print_line(f'In Python: openai.OpenAI(base_url="{url}/v1", api_key="any")')
+        print_line(f'           anthropic.Anthropic(base_url="{url}", api_key="any")')
+        while True:
+            sleep(_POLL_S)
+            while provider.requests:
+                request = provider.requests.pop(0)
+                for refusal in request.refusals:
+                    print_line(f"Refused {request.path}: {refusal}")

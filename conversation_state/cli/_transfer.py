@@ -151,7 +151,8 @@ def import_(
     SQLiteSession; langchain's SQLChatMessageHistory. It is opened read-only and read
     as data; nothing in it is run.
 
-    Each is saved atomically, as one revision, or one for each branch. Importing
+    Prints the names, of many the first ten. Each conversation is saved atomically,
+    as one revision, or one for each branch. Importing
     is idempotent, so an interrupted import can be run again: if the name has the
     same conversation or a longer one that starts with it, nothing is saved; if it
     has a shorter one, the new messages are appended, and new branches beside
@@ -171,6 +172,7 @@ def import_(
 
     _check_one_format(source, format_name)
     tally: Counter[str] = Counter()
+    names: Counter[str] = Counter()
     unreadable = 0
     total = _input.total_bytes(files)
     try:
@@ -200,14 +202,14 @@ def import_(
                 bar.count(tally.total())
                 if as_json:
                     print_json(_result_data(found, result))
-                elif result.outcome == SKIPPED:
-                    bar.print(_describe_conflict(result))
+                else:
+                    _report_result(bar, result, names)
 
                 if result.outcome == SKIPPED and on_conflict == "stop":
                     break
 
             if not as_json:
-                print_line(_format_summary(tally))
+                _print_saved(tally, names)
     except KeyboardInterrupt:
         print_error(
             f"Interrupted. {_format_summary(tally)} What was saved stays; "
@@ -385,6 +387,25 @@ def _fit_notes(
 
 # What `Store.annotate` takes for a name, in bytes.
 _MAX_NOTES = 16_000
+
+
+def _report_result(bar: ProgressBar, result: ImportResult, names: Counter[str]) -> None:
+    """Print why a conversation is not saved, or count the name that it is under."""
+    if result.outcome == SKIPPED:
+        bar.print(_describe_conflict(result))
+    elif result.name in names or len(names) < _MAX_REPORTED:
+        names[result.name] += 1
+
+
+def _print_saved(tally: Counter[str], names: Counter[str]) -> None:
+    """Print how many conversations there were, and the names that were counted."""
+    print_line(_format_summary(tally))
+    for name in names:
+        print_line(f"  {name}")
+
+    more = tally.total() - tally[SKIPPED] - names.total()
+    if more:
+        print_line(f"  and {more:,} more: conversation-state ls")
 
 
 def _report_left_out(
@@ -697,7 +718,7 @@ class _FormatChoice(click.Choice[str]):
         return (_OWN_FORMAT, *PROVIDERS, *sessions.WRITTEN)
 
 
-# So many lost details of each conversation are listed; the rest is counted.
+# So many names, and lost details of each conversation, are listed; the rest is counted.
 _MAX_REPORTED = 10
 
 

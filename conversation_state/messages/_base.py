@@ -17,7 +17,7 @@ from conversation_state._persistent import (
     final,
     freeze_map,
 )
-from conversation_state._wording import format_media_size, shorten_repr
+from conversation_state._wording import find_kind, format_media_size, shorten_repr
 from conversation_state.errors import InvalidMessageError
 from conversation_state.parts import (
     MediaPart,
@@ -324,9 +324,9 @@ def _describe_part(part: Part) -> str:
         return " ".join(filter(None, [f"[{part.kind}]", name, part.media_type, size]))
 
     if isinstance(part, UnknownPart):
-        kind = part.raw.get("type")
-        named = kind if isinstance(kind, str) else ""
-        return " ".join(filter(None, ["[unknown]", part.source, named]))
+        named = " ".join(filter(None, ["[unknown]", part.source, find_kind(part.raw)]))
+        text = part.raw.get("text")
+        return f"{named}: {text}" if isinstance(text, str) and text else named
 
     text = getattr(part, "text", "")
     return f"[{part.kind}] {text}" if text else f"[{part.kind}]"

@@ -108,6 +108,8 @@ class StrictProvider:
         remembers: Whether rules about what it answered apply: signatures, stored
             items, reasoning that is wanted back.
 
+        port: Where it listens; 0 for any port that is free.
+
     Attributes:
         requests: Every request so far.
 
@@ -133,10 +135,12 @@ class StrictProvider:
         without: Iterable[str] = (),
         default: Answer = "OK.",
         remembers: bool = True,
+        port: int = 0,
     ) -> None:
         self.level = level if isinstance(level, str) else tuple(level)
         self.without = tuple(without)
         self.default = default
+        self.port = port
         self.memory = Memory() if remembers else None
         self.requests: list[ReceivedRequest] = []
         self._script = list(script)
@@ -192,7 +196,12 @@ class StrictProvider:
         return self.base_url + BASES[wire]
 
     def __enter__(self) -> Self:
-        """Start to listen, at a free port."""
+        """
+        Start to listen.
+
+        Raises:
+            OSError: Another program listens at this port.
+        """
         self._closing.clear()
         self._http = _Server(self)
         self._thread = threading.Thread(
@@ -292,7 +301,7 @@ class _Server(ThreadingHTTPServer):
         self.provider = provider
         self._open: set[socket.socket] = set()
         self._open_lock = RLock()
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", provider.port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._open_lock:
