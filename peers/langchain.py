@@ -2,7 +2,7 @@
 
 from peers.laws import Examples, Peer
 
-EXAMPLES = Examples(Peer("LangChain", "langchain-core", "langchain.md"))
+EXAMPLES = Examples(Peer("LangChain", "langchain-core", "langgraph.md"))
 
 
 @EXAMPLES.broken("a view has no call without its result, no result without its call")

@@ -2,7 +2,7 @@
 
 from peers.laws import Examples, Peer
 
-EXAMPLES = Examples(Peer("Pydantic AI", "pydantic-ai-slim", "pydantic-ai.md"))
+EXAMPLES = Examples(Peer("Pydantic AI", "pydantic-ai-slim", "agents.md"))
 
 
 @EXAMPLES.broken("what is kept does not change")
