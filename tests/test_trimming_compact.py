@@ -573,6 +573,28 @@ class TestRollingSummary:
         assert ["summary", *["a" * 40] * 2] == texts(first)
         assert ["summary", *["a" * 40] * 2, "b"] == texts(again)
 
+    def test_goes_on_from_an_answer(self):
+        """
+        A summary that is a model's own message goes on, too, though a made prompt
+        stands before it in a request.
+        """
+        asked = []
+
+        def summarise(messages):
+            asked.append(len(messages))
+            return AssistantMessage("summary")
+
+        state = Aggregator.new(messages=[UserMessage("a" * 40)] * 6)
+        trimmer = Trimmer(None, rolling_summary(40, 2, summarise), repair())
+        first = trimmer(state)
+        again = trimmer(state.add_user_prompt("b"), previous=first)
+        stored = trimmer(state, previous=first.summaries)
+
+        assert [4] == asked
+        assert ["user", "assistant", "user", "user"] == [each.role for each in first]
+        assert ["summary", *["a" * 40] * 2, "b"] == texts(again)[1:]
+        assert ["summary"] == [each.text for each in stored.summaries]
+
     def test_reads_nothing_twice(self):
         """
         Turn by turn: each message goes to the summariser once, after the

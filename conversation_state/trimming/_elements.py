@@ -89,6 +89,12 @@ class Edit(NamedTuple):
     def shown(self) -> tuple[Message, ...]:
         return () if self.reason else self.messages
 
+    @property
+    def summary(self) -> Message:
+        """The message that stands for others, also behind one that `repair` made."""
+        marked = (each for each in self.messages if "compacted" in read_mark(each))
+        return next(marked, self.messages[0])
+
 
 @final
 class Rewrite(NamedTuple):

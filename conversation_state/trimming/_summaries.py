@@ -199,7 +199,7 @@ def _read_replaced(selection: Selection, seqs: Iterable[int]) -> set[int]:
             continue
 
         if edit.stands_for:
-            found |= _read_mark_replaced(edit.messages[0])
+            found |= _read_mark_replaced(edit.summary)
         elif not all(map(read_mark, edit.messages[-1:])):
             found.add(seq)
 
@@ -403,7 +403,7 @@ class _Rolling(_SummaryStep):
         # lose content and save little in each turn.
         edits = [selection.changes.get(seq) for seq in seqs]
         if all(
-            edit and edit.stands_for and read_mark(edit.messages[0]).get("rolling")
+            edit and edit.stands_for and read_mark(edit.summary).get("rolling")
             for edit in edits
         ):
             return context, ()

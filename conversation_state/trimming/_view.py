@@ -215,7 +215,7 @@ class TrimContext:
     def _own_summaries(self) -> list[EarlierSummary]:
         entries, changes = self._selection.entries, self._selection.changes
         return [
-            EarlierSummary(edit.messages[0], entries, edit.stands_for)
+            EarlierSummary(edit.summary, entries, edit.stands_for)
             for _seq, edit in sorted(changes.items())
             if edit.stands_for
         ]
