@@ -48,7 +48,7 @@ event
 
 Source:
     The models of ``ag-ui-protocol`` 1.0.0, and the reducer and the checks of
-    ``@ag-ui/client`` 1.0.0, which `docs/ag-ui.md` says more of.
+    ``@ag-ui/client`` 1.0.0, which `docs/ui-protocols.md` says more of.
 
 >>> from conversation_state.messages import UserMessage
 >>> dump([UserMessage("hi")]).payload
