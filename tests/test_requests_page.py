@@ -1,4 +1,4 @@
-"""The page of rules is what the rules are."""
+"""The tables of rules are what the rules are."""
 
 from conversation_state.requests import EVERYWHERE, SOURCES, Rules
 from tools.requests_page import PAGE, write_page

@@ -1,6 +1,6 @@
 """
-Writes docs/requests.md: what each provider asks of a request as a whole, and what a dump
-does about it, each with its source.
+Writes the end of docs/providers.md: what each provider asks of a request as a whole,
+and what a dump does about it, each with its source.
 
 ::
 
@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from conversation_state.requests import SOURCES
-from conversation_state.testing.provider import RULES
 
-PAGE = Path(__file__).parents[1] / "docs" / "requests.md"
+PAGE = Path(__file__).parents[1] / "docs" / "providers.md"
 _NAMES = {
     "": "Every provider",
     "openai_chat": "Chat Completions",
@@ -24,45 +23,14 @@ _NAMES = {
     "anthropic": "Anthropic Messages",
     "gemini": "Gemini",
 }
-_BEFORE = """# What a provider takes
-
-<!-- Written by `python -m tools.requests_page`. -->
-
-A provider refuses a request whose messages do not fit together: a call without its result, an id that is used twice, an answer before the first question.
-Every `dump` of a provider's format puts the messages right, and lists what it changed:
-
-```python
-from conversation_state import AssistantMessage, ToolCall, ToolMessage, UserMessage
-from conversation_state.adapters import openai_chat
-
-late = [
-    UserMessage("Book the hills."),
-    AssistantMessage(tool_calls=[ToolCall("call_1", "book", "{}")]),
-    UserMessage("How long will it take?"),
-    ToolMessage("Booked, number 7.", tool_call_id="call_1"),
-]
-export = openai_chat.dump(late)
-
-roles = [message["role"] for message in export.payload["messages"]]
-assert roles == ["user", "assistant", "tool", "user"]
-assert [lost.what for lost in export.lost] == ["position"]
-```
-
-- The rules are values with their sources, in `conversation_state.requests`; `openai_chat.RULES`, for one, are those of a format.
-- The default is right for every known host but two: Mistral asks for ids of nine characters, and Perplexity and many templates of vLLM for turns that alternate. Name those: `openai_chat.dump(messages, rules=openai_chat.rules(host="mistral"))`.
-- What was loaded from a format is dumped to it unchanged, unless you name a host that asks for other ids.
-- A view, `trim(state, budget)`, is right by the same rules. LangChain's and eino's messages are no requests, and are dumped as they are: dump a view if they are sent.
-
-## What a dump changes
-"""
-_AFTER = """
-The [strict provider](testing.md#a-provider-that-refuses) of your tests shares no code with these rules; it has {count} rules of its own, each with its source.
-"""
+# What is above it is written by hand.
+_START = "<!--- The rest of this page is made by `python -m tools.requests_page`. -->\n"
 
 
 def write_page() -> str:
-    """The text of the page."""
-    parts = [_BEFORE]
+    """The page, with its generated part made of the rules."""
+    page = PAGE.read_text(encoding="utf-8")
+    parts = [page[: page.index(_START)] + _START]
     for name, title in _NAMES.items():
         rows = [
             (row.host or "all", row.says, row.does, _link(row.source))
@@ -71,7 +39,6 @@ def write_page() -> str:
         ]
         parts += [f"\n### {title}\n\n", *_table(rows)]
 
-    parts.append(_AFTER.format(count=len(RULES)))
     return "".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Where each rule is from: rows that ``docs/requests.md`` is made of."""
+"""Where each rule is from: rows that a part of ``docs/providers.md`` is made of."""
 
 from __future__ import annotations
 
