@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 from peers.laws import LAWS
@@ -16,8 +14,7 @@ START = "<!--- The rest of this page is made by `make peers`. -->"
 
 def update_page(page: str, rows: Sequence[dict[str, Any]]) -> str:
     """The page with its generated part made of *rows*."""
-    written = page[: page.index(START)]
-    return "\n".join([written + START, "", *make_table(rows), *make_sections(rows)])
+    return "\n".join([page[: page.index(START)] + START, "", *make_table(rows), ""])
 
 
 def without_versions(page: str) -> str:
@@ -26,30 +23,22 @@ def without_versions(page: str) -> str:
 
 
 def make_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Laws and peers."""
-    peers = list(dict.fromkeys(row["peer"] for row in rows))
+    """Laws and peers, each with its lines, and the versions that were run."""
+    peers = {row["peer"]: row for row in rows}
     results: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         word = "kept" if row["kept"] else "broken"
         results.setdefault((row["law"], row["peer"]), []).append(word)
 
-    yield f"| law | {' | '.join(peers)} |"
+    files = {
+        peer: row["module"].replace(".", "/") + ".py" for peer, row in peers.items()
+    }
+    heads = [f"[{peer}](../{file})" for peer, file in files.items()]
+    yield f"| law | {' | '.join(heads)} |"
     yield f"|---|{'---|' * len(peers)}"
     for law, page in LAWS.items():
         cells = [" and ".join(results.get((law, peer), ["–"])) for peer in peers]
         yield f"| [{law}]({page}) | {' | '.join(cells)} |"
 
-
-def make_sections(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """What each peer breaks, and where the examples of it are."""
-    for peer, found in groupby(rows, key=itemgetter("peer")):
-        examples = list(found)
-        file = examples[0]["module"].replace(".", "/") + ".py"
-        yield f"\n## {peer}\n"
-        yield f"Run with version {examples[0]['version']}."
-        yield f"The lines, and what it keeps: [`{file}`](../{file}).\n"
-        for row in examples:
-            if not row["kept"]:
-                yield f"- *{row['law']}*: {row['sentence']}"
-
-    yield ""
+    versions = [f"{peer} {row['version']}" for peer, row in peers.items()]
+    yield f"\nRun with {', '.join(versions)}."
