@@ -18,17 +18,21 @@ from conversation_state import (
     requests,
 )
 from conversation_state.adapters import openai_responses
+from conversation_state.messages import UnknownMessage
 from conversation_state.parts import ReasoningPart
 from conversation_state.requests import (
     EVERYWHERE,
     MADE_ANSWER,
     MADE_PROMPT,
     TextRule,
+    find_form_flaws,
+    is_well_formed,
     prepare,
 )
 from conversation_state.testing.provider import judge
 
-ASK = UserMessage("q")
+ASK, ANSWER = UserMessage("q"), AssistantMessage("a")
+THOUGHT = AssistantMessage([ReasoningPart("hm")])
 ALL = (
     requests.ANTHROPIC,
     requests.OPENAI_CHAT,
@@ -63,6 +67,46 @@ def summarise(prepared):
 
 def listed(prepared):
     return [(change.path, change.what) for change in prepared.changes]
+
+
+# What some providers refuse, by a name for it.
+REFUSED = {
+    "answer first": [ANSWER, ASK],
+    "late system": [ASK, SystemMessage("s")],
+    "system behind answer": [ASK, ANSWER, SystemMessage("s"), ASK],
+    "empty": [ASK, AssistantMessage([TextPart("")]), ASK],
+    "blank": [ASK, AssistantMessage(" "), ASK],
+    "thinking only": [ASK, THOUGHT, ASK],
+    "user behind result": [ASK, calling("c12345678"), result("r", "c12345678"), ASK],
+    "two users": [ASK, ASK],
+    "two answers": [ASK, ANSWER, ANSWER, ASK],
+    "answer last": [ASK, ANSWER],
+}
+_THOUGHT = {"empty", "thinking only"}
+_CLAUDE = _THOUGHT | {"blank"}
+_TOP = {"answer first", "late system", "system behind answer"}
+_TURNS = _TOP | {"user behind result", "two users", "two answers"}
+# The format, its host, what of these is refused, and how long ids and names may be.
+HOSTS = [
+    ("anthropic", "", _CLAUDE | _TOP, 64, 64),
+    ("anthropic", "anthropic", _CLAUDE, 128, 128),
+    ("anthropic", "bedrock", _CLAUDE | _TOP, 64, 64),
+    ("gemini", "", {"answer first", "empty"}, 0, 64),
+    ("gemini", "gemini", {"answer first"}, 0, 64),
+    ("openai_chat", "", _THOUGHT | {"system behind answer"}, 40, 64),
+    ("openai_chat", "azure", _THOUGHT, 40, 64),
+    (
+        *("openai_chat", "mistral"),
+        _THOUGHT | {"answer first", "system behind answer", "user behind result"},
+        *(9, 64),
+    ),
+    ("openai_chat", "openai", {"thinking only"}, 0, 64),
+    ("openai_chat", "perplexity", _THOUGHT | _TURNS | {"answer last"}, 40, 64),
+    ("openai_chat", "vllm", _THOUGHT | _TURNS, 40, 64),
+    ("openai_responses", "", _THOUGHT, 64, 64),
+    ("openai_responses", "openai", {"thinking only"}, 64, 64),
+    ("", "", _CLAUDE | {"answer first"}, 40, 64),
+]
 
 
 class TestTextRule:
@@ -144,6 +188,40 @@ class TestRules:
         with pytest.raises(LookupError, match="bedrock"):
             requests.rules("anthropic", host="azure")
 
+    @pytest.mark.parametrize(("format", "host", "refused", "ids", "names"), HOSTS)
+    def test_what_a_host_refuses(self, format, host, refused, ids, names):  # noqa: A002
+        """It is changed, and nothing else is: ids and names are as long as allowed."""
+        rules = requests.rules(format, host=host) if format else EVERYWHERE
+        changed = {name for name, ms in REFUSED.items() if prepare(ms, rules).changes}
+
+        assert refused == changed
+        assert rules.call_ids.is_valid("a" * (ids or 500))
+        assert not ids or not rules.call_ids.is_valid("a" * (ids + 1))
+        assert rules.call_names.is_valid("a" * names)
+        assert not rules.call_names.is_valid("a" * (names + 1))
+
+    @pytest.mark.parametrize(
+        ("message", "flaws"),
+        [
+            (ASK, []),
+            (UserMessage("q", name="ann"), []),
+            (UserMessage("q", name="Ann Lee"), ["invalid name"]),
+            (UserMessage(" "), ["empty message"]),
+            (UserMessage([TextPart(" ")]), ["empty message"]),
+            (THOUGHT, []),
+            (calling("c1"), []),
+            (calling("a b"), ["invalid call id"]),
+            (calling("c1", name="1st"), ["invalid name"]),
+            (result("", "c1", tool_name="f"), []),
+            (result("r", "c1", tool_name="1st"), ["invalid name"]),
+            (UnknownMessage({}, source="x", name="Ann Lee"), []),
+        ],
+    )
+    def test_one_message(self, message, flaws):
+        """The quick question says of a message what the one with reasons says."""
+        assert flaws == [kind for kind, _ in find_form_flaws(message, EVERYWHERE)]
+        assert is_well_formed(message, EVERYWHERE) == (not flaws)
+
 
 class TestPrepare:
     @every_rules
@@ -155,14 +233,18 @@ class TestPrepare:
             calling("call12345", "call12346"),
             result("1", "call12346"),
             result("2", "call12345", tool_name="f"),
-            AssistantMessage("a"),
+            AssistantMessage([ReasoningPart("hm"), TextPart("a")]),
+            UserMessage("q", name="ann"),
+            UnknownMessage({}, source=rules.format),
+            ANSWER,
             ASK,
             calling("call12347"),
         ]
         prepared = prepare(messages, rules)
 
+        # The very list: nothing is taken apart.
+        assert prepared.messages is messages
         assert prepared.changes == ()
-        assert list(map(id, messages)) == list(map(id, prepared.messages))
         assert "messages[7]" == prepared.paths[7]
 
     def test_turns_alternate(self):
@@ -234,6 +316,14 @@ class TestPrepare:
         messages = [ASK, calling("c1", "c2"), result("2", "c2")]
 
         assert prepare(messages, EVERYWHERE).changes == ()
+
+    def test_only_the_notes_of_one_are_a_made_messages(self):
+        """Other notes of this library do not make a message one that was made up."""
+        note = {"conversation_state": {"openai_chat": {"as_loaded": ["id"]}}}
+
+        assert requests.is_made(requests.make_prompt())
+        assert not requests.is_made(UserMessage("q", metadata=note))
+        assert not requests.is_made(UserMessage("q", metadata={"a": 1}))
 
     def test_the_first_result_stands(self):
         """Of two results of a call the first is sent, and the other one is listed."""
@@ -328,6 +418,16 @@ class TestPrepare:
 
         assert ["call_0-e"] == [call.id for call in whole.messages[4].tool_calls]
 
+    def test_a_call_without_an_id_gets_one(self):
+        """The first is *call*; with seeds, each depends on its own seed alone."""
+        answered = [ASK, calling("", ""), ASK, calling("")]
+        counted = prepare(answered, EVERYWHERE)
+        seeded = prepare(answered, EVERYWHERE, seeds=["a", "b", "c", "d"])
+
+        assert ["call", "call-2"] == summarise(counted)[1]
+        assert ["call-b", "call-b-2"] == summarise(seeded)[1]
+        assert ["call-d"] == summarise(seeded)[-1]
+
     @every_rules
     def test_names_of_calls_are_valid(self, rules):
         """A name that is refused is sent as one that is not, at call and result."""
@@ -341,6 +441,9 @@ class TestPrepare:
             ("messages[1].tool_calls[0]", "name"),
             ("messages[2]", "tool_name"),
         ] == listed(prepared)
+
+        renamed = prepare([ASK, calling("call12345"), answer], rules)
+        assert [("messages[2]", "tool_name")] == listed(renamed)
 
     def test_names_of_senders_are_valid(self):
         """Where the format has them, names of participants have its form."""

@@ -34,7 +34,7 @@ def is_well_formed(message: Any, rules: Rules) -> bool:
     if kind is UnknownMessage:
         return True
 
-    if kind is AssistantMessage and message.tool_calls:
+    if message.tool_calls:
         is_id = rules.call_ids.pattern.match
         is_name = rules.call_names.pattern.match
         for call in message.tool_calls:
