@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 
 from conversation_state import (
+    Aggregator,
     AssistantMessage,
     ConversationStateError,
     Envelope,
@@ -33,7 +34,10 @@ from conversation_state.messages import (
     ERASED,
     LogProb,
     UnknownMessage,
+    find_pending_calls,
+    group_answers,
     make_tombstone,
+    response_key,
 )
 from conversation_state.parts import (
     AudioPart,
@@ -668,10 +672,85 @@ class TestStr:
         """A url is the place of content; the data in a data url is content."""
         assert f"user:\n  [image] {shown}" == str(UserMessage([ImagePart(url=url)]))
 
+    def test_repr(self):
+        """The fields of its kind, and of all others those that are given."""
+        message = ToolMessage("a", tool_call_id="c", name="ann", metadata={"b": 1})
+
+        assert repr(message) == (
+            "ToolMessage(content='a', tool_call_id='c', tool_name='', is_error=False, "
+            "name='ann', metadata={'b': 1})"
+        )
+
     @given(messages())
     def test_never_fails(self, message):
         """Any message can be shown, and starts with its role."""
         assert str(message).startswith(message.role)
+
+
+class TestAnswers:
+    """Messages of one response, by its id, usage and place, are one answer."""
+
+    @pytest.mark.parametrize(
+        ("steps", "sizes", "pending"),
+        [
+            ([("r", 5), ("r", 5)], [2], "01"),
+            ([("r", 5), ("r", None)], [2], "01"),
+            ([("r", 5), ("r", 7)], [1, 1], "1"),
+            ([("r", 5), ("s", 5)], [1, 1], "1"),
+            ([("", 5), ("", 5)], [1, 1], "1"),
+            ([None, ("r", 5)], [1, 1], "1"),
+            ([("r", 5), None], [1, 1], "1"),
+            ([("r", 5), "result", ("r", 5)], [2], "2"),
+            ([("r", 5), ("r", 5), "result", ("r", 5)], [3], "03"),
+            ([("r", 5), "result", ("r", None)], [1, 1], "2"),
+            ([("r", 5), "user", ("r", 5)], [1, 1], "2"),
+            ([("r", 5), "user"], [1], ""),
+        ],
+    )
+    def test_which_are_one(self, steps, sizes, pending):
+        """Those of one id and one prompt; the calls of the newest answer wait."""
+        state = Aggregator.new()
+        for at, step in enumerate(steps):
+            if step == "result":
+                result = ToolMessage("r", tool_call_id=str(at - 1))
+                state = state.add_tool_response(result)
+            elif step == "user":
+                state = state.add_user_prompt("q")
+            else:
+                meta = step and ResponseMeta(
+                    id=step[0], usage=None if step[1] is None else Usage(step[1], at)
+                )
+                calls = [ToolCall(str(at), "f")]
+                state = state.add(AssistantMessage(tool_calls=calls, response=meta))
+
+        answers = group_answers(state.entries)
+        assert sizes == [len(answer.entries) for answer in answers]
+        found = find_pending_calls(reversed(state.messages))
+        assert [*pending] == [call.id for call in found]
+
+    def test_other_keys(self):
+        """Of two messages: their entries', each one's as if alone, and the id alone."""
+        meta = ResponseMeta(id="r", usage=Usage(5))
+        said = [AssistantMessage(text, response=meta) for text in "ab"]
+        state = Aggregator.new(said)
+        (answer,) = group_answers(state.entries)
+
+        assert response_key(*said) == answer.key
+        assert answer.other_keys() == [
+            *[entry.id for entry in state.entries],
+            *map(response_key, said),
+            "r",
+        ]
+
+    def test_key_without_an_id(self):
+        """The identity of the first entry of an assistant; None if there is none."""
+        entries = (
+            Aggregator.new().add_user_prompt("q").add(AssistantMessage("a")).entries
+        )
+
+        assert entries[1].id == response_key(*entries)
+        assert response_key(entries[0]) is None
+        assert response_key(*[entry.message for entry in entries]) is None
 
 
 class TestEnvelope:

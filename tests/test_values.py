@@ -6,10 +6,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state.counting import TokenBudget, by_characters, calibrated
-from conversation_state.messages import Message, UserMessage
+from conversation_state.documents import Document
+from conversation_state.messages import (
+    AssistantMessage,
+    LogProb,
+    Message,
+    ResponseMeta,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    TextPart,
+    UnknownPart,
+)
 from conversation_state.templates import Placeholder, Template
 from conversation_state.testing import strategies as our
 from conversation_state.testing.laws import copies_are_equal, equal_values_hash_alike
+from conversation_state.tools import Parameter, ToolCall, ToolInfo
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
 
 TEMPLATES = [
     Template(UserMessage(text), Placeholder("h", optional=optional), syntax=syntax)
@@ -37,6 +59,40 @@ VALUES = {
     | our.prompt_tokens_details()
     | our.completion_tokens_details(),
 }
+
+# Values made of the least they need, and which of their fields are not empty then.
+LEAST = [
+    (UserMessage("a"), {"content"}),
+    (AssistantMessage(), set()),
+    (ToolMessage("a", tool_call_id="c"), {"content", "tool_call_id"}),
+    (UnknownMessage({"a": 1}), {"raw"}),
+    (ResponseMeta(), set()),
+    (LogProb("a", -0.5), {"token", "logprob"}),
+    (TextPart("a"), {"text"}),
+    (ReasoningPart(), set()),
+    (ImagePart(url="a"), {"url"}),
+    (FilePart(url="a"), {"url"}),
+    (UnknownPart({"a": 1}), {"raw"}),
+    (ToolCall("c", "f"), {"id", "name", "type"}),
+    (ToolInfo("f"), {"name"}),
+    (Parameter("string"), {"type", "_levels"}),
+    (Document("d", "a"), {"id", "content"}),
+    (PromptTokensDetails(), set()),
+    (CompletionTokensDetails(), set()),
+    (Usage(), {"prompt_tokens_details", "completion_tokens_details"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("value", "given_fields"), LEAST, ids=lambda each: type(each).__name__
+)
+def test_what_is_not_given_is_empty(value, given_fields):
+    """A text is "", a number 0 or None, a list (), a map {}, a question False."""
+    fields = {field.name for field in attrs.fields(type(value))} - {"_common"}
+    if isinstance(value, Message):
+        fields |= {"name", "run_id", "turn_id", "timestamp", "metadata", "unknown"}
+
+    assert given_fields == {name for name in fields if getattr(value, name)}
 
 
 @pytest.mark.parametrize("name", VALUES)

@@ -204,11 +204,11 @@ class Answer(NamedTuple):
         was added before the others came; its id alone, as programs pass it to
         `add_usage`; the identities of its entries.
         """
-        own = [entry.id for entry in self.entries]
         response_id = self.response_id
-        if not response_id:
-            return own[1:]
+        if not response_id:  # then it is one message, whose identity is its key
+            return []
 
+        own = [entry.id for entry in self.entries]
         if len(own) > 1:
             messages = [entry.message for entry in self.entries]
             own += [f"{response_id}#{digest_answer([each])}" for each in messages]
