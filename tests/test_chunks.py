@@ -1,7 +1,7 @@
 """Chunks become one message: nothing is lost, and no grouping matters."""
 
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +34,7 @@ from conversation_state.testing import laws
 from conversation_state.testing.strategies import chunks, messages
 from conversation_state.tools import ToolCall
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
+from tests.processes import count_calls
 
 ROLES = ["system", "user", "assistant", "tool"]
 # Messages that agree in much, and not in all.
@@ -300,6 +301,32 @@ class TestLaws:
         assert "".join([piece.text for piece in pieces]) == whole.text
         assert "".join([piece.reasoning for piece in pieces]) == whole.reasoning
         assert "".join([piece.refusal for piece in pieces]) == whole.refusal
+
+
+class TestCost:
+    """What nearly all chunks are costs nearly nothing."""
+
+    @pytest.mark.parametrize(
+        "piece",
+        [
+            AssistantMessage("a"),
+            AssistantMessage([ReasoningPart("a", index=0)]),
+            AssistantMessage([RefusalPart("a", index=0)]),
+            AssistantMessage(tool_calls=[ToolCall("", "", "1", index=0)]),
+        ],
+    )
+    def test_many(self, piece):
+        """More text, or more arguments, without a call for each chunk."""
+        first = AssistantMessage(tool_calls=[ToolCall("c1", "f", "", index=0)])
+        pieces = [first, *[piece] * 2_000]
+
+        assert count_calls(partial(concat, pieces)) < len(pieces)
+
+    def test_few(self):
+        """Nor does a text in two pieces cost more than one in three."""
+        two, three = [[AssistantMessage("a")] * count for count in (2, 3)]
+
+        assert count_calls(partial(concat, two)) <= count_calls(partial(concat, three))
 
 
 class TestContent:
@@ -909,6 +936,7 @@ class TestAccumulator:
         assert pieces == list(accumulator.chunks)
         assert 2 == len(accumulator)
         assert Accumulator()  # an empty one is true, too
+        assert "<Accumulator: 2 chunks>" == repr(accumulator)
 
     @given(chunks())
     def test_equality(self, pieces):

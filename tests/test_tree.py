@@ -489,11 +489,12 @@ class TestBill:
         assert Usage(11) == tree.path(last(one)).total_usage
         assert Usage(12) == tree.path(last(two)).total_usage
 
+    @pytest.mark.parametrize("shown", [[], [ASKED]])
     @pytest.mark.parametrize("is_branch", [False, True])
-    def test_usage_costs_what_is_new(self, is_branch):
+    def test_usage_costs_what_is_new(self, is_branch, shown):
         """
         Adding a state that brings nothing but usage does not read the ledgers of
-        the states that are there.
+        the states that are there, also where another one is shown.
         """
         counts = []
         for size in (64, 1_024):
@@ -501,7 +502,7 @@ class TestBill:
             for _ in range(size):
                 timeline = timeline.commit(timeline.present.add_usage(Usage(1)))
 
-            tree = MessageTree.of(timeline)
+            tree = MessageTree.of(timeline, *shown)
             state = ASKED.add_usage(Usage(1)) if is_branch else timeline.present
             counts.append(count_calls(partial(tree.add, state.add_usage(Usage(1)))))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from conversation_state._persistent import ByContent, Log
 from conversation_state._persistent.maps import PMap, pmap
-from conversation_state._wording import shorten_repr
+from conversation_state._wording import format_count, shorten_repr
 from conversation_state.chunks._consistency import (
     check_call,
     check_consistent,
@@ -152,7 +152,7 @@ class Accumulator(ByContent):
         return (self._options, self._chunks)
 
     def __repr__(self) -> str:
-        return f"<Accumulator of {len(self._chunks):,} chunks>"
+        return f"<Accumulator: {format_count(len(self._chunks), 'chunk')}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_ACCUMULATOR, (self._options, tuple(self._chunks)))
