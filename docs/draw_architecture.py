@@ -268,7 +268,6 @@ def describe_layers(modules: Sequence[Module], layers: Layers) -> str:
 
 # The process-wide variables.
 
-CACHES = {"cache", "lru_cache"}
 CHANGING = {
     "Condition": "lock",
     "Context": "decimal context",
@@ -359,9 +358,6 @@ def find_variables(module: Module) -> Iterator[tuple[str, str, str]]:
     ...     current = ContextVar("current")
     ...     def __call__(self, name):
     ...         asked[name] = NAMES[name]
-    ... @lru_cache(maxsize=8)
-    ... def read(name):
-    ...     "Read a file. Slowly."
     ... '''
     >>> module = Module("a", ROOT / PACKAGE / "a.py", source, ast.parse(source))
     >>> for name, kind, purpose in find_variables(module):
@@ -369,17 +365,10 @@ def find_variables(module: Module) -> Iterator[tuple[str, str, str]]:
     asked: dict: What was asked so far
     _lock: lock: Held while asking
     Ask.current: context variable: Who asks
-    read: cache: Read a file
     """
     assigned, changed = find_changed(module.tree)
     for scope, node in walk_scopes(module.tree):
-        if isinstance(node, ast.FunctionDef):
-            decorators = {name_of(decorator) for decorator in node.decorator_list}
-            if CACHES & decorators:
-                purpose = first_sentence(ast.get_docstring(node) or "")
-                first = min(each.lineno for each in node.decorator_list)
-                yield node.name, "cache", purpose or comment_above(module, first)
-        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             name = ast.unparse(target)
             kind = ""
@@ -416,22 +405,18 @@ def find_fork_hooks(module: Module) -> list[str]:
 
 
 def describe_variables(modules: Sequence[Module]) -> str:
-    """A table of all process-wide variables, the caches, and what runs at a fork."""
+    """A table of all process-wide variables, and what runs at a fork."""
     lines = ["| file | variable | kind | what it holds |", "|---|---|---|---|"]
-    caches, hooks = [], []
+    hooks = []
     for module in modules:
-        cached = []
-        for name, kind, purpose in find_variables(module):
-            if kind == "cache":
-                cached.append(f"`{name}`")
-            else:
-                lines.append(f"| `{module.file}` | `{name}` | {kind} | {purpose} |")
-        if cached:
-            caches.append(f"- `{module.file}`: {', '.join(cached)}")
+        lines += [
+            f"| `{module.file}` | `{name}` | {kind} | {purpose} |"
+            for name, kind, purpose in find_variables(module)
+        ]
         if found := find_fork_hooks(module):
             hooks.append(f"- `{module.file}`: {', '.join(found)}")
 
-    return "\n".join([*lines, "", "Caches:", "", *caches, "", "At a fork:", "", *hooks])
+    return "\n".join([*lines, "", "At a fork:", "", *hooks])
 
 
 # The page.
