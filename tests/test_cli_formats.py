@@ -290,6 +290,127 @@ LANGCHAIN = [
     {"type": "ai", "content": "done", "additional_kwargs": {}, "response_metadata": {}},
 ]
 
+# `modelMessageSchema` of npm's ai 6 takes each.
+MODEL_MESSAGES: list[Any] = [
+    {"role": "system", "content": "s"},
+    user(
+        [
+            {"type": "text", "text": "q", "providerOptions": {"x": {"y": 1}}},
+            {"type": "image", "image": "aGk=", "mediaType": "image/png"},
+            {
+                "type": "file",
+                "data": "https://example.com/a.pdf",
+                "mediaType": "application/pdf",
+                "filename": "a.pdf",
+            },
+        ]
+    ),
+    model(
+        [
+            {
+                "type": "reasoning",
+                "text": "hm",
+                "providerOptions": {"anthropic": {"signature": "S"}},
+            },
+            {"type": "tool-call", "toolCallId": "c1", "toolName": "f", "input": {}},
+            {"type": "tool-call", "toolCallId": "c2", "toolName": "g", "input": {}},
+            {
+                "type": "tool-result",
+                "toolCallId": "c2",
+                "toolName": "g",
+                "output": {"type": "json", "value": {"b": 2}},
+            },
+            {"type": "text", "text": "wait"},
+        ]
+    ),
+    {
+        "role": "tool",
+        "content": [
+            {
+                "type": "tool-result",
+                "toolCallId": "c1",
+                "toolName": "f",
+                "output": {"type": "error-text", "value": "r"},
+            },
+            {"type": "tool-approval-response", "approvalId": "a", "approved": True},
+        ],
+    },
+    model("done"),
+]
+MODEL_SAID = [
+    *("s s", "u q", "a (hm) wait f{} g{}", 't[c2] {"b":2}', "t[c1] r", "u", "a done")
+]
+# Botocore's validator takes them, with bytes for base64.
+CONVERSE: Any = {
+    "modelId": "m",
+    "system": [{"text": "s"}],
+    "messages": [
+        user(
+            [
+                {"text": "q"},
+                {"image": {"format": "png", "source": {"bytes": "aGk="}}},
+                {
+                    "document": {
+                        "format": "txt",
+                        "name": "n",
+                        "source": {"text": "words"},
+                    }
+                },
+                {"cachePoint": {"type": "default"}},
+            ]
+        ),
+        model(
+            [
+                {
+                    "reasoningContent": {
+                        "reasoningText": {"text": "hm", "signature": "S"}
+                    }
+                },
+                {"toolUse": {"toolUseId": "c1", "name": "f", "input": {}}},
+            ]
+        ),
+        user(
+            [
+                {
+                    "toolResult": {
+                        "toolUseId": "c1",
+                        "content": [{"json": {"r": 1}}],
+                        "status": "error",
+                    }
+                },
+                {"text": "and?"},
+            ]
+        ),
+        model([{"text": "done"}]),
+    ],
+}
+CONVERSED = ["s s", "u q", "a (hm) f{}", 't[c1] {"r":1}', "u and?", "a done"]
+ANSWERED = {
+    "output": {"message": model([{"text": "yo"}])},
+    "stopReason": "end_turn",
+    "usage": {
+        "inputTokens": 3,
+        "outputTokens": 2,
+        "totalTokens": 10,
+        "cacheReadInputTokens": 5,
+    },
+    "metrics": {"latencyMs": 1},
+}
+THREAD = {
+    "object": "list",
+    "data": [
+        {
+            "id": f"msg_{at}",
+            "object": "thread.message",
+            "created_at": at,
+            "thread_id": "t",
+            "role": role,
+            "content": [{"type": "text", "text": {"value": text, "annotations": []}}],
+        }
+        for at, role, text in ((2, "assistant", "yo"), (1, "user", "hi"))
+    ],
+}
+
 STREAM = [
     {"responseId": "r", "candidates": [{"content": {"parts": [{"text": "Hel"}]}}]},
     {
@@ -455,6 +576,21 @@ VALUES = {
     "assistant-ui": (ASSISTANT_UI, {"line 1": (["u hi", "a new"], 2)}),
     "ai sdk": (AI_SDK, {"line 1": (["u q", "a (hm) f{}", "t[c1] r", "a done"], 1)}),
     "langchain": (LANGCHAIN, {"line 1": (CALLED, 1)}),
+    "model messages": (MODEL_MESSAGES, {"line 1": (MODEL_SAID, 1)}),
+    "converse": (CONVERSE, {"line 1": (CONVERSED, 1)}),
+    "converse nulls": (
+        [user([{"text": "hi", "image": None}]), model([{"image": None, "text": "yo"}])],
+        {"line 1": (["u hi", "a yo"], 1)},
+    ),
+    "converse response": (ANSWERED, {"line 1": (["a yo"], 1)}),
+    "converse log": (
+        {"id": "x", "request": CONVERSE, "response": ANSWERED},
+        {"x": ([*CONVERSED, "a yo"], 1)},
+    ),
+    "thread": (THREAD["data"], {"line 1": (["u hi", "a yo"], 1)}),
+    "gemini elsewhere": ({"id": "x", "messages": GEMINI}, {"x": (CALLED, 1)}),
+    "items elsewhere": ({"id": "x", "messages": ITEMS}, {"x": (CALLED, 1)}),
+    "chat elsewhere": ({"id": "x", "chat": CALLS}, {"x": (CALLED, 1)}),
     "open webui": (OPEN_WEBUI, {"w1": (["u hi", "a (hm) yo"], 1)}),
     "ag-ui": (
         {
@@ -507,6 +643,83 @@ class TestFormats:
 
         assert {"a": (["u hi", "a yo"], 1), "b": (["u hi"], 1)} == chats(run)
 
+    def test_named_lists(self, run):
+        """So has an object of lists of messages."""
+        run("import", run.write(json.dumps({"a": HI, "b": HI[:1]})))
+
+        assert {"a": (["u hi", "a yo"], 1), "b": (["u hi"], 1)} == chats(run)
+
+    @pytest.mark.parametrize(
+        ("value", "left_out"),
+        [
+            ({"id": "x", "thread": {"messages": HI}}, ""),
+            ({"export": {"conversations": [{"id": "x", "messages": HI}]}}, ""),
+            ({"n": 1, "run": {"v": 2, "log": {"id": "x", "messages": HI}}}, "n, v"),
+        ],
+    )
+    def test_wrapped(self, run, value, left_out):
+        """
+        What an object has under its only key that is no plain value is read as if it
+        stood alone; plain values beside it are listed as left out.
+        """
+        result = run("import", run.write(json.dumps(value)))
+
+        assert {"x": (["u hi", "a yo"], 1)} == chats(run)
+        assert bool(left_out) == result.stderr.endswith(f": {left_out}\n")
+
+    def test_model_messages(self, run):
+        """Media, thoughts with whose they are, errors and options are kept."""
+        run("import", run.write(json.dumps(MODEL_MESSAGES)))
+
+        with open_store(run.url) as store:
+            loaded: list[Any] = [*store.load("chats-1")]
+
+        _, asked, answer, given, failed, approval, _ = loaded
+        text, image, file = asked.parts
+        (thought, _) = answer.parts
+        assert {"providerOptions": {"x": {"y": 1}}} == text.metadata
+        assert (b"hi", "image/png", "a.pdf") == (
+            image.data,
+            image.media_type,
+            file.name,
+        )
+        assert ("S", True) == (
+            thought.signature,
+            thought.metadata["conversation_state"]["anthropic"]["signed"],
+        )
+        assert (False, True, "g") == (given.is_error, failed.is_error, given.tool_name)
+        assert "tool-approval-response" == approval.raw["type"]
+
+    def test_converse(self, run):
+        """
+        A document of text is a file, what the model has no part for is kept, and a
+        response has its usage, in which the provider does not count its cache.
+        """
+        value = {"id": "x", "request": CONVERSE, "response": ANSWERED}
+        run("import", run.write(json.dumps(value)))
+
+        with open_store(run.url) as store:
+            loaded: list[Any] = [*store.load("x")]
+
+        _, asked, _, result, _, _, answer = loaded
+        _, image, document, point = asked.parts
+        assert (b"hi", b"words", "n") == (image.data, document.data, document.name)
+        assert {"cachePoint": {"type": "default"}} == point.raw
+        assert result.is_error
+        assert ("end_turn", 8, 5, 2) == (
+            answer.response.finish_reason,
+            answer.response.usage.prompt_tokens,
+            answer.response.usage.prompt_tokens_details.cached_tokens,
+            answer.response.usage.completion_tokens,
+        )
+
+    def test_thread(self, run):
+        """The list of a thread is read from its end, where the oldest is."""
+        result = run("import", run.write(json.dumps(THREAD)))
+
+        assert "left out what is beside $.data: object\n" in result.stderr
+        assert {"chats-1": (["u hi", "a yo"], 1)} == chats(run)
+
 
 def zipped(**members):
     """A zip archive of texts by name; ``__`` is a dot."""
@@ -528,6 +741,8 @@ LINES = {
     "gemini stream": (STREAM, ["a Hello"]),
     "ai sdk": (AI_SDK, ["u q", "a (hm) f{}", "t[c1] r", "a done"]),
     "langchain": (LANGCHAIN, CALLED),
+    "model messages": (MODEL_MESSAGES, MODEL_SAID),
+    "converse": (CONVERSE["messages"], CONVERSED[1:]),
 }
 
 
@@ -827,6 +1042,8 @@ FILES = {
     "gzip": gzip.compress(ONE.encode(), mtime=0),
     "utf-8 mark": b"\xef\xbb\xbf" + ONE.encode(),
     "utf-16": ONE.encode("utf-16"),
+    "utf-16 without a mark": ONE.encode("utf-16-le"),
+    "utf-16 without a mark, big": ONE.encode("utf-16-be"),
     "utf-16 lines": f"{ONE}\r\n".encode("utf-16"),
     "utf-32": json.dumps(json.loads(ONE), indent=1).encode("utf-32"),
     "crlf": json.dumps(json.loads(ONE), indent=1).replace("\n", "\r\n").encode(),
@@ -954,28 +1171,31 @@ REFUSED = {
         {"custom_id": "r", "result": {"type": "expired"}},
         "an error of the provider instead of an answer: expired",
     ),
-    "model messages": (
-        [
-            user("hi"),
-            model([{"type": "tool-call", "toolCallId": "c", "toolName": "f"}]),
-        ],
-        "a block of the type tool-call of the AI SDK",
-    ),
-    "assistants": (
-        {"object": "list", "data": [{"object": "thread.message", "role": "user"}]},
-        "a message of OpenAI's Assistants, which are not read",
-    ),
     "silly": ({"name": "A", "is_user": True, "mes": "hi"}, "a message of SillyTavern"),
+    "model message": (
+        [model([{"type": "tool-call", "toolCallId": "c"}])],
+        "$[0].content[0].toolName: is missing",
+    ),
+    "converse result": (
+        [user([{"toolResult": {"content": [{"text": "r"}]}}])],
+        "$[0].content[0].toolResult.toolUseId: is missing",
+    ),
+    "in a list": ([*HI, user(5)], "$[2].content: is 5"),
+    "in lists": ([[*HI, user(5)]], "$[0][2].content: is 5"),
+    "in an object": (
+        {"run": {"messages": [user(5)]}},
+        "$.run.messages[0].content: is 5",
+    ),
+    "two keys": (
+        {"run": {"inputs": HI, "outputs": HI}},
+        "an object with the keys run",
+    ),
     "nested": (
         {"data": {"data": {"data": {"data": {}}}}},
         "an object with the keys data",
     ),
     "chunk": ({"choices": [{"delta": {"content": "x"}}]}, "a streamed response"),
     "event": ({"type": "message_start", "message": {}}, "a streamed response"),
-    "converse": (
-        {"messages": [{"role": "user", "content": [{"text": "hi"}]}]},
-        "Bedrock's Converse, which is not read",
-    ),
     "mixed": (
         {
             "messages": [

@@ -24,10 +24,12 @@ from conversation_state.adapters import transcripts
 from conversation_state.adapters.engine.notes import formats_of, list_of, notes_of
 from conversation_state.aggregator import Aggregator
 from conversation_state.chunks import concat
+from conversation_state.cli import _blocks
 from conversation_state.cli._recognition import (
     MESSAGE_KEYS,
     Body,
     describe_input,
+    find_message_key,
     find_owner,
     recognize,
     recognize_api,
@@ -149,15 +151,20 @@ def _make_branches(
 _READ_KEYS: Mapping[str, frozenset[str]] = {
     "ag_ui": frozenset({"messages"}),
     "ai_sdk": frozenset({"messages"}),
+    "ai_sdk_model": frozenset({"messages", "system"}),
     "anthropic": frozenset({"messages", "system"}),
+    "bedrock_converse": frozenset({"messages", "system"}),
     "bubo": frozenset({"messages"}),
     "eino": frozenset({"messages"}),
     "gemini": frozenset({"contents", "systemInstruction", "system_instruction"}),
     "langchain": frozenset({"messages"}),
+    "openai_assistants": frozenset({"messages"}),
     "openai_chat": frozenset({"messages", "system"}),
     "openai_responses": frozenset({"input", "instructions"}),
     "pydantic_ai": frozenset({"messages"}),
 }
+# Where these have their list; all others have it under "messages".
+_LIST_KEYS = {"gemini": "contents", "openai_responses": "input"}
 _IDS = (
     *("id", "uuid", "custom_id", "conversation_id", "conversationId", "session_id"),
     "conversation_hash",
@@ -178,6 +185,9 @@ def _find_id(record: Body) -> str:
 
 
 def _import_adapter(name: str) -> Any:
+    if name in _blocks.FORMATS:
+        return _blocks.FORMATS[name]
+
     try:
         return importlib.import_module(f"conversation_state.adapters.{name}")
     except ModuleNotFoundError as error:
@@ -434,7 +444,9 @@ FORMATS: Mapping[str, str] = {
     "json": "states of this library, as `export` writes them",
     "openai_chat": "OpenAI's chat: requests, responses, messages",
     "openai_responses": "OpenAI's Responses: the same, and items",
+    "openai_assistants": "the messages of a thread of OpenAI's Assistants",
     "anthropic": "Anthropic's Messages: requests, responses, messages",
+    "bedrock_converse": "Bedrock's Converse: requests, responses, messages",
     "gemini": "Gemini: requests, responses, contents",
     "gemini_stream": "Gemini: the responses of one stream, as a list",
     "ollama": "Ollama's responses",
@@ -447,7 +459,8 @@ FORMATS: Mapping[str, str] = {
     "open_webui": "Open WebUI's export",
     "librechat": "LibreChat's export",
     "assistant_ui": "assistant-ui's repositories and rows",
-    "ai_sdk": "messages of the AI SDK",
+    "ai_sdk": "the AI SDK's UIMessages",
+    "ai_sdk_model": "the AI SDK's ModelMessages",
     "ag_ui": "AG-UI's messages",
     "langchain": "LangChain's messages, dumped (extra langchain)",
     "pydantic_ai": "Pydantic AI's messages, dumped",
@@ -497,17 +510,16 @@ def load(value: Any, format: str = "") -> FoundConversation:  # noqa: A002 - as 
 
         raise fail(f"{describe_input(value)}; {_EXPECTED}")
 
-    key = ""
-    if isinstance(value, dict) and name in _READ_KEYS and "messages" not in value:
+    key, own_key = "", _LIST_KEYS.get(name, "messages")
+    if isinstance(value, dict) and name in _READ_KEYS and own_key not in value:
         # Some records have the same list under another key.
-        found = [each for each in MESSAGE_KEYS if isinstance(value.get(each), list)]
-        key = found[0] if found else ""
-        value = {("messages" if each == key else each): value[each] for each in value}
+        key = find_message_key(value)
+        value = {(own_key if each == key else each): value[each] for each in value}
 
     try:
         conversation = _LOADERS[name](value)
     except DecodeError as error:
-        raise _rename_paths(error, key) if key else error from None
+        raise _rename_paths(error, own_key, key) if key else error from None
     except ConversationStateError as error:
         raise fail(str(error)) from None
     except RecursionError:
@@ -522,11 +534,11 @@ _EXPECTED = (
 )
 
 
-def _rename_paths(error: DecodeError, key: str) -> DecodeError:
+def _rename_paths(error: DecodeError, own_key: str, key: str) -> DecodeError:
     return DecodeError(
         tuple(
             [
-                Problem(one.path.replace("$.messages", f"$.{key}", 1), one.what)
+                Problem(one.path.replace(f"$.{own_key}", f"$.{key}", 1), one.what)
                 for one in error.problems
             ]
         )

@@ -9,6 +9,7 @@ not.
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -223,10 +224,18 @@ class _SourceReader:
         self, found: JsonValue
     ) -> Iterator[InputConversation | UnreadableInput]:
         """A conversation, or a list of some, which an object may have under a key."""
+        inside, beside = found.path, ""
         path, listed, left_out = _recognition.find_list(found.data, found.path)
-        if left_out:
-            what = f"left out what is beside the list: {left_out}"
-            yield UnreadableInput(self.source.file, found.line, what, is_error=False)
+        if not (listed or self.format):
+            inside, data, beside = _recognition.unwrap(found.data, found.path)
+            found = found._replace(data=data, path=inside)
+            path, listed, left_out = _recognition.find_list(data, inside)
+
+        for where, keys in ((inside, beside), (path, left_out)):
+            if keys:
+                what = f"left out what is beside {where}: {keys}"
+                file, line = self.source.file, found.line
+                yield UnreadableInput(file, line, what, is_error=False)
 
         if isinstance(found.data, list) and any(
             map(_recognition.recognize, found.data)
@@ -278,9 +287,9 @@ class _SourceReader:
             good: list[JsonValue] = []
             if first.position:
                 # Of a list all or nothing.
-                yield from self._report_unreadable(
-                    first.line, _describe_problem(error, first)
-                )
+                placed = _place_problems(error, items)
+                reason = _describe_problem(placed, first._replace(path="$"))
+                yield from self._report_unreadable(first.line, reason)
                 return
 
             for each in items:
@@ -393,6 +402,20 @@ class _SourceReader:
         yield UnreadableInput(self.source.file, line, reason)
 
 
+def _place_problems(error: DecodeError, items: Sequence[JsonValue]) -> DecodeError:
+    """*error* of a list of *items*, with the paths that they have in the document."""
+    placed = []
+    for problem in error.problems:
+        found = _FIRST_ITEM.match(problem.path)
+        path = f"{items[int(found[1])].path}{found[2]}" if found else "$"
+        placed.append(Problem(path, problem.what))
+
+    return DecodeError(tuple(placed))
+
+
+_FIRST_ITEM = re.compile(r"\$\[(\d+)\](.*)", re.DOTALL)
+
+
 def _describe_problem(
     error: DecodeError, value: JsonValue, *, is_item: bool = False
 ) -> str:
@@ -400,9 +423,8 @@ def _describe_problem(
     path = first.path
     if is_item:
         path = path.replace("$.messages[0]", "$", 1).replace("$[0]", "$", 1)
-
-    if value.position and not is_item:
-        path = f"{value.path}{path[1:]}" if path.startswith("$") else path
+    elif path.startswith("$"):
+        path = f"{value.path}{path[1:]}"
 
     # About the value itself, or about something in a conversation.
     first = Problem(path, first.what)

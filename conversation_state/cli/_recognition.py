@@ -68,17 +68,27 @@ def _describe_block(block: Any) -> str:
 
     kind = block.get("type")
     if isinstance(kind, str):
-        if kind in {"image", "document"} and isinstance(block.get("source"), dict):
-            return f"{kind}+source"
-
         if kind == "thinking" and not isinstance(block.get("thinking"), str):
             return "thinking+list"  # Mistral's
 
+        # Others have a block of this type, too, without this key.
+        for key, of_key in _TELLING_KEYS.get(kind, ()):
+            if isinstance(block.get(key), of_key):
+                return f"{kind}+{key}"
+
         return kind
 
-    return f"+{next(iter(block), '')}"
+    # Tables of data sets have each key, null where a block has not that one.
+    return f"+{next((key for key in block if block[key] is not None), '')}"
 
 
+_TELLING_KEYS: Mapping[str, tuple[tuple[str, type], ...]] = {
+    "document": (("source", dict),),
+    "file": (("data", str),),
+    "image": (("source", dict), ("image", str)),
+    "reasoning": (("text", str),),
+    "text": (("text", dict),),
+}
 # Blocks that only one format has, beside those that several have.
 _ANTHROPIC_BLOCKS = frozenset(
     {"tool_use", "tool_result", "thinking", "redacted_thinking", "image+source"}
@@ -99,6 +109,14 @@ _RESPONSES_ITEMS = frozenset(
     | {"local_shell_call_output", "compaction"}
 )
 _SDK_BLOCKS = frozenset({"tool-call", "tool-result", "tool-invocation"})
+_MODEL_BLOCKS = frozenset(
+    {"tool-call", "tool-result", "file+data", "image+image", "reasoning+text"}
+)
+_CONVERSE_BLOCKS = frozenset(
+    {"+audio", "+cachePoint", "+citationsContent", "+document", "+guardContent"}
+    | {"+image", "+reasoningContent", "+searchResult", "+text", "+toolResult"}
+    | {"+toolUse", "+video"}
+)
 _BUBO_TYPES = frozenset(
     {"user", "instructions", "assistant", "tool_call", "tool_response", "retry"}
 )
@@ -182,6 +200,15 @@ _ITEM_TESTS: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
             or bool(f.roles & {"activity", "reasoning"})
         ),
     ),
+    (
+        "openai_assistants",
+        lambda f: "text+text" in f.blocks or {"object", "thread_id"} <= f.keys,
+    ),
+    ("ai_sdk_model", lambda f: bool(f.blocks & _MODEL_BLOCKS)),
+    (
+        "bedrock_converse",
+        lambda f: bool(f.blocks & _CONVERSE_BLOCKS) and "tool_calls" not in f.keys,
+    ),
     ("anthropic", _has_anthropic),
     ("eino", lambda f: bool(f.keys & _EINO_KEYS) and f.roles <= _CHAT_ROLES),
     ("sharegpt", _is_shared),
@@ -211,11 +238,17 @@ def _get_object(record: Body, key: str) -> Body:
 
 # Where a record has its messages.
 MESSAGE_KEYS = ("messages", "conversations", "conversation", "items")
+_OTHER_KEYS = ("chat", "dialog", "dialogue", "thread", "trajectory", "transcript")
+
+
+def find_message_key(record: Body) -> str:
+    """Where *record* has a list of messages; "" if nowhere."""
+    found = (key for key in (*MESSAGE_KEYS, *_OTHER_KEYS) if _get_list(record, key))
+    return next((key for key in found if recognize_items(record[key])), "")
 
 
 def _recognize_messages(record: Body) -> str:
-    found = (recognize_items(_get_list(record, key)) for key in MESSAGE_KEYS)
-    return next((name for name in found if name), "")
+    return recognize_items(_get_list(record, find_message_key(record)))
 
 
 def _is_responses(record: Body) -> bool:
@@ -255,6 +288,12 @@ def _is_gemini(record: Body) -> bool:
     return recognize_items(_get_list(record, "contents")) == "gemini"
 
 
+def _is_converse(record: Body) -> bool:
+    answer = _get_object(record, "output").get("message")
+    listed = [answer] if isinstance(answer, dict) else _get_list(record, "messages")
+    return recognize_items(listed) == "bedrock_converse"
+
+
 def _has_answers(record: Body) -> bool:
     return any(
         isinstance(each, dict) and isinstance(each.get("message"), dict)
@@ -288,6 +327,7 @@ _API_TESTS: tuple[tuple[str, Test], ...] = (
     ("openai_chat", _has_answers),
     ("gemini", _is_gemini),
     ("anthropic", _is_anthropic),
+    ("bedrock_converse", _is_converse),
     ("ollama", lambda r: "done" in r and bool(_get_object(r, "message"))),
     ("openai_responses", _is_responses),
     ("openai_chat", lambda r: _recognize_messages(r) == "openai_chat"),
@@ -426,10 +466,12 @@ def find_list(value: Any, path: str, levels: int = 3) -> tuple[str, list[Any], s
         return path, [], ""
 
     values = [*value.values()]
-    if len(values) > 1 and all(isinstance(each, dict) for each in values):
-        named = [{"id": key, **each} for key, each in value.items()]
-        if all(map(recognize, values)):
-            return path, named, ""
+    if len(values) > 1 and all(map(recognize, values)) and not _find_lookalike(value):
+        named = [
+            {"id": key, **(each if isinstance(each, dict) else {"messages": each})}
+            for key, each in value.items()
+        ]
+        return path, named, ""
 
     for key in WRAPPERS:
         listed, where = value.get(key), f"{path}.{key}"
@@ -440,6 +482,31 @@ def find_list(value: Any, path: str, levels: int = 3) -> tuple[str, list[Any], s
             return where, listed, ", ".join(each for each in value if each != key)
 
     return path, [], ""
+
+
+def unwrap(value: Any, path: str, levels: int = 3) -> tuple[str, Any, str]:
+    """
+    The conversation, or what `find_list` finds some in, that an object has under one of
+    its keys, beside plain values: with its path, and the keys of those. Else *value*.
+    """
+    if not isinstance(value, dict) or recognize(value) or _find_lookalike(value):
+        return path, value, ""
+
+    inside = [key for key in value if isinstance(value[key], (dict, list))]
+    if len(inside) != 1 or not levels:
+        return path, value, ""
+
+    where, found, beside = unwrap(value[inside[0]], f"{path}.{inside[0]}", levels - 1)
+    if not (recognize(found) or find_list(found, where)[1]):
+        return path, value, ""
+
+    keys = [key for key in value if key not in {*inside, "id"}]
+    if "id" in value and isinstance(found, dict):
+        found = {"id": value["id"], **found}
+    elif "id" in value:
+        keys.append("id")
+
+    return where, found, ", ".join([*keys, *([beside] if beside else [])])
 
 
 def is_item(value: Any) -> bool:
@@ -505,7 +572,7 @@ _OWNERS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("anthropic", _ANTHROPIC_BLOCKS - {"thinking"}, "Anthropic's"),
     ("openai_chat", _CHAT_BLOCKS - {"file"}, "OpenAI's chat"),
     ("openai_responses", _RESPONSES_BLOCKS, "OpenAI's Responses"),
-    ("ai_sdk", _SDK_BLOCKS, "the AI SDK"),
+    ("ai_sdk_model", _SDK_BLOCKS, "the AI SDK"),
 )
 
 
@@ -542,12 +609,16 @@ def describe_input(value: Any) -> str:
 
 
 def _describe_object(value: Body) -> str:
-    words = next((words for words, test in _LOOKALIKES if test(value)), "")
+    words = _find_lookalike(value)
     keys = ", ".join(sorted(value)[:_MAX_KEYS])
     if words or not keys:
         return words or "an empty object"
 
     return f"an object with the keys {shorten_text(keys, 120)}"
+
+
+def _find_lookalike(value: Body) -> str:
+    return next((words for words, test in _LOOKALIKES if test(value)), "")
 
 
 _MAX_KEYS = 8
@@ -573,17 +644,6 @@ def _is_event(record: Body) -> bool:
     )
 
 
-def _is_converse(record: Body) -> bool:
-    found = _get_list(record, "messages") or [
-        _get_object(record, "output").get("message")
-    ]
-    return any(
-        isinstance(each, dict)
-        and any(_describe_block(b)[:1] == "+" for b in _get_list(each, "content"))
-        for each in found
-    )
-
-
 # What people take for conversations, in words that name it.
 _LOOKALIKES: tuple[tuple[str, Test], ...] = (
     (
@@ -592,11 +652,6 @@ _LOOKALIKES: tuple[tuple[str, Test], ...] = (
     ),
     ("an event of a streamed response; concat the chunks of load_chunks", _is_event),
     ("an error of a provider, not an answer", lambda r: bool(_get_object(r, "error"))),
-    ("a request or response of Bedrock's Converse, which is not read", _is_converse),
-    (
-        "a message of OpenAI's Assistants, which are not read",
-        lambda r: r.get("object") == "thread.message",
-    ),
     ("a completion without messages", lambda r: "choices" in r),
     (
         "a request of Cohere's, which is not read",

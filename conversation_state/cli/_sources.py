@@ -31,6 +31,11 @@ _UTF_16_OR_32 = (
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
+    # JSON without a mark.
+    (b"{\0", "utf-16-le"),
+    (b"[\0", "utf-16-le"),
+    (b"\0{", "utf-16-be"),
+    (b"\0[", "utf-16-be"),
 )
 # What files begin with that hold no text.
 _BINARY: tuple[tuple[bytes, str], ...] = (
