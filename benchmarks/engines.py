@@ -20,7 +20,8 @@ many requests are made where each worker is killed behind its answer.
   its worker had been killed before it reported; a step that the store has is not asked
   again. Of two workers of a cluster one is killed, and what ran there is run again:
   of nothing that a worker had not yet returned there is a copy. Kills by a signal, at
-  each event of a workflow, are counted by ``python -m tests.hosts.dbos_kills``.
+  each event of a workflow, are counted by ``python -m tests.hosts.dbos_kills`` and
+  ``temporal_kills``.
 
 No server and no broker runs: Temporal's and Celery's own serializers make the bytes.
 """

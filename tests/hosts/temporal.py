@@ -25,11 +25,13 @@ class Pipeline:
     """So many calls of a model, each with the reference that the one before gave."""
 
     @workflow.run
-    async def run(self, ref: StateRef, calls: int) -> StateRef:
+    async def run(self, ref: StateRef, calls: int, timeout_s: float = 10) -> StateRef:
         for number in range(calls):
-            arguments = [ref, number]
             ref = await workflow.execute_activity(
-                "ask", args=arguments, result_type=StateRef, start_to_close_timeout=SOON
+                "ask",
+                args=[ref, number],
+                result_type=StateRef,
+                start_to_close_timeout=timedelta(seconds=timeout_s),
             )
             if type(ref) is not StateRef:
                 raise TypeError(f"a reference came as {type(ref)}")

@@ -1,6 +1,7 @@
 """
 Temporal: payloads, activities, and workflows in its sandbox, replayed by its own
-core from histories as a server would write them. No server runs.
+core from histories as a server would write them. No server runs: `temporal_kills` has
+one.
 """
 
 import asyncio
