@@ -33,8 +33,13 @@ from conversation_state._persistent import (
 from conversation_state.chunks import concat
 from conversation_state.codec import encode
 from conversation_state.documents import Document
-from conversation_state.messages import AssistantMessage, UnknownMessage, UserMessage
-from conversation_state.parts import TextPart, UnknownPart
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import RefusalPart, TextPart, UnknownPart
 from conversation_state.testing.laws import equal_values_hash_alike
 from conversation_state.testing.strategies import json_values, metadata
 from conversation_state.tools import ToolCall, ToolInfo
@@ -483,3 +488,10 @@ class TestIsSameJson:
         frozen = freeze(value, "it")
         assert not is_same_json(frozen, freeze(other, "it"))
         assert is_same_json(frozen, freeze(copy.deepcopy(value), "it"))
+
+
+def test_values_of_two_kinds():
+    """A value equals none of another kind, though all their fields are equal."""
+    assert TextPart("a") != RefusalPart("a")
+    assert TextPart("a") == TextPart("a")
+    assert UserMessage("a") != SystemMessage("a")

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversation_state._persistent import Log
+from conversation_state._persistent import Log, View, log_with_gap
 from tests.processes import count_calls, count_lines
 
 # Around one block, one node of blocks, and one node of nodes of blocks, each
@@ -106,6 +106,25 @@ class TestExtend:
         assert log is log.extend([])
         assert log is log.extend(iter(()))
         assert log is log.extend(Log())
+
+
+class TestWithGap:
+    @pytest.mark.parametrize("start", [32, 64, 1024, 1056, 2048, 32_768, 33_824])
+    @pytest.mark.parametrize("first", [0, 1, 32])
+    def test_is_read_as_a_list(self, first, start):
+        """A log of which the middle is missing is read and grows like any other."""
+        newest = range(start, start + 40)
+        log = log_with_gap(range(first), None, start, newest)
+        items = [*range(first), *[None] * (start - first), *newest]
+
+        assert len(items) == len(log)
+        assert items == list(log)
+        assert items[::-1] == list(reversed(log))
+        for at in (0, 31, 32, start - 1, start, -1):
+            assert items[at] == log[at]
+
+        assert [*items, *newest] == list(log.extend(newest))
+        assert items[: start - 1] == list(log.take(start - 1))
 
 
 class TestTake:
@@ -286,6 +305,15 @@ def step(total: int, item: int) -> int:
     return (31 * total + item + 7) % 1_000_003
 
 
+@pytest.mark.parametrize(("size", "shared"), [(31, 0), (32, 0), (33, 32), (1060, 1056)])
+def test_shared_prefix(size, shared):
+    """Whole blocks that two logs share count; equal ones of a copy do not."""
+    log: Log[Any] = Log(range(size))
+
+    assert shared == log.append("a").shared_prefix(log.append("b"))
+    assert 0 == log.shared_prefix(Log(range(size)))
+
+
 class TestIsSharedStartOf:
     def test_of_what_grew_from_it(self, make):
         """
@@ -425,6 +453,26 @@ class TestKeep:
             assert later.claim(key="kept") is None
             assert log.claim(key="kept") is None
 
+    @pytest.mark.parametrize("size", [32, 64])
+    def test_what_came_at_once(self, size):
+        """All items since are got, in any order, also those that came at once."""
+        log: Log[Any] = Log(range(size))
+        log.keep("ids", key="kept")
+        item, newer = log.extend("abc").claim(key="kept") or ("", [])
+
+        assert ("ids", ["a", "b", "c"]) == (item, sorted(newer))
+
+    def test_the_newest_alone(self):
+        """What is kept under a key takes the place of what was kept under it before."""
+        log = Log("a")
+        for item in ("old", "new"):
+            log.keep(item, key="kept")
+
+        assert ("new", []) == log.claim(key="kept")
+        assert log.claim(key="kept") is None
+        log.keep("newer", key="kept")
+        assert ("newer", []) == log.claim(key="kept")
+
     def test_not_by_another_branch(self):
         """What a branch keeps is not found from where it parted, or from another."""
         log = grown(range(70))
@@ -446,6 +494,29 @@ class TestKeep:
         assert ["sum"] == later.fold_keys()
         assert step(log.fold(step, 0, key="sum"), 40) == later.fold(step, 0, key="sum")
         assert ["sum"] == later.fold_keys()
+
+
+class TestDerive:
+    def test_once_for_each_block_and_key(self):
+        """What is derived of 32 items is remembered with them, under each key."""
+        calls: list[tuple[int, ...]] = []
+
+        def note(items: tuple[int, ...]) -> int:
+            calls.append(items)
+            return sum(items)
+
+        log = Log(range(70))
+        for each in (log, log.append(70), log.take(65)):
+            assert sum(range(32)) == each.derive(note, key="sum", stop=32)
+            assert sum(range(32, 64)) == each.derive(note, key="sum", stop=64)
+            assert 63 == each.derive(max, key="greatest", stop=64)
+
+        assert [tuple(range(32)), tuple(range(32, 64))] == calls
+        for _ in range(17):  # one key, however often, of the sixteen remembered
+            log.redefine(-1, key="sum", stop=64)
+
+        assert -1 == log.take(65).derive(note, key="sum", stop=64)
+        assert 63 == log.derive(note, key="greatest", stop=64)
 
 
 class TestCost:
@@ -608,6 +679,34 @@ class TestPickle:
         assert log is copy.copy(log)
         assert log == copy.deepcopy(log)
         assert log[0] is not copy.deepcopy(log)[0]
+
+
+class Doubled(View[int]):
+    """Each number of a list twice as large."""
+
+    def __init__(self, *numbers: int) -> None:
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._numbers[at] * 2
+
+    def __iter__(self) -> Any:
+        return (number * 2 for number in self._numbers)
+
+
+def test_view():
+    """A view equals any view, tuple or list of equal items; its hash is a tuple's."""
+    view: Any = Doubled(1, 2)
+
+    for equal in (view, Doubled(1, 2), (2, 4), [2, 4]):
+        assert view == equal
+    for other in (Doubled(1, 3), (2,), [2, 5], [2, 4, 6], {2, 4}, "24"):
+        assert view != other
+    assert hash(view) == hash((2, 4))
+    assert "Doubled([2, 4])" == repr(view)
 
 
 def test_can_not_be_changed():

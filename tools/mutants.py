@@ -214,6 +214,11 @@ class _Finder(ast.NodeVisitor):
 
         self.generic_visit(node)
 
+    def visit_Call(self, node: ast.Call) -> None:
+        # The name of a type variable is for people.
+        if ast.unparse(node.func) not in {"TypeVar", "ParamSpec"}:
+            self.generic_visit(node)
+
     def visit_Expr(self, node: ast.Expr) -> None:
         # A docstring is a statement, too, and no test is meant to hold it.
         if not isinstance(node.value, ast.Constant):

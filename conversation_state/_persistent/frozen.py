@@ -294,8 +294,7 @@ def freeze_notes(
             frozen = freeze_map(given, what, error, keep_order=keep_order)
             object.__setattr__(value, field, frozen)
 
-    if value.unknown:
-        check_unknown(owner, {*own} - {"unknown"}, value.unknown, error)
+    check_unknown(owner, {*own} - {"unknown"}, value.unknown, error)
 
 
 def is_same_json(a: Any, b: Any) -> bool:

@@ -370,8 +370,8 @@ class Log(Sequence[T], Generic[T]):
     def claim(self, *, key: object) -> tuple[Any, list[T]] | None:
         """
         What was kept under *key* at this version, or at one before it that ends in the
-        same block, and the items since; None if there is nothing, or another claimed
-        it.
+        same block, and the items since, in any order; None if there is nothing, or
+        another claimed it.
         """
         newer: list[T] = []
         log: Any = self
