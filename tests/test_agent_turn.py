@@ -6,6 +6,7 @@ documentation, which takes the responses from here.
 
 import json
 import urllib.request
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -232,6 +233,40 @@ GEMINI = [
     ),
     gemini_response("g-2", {"text": "At 12:30."}),
 ]
+
+
+class Clients(ExitStack):
+    """
+    The official clients for the documentation's page: each asks a strict provider that
+    answers one turn whole, and one streamed.
+    """
+
+    def openai_chat(self):
+        return self.openai(*CHAT, *map(chat_stream, CHAT))
+
+    def openai_responses(self):
+        return self.openai(*RESPONSES, *map(responses_stream, RESPONSES))
+
+    def openai(self, *responses):
+        make = pytest.importorskip("openai").OpenAI
+        url = self.serve(*responses)
+        return self.enter_context(make(api_key="none", base_url=url))
+
+    def anthropic(self):
+        make = pytest.importorskip("anthropic").Anthropic
+        url = self.serve(*ANTHROPIC, *map(anthropic_stream, ANTHROPIC))
+        return self.enter_context(make(api_key="none", base_url=url))
+
+    def gemini(self):
+        genai = pytest.importorskip("google.genai")
+        url = self.serve(*GEMINI, *([each] for each in GEMINI))
+        options = genai.types.HttpOptions(base_url=url)
+        client = genai.Client(api_key="none", http_options=options)
+        return self.enter_context(client)
+
+    def serve(self, *responses):
+        provider = StrictProvider(responses, remembers=False)
+        return self.enter_context(provider).base_url
 
 
 def post(server, path, **body):
