@@ -47,7 +47,10 @@ TESTS: dict[str, Sequence[str]] = {
     "_locks": ("test_cells.py", "test_streams_interrupts.py"),
     # What all formats, or all hosts, have in common.
     "adapters": (
-        *("adapters/test_crossing.py", "adapters/test_notes.py"),
+        *("adapters/test_crossing.py", "adapters/test_made_ids.py"),
+        *("adapters/test_notes.py", "adapters/test_odd_counts.py"),
+        *("adapters/test_others_reasoning.py", "adapters/test_sdk_streams.py"),
+        *("adapters/test_stream_is_response.py", "adapters/test_tools.py"),
         "formats/test_formats.py",
     ),
     "adapters.engine": (
@@ -55,6 +58,7 @@ TESTS: dict[str, Sequence[str]] = {
         *("adapters/test_pydantic_ai.py", "adapters/test_stream_pieces.py"),
     ),
     "adapters.message_trees": ("test_cli_formats.py",),
+    "adapters.sessions": ("hosts/test_claude_agent.py", "test_cli_convert.py"),
     "adapters.openai_chat": ("adapters/test_openai*.py",),
     "adapters.openai_responses": ("adapters/test_openai*.py",),
     "errors": ("test_parallel.py",),
