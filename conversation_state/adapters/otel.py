@@ -223,7 +223,7 @@ class _AttributeWriter:
         message, path = self.conversation[at], f"messages[{at}]"
         self.payload_writer.notes(message, path)
         if isinstance(message, UnknownMessage):
-            self.payload_writer.unknown(message.raw, message.source, path, "role")
+            self.payload_writer.unknown(message.raw, message.source, path)
             role = message.raw.get("role")
             return {"role": role if isinstance(role, str) else "unknown", "parts": []}
 
@@ -254,7 +254,7 @@ class _AttributeWriter:
 
         if isinstance(part, UnknownPart):
             kind = part.raw.get("type")
-            raw = self.payload_writer.unknown(part.raw, part.source, path, "type")
+            raw = self.payload_writer.unknown(part.raw, part.source, path)
             if raw is not None and self.contents and isinstance(kind, str):
                 return dict(raw)
 

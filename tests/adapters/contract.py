@@ -32,7 +32,7 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import TextPart
+from conversation_state.parts import TextPart, UnknownPart
 from conversation_state.testing.contracts._adapters import put_junk, swap_texts
 from conversation_state.testing.strategies import json_values, messages
 from conversation_state.tools import ToolCall
@@ -384,7 +384,18 @@ class FormatContract:
         export = as_is(self.adapter).dump([unknown, UserMessage("hi"), unknown])
 
         assert {"messages[0]", "messages[2]"} == {lost.path for lost in export.lost}
-        assert "is specific to a format" in str(export.lost[0])
+        assert "critic: is specific to a format" in str(export.lost[0])
+        assert ["hi"] == [one.text for one in self.adapter.load(export.payload)]
+
+    @pytest.mark.parametrize("role", [UserMessage, AssistantMessage])
+    def test_parts_of_others(self, role):
+        """An unknown part of another format is listed by its kind, and left out."""
+        hologram = UnknownPart({"type": "hologram"}, source="a format")
+
+        export = as_is(self.adapter).dump([role([TextPart("hi"), hologram])])
+
+        lost = [(each.path, each.what) for each in export.lost]
+        assert lost == [("messages[0].parts[1]", "hologram")]
         assert ["hi"] == [one.text for one in self.adapter.load(export.payload)]
 
     def test_no_messages_at_all(self):

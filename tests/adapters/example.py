@@ -366,7 +366,7 @@ class ExampleWriter(PayloadWriter):
         if isinstance(message, SystemMessage):
             self._add_context(message, path)
         elif isinstance(message, UnknownMessage):
-            turn = self.unknown(message.raw, message.source, path, "role")
+            turn = self.unknown(message.raw, message.source, path)
             self.turns += [turn] if turn is not None else []
             self._open = None
         elif isinstance(message, ToolMessage):
@@ -443,7 +443,7 @@ class ExampleWriter(PayloadWriter):
         notes = self.notes(part, path)
         if isinstance(part, UnknownPart):
             verbatim: dict[str, Any] | None
-            verbatim = self.unknown(part.raw, part.source, path, "kind")
+            verbatim = self.unknown(part.raw, part.source, path)
             return verbatim
 
         if not isinstance(part, TextPart):

@@ -87,11 +87,18 @@ OWN = {
     },
 }
 NO_PLACE = {
-    ("anthropic", "bubo"): {"file", "index", "reasoning", "tool_calls", "unknown"},
+    ("anthropic", "bubo"): {
+        "file",
+        "index",
+        "reasoning",
+        "system",
+        "tool_calls",
+        "unknown",
+    },
     ("anthropic", "eino"): {"index", "signature", "system", "tool_reference"},
     ("anthropic", "gemini"): {"reasoning", "system", "tool_reference"},
     ("anthropic", "openai_chat"): {"reasoning", "system", "tool_reference"},
-    ("anthropic", "openai_responses"): {"reasoning", "tool_reference", "unknown"},
+    ("anthropic", "openai_responses"): {"reasoning", "system", "tool_reference"},
     ("gemini", "anthropic"): {"content"},
     ("gemini", "bubo"): {"file"},
     ("gemini", "eino"): {"is_error"},

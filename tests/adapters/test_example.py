@@ -205,7 +205,7 @@ class TestLoad:
 
         assert (UserMessage([TextPart("Hi!"), STICKER_PART]),) == messages
         assert {"turns": turns} == dump(messages).payload
-        assert ("messages[0].parts[1]", "unknown") == (lost.path, lost.what)
+        assert ("messages[0].parts[1]", "sticker") == (lost.path, lost.what)
 
     def test_calls_among_blocks(self):
         """Calls and parts have their place as *index*, and a result the tool's name."""

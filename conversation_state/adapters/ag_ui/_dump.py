@@ -145,7 +145,7 @@ class AgUiWriter(PayloadWriter):
             self.lose(path, "unknown", why)
             return
 
-        raw = self.unknown(message.raw, message.source, path, "role")
+        raw = self.unknown(message.raw, message.source, path)
         self.items += [raw] if raw is not None else []
 
     def _write_system(
@@ -186,7 +186,7 @@ class AgUiWriter(PayloadWriter):
                 self.notes(value, where)
                 kind = value.kind
                 if isinstance(value, UnknownPart) and value.source != SOURCE:
-                    self.unknown(value.raw, value.source, where, "type")
+                    self.unknown(value.raw, value.source, where)
                 else:
                     self.lose(where, kind, cannot_contain("assistant", kind))
 
@@ -295,7 +295,7 @@ class AgUiWriter(PayloadWriter):
         return merge_kept_keys(map_of(notes, "keys"), block)
 
     def _write_unknown(self, part: UnknownPart, path: str) -> dict[str, Any] | None:
-        raw: dict[str, Any] | None = self.unknown(part.raw, part.source, path, "type")
+        raw: dict[str, Any] | None = self.unknown(part.raw, part.source, path)
         if raw is None:
             return None
 

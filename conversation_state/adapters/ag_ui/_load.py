@@ -259,7 +259,7 @@ class AgUiLoader(MessageLoader):
         return self._messages
 
     def _read_item(self, node: ObjectReader) -> None:
-        problems, mended_before = self.count, len(self.mended)
+        mended_before = len(self.mended)
         role, ui_id = node.text("role"), node.text("id")
         if role == "reasoning":
             self._read_thought(node, ui_id, mended_before)
@@ -271,11 +271,11 @@ class AgUiLoader(MessageLoader):
         if role in _READERS:
             message = _READERS[role](self, node, ui_id)
             note_mended(node, mended_before)
-            if message is not None and self.count == problems:
+            if message is not None:
                 self._add_message(
                     message.replace(metadata=node.metadata(SOURCE)), ui_id
                 )
-        elif self.count == problems:
+        else:
             self._messages.append(node.as_unknown_message(SOURCE, mended_before))
 
     def _add_message(self, message: Message, ui_id: str) -> None:

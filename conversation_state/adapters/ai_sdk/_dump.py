@@ -281,7 +281,7 @@ class UiWriter(PayloadWriter):
     def _write_unknown(
         self, part: UnknownPart, path: str, role: str
     ) -> dict[str, Any] | None:
-        raw: dict[str, Any] | None = self.unknown(part.raw, part.source, path, "type")
+        raw: dict[str, Any] | None = self.unknown(part.raw, part.source, path)
         if raw is None:
             return None
 

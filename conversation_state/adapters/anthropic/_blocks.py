@@ -210,7 +210,7 @@ def _write_unknown(
     role: str,
     notes: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    raw: dict[str, Any] | None = writer.unknown(part.raw, part.source, path, "type")
+    raw: dict[str, Any] | None = writer.unknown(part.raw, part.source, path)
     if raw is None:
         return None
 

@@ -445,7 +445,7 @@ class AnthropicWriter(PayloadWriter):
 
     def other(self, message: UnknownMessage, path: str) -> None:
         notes = self.notes_without_name(message, path)
-        raw = self.unknown(message.raw, message.source, path, "role")
+        raw = self.unknown(message.raw, message.source, path)
         if raw is None:
             return
 

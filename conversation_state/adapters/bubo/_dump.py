@@ -116,7 +116,7 @@ def _write_payloads(
 def _write_verbatim(
     writer: PayloadWriter, message: UnknownMessage, path: str
 ) -> list[dict[str, Any]]:
-    raw = writer.unknown(message.raw, message.source, path, "type")
+    raw = writer.unknown(message.raw, message.source, path)
     if raw is None:
         return []
 
@@ -298,7 +298,7 @@ def _write_part(
     notes = _read_value_notes(writer, part, path)
     raw: dict[str, Any] | None = None
     if isinstance(part, UnknownPart):
-        return writer.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+        return writer.unknown(part.raw, part.source, path)  # type: ignore[no-any-return]
 
     if isinstance(part, TextPart):
         raw = {"type": "text", "text": part.text}

@@ -66,7 +66,7 @@ def _write_message(
     }
     writer.lose_each(path, ours, "eino messages have no field for it")
     if isinstance(message, UnknownMessage):
-        verbatim = writer.unknown(message.raw, message.source, path, "role")
+        verbatim = writer.unknown(message.raw, message.source, path)
         if verbatim is None:
             return None
 

@@ -179,7 +179,7 @@ def write_part(writer: PayloadWriter, part: Part, path: str, role: str) -> Any:
 
     raw: dict[str, Any] | None
     if isinstance(part, UnknownPart):
-        return writer.unknown(part.raw, part.source, path, "type")
+        return writer.unknown(part.raw, part.source, path)
 
     if isinstance(part, MediaPart):
         raw = _write_medium(writer, part, path, role)

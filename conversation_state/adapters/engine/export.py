@@ -491,18 +491,22 @@ class PayloadWriter:
         """Whether *field* of what has this *metadata* is sent as it was loaded."""
         return self.rules is not None and came_as_is(self.rules, metadata, field)
 
-    def unknown(self, raw: Mapping[str, Any], source: str, path: str, key: str) -> Any:
+    def unknown(self, raw: Mapping[str, Any], source: str, path: str) -> Any:
         """
-        *raw*, an unknown part or message, as its *source* has it; None
-        if that is another provider. *key* is where its kind stands.
+        *raw*, an unknown part or message, as its *source* has it; None, and listed as
+        lost by its kind, if that is another provider.
         """
         if source == self.provider:
             return thaw(raw)
 
-        what = raw.get(key)
-        kind = what if isinstance(what, str) and what else "unknown"
-        self.lose(path, kind, whose(source))
+        kinds = (raw.get(key) for key in _KIND_KEYS)
+        kind = next((each for each in kinds if isinstance(each, str) and each), "")
+        self.lose(path, kind or "unknown", whose(source))
         return None
+
+
+# Where formats say what an object of theirs is.
+_KIND_KEYS = ("part_kind", "kind", "type", "role")
 
 
 def _check_rules(rules: Any, expected: str) -> Rules:

@@ -290,7 +290,7 @@ class GeminiWriter(PayloadWriter):
 
     def other(self, message: UnknownMessage, path: str) -> None:
         self._read_notes(message, path)
-        raw = self.unknown(message.raw, message.source, path, "role")
+        raw = self.unknown(message.raw, message.source, path)
         if raw is None:
             return
 

@@ -209,7 +209,7 @@ def write_part(writer: PayloadWriter, part: Part, path: str) -> dict[str, Any] |
         if part.signature:
             raw["thoughtSignature"] = part.signature
     elif isinstance(part, UnknownPart):
-        return writer.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+        return writer.unknown(part.raw, part.source, path)  # type: ignore[no-any-return]
     else:
         writer.lose(path, part.kind, "contents can't contain this kind of part")
         return None
@@ -438,7 +438,7 @@ def _write_content(
         elif isinstance(part, MediaPart):
             raw = write_media(writer, part, here, notes)
         elif isinstance(part, UnknownPart):
-            raw = writer.unknown(part.raw, part.source, here, "type")
+            raw = writer.unknown(part.raw, part.source, here)
 
         if raw is not None:
             parts.append(merge_kept_keys(map_of(notes, "keys"), raw))

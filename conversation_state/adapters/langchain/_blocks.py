@@ -502,7 +502,7 @@ def write_block(writer: PayloadWriter, part: Part, path: str) -> Any:
         if noted.get("shape") == "block":
             return thaw(part.raw)
 
-        return writer.unknown(part.raw, part.source, path, "type")
+        return writer.unknown(part.raw, part.source, path)
 
     notes = thaw_notes(noted)
     if has_own(part.metadata):

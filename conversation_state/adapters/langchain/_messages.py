@@ -411,7 +411,7 @@ def _put_result(
 def _write_unknown(
     writer: PayloadWriter, message: UnknownMessage, path: str, notes: Mapping[str, Any]
 ) -> Any:
-    raw = writer.unknown(message.raw, message.source, path, "type")
+    raw = writer.unknown(message.raw, message.source, path)
     if raw is None:
         return None
 

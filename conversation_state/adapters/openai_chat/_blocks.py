@@ -257,7 +257,7 @@ def write_part(
     elif isinstance(part, MediaPart):
         block = _write_medium(writer, part, path, role)
     elif isinstance(part, UnknownPart):
-        return writer.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+        return writer.unknown(part.raw, part.source, path)  # type: ignore[no-any-return]
     elif isinstance(part, ReasoningPart) and "thinking" in notes:
         block = _write_thinking(part, list_of(notes, "thinking"))
     else:

@@ -55,7 +55,7 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
     for message, path in ready.pairs():
         if isinstance(message, UnknownMessage):
             writer.notes_on(message, path)
-            raw = writer.unknown(message.raw, message.source, path, "role")
+            raw = writer.unknown(message.raw, message.source, path)
             raws += [] if raw is None else [raw]
         else:
             one: Any = message
@@ -93,7 +93,7 @@ def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | No
     writer = PayloadWriter(SOURCE, rules)
     if isinstance(message, UnknownMessage):
         writer.notes_on(message, path)
-        raw = writer.unknown(message.raw, message.source, path, "role")
+        raw = writer.unknown(message.raw, message.source, path)
         return None if raw is not None else writer.lost
 
     raw = _write_message(writer, message, path)

@@ -209,7 +209,7 @@ def write_block(
     elif isinstance(part, RefusalPart):
         block = {"type": "refusal", "refusal": part.text}
     elif isinstance(part, UnknownPart):
-        return writer.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+        return writer.unknown(part.raw, part.source, path)  # type: ignore[no-any-return]
     elif isinstance(part, MediaPart):
         block = _write_medium(writer, part, path, role)
 

@@ -156,7 +156,7 @@ def _write_thoughts(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, An
             signature = own or signature
             block = _write_thought(part, notes)
         else:
-            block = writer.unknown(part.raw, part.source, path, "type")
+            block = writer.unknown(part.raw, part.source, path)
 
         if block is not None:
             where = "content" if notes.get("list") == "content" else "summary"
@@ -217,7 +217,7 @@ def _write_call(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
 def _write_unknown(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     ((path, part),) = pieces
     writer.notes(part, path)
-    raw = writer.unknown(part.raw, part.source, path, "type")
+    raw = writer.unknown(part.raw, part.source, path)
     return [] if raw is None else _check_unique_id(writer, raw, path)
 
 
@@ -378,7 +378,7 @@ def write_items(
 
     if isinstance(message, UnknownMessage):
         writer.notes_without_name(message, path)
-        raw = writer.unknown(message.raw, message.source, path, "type")
+        raw = writer.unknown(message.raw, message.source, path)
         return [] if raw is None else _check_unique_id(writer, raw, path)
 
     return [_write_message_item(writer, message, path)]

@@ -121,7 +121,7 @@ class _HistoryWriter(PayloadWriter):
             return
 
         if isinstance(message, UnknownMessage) and message.source != SOURCE:
-            self.unknown(message.raw, message.source, path, "role")
+            self.unknown(message.raw, message.source, path)
             return
 
         request = self._open_request(message, notes, at)
@@ -188,7 +188,7 @@ class _HistoryWriter(PayloadWriter):
     ) -> dict[str, Any] | None:
         part: dict[str, Any]
         if isinstance(message, UnknownMessage):
-            part = self.unknown(message.raw, message.source, path, "role")
+            part = self.unknown(message.raw, message.source, path)
             return None if "empty" in notes else part
 
         keys = map_of(notes, "keys")

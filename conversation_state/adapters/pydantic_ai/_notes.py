@@ -183,9 +183,7 @@ def dump_unknown(writer: PayloadWriter, part: Part, path: str) -> Any:
         writer.lose(path, part.kind, "not supported here by Pydantic AI")
         return None
 
-    keys = ("part_kind", "kind", "type")
-    key = next((key for key in keys if key in part.raw), "type")
-    return writer.unknown(part.raw, part.source, path, key)
+    return writer.unknown(part.raw, part.source, path)
 
 
 def read_time(node: ObjectReader) -> tuple[datetime | None, frozenset[str]]:
