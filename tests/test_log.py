@@ -314,6 +314,25 @@ def test_shared_prefix(size, shared):
     assert 0 == log.shared_prefix(Log(range(size)))
 
 
+class TestListNew:
+    @pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 1055, 1056])
+    @pytest.mark.parametrize("more", [0, 1, 2, 40])
+    def test_behind_another(self, make, size, more):
+        """What a log has behind another one, grown from it or equal to its start."""
+        before, new = make(range(size)), list(range(size, size + more))
+
+        assert new == before.extend(new).list_new(before)
+        assert new == grown([*range(size), *new]).list_new(before)
+
+    def test_of_another(self):
+        """None for a log that is shorter, or has other items."""
+        log = grown(range(40))
+
+        assert log.list_new(log.append(40)) is None
+        assert log.append(41).list_new(log.append(40)) is None
+        assert log.append(41).append(42).list_new(log.append(40)) is None
+
+
 class TestIsSharedStartOf:
     def test_of_what_grew_from_it(self, make):
         """

@@ -16,7 +16,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from operator import attrgetter, xor
 from typing import Any, NamedTuple
@@ -265,12 +265,19 @@ def extend_segments(segments: Segments, branch: int, stop: int) -> Segments:
 _match_digits = re.compile(rb"[0-9a-f]{24}-").match
 
 
+@lru_cache(256)
+def _pack_digits(start: bytes) -> bytes | None:
+    # Those of one process begin alike.
+    if _match_digits(start) is None:
+        return None
+
+    return b"\xff" + bytes.fromhex(start[:24].decode())
+
+
 def pack_id(id: bytes) -> bytes:
     """An identity as it is in the tables."""
-    if _match_digits(id) is None:
-        return id
-
-    return b"\xff" + bytes.fromhex(id[:24].decode()) + id[25:]
+    packed = _pack_digits(id[:25])
+    return id if packed is None else packed + id[25:]
 
 
 def unpack_id(id: bytes) -> bytes:

@@ -176,8 +176,7 @@ def save_at_once(
     new, rows, blobs = grown
     # One that is there already is a conflict.
     if blobs:
-        added = [Blob(digest, len(data), data) for digest, data in blobs.items()]
-        rows.append(("blobs", added))
+        rows["blobs"] = [Blob(key, len(data), data) for key, data in blobs.items()]
 
     keys = known.revision.revision, changes + 1
     if not cache.add_at_once(_IS_HEAD, keys, rows):
@@ -208,17 +207,17 @@ def _save_next(
     if grown is None:
         return None
 
-    remembered, ((_, revision), *others), blobs = grown
+    remembered, rows, blobs = grown
     tables = transaction.tables
     tables.add(
         "revisions",
-        revision,
+        rows.pop("revisions"),
         if_exists=(("revisions", known.revision.revision),),
         if_absent=(("changes", transaction.changes + 1),),
     )
     add_blobs(transaction, blobs)
-    for table, rows in others:
-        tables.add(table, rows)
+    for table, added in rows.items():
+        tables.add(table, added)
 
     if fields.label:
         point_label(transaction, fields.label, remembered.revision.revision)
@@ -232,11 +231,11 @@ def _make_grown_head(
     known: RememberedHead,
     state: Aggregator,
     fields: RevisionFields,
-) -> tuple[RememberedHead, list[tuple[str, Sequence[Row]]], dict[bytes, bytes]] | None:
+) -> tuple[RememberedHead, dict[str, Sequence[Row]], dict[bytes, bytes]] | None:
     """
     A state that grew from the head that is known, as a head; the rows that are new, by
-    table, its revision first; and large content that those refer to. None if it did
-    not grow, or if the tables have to be read for it.
+    table; and large content that those refer to. None if it did not grow, or if the
+    tables have to be read for it.
     """
     before, old = known.state, known.revision
     # Where the note of an erasure is damaged, the slow path raises.
@@ -247,42 +246,41 @@ def _make_grown_head(
     segments, ledger_segments = known.segments
     tokens = old.tokens
     blobs: dict[bytes, bytes] = {}
-    added: list[tuple[str, Sequence[Row]]] = []
+    rows: dict[str, Sequence[Row]] = {}
     # If another name has continued the same branch since, these places are taken: the
     # insert is a conflict, and the slow path begins a branch.
     if state._log is not before._log:
-        items = _find_new(state._log, before._log, entries.length)
-        # The slow path writes tombstones in place of what was erased.
+        items = state._log.list_new(before._log) if entries.length else None
+        # The slow path begins a branch where there is none, and writes tombstones in
+        # place of what was erased.
         if items is None or (
             cache.erased and any(item.id.encode() in cache.erased for item in items)
         ):
             return None
 
         if items:
-            made, entries, uses, blobs = make_rows(ENTRIES, entries, items)
-            added.append(("entries", made))
+            rows["entries"], entries, uses, blobs = make_rows(ENTRIES, entries, items)
             if uses:
-                added.append(("uses", uses))
+                rows["uses"] = uses
 
             last = Segment(entries.branch, segments[-1].start, entries.length)
             segments = (*segments[:-1], last)
 
     if state._ledger is not before._ledger:
-        log, past = state._ledger.entries, before._ledger.entries
-        items = _find_new(log, past, ledger.length)
-        if items is None:
+        log = state._ledger.entries
+        usages = log.list_new(before._ledger.entries) if ledger.length else None
+        if usages is None:
             return None
 
-        if items:
-            made, ledger, _, _ = make_rows(LEDGER, ledger, items)
+        if usages:
+            rows["ledger"], ledger, _, _ = make_rows(LEDGER, ledger, usages)
             tokens = sum_counts(state.total_usage)
-            added.append(("ledger", made))
             last = Segment(ledger.branch, ledger_segments[-1].start, ledger.length)
             ledger_segments = (*ledger_segments[:-1], last)
 
     # The state is the head itself: the slow path adds a label or notes to the head's
     # revision, and makes no new one.
-    if not added:
+    if not rows:
         return None
 
     revision = Revision.of(
@@ -294,8 +292,8 @@ def _make_grown_head(
         tokens=tokens,
         fields=fields,
     )
-    added.insert(0, ("revisions", (revision,)))
-    remembered = RememberedHead(
+    rows["revisions"] = (revision,)
+    columns = (
         known.name,
         revision,
         revision.head(known.name.name, known.head.state_id),
@@ -303,24 +301,9 @@ def _make_grown_head(
         (segments, ledger_segments),
         (entries, ledger),
         known.origin,
+        None,
     )
-    return remembered, added, blobs
-
-
-def _find_new(log: Log[Any], before: Log[Any], start: int) -> list[Any] | None:
-    """
-    What a log has after another one, whose length is *start*; None if it does not
-    begin with that, or has no branch yet that could be continued.
-    """
-    length = len(log)
-    if log.common_prefix(before) != start or (not start and length):
-        return None
-
-    if length == start:
-        return []
-
-    # Most saves are of one more message, and a log has that one at hand.
-    return [log[-1]] if length == start + 1 else list(log.iterate(start))
+    return tuple.__new__(RememberedHead, columns), rows, blobs
 
 
 def save_tree(
@@ -732,13 +715,13 @@ def make_rows(
     to, by its digest.
     """
     branch, length, before = end
-    place = branch << SHIFT | length
+    place, encode = branch << SHIFT | length, table.encode
     made: list[Row] = []
     uses: list[Use] = []
     blobs: dict[bytes, bytes] = {}
     for entry in entries:
         id: bytes = entry[0].encode()
-        body, content = table.encode(entry)
+        body, content = encode(entry)
         # `content_digest`, written out: this is half of what a save does in Python.
         digest = content or digest_of(b"%b\0%b" % (id, body))
         if erased and content is None and id in erased and table is ENTRIES:
@@ -747,7 +730,7 @@ def make_rows(
             content = digest
             message = make_tombstone(entry.message, content, erased[id])
             entry = entry._replace(message=message)  # noqa: PLW2901 - as it is saved
-            body, _ = table.encode(entry)
+            body, _ = encode(entry)
 
         if content is not None:
             # The chain of digests covers the erased content, not the tombstone.

@@ -207,40 +207,43 @@ class Revision(NamedTuple):
 
             fields: What the caller of the save gave to it.
         """
-        entries, ledger = ends
+        (branch, length, digest), (ledger_branch, ledger_length, ledger_digest) = ends
         # As a plain tuple: by name, and sealed afterwards, it takes twice as long.
         columns = (
             key,
             parent,
-            entries.branch,
-            entries.length,
-            ledger.branch,
-            ledger.length,
+            branch,
+            length,
+            ledger_branch,
+            ledger_length,
             origin,
             min(tokens, MAX_TOKENS),
             time_ns() // 1_000_000,
-            digest_of(entries.digest + ledger.digest + origin_digest),
+            digest_of(digest + ledger_digest + origin_digest),
             fields.label.encode(),
             fields.notes,
         )
-        seal = digest_of(ascii(columns).encode())[:_SEAL_SIZE]
+        # What `_compute_seal` makes of them, in two thirds of the time.
+        seal = digest_of(_REVISION_TEXT % columns)[:_SEAL_SIZE]
         return tuple.__new__(cls, (*columns, seal))
 
     def head(self, name: str, state_id: UUID) -> Head:
         """What users see of it: the one place where its columns are taken out."""
-        return Head(
-            name=name,
-            revision=self.revision & _NUMBER,
-            state_id=state_id,
-            length=self.length,
-            ledger_length=self.ledger_length,
-            digest=self.digest.hex(),
-            labels=split_labels(self.labels) if self.labels else (),
+        # As a plain tuple: by name it takes four times as long.
+        columns = (
+            name,
+            self.revision & _NUMBER,
+            state_id,
+            self.length,
+            self.ledger_length,
+            self.digest.hex(),
+            split_labels(self.labels) if self.labels else (),
             # `time_of`, written out.
-            saved_at=datetime.fromtimestamp(self.saved_at / 1000, UTC),
-            parent=self.parent or None,
-            notes=unpack_notes(self.notes) if self.notes else EMPTY_MAP,
+            datetime.fromtimestamp(self.saved_at / 1000, UTC),
+            self.parent or None,
+            unpack_notes(self.notes) if self.notes else EMPTY_MAP,
         )
+        return tuple.__new__(Head, columns)
 
     def __str__(self) -> str:
         return f"revision {self.number}"
@@ -257,6 +260,9 @@ class Revision(NamedTuple):
             (ENTRIES, self.branch, self.length),
             (LEDGER, self.ledger_branch, self.ledger_length),
         )
+
+
+_REVISION_TEXT = b"(%d, %d, %d, %d, %d, %d, %d, %d, %d, %a, %a, %a)"
 
 
 class TimelineRow(NamedTuple):

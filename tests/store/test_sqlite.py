@@ -9,13 +9,13 @@ import tempfile
 import textwrap
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import settings
 
 import conversation_state
-from conversation_state import Aggregator, ImagePart, UserMessage
+from conversation_state import Aggregator, ImagePart, Usage, UserMessage
 from conversation_state.codec import encode_message
 from conversation_state.errors import StoreError
 from conversation_state.store import Store, open_store
@@ -219,7 +219,10 @@ def count_functions(run):
 class TestAddAtOnce:
     """A state that grew from the head is saved in one call, or as any other."""
 
-    ROWS = ("branches", [Branch(7, 0, 0), Branch(8, 0, 0)]), ("starts", [Start(b"", 7)])
+    ROWS: ClassVar = {
+        "branches": [Branch(7, 0, 0), Branch(8, 0, 0)],
+        "starts": [Start(b"", 7)],
+    }
 
     @pytest.mark.parametrize("is_there", [(), ("starts",), ("branches", "starts")])
     @pytest.mark.parametrize("taken", [None, Branch(7, 0, 0), Branch(8, 0, 0)])
@@ -250,6 +253,27 @@ class TestAddAtOnce:
 
         assert 1 == len(backend._idle)
         backend.close()
+
+    @pytest.mark.parametrize("usage", [None, Usage(prompt_tokens=3)])
+    def test_one_statement(self, url, usage):
+        """A message, with what it cost, is saved in one statement, on its condition."""
+        with open_store(url) as store:
+            state = CHAT.add_usage(Usage(prompt_tokens=1))
+            store.save("chat", state)
+            calls = []
+            for _ in range(2):
+                state = state.add_assistant_message("At nine.")
+                state = state if usage is None else state.add_usage(usage)
+                (connection,) = store._cache.backend._idle
+                calls.clear()
+                connection.set_trace_callback(calls.append)
+                store.save("chat", state)
+                connection.set_trace_callback(None)
+
+            # Steps of a trigger are named by a comment, or by their statement.
+            assert 1 == len({each for each in calls if not each.startswith("--")})
+            assert state == Store(store._cache.backend).load("chat")
+            assert store.verify() == ()
 
     def test_interrupted_by_a_save(self, url, monkeypatch):
         """A save in a signal handler in the middle of another one: that is refused."""

@@ -19,14 +19,18 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import sqlite3
 import stat
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from functools import cache
+from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
 from weakref import finalize, ref
@@ -217,6 +221,16 @@ class _Connection(sqlite3.Connection):
     file = ""
     # An earlier block gave it back.
     was_used = False
+    # The statements of `prepare_addition`, by its arguments.
+    additions: Mapping[Any, str] = MappingProxyType({})
+
+    def prepare_addition(self, *shape: Any) -> str:
+        """The statement of `_make_addition`."""
+        view, trigger, sql = _make_addition(*shape)
+        self.execute(view)
+        self.execute(trigger)
+        self.additions = {**self.additions, shape: sql}
+        return sql
 
 
 # Weak references without a callback: an interrupt that came in one would be lost.
@@ -324,6 +338,36 @@ class SqliteBlock(SqlBlock):
 
     def set(self, table: str, key: Key, **values: Any) -> None:
         self.run(SQLITE.set(table, tuple(values)), (*values.values(), key))
+
+
+@cache
+def _make_addition(
+    condition: tuple[tuple[str, ...], tuple[str, ...]], *tables: str
+) -> tuple[str, str, str]:
+    """
+    What adds a row to each of *tables* in one statement, on a *condition* as
+    `SqliteBackend.add_at_once` has it: a view that one connection has, its trigger, and
+    the statement, which takes the keys and then the rows.
+
+    It takes a seventh less of SQLite's time than a transaction around a statement for
+    each.
+    """
+    met = SQLITE.check(*condition).removeprefix("SELECT ")
+    check = f"SELECT RAISE(ABORT, 'not met') WHERE NOT ({met})"
+    number = count()
+    steps = "; ".join([check, *map(SQLITE.add, tables), "END"])
+    steps = re.sub(r"\?", lambda _: f"NEW.c{next(number)}", steps)
+    name = "_".join(["add", *condition[0], "not", *condition[1], "to", *tables])
+    size = next(number)
+    columns = ", ".join([f"0 AS c{at}" for at in range(size)])
+    trigger = (
+        f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_row INSTEAD OF INSERT ON {name}"
+    )
+    return (
+        f"CREATE TEMP VIEW IF NOT EXISTS {name} AS SELECT {columns}",
+        f"{trigger} BEGIN {steps}",
+        f"INSERT INTO {name} VALUES ({', '.join('?' * size)})",  # noqa: S608 - names of tables
+    )
 
 
 class SqliteBackend:
@@ -672,14 +716,15 @@ class SqliteBackend:
         self,
         condition: tuple[tuple[str, ...], tuple[str, ...]],
         keys: Sequence[Key],
-        tables: Sequence[tuple[str, Sequence[Row]]],
+        tables: Mapping[str, Sequence[Row]],
     ) -> bool:
         """
         Add rows in one transaction, if there are rows with *keys* in the tables that
         *condition* has first, and none in those that it has second; False if that is
         not so, or if a key is taken, and nothing was added.
 
-        What a block does, in one function: a block alone takes a third of a save.
+        What a block does, in one function, and in one statement if there is one row for
+        each table: a block alone takes a third of a save.
         """
         block, turn = SqliteBlock(self.url), self._turn
         if not turn.begin(block, self._timeout_s):
@@ -690,17 +735,25 @@ class SqliteBackend:
         try:
             block.connection = connection = self._acquire()
             self._check_log(connection)
-            cursor = connection.cursor()
-            execute = cursor.execute
-            execute(_WRITE)
-            is_met = execute(SQLITE.check(*condition), keys).fetchone() == (1,)
-            for table, rows in tables if is_met else ():
-                execute(_ADD[table], rows[0])
+            values, more = [*keys], {}
+            for table, rows in tables.items():
+                values += rows[0]
                 if len(rows) > 1:
-                    cursor.executemany(_ADD[table], rows[1:])
+                    more[table] = rows[1:]
 
-            execute("COMMIT")
-            is_reusable, is_added = True, is_met
+            sql = connection.additions.get((condition, *tables))
+            sql = sql or connection.prepare_addition(condition, *tables)
+            if more:
+                connection.execute(_WRITE)
+
+            connection.execute(sql, values)
+            for table, rows in more.items():
+                connection.executemany(_ADD[table], rows)
+
+            if more:
+                connection.execute("COMMIT")
+
+            is_reusable = is_added = True
         except sqlite3.Error as error:
             if block.connection is None and connection is not None:
                 raise StoreError(self.url, BLOCK_ABANDONED) from error
