@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from hashlib import blake2b
 from operator import attrgetter, xor
@@ -284,8 +284,18 @@ def unpack_id(id: bytes) -> bytes:
     return id[1:13].hex().encode() + b"-" + id[13:] if id[:1] == b"\xff" else id
 
 
-def read_ids(ids: Iterable[bytes]) -> list[str]:
+def read_ids(ids: Sequence[bytes]) -> list[str]:
     """Identities as texts, of those that are in the tables."""
+    start = ids[0][:13] if ids else b""
+    if start[:1] == b"\xff" and ids[-1].startswith(start):
+        # Those of one process begin alike, and are read as one text. 0xff is in no
+        # UTF-8: so nothing else is replaced, and another beginning is an error here.
+        text = b"\0".join(ids).replace(start, b"%b-" % start[1:].hex().encode())
+        with suppress(UnicodeDecodeError):
+            found = text.decode().split("\0")
+            if len(found) == len(ids):
+                return found
+
     return [
         f"{id[1:13].hex()}-{id[13:].decode()}" if id[:1] == b"\xff" else id.decode()
         for id in ids

@@ -82,8 +82,11 @@ class TestPostgres:
         with open_store(pg_url) as store, store._cache.backend.reading() as rows:
             rows.run("SET LOCAL enable_seqscan = off", ())
             listed, head = (
-                [line for (line,) in rows.run(f"EXPLAIN {sql}", ARGUMENTS).fetchall()]
-                for sql in (POSTGRES.scan_heads(is_high=True), POSTGRES.get_head())
+                [line for (line,) in rows.run(f"EXPLAIN {sql}", given).fetchall()]
+                for sql, given in (
+                    (POSTGRES.scan_heads(is_high=True), ARGUMENTS),
+                    (POSTGRES.get_head(), ARGUMENTS[:1]),
+                )
             )
 
         for plan, tables in (
