@@ -587,6 +587,10 @@ VALUES = {
         {"id": "x", "request": CONVERSE, "response": ANSWERED},
         {"x": ([*CONVERSED, "a yo"], 1)},
     ),
+    "result of objects": (
+        [*CALLS[:2], {**CALLS[2], "content": [{"r": 1}]}, CALLS[3]],
+        {"line 1": ([*CALLED[:2], 't[c1] [{"r": 1}]', "a done"], 1)},
+    ),
     "thread": (THREAD["data"], {"line 1": (["u hi", "a yo"], 1)}),
     "gemini elsewhere": ({"id": "x", "messages": GEMINI}, {"x": (CALLED, 1)}),
     "items elsewhere": ({"id": "x", "messages": ITEMS}, {"x": (CALLED, 1)}),
@@ -1069,6 +1073,27 @@ class TestFiles:
 
         assert {"x": (["u hi", "a yo"], 1)} == chats(run)
 
+    @pytest.mark.parametrize("indent", [None, 1])
+    @pytest.mark.parametrize(
+        ("listed", "count"),
+        [
+            (lambda at: [user(f"{at}"), model("yo")], 1),
+            (lambda at: {"messages": [user(f"{at}"), model("yo")]}, 1),
+            (lambda at: [{"messages": [user(f"{at}{n}")]} for n in "ab"], 2),
+            (lambda at: {"data": [{"messages": [user(f"{at}{n}")]} for n in "ab"]}, 2),
+        ],
+        ids=["messages", "object", "list", "wrapped"],
+    )
+    @pytest.mark.parametrize("between", ["", "\n"])
+    def test_several(self, run, listed, count, indent, between):
+        """Of several documents, or lists of some, none has the name of another."""
+        texts = [json.dumps(listed(at), indent=indent) for at in range(3)]
+
+        result = run("import", run.write(between.join(texts)))
+
+        assert "" == result.stderr
+        assert 3 * count == len(chats(run))
+
     @pytest.mark.parametrize("kind", ["blank lines", "under conversations", "gzip"])
     def test_standard_input(self, run, kind):
         """Standard input is a document or lines alike."""
@@ -1181,6 +1206,8 @@ REFUSED = {
         "$[0].content[0].toolResult.toolUseId: is missing",
     ),
     "in a list": ([*HI, user(5)], "$[2].content: is 5"),
+    "a message without a role": ([*HI, {"content": "x"}, *HI], "$[2].role: is missing"),
+    "no message between": ([*HI, "x", *HI], "$[2]: is 'x'; expected an object"),
     "in lists": ([[*HI, user(5)]], "$[0][2].content: is 5"),
     "in an object": (
         {"run": {"messages": [user(5)]}},

@@ -157,6 +157,7 @@ class _SourceReader:
             self.loader = ParallelLoader(format_name)
         self.session: list[JsonValue] = []
         self.is_empty = True
+        self.number = 0  # of the last conversation without an id
         # What is wrong with an element of a list: what, its line, the whole reason, and
         # how many more elements it is wrong with.
         self.held: tuple[str, int, str, int] | None = None
@@ -206,7 +207,11 @@ class _SourceReader:
             )
         elif self.session or self._is_of_session(found.data):
             self.session.append(found)
-        elif _recognition.is_item(found.data) or self._is_next_piece(found):
+        elif (
+            _recognition.is_item(found.data)
+            or self._is_next_piece(found)
+            or self._is_bad_item(found)
+        ):
             self.items.append(found)
         else:
             if self.items:
@@ -258,6 +263,12 @@ class _SourceReader:
 
         ids = {before.get("responseId"), found.data.get("responseId")}
         return len(ids) == 1 and bool(found.position or None not in ids)
+
+    def _is_bad_item(self, found: JsonValue) -> bool:
+        # Else the messages before and behind it would be two conversations.
+        return bool(
+            found.position and self.items and not _recognition.recognize(found.data)
+        )
 
     def _is_stream(self, listed: Sequence[Any]) -> bool:
         return isinstance(listed[0], dict) and _recognition.is_piece(listed[0])
@@ -367,6 +378,10 @@ class _SourceReader:
     def _name_conversation(
         self, found: FoundConversation, line: int, at: int
     ) -> InputConversation:
+        if not found.id:
+            # A file may have several lists; a number is used once.
+            self.number = at = max(at, self.number + 1)
+
         return InputConversation(
             found.id or self.nameless.format(at),
             self.source.file,

@@ -47,8 +47,10 @@ def _collect_facts(items: Sequence[Any]) -> _Facts:
 
         for key, words in (("content", blocks), ("parts", parts)):
             listed = item.get(key)
-            for block in listed if isinstance(listed, list) else ():
-                words.add(_describe_block(block))
+            found = map(_describe_block, listed if isinstance(listed, list) else ())
+            # What a tool returns may be a list of anything.
+            is_result = item.get("role") in {"function", "tool"}
+            words.update(word for word in found if not (is_result and word[:1] == "+"))
 
         texts += [t for t in (item.get("content"),) if isinstance(t, str) and "<" in t]
 
