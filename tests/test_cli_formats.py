@@ -617,6 +617,33 @@ VALUES = {
 }
 
 
+# An answer beside the messages, and what is said then.
+ASKED = [user("q")]
+BESIDE: dict[str, Any] = {
+    "text": ({"messages": ASKED, "response": "yo"}, ["u q", "a yo"]),
+    "message": ({"input": ASKED, "output": model("yo")}, ["u q", "a yo"]),
+    "messages": ({"messages": ASKED, "completion": CALLS[1:]}, CALLED),
+    "choices": ({"messages": ASKED, "choices": TWO["choices"]}, ["u q", "a one"]),
+    "listed choices": ({"input": ASKED, "output": TWO["choices"]}, ["u q", "a one"]),
+    "response": ({"input": ASKED, "output": COMPLETION}, ["u q", "a yo"]),
+    "items": ({"input": ITEMS[:1], "output": ITEMS[3:]}, ["u q", "a done"]),
+    "candidates": (
+        {"contents": GEMINI[:1], "candidates": [{"content": GEMINI[3]}]},
+        ["u q", "a done"],
+    ),
+    "request": (
+        {"input": {"model": "m", "messages": ASKED}, "output": model("yo")},
+        ["u q", "a yo"],
+    ),
+    "request and text": (
+        {"request": {"model": "m", "messages": ASKED}, "response": "yo"},
+        ["u q", "a yo"],
+    ),
+    "another": ({"messages": HI, "response": "ho"}, ["u hi", "a yo"]),
+    "no answer": ({"messages": ASKED, "output": {"score": 1}}, ["u q"]),
+}
+
+
 def rename(expected, name="chats-1"):
     """What is *expected*, with the name that a value without an id gets."""
     return {name if key == "line 1" else key: value for key, value in expected.items()}
@@ -646,6 +673,29 @@ class TestFormats:
         run("import", run.write(json.dumps(named)), status=0)
 
         assert {"a": (["u hi", "a yo"], 1), "b": (["u hi"], 1)} == chats(run)
+
+    @pytest.mark.parametrize("kind", BESIDE)
+    def test_answer_beside(self, run, kind):
+        """
+        An answer beside the messages of a log or data set is the next message, unless
+        these are answered; what else stands there is a note.
+        """
+        value, expected = BESIDE[kind]
+        run("import", run.write(json.dumps({"id": "x", **value})))
+
+        shown, _ = chats(run)["x"]
+        left = notes(run, "x").keys() & value.keys()
+        assert expected == shown
+        assert left == {*[*value][1:]} if kind in {"another", "no answer"} else not left
+
+    def test_wrong_answer(self, run):
+        """What is wrong in an answer has the path that it has in the file."""
+        choice = {"message": {"role": "assistant", "content": 5}}
+        for answer, path in (([choice], "output[0].message"), (model(5), "output")):
+            value = {"messages": ASKED, "output": answer}
+            result = run("import", run.write(json.dumps(value)), status=2)
+
+            assert f"$.{path}.content: is 5" in result.stderr
 
     def test_named_lists(self, run):
         """So has an object of lists of messages."""
@@ -1197,6 +1247,10 @@ REFUSED = {
         "an error of the provider instead of an answer: expired",
     ),
     "silly": ({"name": "A", "is_user": True, "mes": "hi"}, "a message of SillyTavern"),
+    "gemini texts": (
+        {"contents": [{"role": "model", "parts": ["yo"]}]},
+        "$.contents[0].parts[0]: is 'yo'; expected an object",
+    ),
     "model message": (
         [model([{"type": "tool-call", "toolCallId": "c"}])],
         "$[0].content[0].toolName: is missing",

@@ -27,6 +27,7 @@ from conversation_state.chunks import concat
 from conversation_state.cli import _blocks
 from conversation_state.cli._recognition import (
     MESSAGE_KEYS,
+    RESPONSES,
     Body,
     describe_input,
     find_message_key,
@@ -74,7 +75,7 @@ def _load_log(record: Any) -> FoundConversation:
         if not body:
             continue
 
-        name = recognize_api(body)
+        name = recognize_api(body) or recognize_items([body])
         if not name:
             raise fail(
                 f"{describe_input(body)}; expected a request or response of an API",
@@ -82,14 +83,19 @@ def _load_log(record: Any) -> FoundConversation:
             )
 
         try:
-            found = _LOADERS[name](body)
+            found = _LOADERS[name](body if recognize_api(body) else [body])
         except DecodeError as why:
-            raise _move_paths(why, path) from None
+            raise _rename_paths(why, "$", path) from None
 
         if body is log.response:
             answers = found.messages
         else:
             history = found.messages
+
+    said = [key for key in RESPONSES if isinstance(record.get(key), str)]
+    if history and said and not log.response:
+        answers = _load_answer(said[0], record[said[0]])
+        log = log._replace(keys=log.keys | {said[0]})
 
     if not history and not answers:
         raise fail(
@@ -115,13 +121,6 @@ def _describe_error(error: Any) -> str:
         return shorten_text(": ".join(words), 200) if words else "unknown"
 
     return shorten_text(str(error), 200)
-
-
-def _move_paths(error: DecodeError, path: str) -> DecodeError:
-    """*error* with its paths below *path*."""
-    return DecodeError(
-        tuple([Problem(f"{path}{one.path[1:]}", one.what) for one in error.problems])
-    )
 
 
 def _join_answers(
@@ -517,9 +516,10 @@ def load(value: Any, format: str = "") -> FoundConversation:  # noqa: A002 - as 
         value = {(own_key if each == key else each): value[each] for each in value}
 
     try:
-        conversation = _LOADERS[name](value)
+        conversation = _load_answered(value, name, own_key)
     except DecodeError as error:
-        raise _rename_paths(error, own_key, key) if key else error from None
+        before = f"$.{own_key}"
+        raise _rename_paths(error, before, f"$.{key}") if key else error from None
     except ConversationStateError as error:
         raise fail(str(error)) from None
     except RecursionError:
@@ -534,11 +534,57 @@ _EXPECTED = (
 )
 
 
-def _rename_paths(error: DecodeError, own_key: str, key: str) -> DecodeError:
+# What stands beside the messages that it answers, in logs and data sets.
+_ANSWERS = ("choices", "candidates", "output", "response", "completion", "answer")
+
+
+def _load_answered(value: Any, name: str, own_key: str) -> FoundConversation:
+    """The conversation in *value*, with the answer that may stand beside its list."""
+    is_record = isinstance(value, dict) and name in _READ_KEYS and own_key in value
+    key = next((key for key in _ANSWERS if is_record and value.get(key)), "")
+    if not key:
+        return _LOADERS[name](value)
+
+    found = _LOADERS[name]({each: value[each] for each in value if each != key})
+    # What is answered already has another answer there, of a data set.
+    is_open = not isinstance(found.messages[-1], AssistantMessage)
+    answers = _load_answer(key, value[key]) if is_open else ()
+    if not answers:
+        return found._replace(notes={**found.notes, key: value[key]})
+
+    if isinstance(value[key], list) and recognize_items(value[key]):
+        # Messages after each other, and no choices.
+        return found._replace(messages=found.messages + answers)
+
+    return _join_answers(found.messages, answers, id=found.id, notes=found.notes)
+
+
+def _load_answer(key: str, value: Any) -> tuple[Message, ...]:
+    """The answer under *key*: a text, a message, some, or a response; () if none is."""
+    if isinstance(value, str):
+        return (AssistantMessage(value),)
+
+    wrapped = {"candidates" if key == "candidates" else "choices": value}
+    for body, inside in (
+        (value, "$"),
+        ([value], "$[0]"),
+        (wrapped, f"$.{next(iter(wrapped))}"),
+    ):
+        name = recognize_items(body) if isinstance(body, list) else recognize_api(body)
+        if name:
+            try:
+                return _LOADERS[name](body).messages
+            except DecodeError as error:
+                raise _rename_paths(error, inside, f"$.{key}") from None
+
+    return ()
+
+
+def _rename_paths(error: DecodeError, before: str, after: str) -> DecodeError:
     return DecodeError(
         tuple(
             [
-                Problem(one.path.replace(f"$.{own_key}", f"$.{key}", 1), one.what)
+                Problem(one.path.replace(before, after, 1), one.what)
                 for one in error.problems
             ]
         )

@@ -187,7 +187,14 @@ _ITEM_TESTS: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
     ("assistant_ui", lambda f: {"parentId", "message"} <= f.keys),
     ("assistant_ui", lambda f: {"parent_id", "content", "format"} <= f.keys),
     ("librechat", lambda f: {"messageId", "parentMessageId"} <= f.keys),
-    ("ai_sdk", lambda f: bool(f.parts) and not any(p[:1] == "+" for p in f.parts)),
+    (
+        "ai_sdk",
+        lambda f: (
+            bool(f.parts)
+            and "model" not in f.roles  # Gemini's
+            and not any(p[:1] == "+" for p in f.parts)
+        ),
+    ),
     ("ai_sdk", lambda f: "toolInvocations" in f.keys),
     ("gemini", lambda f: "parts" in f.keys and "content" not in f.keys),
     ("openai_responses", _has_responses),
@@ -337,8 +344,13 @@ _API_TESTS: tuple[tuple[str, Test], ...] = (
 # What has requests and responses in it, of one API
 
 _LOG_IDS = ("custom_id", "recordId")
-_REQUESTS = ("request", "request_body", "requestBody", "params", "modelInput", "body")
-_RESPONSES = ("response", "response_body", "responseBody", "result", "modelOutput")
+_REQUESTS = (
+    *("request", "request_body", "requestBody", "params", "modelInput", "body"),
+    "input",
+)
+RESPONSES = (
+    *("response", "response_body", "responseBody", "result", "modelOutput", "output"),
+)
 
 
 class _Log(NamedTuple):
@@ -362,7 +374,7 @@ def split_log(record: Body) -> _Log:
             break
 
     error = record.get("error")
-    for key in _RESPONSES:
+    for key in RESPONSES:
         if response := _parse_inner(record.get(key)):
             keys.add(key)
             paths[1] = f"$.{key}"
@@ -405,6 +417,9 @@ def _is_log(record: Body) -> bool:
         return True
 
     log = split_log(record)
+    if not log.request and recognize_items(_get_list(record, "input")):
+        return False  # a request, with its answer beside the input
+
     return any(recognize_api(each) for each in (log.request, log.response)) and (
         log.request is not record or bool(recognize_api(log.response))
     )
@@ -524,7 +539,8 @@ def is_piece(value: Body) -> bool:
     answers = [
         each for each in _get_list(value, "candidates") if isinstance(each, dict)
     ]
-    return bool(answers) and not any("finishReason" in each for each in answers)
+    is_open = not any("finishReason" in each for each in answers)
+    return bool(answers) and is_open and "contents" not in value
 
 
 # Sessions of coding agents
