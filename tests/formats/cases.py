@@ -9,6 +9,9 @@ the promise. A case is given one of these:
   and what is *lost*; or the *problems* of a payload that is refused, paths and words.
 - *usage_of*: a payload of which only the *usage* is read.
 - *messages*, without a payload: what is dumped.
+- *file* (in ``message_trees.jsonl``): conversations with their alternatives. Then it
+  has their *trees*, what each format is *written* as, and what is *lost*; for
+  *messages* without a file, one behind the other, the last two.
 - *events* (in ``NAME.streams.jsonl``): a stream, of the answer *choice* if there is
   one. Then it has the *message* that its chunks make, the *dump* of that, what is
   *lost*, and the *error* that came after the chunks, if one did.
@@ -30,7 +33,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from conversation_state import adapters
+import attrs
+
+from conversation_state import Aggregator, adapters
+from conversation_state.adapters import message_trees
 from conversation_state.adapters.engine.notes import own_of
 from conversation_state.chunks import concat
 from conversation_state.codec import from_data, to_data
@@ -41,6 +47,8 @@ from conversation_state.messages import (
     ResponseMeta,
     UnknownMessage,
 )
+from conversation_state.tree import MessageTree
+from conversation_state.tree import name as name_message
 from tests.adapters import kept
 from tests.adapters.contract import without_unique_ids
 from tests.adapters.pieces import as_is
@@ -207,19 +215,65 @@ def _load_stream(under: Format, case: dict[str, Any]) -> dict[str, Any]:
     return {"message": shown, **_dump(under, [message]), **error}
 
 
+def _load_file(case: dict[str, Any]) -> dict[str, Any]:
+    trees = []
+    for loaded in message_trees.load_trees(case["file"]):
+        if isinstance(loaded, DecodeError):
+            trees.append({"problems": _list_problems(loaded)})
+            continue
+
+        nodes = loaded.tree.nodes
+        numbers = {node.id: at for at, node in enumerate(nodes)}
+        messages = as_data([node.message for node in nodes], noted="noted" in case)
+        found = {
+            "name": loaded.name,
+            "title": loaded.title,
+            "times": [str(loaded.created_at), str(loaded.updated_at)],
+            "problems": [*loaded.problems],
+            "shown": numbers[loaded.tree.head or ""],
+            "parents": [numbers.get(node.parent or "") for node in nodes],
+            "messages": messages,
+        }
+        # Without a name it is that of its state, which is unique.
+        named = attrs.evolve(loaded, name=loaded.name or "c1")
+        trees.append({**found, **_dump_tree(named)})
+
+    return {"trees": trees}
+
+
+def _dump_tree(tree: Any) -> dict[str, Any]:
+    written, lost = {}, {}
+    for kind in ("assistant_ui", "assistant_ui_rows", "librechat", "open_webui"):
+        export = message_trees.dump_tree(tree, format=kind)
+        written[kind] = export.payload
+        lost[kind] = [*map(list, export.lost)]
+
+    return {"written": written, "lost": lost}
+
+
+def _dump_chain(messages: Any) -> dict[str, Any]:
+    named = [name_message(each, f"m{at}") for at, each in enumerate(messages)]
+    state = Aggregator.new(named)
+    chain = message_trees.LoadedTree("c1", "Sums", MessageTree.of(state))
+    return _dump_tree(chain)
+
+
 def fill(name: str, case: dict[str, Any]) -> dict[str, Any]:
     """*case* of the format *name*, with what comes of what it is given."""
-    under = FORMATS[name]()
-    given = ["name", "noted", "choice", "events", "usage_of", "payload"]
-    if "events" in case:
-        found = _load_stream(under, case)
+    given = ["name", "noted", "choice", "events", "usage_of", "payload", "file"]
+    if "file" in case:
+        found = _load_file(case)
+    elif "events" in case:
+        found = _load_stream(FORMATS[name](), case)
     elif "usage_of" in case:
-        found = _load_usage(under, case["usage_of"])
+        found = _load_usage(FORMATS[name](), case["usage_of"])
     elif "payload" in case:
-        found = _load(name, under, case)
+        found = _load(name, FORMATS[name](), case)
     else:
         given.append("messages")
-        found = _dump(under, from_data({**_HEAD, "messages": case["messages"]}))
+        messages = from_data({**_HEAD, "messages": case["messages"]})
+        is_chain = name == "message_trees"
+        found = _dump_chain(messages) if is_chain else _dump(FORMATS[name](), messages)
 
     whole = {**{key: case[key] for key in given if key in case}, **found}
     filled: dict[str, Any] = json.loads(without_unique_ids(json.dumps(whole)))
