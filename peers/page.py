@@ -23,22 +23,25 @@ def without_versions(page: str) -> str:
 
 
 def make_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Laws and peers, each with its lines, and the versions that were run."""
-    peers = {row["peer"]: row for row in rows}
-    results: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        word = "kept" if row["kept"] else "broken"
-        results.setdefault((row["law"], row["peer"]), []).append(word)
-
-    files = {
-        peer: row["module"].replace(".", "/") + ".py" for peer, row in peers.items()
-    }
-    heads = [f"[{peer}](../{file})" for peer, file in files.items()]
-    yield f"| law | {' | '.join(heads)} |"
-    yield f"|---|{'---|' * len(peers)}"
+    """Laws, with the peers that keep and break each; the versions that were run."""
+    yield "| law | kept by | broken by |"
+    yield "|---|---|---|"
     for law, page in LAWS.items():
-        cells = [" and ".join(results.get((law, peer), ["–"])) for peer in peers]
-        yield f"| [{law}]({page}) | {' | '.join(cells)} |"
+        kept, broken = (
+            list(
+                dict.fromkeys(
+                    row["peer"]
+                    for row in rows
+                    if row["law"] == law and row["kept"] is is_kept
+                )
+            )
+            for is_kept in (True, False)
+        )
+        yield f"| [{law}]({page}) | {', '.join(kept)} | {', '.join(broken)} |"
 
-    versions = [f"{peer} {row['version']}" for peer, row in peers.items()]
-    yield f"\nRun with {', '.join(versions)}."
+    peers = {
+        row["peer"]: f"[{row['peer']}](../{row['module'].replace('.', '/')}.py) "
+        f"{row['version']}"
+        for row in rows
+    }
+    yield f"\nRun with {', '.join(peers.values())}."

@@ -12,6 +12,7 @@ says when.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -178,7 +179,10 @@ def describe_part(found: Mapping[str, Any] | None) -> Iterable[str]:
         counts = found["counts"].items()
         yield ", ".join(f"{number:,} {what}" for what, number in counts) + "."
     elif "lines" in found:
-        yield "\n".join(["```text", *found["lines"], "```"])
+        lines, zeros = drop_zero_columns(found["lines"])
+        yield "\n".join(["```text", *lines, "```"])
+        if zeros:
+            yield f"0 in each row: {', '.join(zeros)}."
     elif "kept" in found:
         rows = [(peer, f"{kept} of {of}") for peer, (kept, of) in found["kept"].items()]
         yield render_table(("library", "laws it keeps"), rows)
@@ -191,6 +195,29 @@ def describe_part(found: Mapping[str, Any] | None) -> Iterable[str]:
                 for count in [len(row["survivors"])]
             ],
         )
+
+
+def drop_zero_columns(lines: Sequence[str]) -> tuple[list[str], list[str]]:
+    """
+    A table in text without the columns that are 0 in each row, and their names.
+
+    >>> drop_zero_columns(["what  saves  lost", "sqlite    3     0", "Done."])
+    (['what  saves', 'sqlite    3', 'Done.'], ['lost'])
+    """
+    head, *rows = lines
+    ends = [found.end() for found in re.finditer(r"\S+", head)]
+    table = [row for row in rows if len(row) >= ends[-1]]
+    zeros = [
+        (start, end)
+        for start, end in itertools.pairwise(ends)
+        if table and all(row[start:end].strip() == "0" for row in table)
+    ]
+    names = [head[start:end].strip() for start, end in zeros]
+    shown = [head, *rows]
+    for start, end in reversed(zeros):
+        shown = [line[:start] + line[end:] for line in shown]
+
+    return shown, names
 
 
 def render_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
