@@ -10,10 +10,9 @@ and what a dump does about it, each with its source.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from conversation_state.requests import SOURCES
+from conversation_state.requests import SOURCES, Rule
 
 PAGE = Path(__file__).parents[1] / "docs" / "providers.md"
 _NAMES = {
@@ -32,24 +31,15 @@ def write_page() -> str:
     page = PAGE.read_text(encoding="utf-8")
     parts = [page[: page.index(_START)] + _START]
     for name, title in _NAMES.items():
-        rows = [
-            (row.host or "all", row.says, row.does, _link(row.source))
-            for row in SOURCES
-            if row.format == name
-        ]
-        parts += [f"\n### {title}\n\n", *_table(rows)]
+        parts.append(f"\n### {title}\n\n")
+        parts += [_write_rule(row) for row in SOURCES if row.format == name]
 
     return "".join(parts)
 
 
-def _table(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    yield "| host | asked | done | source |\n|---|---|---|---|\n"
-    for row in rows:
-        yield f"| {' | '.join(map(_cell, row))} |\n"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+def _write_rule(row: Rule) -> str:
+    hosts = f"**{row.host}**: " if row.host else ""
+    return f"- {hosts}{row.says} *{row.does}* {_link(row.source)}\n"
 
 
 def _link(source: str) -> str:
