@@ -116,6 +116,7 @@ def _import_adapter(name: str) -> Callable[[], Format]:
 FORMATS: dict[str, Callable[[], Format]] = {
     **{name: _import_adapter(f"adapters.{name}") for name in adapters.PROVIDERS},
     "agents": _import_adapter("hosts.agents"),
+    "ag_ui": _import_adapter("adapters.ag_ui"),
     "ai_sdk": _import_adapter("adapters.ai_sdk"),
     "langchain": _import_langchain,
     "pydantic_ai": _pydantic_ai,
