@@ -321,6 +321,21 @@ class TestRoundTrip:
 
         assert ("Four.", True) == (record["content"], record["done"])
 
+    @pytest.mark.parametrize("name", FILES)
+    def test_changed_everywhere(self, name):
+        """So it is in each format, whatever a record was kept with."""
+        loaded = load_one(FILES[name])
+        for node in loaded.tree.nodes:
+            said = node.message.text
+            if said not in {"", "3"}:
+                path = loaded.tree.path(node.id)
+                changed = node.message.replace(content="Four.")
+                state = path.replace_message(path.entries[-1].id, changed)
+                made = dump_tree(MessageTree.of(state), format=loaded.format)  # type: ignore[arg-type]
+
+                assert "Four." == load_one(made.payload).tree.present[-1].text
+                assert said not in json.dumps(made.payload)
+
     def test_shown(self):
         """A switch moves the head, and Open WebUI's list of what is shown."""
         loaded = load_one(OPEN_WEBUI)
