@@ -3,9 +3,9 @@ The engine of formats: reading with problems by path, notes, media, arguments, u
 streams, and writing with what is lost.
 
 For those who write a format, or a host that needs one: these names are what nearly all
-use, and `docs/new-adapter.md` has a table of what is for what, in which module. What is
-written once, whatever the format, is here; what one provider does is in the module of
-its format.
+use. The example of `docs/new-adapter.md` calls most of them, and that page has a table
+of the others. What is written once, whatever the format, is here; what one provider
+does is in the module of its format.
 """
 
 from conversation_state.adapters.engine.export import (
