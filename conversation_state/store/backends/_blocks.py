@@ -147,7 +147,7 @@ class BlockTurn:
         elif self.block is not None:
             return
 
-        with suppress(RuntimeError):  # this thread does not hold it
+        if self.lock._is_owned():
             self.lock.release()
 
 

@@ -287,14 +287,18 @@ _READ, _WRITE = "BEGIN", "BEGIN IMMEDIATE"
 
 
 class SqliteBlock(SqlBlock):
-    """What a thread does in one transaction; no connection once it was abandoned."""
+    """
+    What a thread does in one transaction; no connection once it ended or was abandoned.
+    """
 
     dialect = SQLITE
-    __slots__ = ("_url", "connection")
+    __slots__ = ("_url", "connection", "is_reusable")
 
     def __init__(self, url: str) -> None:
         self._url = url
         self.connection: Any = None
+        # A connection that was interrupted, or can't be rolled back, is closed.
+        self.is_reusable = False
 
     def abandon(self) -> None:
         """Roll back, where another block of the same thread began."""
@@ -554,10 +558,11 @@ class SqliteBackend:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (mark,) = connection.execute("PRAGMA user_version").fetchone()
         version = mark & VERSION_MASK
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if application != APPLICATION_ID and (tables or application or mark):
-            what = "this database belongs to another program; give another path"
-            raise StoreError(self.url, what)
+        if application != APPLICATION_ID:
+            sql = "SELECT count(*) FROM sqlite_master"
+            if application or mark or connection.execute(sql).fetchone() != (0,):
+                what = "this database belongs to another program; give another path"
+                raise StoreError(self.url, what)
 
         if version > SCHEMA_VERSION:
             raise StoreError(
@@ -666,18 +671,15 @@ class SqliteBackend:
     # A generator, because it is closed when it is dropped: an interrupt may come as a
     # method begins, before the first line of an `__exit__`.
     @contextmanager
-    def _open_block(self, begin: str) -> Iterator[SqliteBlock]:  # noqa: PLR0912 - all of a transaction is in sight
+    def _open_block(self, begin: str) -> Iterator[SqliteBlock]:
         """A block whose transaction begins with *begin*; "" for one without."""
-        block, turn, is_writing = SqliteBlock(self.url), self._turn, begin == _WRITE
-        if is_writing and not turn.begin(block, self._timeout_s):
+        block, turn = SqliteBlock(self.url), self._turn if begin == _WRITE else None
+        if turn is not None and not turn.begin(block, self._timeout_s):
             raise StoreError(self.url, _BUSY_THREAD)
 
-        connection = None
-        # What was interrupted, or can't be rolled back, is closed.
-        is_reusable = False
         try:
             block.connection = connection = self._acquire()
-            if is_writing:
+            if turn is not None:
                 self._check_log(connection)
 
             if begin:
@@ -687,32 +689,20 @@ class SqliteBackend:
             if begin:
                 block.run("COMMIT")
 
-            is_reusable = True
+            block.is_reusable = True
         except sqlite3.Error as error:
-            is_reusable = self._roll_back(block)
-            explained = self._explain_error(error, connection)
-            is_reusable = is_reusable and not isinstance(explained, ConflictError)
-            raise explained from error
+            self._roll_back(block)
+            raise self._explain_error(error, block) from error
         except Exception:
-            is_reusable = self._roll_back(block)
+            self._roll_back(block)
             raise
         finally:
             try:
-                if connection is None or _inherited:
-                    pass
-                elif is_reusable and not self._is_closed and len(self._idle) < _KEPT:
-                    connection.was_used = True
-                    self._idle.append(connection)
-                else:
-                    _close(connection)
+                self._end(block, turn)
             finally:
-                if is_writing:
-                    try:
-                        turn.end(block)
-                    finally:
-                        turn.end(block)
+                self._end(block, turn)
 
-    def add_at_once(  # noqa: C901, PLR0912 - all of a transaction is in sight
+    def add_at_once(  # noqa: C901 - all of a transaction is in sight
         self,
         condition: tuple[tuple[str, ...], tuple[str, ...]],
         keys: Sequence[Key],
@@ -731,7 +721,6 @@ class SqliteBackend:
             raise StoreError(self.url, _BUSY_THREAD)
 
         connection = None
-        is_added = is_reusable = False
         try:
             block.connection = connection = self._acquire()
             self._check_log(connection)
@@ -753,53 +742,58 @@ class SqliteBackend:
             if more:
                 connection.execute("COMMIT")
 
-            is_reusable = is_added = True
+            block.is_reusable = True
         except sqlite3.Error as error:
             if block.connection is None and connection is not None:
                 raise StoreError(self.url, BLOCK_ABANDONED) from error
 
-            is_reusable = self._roll_back(block)
+            self._roll_back(block)
             if not isinstance(error, sqlite3.IntegrityError):
-                explained = self._explain_error(error, connection)
+                explained = self._explain_error(error, block)
                 if not isinstance(explained, ConflictError):
                     raise explained from error
 
-                is_reusable = False
+            return False
         finally:
             try:
-                if connection is None or _inherited:
-                    pass
-                elif is_reusable and not self._is_closed and len(self._idle) < _KEPT:
-                    connection.was_used = True
-                    self._idle.append(connection)
-                else:
-                    _close(connection)
+                self._end(block, turn)
             finally:
-                # `turn.end`: an interrupt may come as that begins, and not here.
-                if turn.block is block:
-                    turn.block = None
-                    turn.lock.release()
+                self._end(block, turn)
 
-        return is_added
+        return True
 
-    def _roll_back(self, block: SqliteBlock) -> bool:
-        """Whether it could be done."""
-        if block.connection is None or _inherited:
-            return False
+    def _end(self, block: SqliteBlock, turn: BlockTurn | None) -> None:
+        """
+        The end of a block, and of its turn if it writes: its connection is kept for the
+        next one, or closed. To be called twice: see `BlockTurn.end`.
+        """
+        try:
+            connection = block.connection
+            if connection is None or _inherited:
+                pass
+            elif block.is_reusable and not self._is_closed and len(self._idle) < _KEPT:
+                connection.was_used = True
+                block.connection = None
+                self._idle.append(connection)
+            else:
+                _close(connection)
+        finally:
+            if turn is not None:
+                turn.end(block)
 
-        with suppress(sqlite3.Error):
-            # SQLite itself takes back what a full disk interrupted.
-            block.connection.rollback()
-            return True
+    def _roll_back(self, block: SqliteBlock) -> None:
+        if block.connection is not None and not _inherited:
+            with suppress(sqlite3.Error):
+                # SQLite itself takes back what a full disk interrupted.
+                block.connection.rollback()
+                block.is_reusable = True
 
-        return False
-
-    def _explain_error(
-        self, error: sqlite3.Error, connection: _Connection | None
-    ) -> Exception:
+    def _explain_error(self, error: sqlite3.Error, block: SqliteBlock) -> Exception:
         # SQLite notices once, when it opens a file, that it may not be written.
+        connection = block.connection
         is_read_only = get_primary_code(error) == sqlite3.SQLITE_READONLY
         if is_read_only and self._may_write and connection and connection.was_used:
+            block.is_reusable = False
             self.reopen()
             return ConflictError("opened when it was not writable")
 
