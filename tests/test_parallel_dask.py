@@ -19,10 +19,11 @@ from conversation_state.parallel import DaskExecutor, afan_out, save_progress
 from tests import branches
 from tests.branches import add_text
 from tests.executor_contract import CHAT, ExecutorContract, fan_out, texts
+from tests.later import Later
 from tests.test_parallel import time_is_up  # noqa: F401 - a fixture
 
-distributed = pytest.importorskip("distributed", reason="needs Dask (extra dask)")
-dask: Any = pytest.importorskip("dask", reason="needs Dask (extra dask)")
+distributed: Any = Later.or_skip("distributed", "needs Dask (extra dask)")
+dask: Any = Later("dask")
 
 
 @pytest.fixture(scope="module")

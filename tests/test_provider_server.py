@@ -6,9 +6,6 @@ import time
 from contextlib import contextmanager
 from typing import Any
 
-import anthropic
-import google.genai
-import google.genai.errors
 import httpx
 import openai
 import pytest
@@ -26,6 +23,11 @@ from conversation_state.testing.provider import (
 from conversation_state.testing.pytest_plugin import strict_provider  # noqa: F401
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
+from tests.later import Later
+
+anthropic: Any = Later("anthropic")
+genai: Any = Later("google.genai")
+genai_errors: Any = Later("google.genai.errors")
 
 PATIENCE_S = 60
 
@@ -81,7 +83,7 @@ def messages_api(provider):
 @contextmanager
 def gemini(provider):
     """Google's client."""
-    client = google.genai.Client(
+    client = genai.Client(
         api_key="k", http_options={"base_url": provider.url("gemini")}
     )
     try:
@@ -275,10 +277,10 @@ class TestRefusals:
         call = {"functionCall": {"name": "f", "args": {}}}
         contents = [{"role": "model", "parts": [call]}]
         with StrictProvider() as provider, gemini(provider) as models:
-            with pytest.raises(google.genai.errors.ClientError) as whole:
+            with pytest.raises(genai_errors.ClientError) as whole:
                 models.generate_content(model="gemini-2.5-pro", contents=contents)
 
-            with pytest.raises(google.genai.errors.ClientError) as streamed:
+            with pytest.raises(genai_errors.ClientError) as streamed:
                 list(
                     models.generate_content_stream(
                         model="gemini-2.5-pro", contents=contents

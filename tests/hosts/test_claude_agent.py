@@ -7,9 +7,7 @@ import threading
 from typing import Any
 
 import anyio
-import claude_agent_sdk as sdk
 import pytest
-from claude_agent_sdk.testing import run_session_store_conformance
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +17,11 @@ from conversation_state.store import Store, open_store
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.store.records import write
 from tests.hosts.contract import KEYS
+from tests.later import Later
 from tests.store.promises.case import Call, RecordingBackend
+
+sdk: Any = Later("claude_agent_sdk")
+sdk_testing: Any = Later("claude_agent_sdk.testing")
 
 KEY: Any = {"project_key": "app", "session_id": "5d0b"}
 AGENT: Any = {**KEY, "subpath": "subagents/agent-1"}
@@ -97,7 +99,7 @@ class TestConformance:
             made.append(ClaudeSessionStore(store))
             return made[-1]
 
-        asyncio.run(run_session_store_conformance(make))
+        asyncio.run(sdk_testing.run_session_store_conformance(make))
 
         assert 15 == len(made)  # one to look at, and one for each contract
 
@@ -109,7 +111,7 @@ class TestConformance:
             made.append(ClaudeSessionStore.from_url("memory:"))
             return made[-1]
 
-        anyio.run(run_session_store_conformance, make, backend="trio")
+        anyio.run(sdk_testing.run_session_store_conformance, make, backend="trio")
 
         assert 15 == len(made)
 
