@@ -331,7 +331,7 @@ class TestRoundTrip:
                 path = loaded.tree.path(node.id)
                 changed = node.message.replace(content="Four.")
                 state = path.replace_message(path.entries[-1].id, changed)
-                made = dump_tree(MessageTree.of(state), format=loaded.format)  # type: ignore[arg-type]
+                made = dump_tree(MessageTree.of(state), format=loaded.format)
 
                 assert "Four." == load_one(made.payload).tree.present[-1].text
                 assert said not in json.dumps(made.payload)

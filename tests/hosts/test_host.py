@@ -14,10 +14,21 @@ from typing import Any
 import anyio
 import pytest
 
-from conversation_state import _lazy
+from conversation_state import (
+    Aggregator,
+    SystemMessage,
+    TokenBudget,
+    ToolCall,
+    ToolMessage,
+    Trimmer,
+    Usage,
+    _lazy,
+)
 from conversation_state.errors import MissingExtraError
 from conversation_state.hosts import _host
 from conversation_state.hosts._host import run_in_thread
+from conversation_state.store import StateRef
+from conversation_state.trimming import keep_last
 
 
 class Boom(Exception):  # noqa: N818 - a word to look for
@@ -331,3 +342,77 @@ class TestImportLazily:
             get("Session")
 
         assert error is raised.value
+
+
+class TestStates:
+    """What hosts make of a conversation."""
+
+    ASKED = Aggregator.new().add_tool_call(ToolCall("c1", "f", "{}"))
+
+    def test_open_calls(self):
+        """A call without a result is answered by an error before the next request."""
+        trimmer = Trimmer(TokenBudget(context_window=8_000), keep_last(9))
+
+        answered = _host.answer_all_calls(trimmer)
+
+        result = answered(self.ASKED).messages[-1]
+        assert isinstance(result, ToolMessage)
+        assert ("c1", True) == (result.tool_call_id, result.is_error)
+        assert (trimmer.budget, trimmer.counter) == (answered.budget, answered.counter)
+        assert trimmer.steps == answered.steps[1:]
+
+    def test_ledger_stays(self):
+        """Going back in a conversation does not undo its cost, nor changes its id."""
+        later = self.ASKED.add_usage(Usage(3))
+
+        kept = _host.keep_ledger(self.ASKED, later)
+
+        assert (Usage(3), self.ASKED.id) == (kept.total_usage, kept.id)
+        assert _host.keep_ledger(later, self.ASKED) is later
+        assert _host.keep_ledger(later, None) is later
+        assert _host.replace_entries(later, later.entries) is later
+
+    def test_summaries_are_made_once(self):
+        """What a step that failed had summarised is used by the next call."""
+        calls: list[Any] = []
+
+        class FailedError(Exception):
+            summaries = (SystemMessage("So far."),)
+
+        def trim(messages: Any, *, previous: Any) -> Any:
+            calls.append(previous)
+            if len(calls) == 1:
+                raise FailedError
+
+            return messages
+
+        rolling: Any = _host.RollingTrimmer(trim)  # type: ignore[arg-type]
+        with pytest.raises(FailedError):
+            rolling("a")
+
+        assert [rolling("b"), rolling("c"), rolling.last] == ["b", "c", "c"]
+        assert calls == [None, FailedError.summaries, "b"]
+
+
+class TestNames:
+    """Names in a store, and references to what is in it."""
+
+    def test_quoted(self):
+        """Any text is a part of a name, each another one, and none is long."""
+        long = ["a/" * 60, "a/" * 61, "a%2F" * 40]
+        texts = ["a", "a/b", "a%2Fb", "a%2fb", "\n", "\ud800", "a" * 120, "a" * 121]
+
+        quoted = [_host.quote_name(each) for each in [*texts, *long]]
+
+        assert quoted[:5] == ["a", "a%2Fb", "a%252Fb", "a%252fb", "%0A"]
+        assert quoted[6] == "a" * 120
+        assert len({*quoted}) == len(quoted)
+        assert {120} == {*map(len, quoted[6:])}
+        assert not any("/" in each for each in quoted)
+
+    def test_references(self):
+        """A reference is taken as it is, or as its text."""
+        ref = StateRef(7, 2, "0f" * 16)
+
+        assert _host.parse_ref(str(ref)) == ref
+        assert _host.parse_ref(ref) is ref
