@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import contextvars
 import gc
+import inspect
 import threading
 import weakref
 from typing import Any
@@ -24,10 +25,10 @@ from conversation_state import (
     Usage,
     _lazy,
 )
-from conversation_state.errors import MissingExtraError
+from conversation_state.errors import MissingExtraError, StoreError
 from conversation_state.hosts import _host
-from conversation_state.hosts._host import run_in_thread
-from conversation_state.store import StateRef
+from conversation_state.hosts._host import StoreHost, run_in_thread
+from conversation_state.store import StateRef, open_store
 from conversation_state.trimming import keep_last
 
 
@@ -37,6 +38,13 @@ class Boom(Exception):  # noqa: N818 - a word to look for
 
 class Held:
     """What an error holds."""
+
+
+class Host(StoreHost):
+    """A host of nothing."""
+
+    def __init__(self, store: Any) -> None:
+        self._set_store(store)
 
 
 def run(coroutine: Any) -> Any:
@@ -416,3 +424,37 @@ class TestNames:
 
         assert _host.parse_ref(str(ref)) == ref
         assert _host.parse_ref(ref) is ref
+
+
+class TestStores:
+    """The store of a host, and who closes it."""
+
+    def test_own_store(self):
+        """A store that the host opened is closed with it, and no other."""
+        with Host.from_url("memory:") as host:
+            store = host.store
+            assert "a" not in store
+
+        with pytest.raises(StoreError, match="closed"):
+            store.load("a")
+
+        with open_store("memory:") as other:
+            Host(other).close()
+            assert "a" not in other
+
+    def test_defaults(self):
+        """It remembers as much as a store that is opened without a host."""
+        (ours, theirs) = [
+            inspect.signature(each).parameters["remembered"].default
+            for each in (StoreHost.from_url, open_store)
+        ]
+
+        assert ours == theirs
+
+    def test_refused(self):
+        """What is no store and no trimmer is refused, with what to do."""
+        with pytest.raises(TypeError, match=r"expected an open Store.*from_url"):
+            Host("memory:")
+
+        with pytest.raises(TypeError, match=r"steps: expected a Trimmer, got .*make"):
+            _host.check_trimmer(keep_last(1), "steps")
