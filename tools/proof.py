@@ -151,6 +151,7 @@ def render_page(page: str, facts: Mapping[str, Mapping[str, Any]]) -> str:
     Raises:
         ValueError: The page lacks a mark.
     """
+    shown: Mapping[str, str] = {}
     for name in PARTS:
         begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
         head, found, rest = page.partition(begin)
@@ -158,19 +159,26 @@ def render_page(page: str, facts: Mapping[str, Mapping[str, Any]]) -> str:
         if not (found and also_found):
             raise ValueError(f"the page has no part between {begin} and {end}")
 
-        text = "\n\n".join(describe_part(facts.get(name)))
+        part = facts.get(name)
+        text = "\n\n".join(describe_part(part, shown))
+        shown = part["versions"] if part else shown
         page = f"{head}{begin}\n\n{text}\n\n{end}{tail}"
 
     return page
 
 
-def describe_part(found: Mapping[str, Any] | None) -> Iterable[str]:
-    """The paragraphs of one part."""
+def describe_part(
+    found: Mapping[str, Any] | None, shown: Mapping[str, str]
+) -> Iterable[str]:
+    """The paragraphs of one part; *shown* are the versions of the part before."""
     if found is None:
         yield "This part has not been run."
         return
 
     versions = ", ".join(f"{key} {each}" for key, each in found["versions"].items())
+    if found["versions"] == shown:
+        versions = "with the versions above"
+
     yield (
         f"Run on {found['date']}, commit `{found['commit']}`, Python "
         f"{found['python']} on {found['system']}, {versions}."
