@@ -160,6 +160,15 @@ class TestAdd:
             Usage() + other
         with pytest.raises(TypeError):
             other + Usage()
+        with pytest.raises(TypeError, match="minus takes a Usage, got "):
+            Usage().minus(other)
+
+    def test_no_details_are_one_object(self):
+        """Sums of usages without details have none of their own: a ledger has many."""
+        both = Usage(1) + Usage(2)
+
+        assert both.prompt_tokens_details is Usage().prompt_tokens_details
+        assert both.completion_tokens_details is Usage().completion_tokens_details
 
     @pytest.mark.parametrize(
         "usage",
