@@ -662,6 +662,34 @@ class TestOtherHands:
         ) in str(caught.value)
 
     @pytest.mark.parametrize(
+        ("module", "name", "fields", "line"),
+        [
+            ("langchain_core.messages", "Said", {}, "langchain.load([message])"),
+            ("pydantic_ai.messages", "Message", {}, "pydantic_ai.load([message])"),
+            ("agents.items", "Item", {}, "agents.load([message])"),
+            ("google.genai.types", "Content", {}, "gemini.load([message.model_dump("),
+            ("google.genai.types", "R", {"candidates": []}, "gemini.load(answer."),
+            ("anthropic.types", "M", {"stop_reason": None}, "anthropic.load(answer."),
+            ("openai.types.responses", "R", {"output": 1}, "openai_responses.load(a"),
+            ("openai", "Stream", {}, "concat(openai_chat.load_chunks("),
+            ("openai", "ChatCompletionChunk", {}, "concat(openai_chat.load_chunks("),
+        ],
+    )
+    def test_packages_of_sdks(self, module, name, fields, line):
+        """An object is known by the package of its class, alone and in a list."""
+        given = type(name, (), {"__module__": module, **fields})()
+        for each in (given, [given]):
+            with pytest.raises(InvalidMessageError) as caught:
+                chat().add_response(each)
+
+            assert line in str(caught.value)
+
+        with pytest.raises(InvalidMessageError) as caught:
+            chat().add_response(type("Other", (), {"__module__": f"a.{module}"})())
+
+        assert "load it first" not in str(caught.value)
+
+    @pytest.mark.parametrize(
         ("name", "advice"),
         [
             ("append", "state = state.add(message)"),
@@ -1238,6 +1266,7 @@ WITHOUT_ZONE = NOON.replace(tzinfo=None)
 # What the types forbid can be tried all the same.
 AnyState: Any = Aggregator
 any_total: Any = total_usage
+any_join: Any = join
 
 
 @pytest.mark.parametrize(
@@ -1296,7 +1325,13 @@ any_total: Any = total_usage
         (ValueError, "have no entry in common", lambda: PAID.rollback(chat("a"))),
         (TypeError, "takes Aggregators, Turns or", lambda: any_total([PAID])),
         (IndexError, "fork at 4: this state has 3 messages", lambda: PAID.fork(at=4)),
+        (TypeError, "at: expected a number of messages", lambda: PAID.fork(at="a")),
         (TypeError, "join takes Aggregators and Turns", lambda: PAID.join([PAID])),
+        (TypeError, "join takes Aggregators, got a list", lambda: any_join([PAID])),
+        (
+            *(TypeError, "merge_into takes an Aggregator, got a str"),
+            lambda: PAID.checkpoint().merge_into("a"),
+        ),
         (TypeError, "has merge_into", lambda: PAID.join(PAID.checkpoint())),
         (TypeError, "state.join(*states)", lambda: PAID.join([PAID, PAID])),
         (TypeError, "label is 5", lambda: PAID.checkpoint(5)),
@@ -1350,6 +1385,7 @@ class TestMessages:
         same = [UserMessage("a"), UserMessage("b")]
 
         assert view == chat("a", "b").messages
+        assert view != chat("a", "c").messages
         assert view == same
         assert view == tuple(same)
         assert hash(view) == hash(tuple(same))
