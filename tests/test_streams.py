@@ -891,6 +891,15 @@ class TestClose:
             with pytest.raises(StreamClosedError, match="it was closed"):
                 read()
 
+    def test_the_end_of_a_block_closes(self):
+        """Behind its block a stream can't be read."""
+        with Stream.of("ab") as stream:
+            assert ["a", "b"] == list(stream)
+
+        assert "<Stream: closed>" == repr(stream)
+        with pytest.raises(StreamClosedError):
+            iter(stream)
+
     def test_closes_the_source_with_the_last_reader(self):
         """
         A generator is closed with its last reader, not before; any iterator with a

@@ -405,6 +405,39 @@ class TestPipe:
         sender.close()
         assert ["second"] == await listed(reader)
 
+    async def test_all_senders_there_is_room_for_go_on(self):
+        """Two that wait are both woken by a reader that takes two elements at once."""
+        sender, stream = pipe(2)
+        for n in (1, 2):
+            await sender.asend(n)
+
+        async def read():
+            await until(lambda: len(sender._pipe.senders) == 2)
+            reader = aiter(stream)
+            return [await anext(reader), await anext(reader)]
+
+        sent = await at_once(read, lambda: sender.asend(3), lambda: sender.asend(4))
+        assert [[1, 2], True, True] == sent
+        await sender.aclose()
+        assert [1, 2, 3, 4] == sorted(await listed(stream))
+
+    async def test_an_iterator_that_can_not_be_closed(self):
+        """An async iterator without `aclose` is read to its end."""
+
+        class Two:
+            left = 2
+
+            def __aiter__(self):
+                return self
+
+            async def __anext__(self):
+                self.left -= 1
+                if self.left < 0:
+                    raise StopAsyncIteration
+                return self.left
+
+        assert [1, 0] == await listed(Stream.of(Two()))
+
     async def test_a_cancelled_sender_is_no_end(self):
         """A reader of a cancelled sender learns that something is missing."""
         sender, stream = pipe(0)
