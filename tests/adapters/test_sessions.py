@@ -272,6 +272,17 @@ class TestClaudeCode:
         again = load_session(plain(dump_session(session, "claude_code").payload))
         assert again.tree == session.tree
 
+    def test_line_without_its_parent(self):
+        """A line of a response belongs to it, though its parent is missing."""
+        raws = parse(CLAUDE)
+        raws[5]["parentUuid"] = "gone"
+        session = load_session(raws)
+        answer = session.tree.present[2]
+
+        assert ("I look at it.", 2) == (answer.text, len(answer.tool_calls))
+        assert answer.reasoning == "Read the code, run the tests."
+        assert session.problems == ("line 6: its parent 'gone' is missing",)
+
     def test_line_that_stands_twice(self):
         """Of two lines with one id the later one stands, and the other is kept."""
         raws = parse(CLAUDE)

@@ -220,6 +220,15 @@ def test_own_format(path):
         assert exported.payload[: len(parse(path))] == parse(path)
 
 
+def test_values_like_references():
+    """What looks like a reference of ours to a text of the message is kept as it is."""
+    path = next(GOLDEN.glob("pi-*/*.json*"))
+    odd = [{"$text": each} for each in (0, 1, -1, 99, "0", None, [0], [{"$text": 0}])]
+    raws = [{**raw, "odd": [*odd, {"$text": 0, "of": 1}]} for raw in parse(path)]
+
+    assert raws == dump_session(load_session(raws), "pi").payload
+
+
 @pytest.mark.parametrize("kind", WRITTEN)
 def test_parts(kind):
     """An image and a signed thought come back from each, or are listed as lost."""

@@ -764,42 +764,40 @@ def fold(raw: Any, messages: Sequence[Message]) -> Any:
         if len(text) >= _LONG:
             places.setdefault(text, at)
 
-    return _replace_texts(
-        raw, lambda text: {_TEXT: places[text]} if text in places else text
-    )
+    return _fold_value(raw, places)
+
+
+def _fold_value(value: Any, places: Mapping[str, int]) -> Any:
+    if isinstance(value, str):
+        return {_TEXT: places[value]} if value in places else value
+
+    if is_map(value):
+        folded = {key: _fold_value(each, places) for key, each in value.items()}
+        # What looks like a reference itself is put into a list.
+        return {_TEXT: [folded[_TEXT]]} if folded.keys() == {_TEXT} else folded
+
+    return [_fold_value(each, places) for each in value] if is_list(value) else value
 
 
 def unfold(kept: Any, messages: Sequence[Message]) -> Any:
     """What `fold` made of a record, with what *messages* say now."""
-    texts = _list_texts(messages)
-
-    def find(reference: Body) -> Any:
-        at = reference.get(_TEXT)
-        is_known = len(reference) == 1 and isinstance(at, int) and at < len(texts)
-        return texts[at] if is_known and isinstance(at, int) else None
-
-    return _restore_texts(kept, find)
+    return _unfold_value(kept, _list_texts(messages))
 
 
-def _replace_texts(value: Any, change: Callable[[str], Any]) -> Any:
-    if isinstance(value, str):
-        return change(value)
+def _unfold_value(value: Any, texts: Sequence[str]) -> Any:
+    if not is_map(value):
+        is_several = is_list(value)
+        return [_unfold_value(each, texts) for each in value] if is_several else value
 
-    if is_map(value):
-        return {key: _replace_texts(each, change) for key, each in value.items()}
+    reference = value.get(_TEXT) if value.keys() == {_TEXT} else None
+    if is_list(reference):
+        return {_TEXT: _unfold_value(reference[0], texts)}
 
-    return [_replace_texts(each, change) for each in value] if is_list(value) else value
+    # A message that was changed may have fewer texts.
+    if isinstance(reference, int) and reference < len(texts):
+        return texts[reference]
 
-
-def _restore_texts(value: Any, find: Callable[[Body], Any]) -> Any:
-    if is_map(value):
-        text = find(value)
-        if text is not None:
-            return text
-
-        return {key: _restore_texts(each, find) for key, each in value.items()}
-
-    return [_restore_texts(each, find) for each in value] if is_list(value) else value
+    return {key: _unfold_value(each, texts) for key, each in value.items()}
 
 
 def _list_texts(messages: Sequence[Message]) -> list[str]:
