@@ -272,6 +272,15 @@ class TestClaudeCode:
         again = load_session(plain(dump_session(session, "claude_code").payload))
         assert again.tree == session.tree
 
+    def test_hidden_branch_at_the_end(self):
+        """What the interface hides is no head, though it was written last."""
+        raws = parse(CLAUDE)
+        hidden = {**raws[26], "uuid": "h", "parentUuid": raws[16]["uuid"]}
+        session = load_session([*raws, {**hidden, "isMeta": True}])
+
+        assert outline(session.tree.present)[-1] == ("assistant", "Fixed.")
+        assert len(session.tree.leaves) == len(read_session(CLAUDE).tree.leaves) + 1
+
     def test_line_without_its_parent(self):
         """A line of a response belongs to it, though its parent is missing."""
         raws = parse(CLAUDE)
@@ -463,6 +472,15 @@ class TestCodex:
         assert plain(dump_session(session, "codex").payload) == raws
         assert len(session.tree) > len(read_session(CODEX).tree)
 
+    def test_running(self):
+        """A response that is still being written is there, without its bill."""
+        raws = parse(CODEX)
+        begun = load_session(raws[:41]).tree
+
+        assert outline(begun.present)[-1] == ("assistant", "Fixed.")
+        whole = load_session(raws).tree.present.ledger
+        assert len(begun.present.ledger) == len(whole) - 1
+
     def test_rollback_of_everything(self):
         """More turns than there are take all prompts away, and a wrong count none."""
         lines = CODEX.read_text().splitlines()
@@ -540,6 +558,34 @@ class TestOthers:
         assert other in ends or not other
         state = tree.present
         assert state.record_responses() is state
+
+    def test_compaction_with_words(self):
+        """A prompt that also asks OpenCode for a compaction is a message."""
+        payload = json.loads(golden("opencode").read_text())
+        payload["messages"][2]["parts"].append({"type": "text", "text": "Shorter!"})
+
+        said = [each.text for each in load_session(payload).tree.present]
+
+        assert said[5:7] == ["Shorter!", "The smallest fix."]
+
+    def test_entries_of_pi(self):
+        """Roles of extensions are read; an id that stands twice is another entry."""
+        head, first, asked, *_ = parse(golden("pi"))
+        said = {"role": "system", "content": "Be brief."}
+        system = {**asked, "id": "s", "message": said}
+        asked = {**asked, "parentId": "s"}
+        again = {**asked, "message": {**asked["message"], "content": "Why, then?"}}
+        session = load_session([head, first, system, asked, asked, again])
+
+        assert outline(session.tree.present) == [
+            ("system", "Be brief."),
+            ("user", "Why, then?"),
+        ]
+        assert len(session.tree) == 3
+        assert session.problems == (
+            "line 5: repeats line 4",
+            "line 6: has the id of line 4; taken as another",
+        )
 
     @pytest.mark.parametrize("name", ["opencode", "gemini_cli", "pi"])
     def test_results(self, name):

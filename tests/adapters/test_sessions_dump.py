@@ -220,6 +220,19 @@ def test_own_format(path):
         assert exported.payload[: len(parse(path))] == parse(path)
 
 
+def test_parents_of_lines():
+    """Lines of Claude Code that come from a store stand behind those they did."""
+    path = next(GOLDEN.glob("claude_code-*/*.jsonl"))
+    parents = {raw.get("uuid"): raw.get("parentUuid") for raw in parse(path)}
+    state = read_session(path).tree.present
+    written = dump_session(state, "claude_code").payload
+    found = {raw["uuid"]: raw["parentUuid"] for raw in written if "uuid" in raw}
+    known = [uuid for uuid in found if parents.get(uuid) in found]
+
+    assert len(known) > 9
+    assert [found[uuid] for uuid in known] == [parents[uuid] for uuid in known]
+
+
 def test_values_like_references():
     """What looks like a reference of ours to a text of the message is kept as it is."""
     path = next(GOLDEN.glob("pi-*/*.json*"))
@@ -227,6 +240,21 @@ def test_values_like_references():
     raws = [{**raw, "odd": [*odd, {"$text": 0, "of": 1}]} for raw in parse(path)]
 
     assert raws == dump_session(load_session(raws), "pi").payload
+
+
+def test_fewer_texts():
+    """A message that was changed since, and has fewer texts, is written as it is."""
+    head, first, asked, *_ = parse(next(GOLDEN.glob("pi-*/*.json*")))
+    blocks = [{"type": "text", "text": text} for text in ("Why?", "because " * 9)]
+    raw = {**asked, "message": {**asked["message"], "content": blocks}}
+    session = load_session([head, first, raw])
+    state = session.tree.present
+    for count in (1, 2):
+        changed = state[0].replace(content=[TextPart("So.")] * count)
+        state = state.replace_message(state.entries[0].id, changed)
+        exported = dump_session(attrs.evolve(session, tree=MessageTree.of(state)), "pi")
+
+        assert reload(exported.payload).tree.present[0].text == "So." * count
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
