@@ -437,6 +437,30 @@ class TestFold:
             log.take(count).append(1).fold(counted, 0, key="k")
             assert 33 >= len(calls)
 
+    @pytest.mark.parametrize("every", [1, 2, 32])
+    def test_of_runs(self, every):
+        """
+        So many blocks are folded at once and remembered at their end, from which later
+        and older versions go on.
+        """
+        runs: list[list[int]] = []
+
+        def extend(total: int, items: Iterable[int]) -> int:
+            runs.append([*items])
+            return reduce(step, runs[-1], total)
+
+        log: Log[int] = Log(range(2_100))
+        versions = [log, log.take(1_060), log.extend(range(40)), log.take(63)]
+        most, expected = 32 * every, [reduce(step, each, 5) for each in versions]
+        for version, found in zip(versions, expected, strict=True):
+            assert found == version.fold_runs(extend, 5, key="k", every=every)
+
+        sizes = [len(each) for each in runs]
+        first = [min(most, 2_080 - done) for done in range(0, 2_080, most)]
+        assert first == sizes[: len(first)]
+        # Of later and older versions what is behind the last that is remembered.
+        assert 32 + 40 + 2 * most > sum(sizes[len(first) :])
+
     def test_forgets_the_oldest(self):
         """Sixteen keys are remembered; the one asked for longest ago goes first."""
         calls = []

@@ -321,10 +321,12 @@ class Log(Sequence[T], Generic[T]):
         *,
         key: object,
         since: int = 0,
+        every: int = 1,
     ) -> S:
         """
         As `fold`, with a function from the state before some items, and these items, to
-        the state after all of them: at most 32 at once.
+        the state after all of them: those of *every* so many blocks of 32 at once, at
+        the last of which it is remembered.
         """
         newer: list[T] = []
         state: S
@@ -351,7 +353,7 @@ class Log(Sequence[T], Generic[T]):
             log = log._before
 
         newer.extend(reversed(log))
-        state = self._trunk.fold(extend, start, key, since >> BITS)
+        state = self._trunk.fold(extend, start, key, since >> BITS, every)
         state = extend(state, reversed(newer))
         self._folds = with_fold(self._folds, (key, state, None))
         return state

@@ -149,10 +149,16 @@ class Trunk:
         return self.block((self.full >> BITS) - 1) if self.full else None
 
     def fold(
-        self, extend: Callable[[Any, Any], Any], start: Any, key: object, first: int
+        self,
+        extend: Callable[[Any, Any], Any],
+        start: Any,
+        key: object,
+        first: int,
+        every: int,
     ) -> Any:
-        # *extend* applied to the items of each block from number *first* on; resumed at
-        # the last block that remembers it under *key*, and remembered at all behind it.
+        # *extend* applied to the items of *every* so many blocks from number *first*
+        # on; resumed at the last block that remembers it under *key*, and remembered at
+        # the last of each so many behind it.
         state, number = start, self.full >> BITS
         for block in self.blocks_backwards():
             if number == first:
@@ -165,9 +171,11 @@ class Trunk:
 
             number -= 1
 
-        for block in self.blocks(number):
-            state = extend(state, block.items)
-            block.folds = with_fold(block.folds, (key, state))
+        blocks = [*self.blocks(number)]
+        for begin in range(0, len(blocks), every):
+            run = blocks[begin : begin + every]
+            state = extend(state, chain.from_iterable(map(items_of, run)))
+            run[-1].folds = with_fold(run[-1].folds, (key, state))
 
         return state
 

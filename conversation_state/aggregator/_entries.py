@@ -156,12 +156,17 @@ class Ledger(NamedTuple):
         return Ledger(self.entries.extend(entries), total)
 
     def by_id(self) -> Index:
-        # Its entries by identity, see `find_in_index`. O(log n).
-        return self.entries.fold_runs(_add_to_index, _NO_INDEX, key=_add_to_index)
+        # Its entries by identity, see `find_in_index`. O(log n), and O(n) the first
+        # time for a ledger that was decoded.
+        return self.entries.fold_runs(
+            _add_to_index, _NO_INDEX, key=_add_to_index, every=_INDEXED_BLOCKS
+        )
 
     def of_response(self, response_id: str) -> list[LedgerEntry]:
-        # The entries whose key has the provider's id of a response. O(log n).
-        indexes = self.entries.fold_runs(_add_to_ids, _NO_IDS, key=_add_to_ids)
+        # The entries whose key has the provider's id of a response. As `by_id`.
+        indexes = self.entries.fold_runs(
+            _add_to_ids, _NO_IDS, key=_add_to_ids, every=_INDEXED_BLOCKS
+        )
         return [each for _, ids in indexes for each in ids.get(response_id, ())]
 
     def find(self, key: str) -> LedgerEntry | None:
@@ -172,6 +177,9 @@ class Ledger(NamedTuple):
 def _add_usage_of(total: Usage, entry: LedgerEntry) -> Usage:
     return total + entry.usage
 
+
+# One map of a thousand entries is made in less time than 32 that are merged.
+_INDEXED_BLOCKS = 32
 
 Index = tuple[dict[str, LedgerEntry], ...]
 _NO_INDEX: Index = ()
@@ -190,7 +198,8 @@ def _add_to_index(index: Index, entries: Iterable[LedgerEntry]) -> Index:
     # before, like the digits of a counter: an entry costs O(log n) on average, and the
     # log remembers them (`Log.fold`). They are shared between versions, so none is ever
     # changed.
-    newest = {entry.id: entry for entry in entries}
+    found = [*entries]
+    newest = dict(zip(map(id_of, found), found, strict=True))
     while index and len(index[-1]) <= len(newest):
         newest = {**index[-1], **newest}
         index = index[:-1]
@@ -206,12 +215,13 @@ def _add_to_ids(index: _Ids, entries: Iterable[LedgerEntry]) -> _Ids:
     # As `_add_to_index`, by the response's id in the key: each map with how many
     # entries it is of, because some servers give all responses one id.
     size = 0
-    newest: dict[str, tuple[LedgerEntry, ...]] = {}
+    found: dict[str, list[LedgerEntry]] = {}
     for entry in entries:
         size += 1
         if response_id := id_of_key(entry.id):
-            newest[response_id] = (*newest.get(response_id, ()), entry)
+            found.setdefault(response_id, []).append(entry)
 
+    newest = {each: tuple(some) for each, some in found.items()}
     while index and index[-1][0] <= size:
         count, older = index[-1]
         size += count
