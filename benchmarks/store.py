@@ -11,6 +11,9 @@ restorable, take a file of 1.4 to 1.6 times their JSON.
 10,000 messages load in 2 to 2.7 times the CPU time of decoding them, the opening of
 the file included, and 100,000 in 1.8: 0.65 is SQLite's for the rows, 0.25 the
 checksum of each.
+
+A label takes as long behind 3,000 others; where one revision has them all, 4 to 7 times
+as long, since the row of that revision and the head have each.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -176,10 +181,38 @@ def _measure_siblings(n: int) -> Row:
     return Row("save a sibling, behind so many", n, took * 1e6, unit="µs")
 
 
+def _measure_labels(n: int) -> Iterator[Row]:
+    """Labels on the newest revision of a name with *n* that have one, and with *n*."""
+    with TemporaryDirectory() as folder:
+        store: Store
+        with open_store(f"sqlite:///{folder}/chats.db") as store:
+            state = Aggregator.new()
+            for number in range(n):
+                state = state.add_user_prompt(TEXT)
+                store.save("many", state, label=f"saved {number}")
+
+            store.save("one", state)
+            for number in range(n):
+                store.label("one", f"label {number}")
+
+            labels = (f"newer {number}" for number in count())
+            for claim, name in (
+                ("label a revision, behind so many labels", "many"),
+                ("label the one that has so many", "one"),
+            ):
+                label = partial(_take_label, store, name, labels)
+                took = seconds(label, least=20, for_s=0) * 1e6
+                yield Row(claim, n, took, unit="µs")
+
+
+def _take_label(store: Store, name: str, labels: Iterator[str]) -> None:
+    store.label(name, next(labels))
+
+
 def rows() -> Iterator[Row]:
     """
-    Saves at four lengths, with both kinds of durability, and of siblings; a file's
-    size; loads.
+    Saves at four lengths, with both kinds of durability, and of siblings; labels; a
+    file's size; loads.
     """
     yield _measure_size()
     for n in (10, 1_000, 10_000, 100_000):
@@ -190,6 +223,7 @@ def rows() -> Iterator[Row]:
 
     for n in (30, 3_000):
         yield _measure_siblings(n)
+        yield from _measure_labels(n)
 
     for n in (10, 1_000, 10_000, 100_000):
         yield from _measure_loads(n)

@@ -1210,7 +1210,7 @@ class Store:
 
         Any number of labels point to one revision, and none is lost by another
         one, nor by any save. A label points to one revision of a name: given
-        again, it moves.
+        again, it moves. O(the labels of that revision), which the head has.
 
         Args:
             name: The name.
