@@ -255,7 +255,7 @@ ASSISTANT_UI: Any = {
         )
     ],
 }
-AI_SDK = [
+AI_SDK: list[Any] = [
     {"id": "1", "role": "user", "parts": [{"type": "text", "text": "q"}]},
     {
         "id": "2",
@@ -290,6 +290,42 @@ LANGCHAIN = [
     {"type": "ai", "content": "done", "additional_kwargs": {}, "response_metadata": {}},
 ]
 
+# Both forms that version 4 had.
+INVOKED = {
+    "state": "result",
+    "step": 0,
+    "toolCallId": "c1",
+    "toolName": "f",
+    "args": {},
+    "result": "r",
+}
+AI_SDK_4 = [
+    {
+        "id": "1",
+        **user("q"),
+        "createdAt": "2025-01-01T00:00:00Z",
+        "experimental_attachments": [
+            {"name": "a", "contentType": "image/png", "url": "https://example.com/a"}
+        ],
+    },
+    {"id": "2", **model("done"), "reasoning": "hm", "toolInvocations": [INVOKED]},
+]
+AI_SDK_4_PARTS = [
+    {"id": "1", **user("q"), "parts": [{"type": "text", "text": "q"}]},
+    {
+        "id": "2",
+        **model("done"),
+        "parts": [
+            {"type": "step-start"},
+            {"type": "reasoning", "reasoning": "hm", "details": []},
+            {"type": "tool-invocation", "toolInvocation": INVOKED},
+            {"type": "step-start"},
+            {"type": "source", "source": {"id": "s", "url": "https://example.com"}},
+            {"type": "file", "mimeType": "image/png", "data": "aGk="},
+            {"type": "text", "text": "done"},
+        ],
+    },
+]
 # `modelMessageSchema` of npm's ai 6 takes each.
 MODEL_MESSAGES: list[Any] = [
     {"role": "system", "content": "s"},
@@ -575,6 +611,15 @@ VALUES = {
     "librechat": (LIBRECHAT, {"l1": (["u hi", "a new"], 2)}),
     "assistant-ui": (ASSISTANT_UI, {"line 1": (["u hi", "a new"], 2)}),
     "ai sdk": (AI_SDK, {"line 1": (["u q", "a (hm) f{}", "t[c1] r", "a done"], 1)}),
+    "ai sdk 4": (AI_SDK_4, {"line 1": (["u q", "a (hm) f{}", "t[c1] r", "a done"], 1)}),
+    "ai sdk 4 parts": (
+        AI_SDK_4_PARTS,
+        {"line 1": (["u q", "a (hm) f{}", "t[c1] r", "a done"], 1)},
+    ),
+    "ai sdk without ids": (
+        [{key: each[key] for key in ("role", "parts")} for each in AI_SDK],
+        {"line 1": (["u q", "a (hm) f{}", "t[c1] r", "a done"], 1)},
+    ),
     "langchain": (LANGCHAIN, {"line 1": (CALLED, 1)}),
     "model messages": (MODEL_MESSAGES, {"line 1": (MODEL_SAID, 1)}),
     "converse": (CONVERSE, {"line 1": (CONVERSED, 1)}),
@@ -743,6 +788,20 @@ class TestFormats:
         )
         assert (False, True, "g") == (given.is_error, failed.is_error, given.tool_name)
         assert "tool-approval-response" == approval.raw["type"]
+
+    def test_files_of_version_4(self, run):
+        """Attachments and files are media, and sources are kept."""
+        for at, value in enumerate((AI_SDK_4, AI_SDK_4_PARTS)):
+            run("import", run.write(json.dumps(value), name=f"{at}.json"))
+
+        with open_store(run.url) as store:
+            asked: Any = store.load("0-1")[0]
+            answer: Any = store.load("1-1")[3]
+
+        source, image, _ = answer.parts
+        assert "https://example.com/a" == asked.parts[1].url
+        assert (b"hi", "image/png") == (image.data, image.media_type)
+        assert "https://example.com" == source.raw["url"]
 
     def test_converse(self, run):
         """

@@ -482,6 +482,115 @@ def _read_thread_block(block: ObjectReader) -> _Piece | None:
     return RefusalPart(block.text(kind)) if kind == "refusal" else None
 
 
+# UIMessages of older versions
+
+
+def upgrade_ui_messages(payload: Any) -> Any:
+    """
+    *payload*, a list of UIMessages or what has it as ``messages``, as AI SDK 5 and
+    newer have them; what is no message stays.
+
+    Source:
+        ``UIMessage`` of npm's ``ai`` 4; that of 5, and its migration guide.
+    """
+    if is_map(payload):
+        return {**payload, "messages": upgrade_ui_messages(payload.get("messages"))}
+
+    if not is_list(payload):
+        return payload
+
+    return [_upgrade_message(raw) if is_map(raw) else raw for raw in payload]
+
+
+def _upgrade_message(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    attached = [key for key in _ATTACHED if is_list(raw.get(key))]
+    parts = raw.get("parts")
+    dropped = {"parts", *attached}
+    if is_list(parts):
+        parts = [_upgrade_part(each) if is_map(each) else each for each in parts]
+        texts = [each.get("text") for each in parts if is_map(each)]
+        said = "".join([text for text in texts if isinstance(text, str)])
+        if raw.get("content") in {"", said}:
+            dropped |= {"content"}
+    elif isinstance(raw.get("content"), str):
+        calls = raw.get("toolInvocations")
+        parts = [
+            {"type": "tool-invocation", "toolInvocation": call}
+            for call in (calls if is_list(calls) else ())
+        ]
+        parts = [_upgrade_part(each) for each in parts]
+        if isinstance(raw.get("reasoning"), str):
+            parts.insert(0, {"type": "reasoning", "text": raw["reasoning"]})
+            dropped |= {"reasoning"}
+
+        if any("output" in each for each in parts) and raw["content"]:
+            parts.append({"type": "step-start"})  # said when it had the results
+
+        if raw["content"] or not parts:
+            parts.append({"type": "text", "text": raw["content"]})
+
+        dropped |= {"content", "toolInvocations"}
+    else:
+        return raw
+
+    files = [
+        {
+            "type": "file",
+            "url": each.get("url"),
+            "mediaType": each.get("contentType") or "application/octet-stream",
+            **({"filename": each["name"]} if each.get("name") else {}),
+        }
+        for key in attached
+        for each in raw[key]
+        if is_map(each)
+    ]
+    kept = {key: raw[key] for key in raw if key not in dropped}
+    return {"id": "", **kept, "parts": [*parts, *files]}
+
+
+_ATTACHED = ("experimental_attachments", "attachments")
+_STATES = {
+    "partial-call": "input-streaming",
+    "call": "input-available",
+    "result": "output-available",
+}
+
+
+def _upgrade_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    kind, call, source = (
+        part.get("type"),
+        part.get("toolInvocation"),
+        part.get("source"),
+    )
+    if kind == "tool-invocation" and is_map(call):
+        state = call.get("state")
+        made = {
+            "type": f"tool-{call.get('toolName')}",
+            "toolCallId": call.get("toolCallId"),
+            "state": _STATES.get(str(state), state),
+            "input": call.get("args"),
+        }
+        return {**made, "output": call["result"]} if "result" in call else made
+
+    if kind == "reasoning" and "text" not in part:
+        return {"text": part.get("reasoning"), **_without(part, "reasoning")}
+
+    if kind == "source" and is_map(source):
+        return {**source, "type": "source-url", "sourceId": source.get("id")}
+
+    if kind == "file" and "mimeType" in part and isinstance(part.get("data"), str):
+        data, media_type = part["data"], part["mimeType"]
+        url = data if ":" in data[:20] else f"data:{media_type};base64,{data}"
+        rest = _without(part, "data", "mimeType")
+        return {**rest, "mediaType": media_type, "url": url}
+
+    return part
+
+
+def _without(part: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: part[key] for key in part if key not in keys}
+
+
 class _Reader(NamedTuple):
     """What a module of `conversation_state.adapters` would be, for these formats."""
 

@@ -229,6 +229,9 @@ def _by_adapter(name: str) -> Callable[[Any], FoundConversation]:
 
 
 def _load_listed(adapter: Any, name: str, payload: Any) -> tuple[Message, ...]:
+    if name == "ai_sdk":
+        payload = _blocks.upgrade_ui_messages(payload)
+
     try:
         found: tuple[Message, ...] = adapter.load(payload)
     except DecodeError:

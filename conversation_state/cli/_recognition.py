@@ -195,7 +195,10 @@ _ITEM_TESTS: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
             and not any(p[:1] == "+" for p in f.parts)
         ),
     ),
-    ("ai_sdk", lambda f: "toolInvocations" in f.keys),
+    (
+        "ai_sdk",
+        lambda f: bool(f.keys & {"experimental_attachments", "toolInvocations"}),
+    ),
     ("gemini", lambda f: "parts" in f.keys and "content" not in f.keys),
     ("openai_responses", _has_responses),
     (
