@@ -66,6 +66,12 @@ acts = st.one_of(
     results,
     results,
     st.just(SystemMessage("By the way.")),
+    # A text behind a call, as user interfaces show it.
+    st.just(
+        AssistantMessage(
+            [TextPart("So.", index=1)], tool_calls=[ToolCall("c", "f", "{}", index=0)]
+        )
+    ),
     st.sampled_from(["another tab", "join"]),
 )
 

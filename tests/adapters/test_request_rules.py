@@ -252,6 +252,14 @@ class TestNamedHosts:
         assert judge("openai_chat", named.payload, level="api") == ()
         assert named.lost == ()
 
+    def test_an_empty_list_of_calls_in_a_response(self):
+        """Of a response it is not sent at all, whole or streamed."""
+        said = {"role": "assistant", "content": "a"}
+        choice = {"message": {**said, "tool_calls": []}, "finish_reason": "stop"}
+        answers = openai_chat.load({"choices": [choice]})
+
+        assert said == openai_chat.dump([ASK, *answers]).payload["messages"][1]
+
     def test_neighbouring_turns_of_a_model(self):
         """Calls behind an answer go home so; for a host both are one turn."""
         contents: list[Any] = [

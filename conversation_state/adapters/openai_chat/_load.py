@@ -184,6 +184,9 @@ class ChatLoader(MessageLoader):
         if meta:
             fields["response"] = meta
             node.notes.update(notes or {})
+            # Servers such as vLLM's write it always; OpenAI's refuses it in a request.
+            if node.keys.get("tool_calls") == []:
+                del node.keys["tool_calls"]
 
         if role == "system" and not _is_text(content):
             # Mistral's system messages may contain reasoning, as an example for the

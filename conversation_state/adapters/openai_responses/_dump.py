@@ -474,9 +474,15 @@ def _write_answer_items(
     elif content:
         items.append({"role": "assistant", "content": content})
 
+    both = _order_pieces(message, parts, path)
+    is_own = any(notes_of(one.metadata, SOURCE) for _, one in both)
+    if isinstance(writer, RequestWriter) and not is_own:
+        # Where no item is the provider's, a text does not part a call from its result.
+        both.sort(key=lambda each: isinstance(each[1], ToolCall))
+
     # The items at the end that are thoughts which no output follows yet.
     thoughts: list[_Pieces] = []
-    for kind, pieces in _group_pieces(_order_pieces(message, parts, path)):
+    for kind, pieces in _group_pieces(both):
         written = _ITEM_WRITERS[kind](writer, pieces)
         items += written
         if written:
