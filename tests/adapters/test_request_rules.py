@@ -4,6 +4,7 @@ Rules of a request that only its wire has: items, blocks and markers.
 What all wires share is in ``tests/test_requests.py``.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -15,10 +16,14 @@ from conversation_state.adapters import (
     openai_chat,
     openai_responses,
 )
+from conversation_state.aggregator import Aggregator
 from conversation_state.chunks import concat
+from conversation_state.counting import TokenBudget
+from conversation_state.errors import BudgetExceededError
 from conversation_state.messages import AssistantMessage, SystemMessage, UserMessage
 from conversation_state.parts import AudioPart, ReasoningPart, TextPart
 from conversation_state.testing.provider import Memory, judge
+from conversation_state.trimming import trim
 
 ASK = UserMessage("q")
 SIGNED = {"type": "thinking", "thinking": "hm", "signature": "s"}
@@ -236,6 +241,69 @@ class TestNothingLeft:
         assert {"messages[0]", "messages[3]", "messages[4]"} <= {
             lost.path for lost in export.lost
         }
+
+
+ASKED_ITEM = {"role": "user", "content": "q"}
+OWN_CALLS: dict[str, Any] = {
+    "computer_call": {"type": "computer_screenshot", "image_url": "https://e.x/a"},
+    "local_shell_call": "out",
+    "shell_call": [{"stdout": "out", "stderr": "", "outcome": {"type": "timeout"}}],
+    "apply_patch_call": "out",
+}
+
+
+@pytest.mark.parametrize("kind", OWN_CALLS)
+class TestOwnCalls:
+    """The provider's own calls that the caller runs, and their results."""
+
+    @pytest.fixture
+    def items(self, kind):
+        """A call behind a thought, its result, and an answer."""
+        call = {"type": kind, "id": "x_1", "call_id": "c", "status": "completed"}
+        result = {"type": f"{kind}_output", "call_id": "c", "output": OWN_CALLS[kind]}
+        thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+        text = {"type": "output_text", "text": "done", "annotations": []}
+        answer = {"type": "message", "role": "assistant", "id": "msg_1"}
+        answer |= {"status": "completed", "content": [text]}
+        return [ASKED_ITEM, thought, call, result, answer, ASKED_ITEM]
+
+    @pytest.mark.parametrize("left_out", range(1, 5))
+    def test_half(self, items, left_out, kind):
+        """One without the other is lost, with the thought that nothing follows."""
+        (thought, call, result), half = items[1:4], items.pop(left_out)
+        export = openai_responses.dump(openai_responses.load(items))
+        sent = export.payload["input"]
+
+        if half in (call, result):
+            assert [kind if half is result else f"{kind}_output"] == [
+                lost.what
+                for lost in export.lost
+                if lost.what not in {"reasoning", "id"}
+            ]
+            assert not {kind, f"{kind}_output"} & {item.get("type") for item in sent}
+        else:
+            assert items == sent
+
+        assert (thought in sent) == (half not in (call, result, thought))
+
+    def test_views(self, items):
+        """No view has one without the other."""
+        state = Aggregator.new(openai_responses.load(items))
+        for limit in range(1, 200):
+            with suppress(BudgetExceededError):
+                view = trim(state, TokenBudget(context_window=limit))
+                payload = openai_responses.dump(view.messages).payload
+
+                assert () == judge("openai_responses", payload, level="api")
+
+    def test_continued(self, items):
+        """Where the provider has what came before, the result goes home alone."""
+        request = {"previous_response_id": "resp_1", "input": items[3:]}
+
+        assert (
+            items[3:]
+            == openai_responses.dump(openai_responses.load(request)).payload["input"]
+        )
 
 
 class TestNamedHosts:

@@ -355,6 +355,8 @@ class MessageLoader(DocumentReader):
     def __init__(self) -> None:
         super().__init__()
         self.pairing = CallPairing()
+        # Whether the provider has stored what comes before.
+        self.is_continued = False
 
     def load(self, payload: Any, expected: str) -> tuple[Message, ...]:
         """
@@ -365,6 +367,7 @@ class MessageLoader(DocumentReader):
                 If it is not what was *expected*, or anything in it is wrong.
         """
         messages: list[Message] = []
+        self.is_continued = is_map(payload) and any(map(payload.get, _BEFORE))
         if is_list(payload):
             messages = self.history(payload, "$")
         elif is_map(payload):
@@ -378,7 +381,7 @@ class MessageLoader(DocumentReader):
             messages,
             self.source,
             is_request=is_request,
-            is_continued=is_map(payload) and any(map(payload.get, _BEFORE)),
+            is_continued=self.is_continued,
         )
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from conversation_state._persistent import thaw
@@ -69,6 +70,40 @@ CALLERS = frozenset(
         *RESULTS.values(),
     }
 )
+
+# Calls of the provider's own tools that the caller runs, with the results that each has
+# to have in a request. Both are kept as they are.
+OWN_RESULTS = {
+    "apply_patch_call": "apply_patch_call_output",
+    "computer_call": "computer_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "shell_call": "shell_call_output",
+}
+
+
+def find_unpaired(items: Iterable[tuple[Any, Any]]) -> set[Any]:
+    """
+    Where those of *items*, each with where it is, are that are calls of `OWN_RESULTS`
+    without a result behind them, or results without a call before them.
+    """
+    waiting: dict[tuple[str, str], Any] = {}
+    unpaired: set[Any] = set()
+    for where, raw in items:
+        kind, call_id = raw.get("type"), raw.get("call_id")
+        if not (isinstance(kind, str) and isinstance(call_id, str)):
+            continue
+
+        if kind in OWN_RESULTS:
+            key = (OWN_RESULTS[kind], call_id)
+            unpaired |= {waiting[key]} if key in waiting else set()
+            waiting[key] = where
+        elif kind in _OWN_OUTPUTS and waiting.pop((kind, call_id), None) is None:
+            unpaired.add(where)
+
+    return unpaired | {*waiting.values()}
+
+
+_OWN_OUTPUTS = frozenset(OWN_RESULTS.values())
 
 
 def text_block(role: str) -> str:

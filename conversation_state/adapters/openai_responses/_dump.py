@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
 
@@ -25,8 +25,10 @@ from conversation_state.adapters.engine.notes import (
     signer_of,
 )
 from conversation_state.adapters.openai_responses._blocks import (
+    OWN_RESULTS,
     RESULTS,
     SOURCE,
+    find_unpaired,
     write_block,
 )
 from conversation_state.chunks import concat
@@ -217,6 +219,9 @@ def _write_call(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
 def _write_unknown(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     ((path, part),) = pieces
     writer.notes(part, path)
+    if isinstance(writer, RequestWriter) and writer.is_left_out(part.raw, path):
+        return []
+
     raw = writer.unknown(part.raw, part.source, path)
     return [] if raw is None else _check_unique_id(writer, raw, path)
 
@@ -260,7 +265,11 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
     payload: dict[str, Any] = {}
     items: list[dict[str, Any]] = []
     calls: dict[str, ToolCall] = {}
-    for at, (message, path) in enumerate(ready.pairs()):
+    pairs = [*ready.pairs()]
+    if writer.is_request:
+        writer.unpaired = find_unpaired(_find_own_items(pairs))
+
+    for at, (message, path) in enumerate(pairs):
         if not at and isinstance(message, SystemMessage) and _is_instructions(message):
             writer.notes_without_name(message, path)
             payload["instructions"] = message.content
@@ -272,6 +281,21 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
     return writer.export(payload)
 
 
+def _find_own_items(
+    pairs: Iterable[tuple[Message, str]],
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Items that are kept as they are, but those that came without the other half."""
+    for message, path in pairs:
+        found: list[tuple[str, Any]] = [(path, message)]
+        if isinstance(message, AssistantMessage):
+            found = [*in_order(message.parts, (), path)]
+
+        for where, one in found:
+            is_own = getattr(one, "source", "") == SOURCE
+            if is_own and notes_of(one.metadata, SOURCE).get("alone") is not True:
+                yield where, one.raw
+
+
 class RequestWriter(PayloadWriter):
     """What a request has so far, in which no item may be twice."""
 
@@ -280,6 +304,23 @@ class RequestWriter(PayloadWriter):
         self._ids: set[str] = set()
         self._needs: Mapping[str, Any] = EMPTY_MAP
         self.is_unstored = False
+        # Where calls without a result are, and results without a call.
+        self.unpaired: set[str] = set()
+
+    def is_left_out(self, raw: Mapping[str, Any], path: str) -> bool:
+        """
+        Whether the item *raw* at *path* lacks its other half, and is listed as lost.
+
+        Source:
+            ``No tool output found for function call c``; ``No tool call found for
+            function call output with call_id c``.
+        """
+        if path not in self.unpaired:
+            return False
+
+        half = "its result" if raw["type"] in OWN_RESULTS else "the call it is of"
+        self.lose(path, raw["type"], f"is refused without {half}")
+        return True
 
     def start_answer(self, notes: Mapping[str, Any]) -> None:
         """Begin the items of an answer with these *notes*."""
@@ -378,6 +419,9 @@ def write_items(
 
     if isinstance(message, UnknownMessage):
         writer.notes_without_name(message, path)
+        if isinstance(writer, RequestWriter) and writer.is_left_out(message.raw, path):
+            return []
+
         raw = writer.unknown(message.raw, message.source, path)
         return [] if raw is None else _check_unique_id(writer, raw, path)
 
@@ -475,9 +519,8 @@ def _write_answer_items(
         items.append({"role": "assistant", "content": content})
 
     both = _order_pieces(message, parts, path)
-    is_own = any(notes_of(one.metadata, SOURCE) for _, one in both)
-    if isinstance(writer, RequestWriter) and not is_own:
-        # Where no item is the provider's, a text does not part a call from its result.
+    if isinstance(writer, RequestWriter) and writer.is_request and not _is_own(both):
+        # A text behind a call would part it from its result.
         both.sort(key=lambda each: isinstance(each[1], ToolCall))
 
     # The items at the end that are thoughts which no output follows yet.
@@ -487,6 +530,10 @@ def _write_answer_items(
         items += written
         if written:
             thoughts = [*thoughts, pieces] if kind == "reasoning" else []
+        elif isinstance(writer, RequestWriter) and pieces[0][0] in writer.unpaired:
+            # They led to what is left out.
+            _remove_thoughts(writer, items, thoughts)
+            thoughts = []
 
     if not followed:
         _remove_thoughts(writer, items, thoughts)
@@ -506,6 +553,14 @@ def _remove_thoughts(
             writer.forget_item(item)
 
         _lose_thought(writer, pieces, "must be followed by the output it led to")
+
+
+def _is_own(pieces: _Pieces) -> bool:
+    """Whether one of *pieces* is, or is of, an item of this provider."""
+    return any(
+        notes_of(one.metadata, SOURCE) or getattr(one, "source", "") == SOURCE
+        for _, one in pieces
+    )
 
 
 def _order_pieces(

@@ -35,6 +35,7 @@ from conversation_state.adapters.openai_responses._blocks import (
     CALLS,
     RESULTS,
     SOURCE,
+    find_unpaired,
     read_block,
     read_content,
 )
@@ -383,6 +384,7 @@ class ItemLoader(MessageLoader):
         # The number of mended texts before the message that is being read.
         self._since = 0
         self._calls = dict(calls)
+        self._alone: set[str] = set()
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
         node = ObjectReader(self, payload, "$")
@@ -409,6 +411,12 @@ class ItemLoader(MessageLoader):
             node.wrong("input", "a text or a list of items")
 
     def history(self, raws: Sequence[Any], path: str) -> list[Message]:
+        if self.is_continued:
+            # What the provider has stored may have the other half.
+            self._alone = find_unpaired(
+                [(f"{path}[{at}]", raw) for at, raw in enumerate(raws) if is_map(raw)]
+            )
+
         for at, raw in enumerate(raws):
             if not is_map(raw):
                 self.wrong(f"{path}[{at}]", raw, "an object")
@@ -477,6 +485,9 @@ class ItemLoader(MessageLoader):
         if self._answer is None:
             self._answer = []
             self._since = len(self.mended)
+
+        if item.path in self._alone:
+            item.notes["alone"] = True
 
         self._ids.add(item.raw)
         self._answer += read_item(item, len(self._answer), made_id, logprobs)
@@ -547,7 +558,11 @@ class ItemLoader(MessageLoader):
     def _load_unknown(self, item: ObjectReader) -> None:
         self._finish_answer()
         raw = self.json(item.raw, item.path)
-        self._add_message(UnknownMessage, raw, fields={"source": SOURCE})
+        node = ObjectReader(self, {}, "")
+        if item.path in self._alone:
+            node.notes["alone"] = True
+
+        self._add_message(UnknownMessage, raw, node, {"source": SOURCE})
 
     def _load_result(self, item: ObjectReader, kind: str) -> None:
         """
