@@ -263,13 +263,13 @@ class TestOwnCalls:
         result = {"type": f"{kind}_output", "call_id": "c", "output": OWN_CALLS[kind]}
         thought = {"type": "reasoning", "id": "rs_1", "summary": []}
         text = {"type": "output_text", "text": "done", "annotations": []}
-        answer = {"type": "message", "role": "assistant", "id": "msg_1"}
-        answer |= {"status": "completed", "content": [text]}
+        answer: dict[str, Any] = {"type": "message", "role": "assistant"}
+        answer |= {"id": "msg_1", "status": "completed", "content": [text]}
         return [ASKED_ITEM, thought, call, result, answer, ASKED_ITEM]
 
     @pytest.mark.parametrize("left_out", range(1, 5))
     def test_half(self, items, left_out, kind):
-        """One without the other is lost, with the thought that nothing follows."""
+        """One without the other is lost, with the thought that led to it."""
         (thought, call, result), half = items[1:4], items.pop(left_out)
         export = openai_responses.dump(openai_responses.load(items))
         sent = export.payload["input"]
@@ -284,7 +284,8 @@ class TestOwnCalls:
         else:
             assert items == sent
 
-        assert (thought in sent) == (half not in (call, result, thought))
+        assert (thought in sent) == (half not in (result, thought))
+        assert () == judge("openai_responses", export.payload, level="api")
 
     def test_views(self, items):
         """No view has one without the other."""

@@ -269,12 +269,21 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
     if writer.is_request:
         writer.unpaired = find_unpaired(_find_own_items(pairs))
 
+        pairs = [
+            (message, path)
+            for message, path in pairs
+            if not (
+                isinstance(message, UnknownMessage)
+                and writer.is_left_out(message.raw, path)
+            )
+        ]
+
     for at, (message, path) in enumerate(pairs):
         if not at and isinstance(message, SystemMessage) and _is_instructions(message):
             writer.notes_without_name(message, path)
             payload["instructions"] = message.content
         else:
-            followed = _is_more(ready.messages, at + 1)
+            followed = at + 1 < len(pairs) and _is_more(pairs[at + 1][0])
             items += write_items(writer, message, path, calls, followed=followed)
 
     payload["input"] = items
@@ -419,21 +428,14 @@ def write_items(
 
     if isinstance(message, UnknownMessage):
         writer.notes_without_name(message, path)
-        if isinstance(writer, RequestWriter) and writer.is_left_out(message.raw, path):
-            return []
-
         raw = writer.unknown(message.raw, message.source, path)
         return [] if raw is None else _check_unique_id(writer, raw, path)
 
     return [_write_message_item(writer, message, path)]
 
 
-def _is_more(listed: Sequence[Message], at: int) -> bool:
-    """
-    Whether the message at position *at* is output of the model that may follow a
-    thought.
-    """
-    after = listed[at] if at < len(listed) else None
+def _is_more(after: Message) -> bool:
+    """Whether *after* is output of the model that may follow a thought."""
     if isinstance(after, UnknownMessage):
         return after.source == SOURCE and "role" not in after.raw
 
@@ -518,14 +520,9 @@ def _write_answer_items(
     elif content:
         items.append({"role": "assistant", "content": content})
 
-    both = _order_pieces(message, parts, path)
-    if isinstance(writer, RequestWriter) and writer.is_request and not _is_own(both):
-        # A text behind a call would part it from its result.
-        both.sort(key=lambda each: isinstance(each[1], ToolCall))
-
     # The items at the end that are thoughts which no output follows yet.
     thoughts: list[_Pieces] = []
-    for kind, pieces in _group_pieces(both):
+    for kind, pieces in _group_pieces(_order_pieces(writer, message, parts, path)):
         written = _ITEM_WRITERS[kind](writer, pieces)
         items += written
         if written:
@@ -564,7 +561,7 @@ def _is_own(pieces: _Pieces) -> bool:
 
 
 def _order_pieces(
-    message: AssistantMessage, parts: tuple[Part, ...], path: str
+    writer: PayloadWriter, message: AssistantMessage, parts: tuple[Part, ...], path: str
 ) -> _Pieces:
     both: _Pieces = [*in_order(parts, message.tool_calls, path)]
     # A part that a user added has no index to sort by, so nothing is sorted then.
@@ -573,7 +570,11 @@ def _order_pieces(
         # format; then the part comes first.
         both.sort(key=lambda each: (each[1].index, isinstance(each[1], ToolCall)))
         if len({one.index for _, one in both}) < len(both):
-            return _join_pieces(both)
+            both = _join_pieces(both)
+
+    if isinstance(writer, RequestWriter) and writer.is_request and not _is_own(both):
+        # A text behind a call would part it from its result.
+        both.sort(key=lambda each: isinstance(each[1], ToolCall))
 
     return both
 
