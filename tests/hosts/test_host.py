@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import contextvars
 import gc
+import importlib
 import inspect
 import threading
 import weakref
@@ -339,6 +340,33 @@ class TestImportLazily:
 
         with pytest.raises(MissingExtraError, match=r"conversation-state\[agents\]"):
             get("Session")
+
+    @pytest.mark.parametrize(
+        ("host", "name", "missing"),
+        [
+            ("langchain", "TrimmingMiddleware", "langchain.agents.middleware"),
+            ("langchain", "trimming_middleware", "langchain_core.messages"),
+            ("langgraph", "ConversationStateSaver", "langgraph.types"),
+            ("langgraph", "add_to_state", "langchain_core"),
+            ("langgraph", "StateChannel", "langgraph"),
+            ("pydantic_ai", "StoreBackend", "pydantic_ai"),
+            ("pydantic_ai", "history_processor", "pydantic"),
+            ("pydantic_ai", "ahistory_processor", "pydantic_ai"),
+            ("pydantic_ai", "TrimmedRequests", "pydantic_ai"),
+            ("temporal", "", "temporalio.workflow"),
+        ],
+    )
+    def test_hosts(self, monkeypatch, host, name, missing):
+        """So it is with each name of each host."""
+        package: Any = importlib.import_module(f"conversation_state.hosts.{host}")
+        error = ModuleNotFoundError("missing", name=missing)
+        monkeypatch.setattr(_lazy, "import_module", fail_with(error))
+        names = [name] if name else package.__all__
+
+        for each in names:
+            extra = host.replace("_", "-")
+            with pytest.raises(MissingExtraError, match=rf"state\[{extra}\]"):
+                package.__getattr__(each)
 
     @pytest.mark.parametrize("missing", ["httpx", "agentsmith", None])
     def test_another_module(self, monkeypatch, missing):

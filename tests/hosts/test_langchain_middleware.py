@@ -5,14 +5,23 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import ModelRequest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import PrivateAttr
 
+from conversation_state.adapters import langchain
 from conversation_state.counting import TokenBudget
-from conversation_state.hosts.langchain import trimming_middleware
+from conversation_state.errors import DecodeError
+from conversation_state.hosts.langchain import load_for_view, trimming_middleware
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.trimming import Trimmer, keep_last, rolling_summary
 from conversation_state.usage import Usage
@@ -191,6 +200,65 @@ class TestTrimmingMiddleware:
         assert len(asked) == 1
         assert "summary" in [message.text for message in model._requests[-1]]
         assert middleware.last_view is not None
+
+
+class TestRequest:
+    """The request that the model gets."""
+
+    PROMPT = SystemMessage("Be brief.")
+    CHAT = (HumanMessage("Hi!"), AIMessage("Hello."), HumanMessage("Bye."))
+
+    def shown(self, *steps, **fields):
+        """The system message and the messages of a request that was trimmed."""
+        requests: list[Any] = []
+        request = ModelRequest(model=Scripted(answers=[]), **fields)
+        middleware: Any = trimming_middleware(Trimmer(None, *steps))
+        middleware.wrap_model_call(request, requests.append)
+        return requests[0].system_message, requests[0].messages
+
+    def test_prompt_apart(self):
+        """A prompt that stands apart stays so, and a message of the state one."""
+        chat = [*self.CHAT]
+
+        lead, messages = self.shown(system_message=self.PROMPT, messages=chat)
+        assert lead is self.PROMPT
+        assert [id(each) for each in messages] == [id(each) for each in chat]
+
+        lead, messages = self.shown(messages=[self.PROMPT, *chat])
+        assert lead is None
+        assert messages[0] is self.PROMPT
+
+    def test_a_step_that_hides_the_prompt(self):
+        """Then it is sent all the same, but for it nothing that is hidden."""
+        step = keep_last(1, keep_system=False)
+
+        lead, messages = self.shown(
+            step, system_message=self.PROMPT, messages=[*self.CHAT]
+        )
+
+        assert (lead, messages) == (self.PROMPT, [self.CHAT[-1]])
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            HumanMessage("Hi!", name="ann"),
+            SystemMessage("Be brief."),
+            AIMessage("Hm.", name="bot", tool_calls=asks().tool_calls),
+            AIMessage("", invalid_tool_calls=[{"id": "c1", "name": "f", "args": "{"}]),
+            ToolMessage("no", tool_call_id="c1", status="error", name="book"),
+            ChatMessage(content="Hi!", role="user"),
+        ],
+    )
+    def test_what_cannot_be_saved(self, message):
+        """Of a message with fields that can't be saved all that is sent is viewed."""
+        odd = message.model_copy(update={"additional_kwargs": {"lock": object()}})
+
+        with pytest.raises(DecodeError):
+            langchain.load([odd])
+
+        assert load_for_view(odd) == load_for_view(message)
+        with pytest.raises(DecodeError, match="expected a message"):
+            load_for_view("hi")
 
 
 class TestMiddlewareArguments:

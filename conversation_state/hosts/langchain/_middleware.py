@@ -111,7 +111,7 @@ def _with_view(
 ) -> ModelRequest[Any]:
     shown: Any = shown_messages(messages, ours, view)
     lead = request.system_message
-    if lead is not None and shown and isinstance(shown[0], SystemMessage):
+    if lead is not None and isinstance(next(iter(shown), None), SystemMessage):
         lead, *shown = shown
 
     return request.override(system_message=lead, messages=shown)
