@@ -13,13 +13,14 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from conversation_state._canonical import is_loadable
-from conversation_state._persistent import thaw
+from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.aggregator import Aggregator
 from conversation_state.codec import (
     _kinds,
     _messages,
     _states,
     decode,
+    decode_messages,
     encode,
     from_data,
     to_data,
@@ -536,6 +537,52 @@ class TestState:
 
         assert slow == outcome(given)
 
+    @pytest.mark.parametrize("at", [0, 63, 64, 127, 150])
+    @pytest.mark.parametrize(
+        "foreign", ["\ud800", 2**64, {1: 2}, {"\ud800": 1}, {"a": {1, 2}}]
+    )
+    def test_what_no_parser_makes_is_found_anywhere(self, at, foreign):
+        """In each message of a long state, with its path."""
+        document = to_data(Aggregator.new(messages=[UserMessage("hi")] * 151))
+        document["messages"][at]["metadata"] = {"a": foreign}
+
+        assert f"$.messages[{at}].metadata.a" in outcome(document)
+
+    def test_empty_maps_are_one(self):
+        """Wherever they are, as in values that were not read."""
+        call = {"id": "c", "name": "f", "metadata": {"a": {}}, "new": {}}
+        message = {"role": "assistant", "tool_calls": [call, {**call, "metadata": {}}]}
+        first, second = decode_messages([message])[0].tool_calls
+
+        assert first.metadata["a"] is first.unknown["new"] is EMPTY_MAP
+        assert second.metadata is EMPTY_MAP
+
+    @pytest.mark.parametrize("at", [0, 64, 150])
+    def test_an_object_in_itself_is_found_anywhere(self, at):
+        """Reading it ends, and the error says where it is."""
+        document = to_data(Aggregator.new(messages=[UserMessage("hi")] * 151))
+        document["messages"][at]["metadata"] = metadata = {}
+        metadata["a"] = [metadata]
+
+        assert f"$.messages[{at}].metadata" in outcome(document)
+
+    @pytest.mark.parametrize(
+        ("change", "path"),
+        [
+            (lambda data: data["entry_ids"].append("\ud800"), "$.entry_ids[1]"),
+            (lambda data: data["ledger"][0].update(model="\ud800"), "$.ledger[0].mod"),
+            (lambda data: data["ledger"][0].update(id="\ud800"), "$.ledger[0].id"),
+            (lambda data: data.update({"\ud800": 1}), "unknown field"),
+        ],
+    )
+    def test_half_of_a_pair_beside_messages(self, change, path):
+        """In identities, in the ledger and in names of fields."""
+        state = Aggregator.new(messages=[UserMessage("hi")])
+        document = to_data(state.add_usage(USAGE, model="m"))
+        change(document)
+
+        assert path in outcome(document)
+
     @pytest.mark.parametrize("version", [True, 1.0, "1", None, 0, [1]])
     def test_another_version(self, version):
         """What only equals the version is none."""
@@ -546,7 +593,7 @@ class TestState:
 
     def test_usual_states_are_in_no_doubt(self):
         """The fast pass is for them, or it would be for nothing."""
-        root = Aggregator.new(messages=USUAL).add_usage(USAGE, model="m")
+        root = Aggregator.new(messages=USUAL * 9).add_usage(USAGE, model="m")
         for state in (Aggregator.new(), root, root.fork().add(UserMessage("hi"))):
             with patch.object(CodecReader, "read_fields", side_effect=AssertionError):
                 assert state == decode(encode(state))

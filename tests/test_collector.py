@@ -9,6 +9,7 @@ import pytest
 
 from conversation_state import Aggregator, decode, encode
 from conversation_state._collector import collector_paused
+from conversation_state.codec import from_data, to_data
 from conversation_state.errors import DecodeError
 from conversation_state.store import open_store
 
@@ -46,6 +47,13 @@ def test_decode():
     data = encode(LONG)
 
     assert 1 >= count_collections(lambda: decode(data))
+
+
+def test_from_data():
+    """Plain values are read without one, too."""
+    data = to_data(LONG)
+
+    assert 1 >= count_collections(lambda: from_data(data))
 
 
 def test_load():

@@ -231,7 +231,8 @@ class Codec:
             TypeError:
                 If *expect* is not a class.
         """
-        return self._read_value(data, expect, None)
+        with collector_paused():
+            return self._read_value(data, expect, None)
 
     def _read_value(self, data: Any, expect: type | None, source: Data | None) -> Any:
         kinds = _kinds.READS

@@ -93,7 +93,7 @@ UNUSUAL_ERRORS: Final = (UnusualValueError, KeyError, ValueError)
 # The JSON of others
 
 
-def _freeze_object(  # noqa: C901 - a call takes as long as a map
+def _freeze_object(  # noqa: C901, PLR0912 - a call takes as long as a map
     raw: Object, kind: type[JsonMap] = SortedJsonMap, depth: int = 0
 ) -> JsonMap:
     """*raw* as an immutable map."""
@@ -113,53 +113,59 @@ def _freeze_object(  # noqa: C901 - a call takes as long as a map
 
         return kind({key: _freeze_item(value, kind, depth + 1)})
 
-    if not raw:
-        return EMPTY_MAP
-
-    items, last, is_sorted = raw, "", True
+    last, nested = "", None
     for key in raw:
-        if key < last:
-            is_sorted = False  # not as we write it
+        if key < last and kind is SortedJsonMap:  # not as we write it
+            ordered = {name: raw[name] for name in sorted(raw)}
+            return _freeze_object(ordered, kind, depth)
 
         last = key
         value = raw[key]
         cls = value.__class__
-        if cls is str or cls in _SCALARS:
+        if cls is str:
             continue
 
-        if items is raw:  # which is not ours to change
-            items = raw.copy()
+        if cls is dict:
+            value = _freeze_object(value, kind, depth + 1)
+        elif cls in _SCALARS:
+            continue
+        else:
+            value = _freeze_item(value, kind, depth + 1)
 
-        items[key] = (
-            _freeze_object(value, kind, depth + 1)
-            if cls is dict
-            else _freeze_item(value, kind, depth + 1)
-        )
+        if nested is None:
+            nested = {key: value}
+        else:
+            nested[key] = value
 
-    if not is_sorted and kind is SortedJsonMap:
-        items = {name: items[name] for name in sorted(items)}
+    if nested is None:
+        return kind(raw) if raw else EMPTY_MAP
 
-    return kind(items)
+    return kind(nested if len(nested) == len(raw) else raw | nested)
 
 
 def _freeze_item(value: Any, kind: type[JsonMap], depth: int) -> Any:
+    """*value*, which is in a map or a list and neither a map nor a scalar, frozen."""
     cls = value.__class__
-    if cls is list and depth < MAX_LEVELS:
-        return tuple(
-            [
-                item
-                if item.__class__ in _SCALARS
-                else _freeze_object(item, kind, depth + 1)
-                if item.__class__ is dict
-                else _freeze_item(item, kind, depth + 1)
-                for item in value
-            ]
-        )
-
     if cls is float and -_FLOAT_LIMIT < value < _FLOAT_LIMIT:
         return value
 
-    raise UnusualValueError
+    if cls is not list or depth == MAX_LEVELS:
+        raise UnusualValueError
+
+    if not value or _SCALARS.issuperset(map(type, value)):
+        return tuple(value)
+
+    items = []
+    for item in value:
+        cls = item.__class__
+        if cls is dict:
+            items.append(_freeze_object(item, kind, depth + 1))
+        elif cls in _SCALARS:
+            items.append(item)
+        else:
+            items.append(_freeze_item(item, kind, depth + 1))
+
+    return tuple(items)
 
 
 def _read_unknown(raw: Object, left: int, known: frozenset[str]) -> JsonMap:
@@ -198,6 +204,9 @@ _USAGE_KEYS = frozenset({*Usage._names, "extra"})
 _NO_PROMPT: Final[PromptTokensDetails] = PromptTokensDetails._nothing
 _NO_COMPLETION: Final[CompletionTokensDetails] = CompletionTokensDetails._nothing
 _new_usage: Final = make_draft(Usage)
+_new_details: Final[dict[type, Any]] = {
+    cls: make_draft(cls) for cls in (PromptTokensDetails, CompletionTokensDetails)
+}
 
 
 def read_usage(raw: Object) -> Usage:
@@ -249,10 +258,16 @@ def read_usage(raw: Object) -> Usage:
 
 
 def _read_details(cls: type[D], raw: Object) -> D:
-    if not _check_counts(raw).keys() <= {*cls._names}:
+    names = cls._names
+    if not _check_counts(raw).keys() <= {*names}:
         raise UnusualValueError
 
-    return cls(**raw)
+    details = _new_details[cls]()
+    for name in names:
+        setattr(details, name, raw.get(name, 0))
+
+    details.__class__ = cls
+    return details
 
 
 def _check_counts(raw: Object) -> Object:

@@ -145,12 +145,12 @@ def read_document(
     """
     is_plain = is_parsed
     if data.__class__ is dict:
-        is_plain = is_parsed or is_loadable(data)
-        if is_plain and expect in (None, Aggregator):
+        if expect in (None, Aggregator):
             reader = CodecReader(is_plain=True)
             with suppress(*UNUSUAL_ERRORS):
-                return read_usual_state(reader, data), reader
+                return read_usual_state(reader, data, is_parsed=is_parsed), reader
 
+        is_plain = is_parsed or is_loadable(data)
         if not is_plain:
             check_acyclic(data)  # readers recurse, and would never end
 

@@ -14,7 +14,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from conversation_state._canonical import JsonPath, dump
+from conversation_state._canonical import JsonPath, dump, is_loadable
 from conversation_state._persistent import Log
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import format_count
@@ -317,12 +317,15 @@ read_checkpoint = object_reader(
     strict_shape(Checkpoint, "state", state=read_aggregator, label=CodecReader.text)
 )
 _USUAL_FIELDS = len(ENVELOPE) + len(_AGGREGATOR.required)
+# So many messages are written to be checked, and read while they are in the
+# processor's cache.
+_CHUNK = 64
 
 
-def read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
+def read_usual_state(reader: CodecReader, data: Any, *, is_parsed: bool) -> Aggregator:
     """
     The state that a document is of, if it is written as the codec writes it; else
-    what `UNUSUAL_ERRORS` are raised.
+    what `UNUSUAL_ERRORS` are raised. Raw values that no parser made are checked.
 
     For a state of a few messages the general way takes half as long again.
     """
@@ -339,10 +342,18 @@ def read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
         # There are no unknown fields, which would be problems.
         or len(data) != _USUAL_FIELDS + (parent_id is not None)
         or not {str}.issuperset(map(type, ids))
+        or not (is_parsed or is_loadable({**data, "messages": None}))
     ):
         raise UnusualValueError
 
-    messages: Any = read_messages(reader, raw, (None, "messages"))
+    messages: list[Any] = []
+    for start in range(0, len(raw), _CHUNK):
+        chunk = raw[start : start + _CHUNK]
+        if not is_parsed and not is_loadable(chunk):
+            raise UnusualValueError
+
+        messages += read_messages(reader, chunk, None) or ()
+
     ledger = [_read_usual_ledger_entry(reader, entry) for entry in entries]
     if (
         reader.problems.count
