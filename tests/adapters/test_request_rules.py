@@ -20,7 +20,12 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.chunks import concat
 from conversation_state.counting import TokenBudget
 from conversation_state.errors import BudgetExceededError
-from conversation_state.messages import AssistantMessage, SystemMessage, UserMessage
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
 from conversation_state.parts import AudioPart, ReasoningPart, TextPart
 from conversation_state.testing.provider import Memory, judge
 from conversation_state.trimming import trim
@@ -305,6 +310,59 @@ class TestOwnCalls:
             items[3:]
             == openai_responses.dump(openai_responses.load(request)).payload["input"]
         )
+
+
+SEARCH = {
+    "type": "server_tool_use",
+    "id": "srvtoolu_1",
+    "name": "web_search",
+    "input": {"query": "q"},
+}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+SAID = {"type": "text", "text": "a"}
+USE = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
+
+
+class TestServerTools:
+    """Anthropic: calls of tools that the provider runs, and their results."""
+
+    @pytest.mark.parametrize(
+        ("content", "sent"),
+        [
+            ([SAID, SEARCH, FOUND], [SAID, SEARCH, FOUND]),
+            ([SAID, SEARCH], [SAID]),
+            ([FOUND, SAID], [SAID]),
+            ([SAID, FOUND, SEARCH], [SAID]),
+            ([SIGNED, SEARCH], None),
+        ],
+    )
+    def test_half(self, content, sent):
+        """
+        In an answer that is not the newest, one without the other is lost, and what
+        would end it then.
+        """
+        raw = {"type": "message", "role": "assistant", "content": content}
+        export = anthropic.dump([ASK, *anthropic.load(raw), ASK])
+        answers = [
+            message["content"]
+            for message in export.payload["messages"]
+            if message["role"] == "assistant"
+        ]
+
+        assert ([] if sent is None else [sent]) == answers
+        assert len(content) - len(sent or ()) == len(export.lost)
+        assert judge("anthropic", export.payload) == ()
+
+    def test_goes_on(self):
+        """The newest answer is continued so, and one with a call of the caller's."""
+        paused = anthropic.load({"type": "message", "content": [SAID, SEARCH]})
+        called = anthropic.load({"type": "message", "content": [SEARCH, USE]})
+        result = ToolMessage("r", tool_call_id="toolu_1")
+        newest = anthropic.dump([ASK, *paused])
+        mixed = anthropic.dump([ASK, *called, result])
+
+        assert [SAID, SEARCH] == newest.payload["messages"][1]["content"]
+        assert [SEARCH, USE] == mixed.payload["messages"][1]["content"]
 
 
 class TestNamedHosts:

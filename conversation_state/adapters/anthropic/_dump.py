@@ -127,6 +127,16 @@ def _find_marked(turns: Iterable[_Turn | dict[str, Any]]) -> list[Block]:
     return marked
 
 
+def _is_of_provider(block: Mapping[str, Any]) -> bool:
+    """Whether *block* is a call of a tool that the provider runs, or its result."""
+    kind = block.get("type")
+    return (
+        isinstance(kind, str)
+        and kind != "tool_result"
+        and kind.endswith(_OF_THE_PROVIDER)
+    )
+
+
 class Turns:
     """
     All messages there, while they are written.
@@ -201,10 +211,10 @@ class Turns:
 
         return bool(piece.blocks)
 
-    def _end_answer(self) -> None:
+    def _end_answer(self, *, is_last: bool = False) -> None:
         """
-        Leave out the thinking at the end of an answer, and the answer if it is nothing
-        else.
+        Leave out halves of calls that the provider runs, then the thinking at the end
+        of an answer, and the answer if it is nothing else.
 
         Source:
             ``The final block in an assistant message cannot be `thinking` ``.
@@ -215,6 +225,7 @@ class Turns:
             return
 
         blocks = turn.others
+        self._drop_unpaired(blocks, is_last=is_last)
         while blocks and blocks[-1][1].get("type") in _THINKING:
             path, _ = blocks.pop()
             self._writer.lose(path, "reasoning", _LAST)
@@ -224,6 +235,47 @@ class Turns:
             before = self._turns[-1] if self._turns else None
             self._last = before if isinstance(before, _Turn) else None
 
+    def _drop_unpaired(self, blocks: list[Block], *, is_last: bool) -> None:
+        """
+        Leave out of an answer's *blocks* the calls of the provider's tools that have no
+        result, unless the provider goes on there, and results without a call.
+
+        Source:
+            ```web_search` tool use with id `srvtoolu_1` was found without a
+            corresponding `web_search_tool_result` block``; ``unexpected `tool_use_id`
+            found in `web_search_tool_result` blocks``. It goes on after the results of
+            the caller's tools, and where an answer is the last message.
+        """
+        if not any(_is_of_provider(block) for _, block in blocks):
+            return
+
+        called: set[Any] = {None}
+        answered: set[Any] = set()
+        for one in [*blocks]:
+            path, block = one
+            if not _is_of_provider(block):
+                continue
+
+            if str(block["type"]).endswith("_use"):
+                called.add(block.get("id"))
+            elif block.get("tool_use_id") in called:
+                answered.add(block.get("tool_use_id"))
+            else:
+                why = "is refused without the call it is of"
+                self._writer.lose(path, str(block["type"]), why)
+                blocks.remove(one)
+
+        if is_last or any(block.get("type") == "tool_use" for _, block in blocks):
+            return
+
+        for one in [*blocks]:
+            path, block = one
+            is_call = block.get("type") == "server_tool_use"
+            if is_call and block.get("id") not in answered:
+                why = "is refused without its result"
+                self._writer.lose(path, "server_tool_use", why)
+                blocks.remove(one)
+
     def raw(self, message: dict[str, Any]) -> None:
         self._place_held()
         self._end_answer()
@@ -232,7 +284,7 @@ class Turns:
 
     def payload(self) -> dict[str, Any]:
         self._place_held()
-        self._end_answer()
+        self._end_answer(is_last=True)
         self._limit_markers()
         system: dict[str, Any] = {}
         if self.top.pieces:
