@@ -399,6 +399,36 @@ class TestNotes:
             Timeline.begin("").commit("D", note=5)  # type: ignore[arg-type]
 
 
+class TestFirstChange:
+    @pytest.mark.parametrize("size", [2, 33, 70])
+    def test_where_two_part(self, size):
+        """The number of the first moment that is another one in one of the two."""
+        timeline: Timeline[Any] = Timeline.begin(0)
+        for state in range(1, size):
+            timeline = timeline.commit(state)
+
+        assert size == timeline.first_change(timeline)
+        assert size == timeline.first_change(timeline.commit("a"))
+        assert size == timeline.commit("a").first_change(timeline.commit("b"))
+        assert size - 1 == timeline.first_change(timeline.amend(size - 1, "a"))
+        assert 1 == timeline.amend(1, "a").first_change(timeline)
+
+    def test_after_some_were_forgotten(self):
+        """Counting begins with what both have kept."""
+        timelines = [Timeline.begin(0, limit=8)]
+        for state in range(1, 30):
+            timelines.append(timelines[-1].commit(state))
+
+        old, new = timelines[20], timelines[29]
+        assert new.moments[0].number == new.first_change(old) == old.first_change(new)
+        assert 29 == timelines[28].first_change(new)
+
+    def test_of_something_else(self):
+        """Anything but a timeline is refused."""
+        with pytest.raises(TypeError, match="first_change takes a Timeline, got 5"):
+            Timeline.begin(0).first_change(5)  # type: ignore[arg-type]
+
+
 class TestElsewhere:
     """What arrives while the present is somewhere else."""
 
@@ -418,6 +448,18 @@ class TestElsewhere:
         assert ["hi", "asked", "answer"] == [each.state for each in chat.moments]
         assert "answer" == chat.redo(2).present
         assert "answer" == chat.goto("done").present
+
+    def test_going_to_a_stream(self):
+        """Who goes on with an answer's group is there, and the group stays open."""
+        chat = Timeline.begin("hi").commit("asked", "question").goto(0)
+        chat = chat.commit("ans", on=1, stay=True, group="a")
+        there = chat.commit("answer", on=1, group="a")
+
+        assert "hi" == chat.present
+        assert "answer" == there.present
+        assert ["hi", "asked", "answer"] == [each.state for each in there.moments]
+        assert 3 == len(there.commit("answered", group="a").moments)
+        assert 4 == len(there.commit("other", group="b").moments)
 
     def test_the_present_is_not_forgotten(self):
         """A limit is exceeded until the next commit that does not stay."""
