@@ -66,6 +66,7 @@ TESTS: dict[str, Sequence[str]] = {
     "messages": ("test_values.py", "test_aggregator.py"),
     "parts": ("test_values.py", "test_messages.py"),
     "requests": ("adapters/test_request_rules.py", "test_trimming_steps.py"),
+    "store": ("adapters/test_message_trees.py",),
     "testing": ("test_laws.py", "test_*_machine.py", "test_contracts*.py"),
     "testing.provider": ("test_provider*.py",),
 }

@@ -2,8 +2,14 @@
 
 import pytest
 
-from conversation_state.errors import StoreError
-from conversation_state.store.records import LogEnd, after, reading, write
+from conversation_state.errors import NotSavedError, StoreError
+from conversation_state.store.records import (
+    LogEnd,
+    after,
+    is_remembered,
+    reading,
+    write,
+)
 from conversation_state.store.schema import RecordRow
 from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
 
@@ -99,6 +105,47 @@ class RecordPromises(StoreCase):
         assert holds[1] == holds[2]
         assert [4, 3, 5, 6, 5] == [head.length for head in store.history("chat")]
         assert states[2] == store.load("chat") == other.load("chat")
+
+    def test_names_and_states(self, store):
+        """A block reads and changes names and states, too; what is missing is None."""
+        states = append_turns(CONVERSATION, 4)
+
+        def work(rows):
+            for read in (rows.latest, rows.state, rows.recall):
+                assert read("chat") is None
+
+            assert rows.window("chat", 2) is None
+            assert rows.new_number() != rows.new_number()
+            rows.save("chat", states[2])
+            rows.label("chat", "kept")
+            rows.save("chat", states[3])
+            rows.fork("chat", "chat 2")
+            rows.save("gone", states[0])
+            rows.delete("gone")
+            rows.put(b"a", b"1")
+            return rows.recall("chat")
+
+        assert states[3] == write(store, work)
+        other = self.other(store)
+        for each in (other, store):
+            head = each.latest("chat")
+            with reading(each) as rows:
+                assert ["chat", "chat 2"] == rows.names("chat")
+                assert [] == rows.names("gone")
+                assert head == rows.latest("chat")
+                assert states[2] == rows.load("chat", 1)
+                assert states[3] == rows.state("chat")
+                assert states[3].messages == rows.state("chat 2").messages
+                window = rows.window("chat", 2)
+                assert list(states[3].messages[-2:]) == list(window.messages)
+                assert {b"a"} == rows.existing([b"a", b"b"])
+                with pytest.raises(NotSavedError):
+                    rows.load("chat", 9)
+
+            assert states[2] == each.load("chat", at="kept")
+
+        assert is_remembered(store, "chat")
+        assert not is_remembered(self.other(store), "chat")
 
     def test_conflict(self, store):
         """If another writer was first, the block runs again, and reads the new rows."""
