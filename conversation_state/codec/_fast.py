@@ -172,7 +172,7 @@ def _read_unknown(raw: Object, left: int, known: frozenset[str]) -> JsonMap:
     """The *left* fields of *raw* that are not *known*."""
     unknown = {key: value for key, value in raw.items() if key not in known}
     if len(unknown) != left:
-        raise UnusualValueError  # a known one is null
+        raise UnusualValueError  # a known one is null, or not what it should be
 
     return _freeze_object(unknown, JsonMap)
 
@@ -870,9 +870,6 @@ def _read_prompt(
     left = len(raw) - 2
     content = raw.get("content")
     if content.__class__ is not str:
-        if content is not None:
-            raise UnusualValueError
-
         content = _read_parts(raw["parts"], parts)
 
     message = new()
@@ -917,9 +914,6 @@ def _read_assistant_message(raw: Object, interned: Interned) -> AssistantMessage
     left = len(raw) - 2
     content = raw.get("content")
     if content.__class__ is not str:
-        if content is not None:
-            raise UnusualValueError
-
         if "parts" in raw:
             content = _read_parts(raw["parts"], _ASSISTANT_PARTS)
         else:
@@ -988,9 +982,6 @@ def _read_tool_message(raw: Object, interned: Interned) -> ToolMessage:
 
     content = raw.get("content")
     if content.__class__ is not str:
-        if content is not None:
-            raise UnusualValueError
-
         content = _read_parts(raw["parts"], _USER_PARTS)
 
     is_error, common = False, PLAIN
