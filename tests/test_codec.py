@@ -497,6 +497,7 @@ class TestProblems:
             ({"type": "text", "text": "", "index": -1}, ".index: is -1; expected a"),
             ({"type": "text", "text": "", "index": 1.0}, f".index: {NO_INTEGER}"),
             ({"type": "text", "text": "", "index": 10**5_000}, f".index: {NO_INTEGER}"),
+            ({"type": "text", "text": "", "index": 2**64}, f".index: {NO_INTEGER}"),
             ({"type": "image", "data": ""}, ".data: is empty"),
             ({"type": "image", "url": "a", "data": "YQ=="}, ": ImagePart takes"),
             ({"type": "image", "data": "YQ"}, ".data: expected a text that is"),
