@@ -398,6 +398,20 @@ class FormatContract:
         assert lost == [("messages[0].parts[1]", "hologram")]
         assert ["hi"] == [one.text for one in self.adapter.load(export.payload)]
 
+    def test_as_if_it_were_not_there(self):
+        """What stands around a message that can't be sent is written as without it."""
+        unknown = UnknownMessage({"role": "critic"}, source="a format")
+        call = AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}")])
+        result = ToolMessage("ok", tool_call_id="c1", tool_name="f")
+        messages = [UserMessage("a"), UserMessage("b"), call, result, UserMessage("c")]
+        for adapter in (self.adapter, as_is(self.adapter)):
+            expected = adapter.dump(messages)
+            for at in range(len(messages) + 1):
+                export = adapter.dump([*messages[:at], unknown, *messages[at:]])
+
+                assert as_json(export.payload) == as_json(expected.payload)
+                assert f"messages[{at}]" in {lost.path for lost in export.lost}
+
     def test_no_messages_at_all(self):
         """An empty list is not a message."""
         export = as_is(self.adapter).dump([])

@@ -107,7 +107,7 @@ def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, 
     if not isinstance(role, str) or ROLES.get(role) != message.role:
         role = message.role
 
-    raw: dict[str, Any] = {"role": role, "content": ""}
+    raw: dict[str, Any] = {"role": role, "content": None}  # in this order
     if isinstance(message, ToolMessage):
         raw |= _write_result(writer, message, path, notes, role)
     elif message.name:
