@@ -131,6 +131,19 @@ class TestPayloads:
         assert str(REF) == convert(REF, None)[0]
         assert len(data) <= 82
 
+    @pytest.mark.parametrize(
+        ("value", "encoding"),
+        [(None, b"binary/null"), (b"x", b"binary/plain"), ({"a": 1}, b"json/plain")],
+    )
+    def test_other_values(self, value, encoding):
+        """What is not ours is written as Temporal's own converter writes it."""
+        converter = data_converter.payload_converter
+
+        assert converter.to_payload(value).metadata["encoding"] == encoding
+        assert converter.to_payload(value) == (
+            DataConverter.default.payload_converter.to_payload(value)
+        )
+
     def test_a_turn_has_no_past(self):
         """A turn is as long as what was added."""
         longer = Aggregator.new(messages=[UserMessage("x" * 500)] * 1_000).fork()

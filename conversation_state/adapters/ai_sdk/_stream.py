@@ -281,7 +281,7 @@ class _AnswerReader:
 
         piece.note(node, "providerMetadata")
         if step == "delta":
-            return piece.next(node.text("delta"))
+            return piece.next(_read_delta(node, "delta"))
 
         piece.is_open = False
         number = f"r{piece.number}"
@@ -349,7 +349,7 @@ class _AnswerReader:
 
                 return []
 
-            return piece.next(node.text("inputTextDelta"))
+            return piece.next(_read_delta(node, "inputTextDelta"))
 
         tool = node.text("toolName")
         if self._reader.count:
@@ -468,6 +468,16 @@ class _AnswerReader:
         state = "responded" if "approved" in approval else "requested"
         notes = {"state": f"approval-{state}", "keys": {"approval": approval}}
         return with_notes(SOURCE, notes)
+
+
+def _read_delta(node: ObjectReader, key: str) -> str:
+    # As it is: the other half of a surrogate pair may come with the next one.
+    delta = node.raw.get(key)
+    if not isinstance(delta, str):
+        node.wrong(key, "a text")
+        return ""
+
+    return delta
 
 
 def _merge_objects(old: Any, new: Mapping[str, Any]) -> dict[str, Any]:
