@@ -640,6 +640,10 @@ VALUES = {
     "gemini elsewhere": ({"id": "x", "messages": GEMINI}, {"x": (CALLED, 1)}),
     "items elsewhere": ({"id": "x", "messages": ITEMS}, {"x": (CALLED, 1)}),
     "chat elsewhere": ({"id": "x", "chat": CALLS}, {"x": (CALLED, 1)}),
+    "open webui without a tree": (
+        {"id": "x", "chat": {"history": {"messages": {}}, "messages": HI}},
+        {"x": (["u hi", "a yo"], 1)},
+    ),
     "open webui": (OPEN_WEBUI, {"w1": (["u hi", "a (hm) yo"], 1)}),
     "ag-ui": (
         {
@@ -996,6 +1000,15 @@ class TestNotes:
         kept = notes(run, "x")
         assert {"tools", "n"} == {*kept}
         assert "f" == kept["tools"][0]["function"]["name"]
+
+    def test_chat_of_open_webui(self, run):
+        """So does what its chat has, a system prompt for example."""
+        chat = {**OPEN_WEBUI["chat"], "system": "Be brief.", "models": ["m"]}
+
+        run("import", run.write(json.dumps({**OPEN_WEBUI, "chat": chat})))
+
+        kept = notes(run, "w1")
+        assert {"system": "Be brief.", "models": ("m",)} == {**kept["chat"]}
 
     def test_too_much(self, run):
         """What the notes of a name can't hold is listed, and the rest is kept."""

@@ -420,6 +420,11 @@ def _as_tree(name: str) -> Callable[[Any], FoundConversation]:
         notes = {
             key: found.notes[key] for key in found.notes if key not in _SAID_ELSEWHERE
         }
+        chat = found.notes.get("chat")
+        if isinstance(chat, Mapping):
+            # Open WebUI's, in which there is a system prompt, too.
+            notes["chat"] = {k: chat[k] for k in chat if k not in _SAID_IN_CHAT}
+
         if found.title:
             notes["title"] = found.title
 
@@ -435,6 +440,7 @@ def _as_tree(name: str) -> Callable[[Any], FoundConversation]:
     return load
 
 
+_SAID_IN_CHAT = frozenset({"history", "id", "messages", "title"})
 # What the tree and the name say already.
 _SAID_ELSEWHERE = frozenset(
     {"chat", "conversation_id", "conversation_state", "conversationId", "current_node"}

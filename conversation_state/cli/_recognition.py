@@ -313,6 +313,13 @@ def _has_answers(record: Body) -> bool:
     )
 
 
+def _is_open_webui(record: Body) -> bool:
+    chat = _get_object(record, "chat")
+    # Old ones have a list alone.
+    has_tree = _get_object(chat, "history").get("messages")
+    return "history" in chat and bool(has_tree or not _get_list(chat, "messages"))
+
+
 def _is_opencode(record: Body) -> bool:
     return "info" in record and any(
         isinstance(each, dict) and {"info", "parts"} <= each.keys()
@@ -436,7 +443,7 @@ def recognize_api(body: Body) -> str:
 _RECORD_TESTS: tuple[tuple[str, Test], ...] = (
     ("json", lambda r: r.get("format") == "conversation_state"),
     ("chatgpt", lambda r: isinstance(r.get("mapping"), dict)),
-    ("open_webui", lambda r: "history" in _get_object(r, "chat")),
+    ("open_webui", _is_open_webui),
     ("claude_ai", lambda r: isinstance(r.get("chat_messages"), list)),
     (
         "librechat",
