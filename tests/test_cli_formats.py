@@ -940,6 +940,18 @@ class TestSessions:
         assert {"s1": expected} == chats(run)
         assert "unchanged" == again[0]["outcome"]
 
+    @pytest.mark.parametrize("others", [0, 1])
+    def test_of_two_formats(self, run, others):
+        """Sessions of two formats in one file are two, and what else there is, too."""
+        codex = json.loads(json.dumps(CODEX).replace('"s1"', '"s2"'))
+        sessions = [codex, CLAUDE_CODE] if others else [CLAUDE_CODE, codex]
+        lines = [*sessions[0], *sessions[1], {"id": "x", "messages": HI}, *HI]
+        run("import", run.write("".join(f"{json.dumps(each)}\n" for each in lines)))
+
+        found = chats(run)
+        assert 4 == len(found)
+        assert (["u hi", "a yo"], 1) == found["x"]
+
     def test_bill(self, run):
         """Each response is in the ledger once, those of other branches too."""
         path = run.write("".join(f"{json.dumps(each)}\n" for each in CLAUDE_CODE))

@@ -156,6 +156,7 @@ class _SourceReader:
         if source.size >= _workers.LARGE_BYTES:
             self.loader = ParallelLoader(format_name)
         self.session: list[JsonValue] = []
+        self.session_format = ""
         self.is_empty = True
         self.number = 0  # of the last conversation without an id
         # What is wrong with an element of a list: what, its line, the whole reason, and
@@ -206,6 +207,11 @@ class _SourceReader:
                 found.line, found.reason, is_binary=found.is_binary
             )
         elif self.session or self._is_of_session(found.data):
+            if self._is_of_another(found.data) and self.session:
+                yield from self._load_waiting()
+                yield from self._read_value(found)
+                return
+
             self.session.append(found)
         elif (
             _recognition.is_item(found.data)
@@ -224,6 +230,20 @@ class _SourceReader:
             return self.format in _recognition.SESSIONS
 
         return bool(_recognition.recognize_session(data))
+
+    def _is_of_another(self, data: Any) -> bool:
+        """Whether *data* is no line of the session so far, but of another format."""
+        if self.format:
+            return False
+
+        name = _recognition.recognize_session(data)
+        if not name:
+            return bool(_recognition.recognize(data))
+
+        # A line of these two may look like one of the other.
+        name = "pi" if name == "sts" else name
+        self.session_format = self.session_format or name
+        return name != self.session_format
 
     def _take_several(
         self, found: JsonValue
@@ -328,7 +348,7 @@ class _SourceReader:
         yield self._name_conversation(found, first.line, at)
 
     def _load_session(self) -> Iterator[InputConversation | UnreadableInput]:
-        lines, self.session = self.session, []
+        lines, self.session, self.session_format = self.session, [], ""
         first = lines[0]
         try:
             data = [each.data for each in lines]
