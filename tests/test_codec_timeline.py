@@ -409,6 +409,17 @@ class TestShared:
         assert 1 + len(states) == len(data["states"])
         assert all(a is b for a, b in zip(copied, copied[len(states) :], strict=False))
 
+    def test_equal_texts_once(self):
+        """An equal text that is another object is written once, as undo brings back."""
+        timeline = Timeline.begin("Dear")
+        for text in ("Dear Ann", "Dear", "Dear Ann"):
+            timeline = timeline.commit("".join([*text]))
+
+        data = to_data(timeline)
+
+        assert 2 == len(data["states"])
+        assert timeline == from_data(data)
+
     def test_equal_atoms_of_other_types(self):
         """1, 1.0 and True are three states."""
         timeline: Timeline[Any] = Timeline.begin(1).commit(True)  # noqa: FBT003

@@ -920,6 +920,10 @@ class TestClose:
         list(Stream.of(Iterator(iter(()).__next__, lambda: closed.append("read"))))
         assert [True, "dropped", "read"] == closed
 
+        kept = Stream.of(Iterator(iter(()).__next__, lambda: closed.append("kept")))
+        assert [] == list(kept)
+        assert "kept" == closed[-1]
+
     def test_a_reader_closes_alone(self):
         """A reader that is closed takes nothing from others."""
         stream = Stream.of(iter("ab"))

@@ -54,6 +54,24 @@ class TimelinePromises(StoreCase):
         assert () == store.verify()
         store.delete("chat")
 
+    def test_loaded_states_share_their_past(self, store):
+        """A state shares what a branch of it begins with, whatever came between."""
+        timeline = Timeline.begin(CONVERSATION)
+        long = CONVERSATION
+        for turn in range(70):
+            long = long.add_user_prompt(f"turn {turn}")
+
+        timeline = (
+            timeline.commit(long).undo().commit(CONVERSATION.add_user_prompt("b"))
+        )
+        timeline = timeline.goto(1).commit(long.add_user_prompt("more"))
+        store.save_timeline("chat", timeline)
+        loaded = self.other(store, remembered=0).load_timeline("chat")
+        _, one, _, other = [moment.state.entries for moment in loaded.moments]
+
+        assert timeline == loaded
+        assert 64 == one.shared_prefix(other)
+
     def test_every_step_is_kept(self, reopen):
         """
         Saved after every step, by two stores in turn: what is undone, redone and gone
