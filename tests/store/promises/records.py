@@ -147,6 +147,13 @@ class RecordPromises(StoreCase):
         assert is_remembered(store, "chat")
         assert not is_remembered(self.other(store), "chat")
 
+    def test_names_that_no_name_can_be(self, store):
+        """A name or a label that can't be one is refused by the name of its argument."""
+        store.save("chat", CONVERSATION)
+        for verb, argument in (("fork", "new_name"), ("label", "label")):
+            with pytest.raises(ValueError, match=f"^{argument}"):
+                write(store, lambda rows, verb=verb: getattr(rows, verb)("chat", ""))
+
     def test_conflict(self, store):
         """If another writer was first, the block runs again, and reads the new rows."""
         calls = []
