@@ -375,11 +375,12 @@ class TestCancel:
 async def test_a_drained_stream_ends_while_all_threads_are_busy():
     """What is called at the end waits for no thread that others may use."""
     limiter = anyio.to_thread.current_default_thread_limiter()
-    free, ends = threading.Event(), []
+    free = threading.Event()
+    ends: list[Exception | None] = []
     before, limiter.total_tokens = limiter.total_tokens, 1
     async with anyio.create_task_group() as group:
         try:
-            group.start_soon(anyio.to_thread.run_sync, free.wait)
+            group.start_soon(lambda: anyio.to_thread.run_sync(free.wait))
             await until(lambda: limiter.borrowed_tokens)
             streams.drain(Stream.of(slowly(1)), ends.append)
             await until(lambda: ends)

@@ -135,8 +135,10 @@ class RecordPromises(StoreCase):
                 assert head == rows.latest("chat")
                 assert states[2] == rows.load("chat", 1)
                 assert states[3] == rows.state("chat")
-                assert states[3].messages == rows.state("chat 2").messages
-                window = rows.window("chat", 2)
+                fork, window = rows.state("chat 2"), rows.window("chat", 2)
+                assert fork is not None
+                assert window is not None
+                assert states[3].messages == fork.messages
                 assert list(states[3].messages[-2:]) == list(window.messages)
                 assert {b"a"} == rows.existing([b"a", b"b"])
                 with pytest.raises(NotSavedError):
@@ -148,11 +150,12 @@ class RecordPromises(StoreCase):
         assert not is_remembered(self.other(store), "chat")
 
     def test_names_that_no_name_can_be(self, store):
-        """A name or a label that can't be one is refused by the name of its argument."""
+        """A name or a label that can't be one is refused, by its argument's name."""
         store.save("chat", CONVERSATION)
-        for verb, argument in (("fork", "new_name"), ("label", "label")):
-            with pytest.raises(ValueError, match=f"^{argument}"):
-                write(store, lambda rows, verb=verb: getattr(rows, verb)("chat", ""))
+        with pytest.raises(ValueError, match="new_name is"):
+            write(store, lambda rows: rows.fork("chat", ""))
+        with pytest.raises(ValueError, match="label is"):
+            write(store, lambda rows: rows.label("chat", ""))
 
     def test_conflict(self, store):
         """If another writer was first, the block runs again, and reads the new rows."""
