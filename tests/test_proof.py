@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from tools.mutants import ROOT, find_mutants, find_tests, list_modules, take_sample
+from tools.mutants import (
+    ROOT,
+    choose_tests,
+    find_mutants,
+    find_tests,
+    list_modules,
+    take_sample,
+)
 from tools.proof import PAGE, PARTS, count_tests, read_facts, render_page
 
 SOURCE = '''"""A docstring: no test is meant to hold it."""
@@ -125,3 +132,13 @@ class TestPage:
             "counts": {"failed": 2, "passed": 30, "skipped": 4},
             "exit": 1,
         } == count_tests(Done([line], 1))
+
+
+def test_chosen_tests():
+    """Of a line in a fixture all tests of its file meet the mutant."""
+    mutants = find_mutants("a.py", "a = 1\nb = 2\nc = 3\n")
+    lines = {"a.py": {1: ["t.py::A::b|run"], 2: ["t.py::A::b|setup"], 3: [""]}}
+
+    chosen = [choose_tests(each, lines, ["t.py", "u.py"]) for each in mutants]
+
+    assert chosen == [["t.py::A::b"], ["t.py"], ["t.py", "u.py"]]

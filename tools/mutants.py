@@ -372,8 +372,9 @@ def choose_tests(
     mutant: Mutant, lines: dict[str, dict[int, list[str]]], tests: Sequence[str]
 ) -> list[str]:
     """
-    The tests that run the lines of *mutant*; all where none is known to: it runs at
-    import, which our own plugin of pytest does before anything is measured.
+    The tests that run the lines of *mutant*; all of a file where a fixture does, which
+    others may use, too; and all where none is known to: it runs at import, which our
+    own plugin of pytest does before anything is measured.
     """
     here = lines.get(mutant.path, {})
     contexts = {
@@ -381,7 +382,10 @@ def choose_tests(
         for line in range(mutant.line, mutant.last + 1)
         for context in here.get(line, ())
     }
-    ids = {context.partition("|")[0] for context in contexts}
+    ids = {
+        context.partition("::" if context.endswith("|setup") else "|")[0]
+        for context in contexts
+    }
     if not ids or "" in ids or len(ids) > 200:  # noqa: PLR2004 - the length of a command
         return list(tests)
 

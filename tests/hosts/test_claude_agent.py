@@ -468,6 +468,19 @@ class TestSummaries:
         assert sdk.fold_session_summary(None, KEY, lines)["data"] == found["data"]
         assert listed["mtime"] == found["mtime"]
 
+    def test_summary_of_what_is_deleted_meanwhile(self, store, monkeypatch):
+        """A session that another process deletes while they are listed has none."""
+        sessions = ClaudeSessionStore(store)
+        row = {"session_id": "gone", "mtime": 5, "summary": None}
+
+        async def read_listed(*_):
+            return [row]
+
+        monkeypatch.setattr(sessions, "_read_listed", read_listed)
+        found = asyncio.run(sessions.list_session_summaries("app"))
+
+        assert found == [{"session_id": "gone", "mtime": 5, "data": {}}]
+
     def test_summary_needs_the_sdk(self, store, monkeypatch):
         """A summary that can't be made is an error, and no session is left out."""
         sessions = ClaudeSessionStore(store)

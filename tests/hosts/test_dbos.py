@@ -82,7 +82,7 @@ class Pipelines:
             refs = await asyncio.gather(*[aanswer(ref, text=text) for text in texts])
             return [*refs, join(ref, *refs)]
 
-        self.answer, self.run, self.arun = answer, run, arun
+        self.answer, self.aanswer, self.run, self.arun = answer, aanswer, run, arun
 
     def begin(self, text="question"):
         """A name of its own, and the text of a reference to its state."""
@@ -278,6 +278,23 @@ class TestMisuse:
             steps.step()
 
         steps.close()
+
+    def test_with_half_of_dbos(self, monkeypatch, pipelines):
+        """A module that DBOS itself lacks is named, and no matter of the extra."""
+
+        class Half:
+            def __getattr__(self, name):
+                raise ModuleNotFoundError("no psycopg", name="psycopg")
+
+        monkeypatch.setitem(sys.modules, "dbos", Half())
+        with pytest.raises(ModuleNotFoundError, match="no psycopg"):
+            pipelines.steps.step()
+
+    def test_async_step_outside_of_a_workflow(self, pipelines):
+        """An async step, too, is called in a workflow."""
+        _, ref = pipelines.begin()
+        with pytest.raises(RuntimeError, match="outside of a workflow"):
+            asyncio.run(pipelines.aanswer(ref, text="never"))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -197,6 +197,14 @@ class TestPayloads:
         with pytest.raises(error):
             convert(sent, hint)
 
+    def test_sent_of_another_import(self):
+        """The error about a class that was imported again says what to do."""
+        names = {"__module__": Usage.__module__, "__qualname__": "Usage"}
+        again = type("Usage", (), names)
+
+        with pytest.raises(TypeError, match="imports_passed_through"):
+            data_converter.payload_converter.to_payload(again())
+
     def test_without_the_framework(self, monkeypatch):
         """Without Temporal the error names the extra."""
         package = "conversation_state.hosts.temporal"
@@ -305,12 +313,16 @@ class TestSteps:
         assert 15 == len(refs) == model.calls
 
     def test_kept(self, store, model):
-        """A reference is kept for as long as was asked for."""
+        """A reference is kept for as long as was asked for, or else 30 days."""
         ref = store.ref(store.save("chat", CHAT))
-        keep = timedelta(days=400)
-        made = in_activity(1, run_step, store, ref, model.answer, keep=keep)
+        for at, days, options in (
+            (1, 400, {"keep": timedelta(days=400)}),
+            (2, 30, {}),
+        ):
+            made = in_activity(at, run_step, store, ref, model.answer, **options)
 
-        assert timedelta(days=399) < made.until - datetime.now(UTC) < timedelta(401)
+            left = made.until - datetime.now(UTC)
+            assert timedelta(days - 0.5) < left < timedelta(days + 0.5)
 
     def test_deleted(self, store, model):
         """A reference into a deleted name is an error before the model is asked."""
