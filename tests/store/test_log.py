@@ -20,6 +20,7 @@ from conversation_state.store._log import (
     cut_segments,
     digest_of,
     pack_id,
+    read_ids,
     unpack_id,
 )
 from conversation_state.store._save import LogToWrite, write_log
@@ -202,6 +203,10 @@ theirs = st.one_of(
 )
 
 
+# Two processes' identities, and one that has what another begins with in it.
+STARTS = b"ff" * 6 + b"00" * 6, b"0123456789ab" * 2, b"00ff" + b"ff" * 5 + b"00" * 5
+
+
 class TestPacked:
     @given(st.lists(ours | theirs))
     @example([b"0" * 24 + b"-"])
@@ -227,3 +232,21 @@ class TestPacked:
         start = id[:24]
         if len(id) < 25 or start.strip(DIGITS.encode()) or id[24:25] != b"-":
             assert id == pack_id(id)
+
+    @given(
+        st.lists(
+            st.builds(
+                lambda start, end: start + b"-" + end.encode(),
+                st.sampled_from(STARTS),
+                st.text("0123456789abcdef\0é-"),
+            )
+            | theirs
+        )
+    )
+    @example([STARTS[0] + b"-1", b"a\0b", STARTS[0] + b"-2"])
+    @example([STARTS[0] + b"-1", STARTS[1] + b"-2", STARTS[0] + b"-3"])
+    @example([STARTS[2] + b"-1", STARTS[0] + b"-" * 13, STARTS[2] + b"-3"])
+    @settings(max_examples=40)
+    def test_read_together(self, ids):
+        """Identities are read as they were, of one process, of several or of none."""
+        assert [id.decode() for id in ids] == read_ids([pack_id(id) for id in ids])

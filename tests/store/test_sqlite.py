@@ -296,6 +296,31 @@ class TestAddAtOnce:
             assert store.load("other") == CHAT
             assert store.verify() == ()
 
+    @pytest.mark.parametrize("verb", ["save", "label"])
+    def test_a_save_behind_the_commit(self, url, monkeypatch, verb):
+        """A save in a signal handler behind the commit of another verb: both stay."""
+        with open_store(url) as store:
+            store.save("chat", CHAT)
+            end = SqliteBackend._end
+
+            def save_first(*given):
+                monkeypatch.setattr(SqliteBackend, "_end", end)
+                store.save("other", CHAT)
+                end(*given)
+
+            monkeypatch.setattr(SqliteBackend, "_end", save_first)
+            grown = CHAT.add_assistant_message("At ten.")
+            if verb == "save":
+                store.save("chat", grown)
+            else:
+                store.label("chat", "first")
+                store.save("chat", grown)
+
+            assert {"chat": grown, "other": CHAT} == {
+                name: Store(store._cache.backend).load(name) for name in store.names()
+            }
+            assert all(each.file for each in store._cache.backend._idle)
+
     def test_large_content(self, url):
         """Large content is kept once, also if a later message shows it again."""
         shown = UserMessage([ImagePart(data=bytes(range(256)) * 40)])
