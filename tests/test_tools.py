@@ -13,11 +13,13 @@ from conversation_state._persistent import thaw
 from conversation_state.codec import decode, encode
 from conversation_state.errors import (
     ConversationStateError,
+    InvalidMessageError,
     InvalidToolError,
 )
 from conversation_state.testing.strategies import parameters, texts
 from conversation_state.tools import (
     Parameter,
+    ToolCall,
     ToolChoice,
     ToolInfo,
     parameters_schema,
@@ -51,6 +53,44 @@ def nested(levels: int) -> Parameter:
         made = Parameter("object", properties={"a": made})
 
     return made
+
+
+class TestToolCall:
+    def test_is_frozen_deeply(self):
+        """What a caller changes later has no effect, in metadata and unknown fields."""
+        given = {"a": [{"b": [1]}]}
+        call = ToolCall("c1", "f", metadata=given, unknown=given)
+        given["a"].append({})
+
+        assert call.metadata == call.unknown == {"a": ({"b": (1,)},)}
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"id": 5}, "ToolCall.id is 5; expected a str"),
+            ({"name": None}, "ToolCall.name is None; expected a str"),
+            ({"arguments": {}}, "ToolCall.arguments is {}; expected the JSON text"),
+            ({"arguments": "\ud800"}, "half of a surrogate pair"),
+            ({"index": -1}, "ToolCall.index is -1; expected a position"),
+            ({"index": True}, "ToolCall.index is True; expected a position"),
+            ({"index": 2**63}, "expected a position in the response, from 0 on, or"),
+            ({"metadata": [1]}, "ToolCall.metadata is [1]; expected a mapping"),
+            ({"unknown": {"id": 1}}, "ToolCall.unknown has 'id', a field this version"),
+        ],
+    )
+    def test_refuses(self, fields, message):
+        """What a field can't hold: what was given, and what is expected."""
+        with pytest.raises(InvalidMessageError) as raised:
+            ToolCall(**{"id": "c1", "name": "f", **fields})
+
+        assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("make", [ToolCall, ToolInfo])
+def test_notes_have_names(make):
+    """Metadata and what a newer version wrote are given by name only."""
+    with pytest.raises(TypeError, match="positional arguments"):
+        make("a", "b", "", {})
 
 
 class TestToolChoice:

@@ -863,6 +863,58 @@ def composed(inner):
 KINDS_WITH_VALUES = st.recursive(SCALARS, composed, max_leaves=5)
 
 
+@dataclasses.dataclass
+class Broken:
+    """A class that takes nothing."""
+
+    size: int
+
+    def __post_init__(self):
+        raise KeyError("no room")
+
+
+class TestReadArguments:
+    @pytest.mark.parametrize(
+        ("given", "problem"),
+        [
+            ({}, "$.minute: required, but missing"),
+            ({"minute": "x"}, "$.minute: expected `int`, got `str`"),
+            (
+                {"minute": 1, "hour": 2},
+                "$.hour: unknown; f takes minute, stops, broken",
+            ),
+            ({"minute": 1, "a b": 2}, "$['a b']: unknown; f takes"),
+            ({"minute": 1, "stops": [1, "x"]}, "$.stops[1]: expected `int`, got `str`"),
+            ({"minute": 1, "broken": {"size": 1}}, "$.broken: KeyError: 'no room'"),
+        ],
+    )
+    def test_problems(self, given, problem):
+        """Each problem is reported with its path, so that a model can mend it."""
+
+        def f(minute: int, *, stops: Sequence[int] = (), broken: Broken | None = None):
+            pass
+
+        with pytest.raises(DecodeError) as raised:
+            read_arguments(f, given)
+
+        assert problem in str(raised.value)
+
+    def test_others(self):
+        """A function may take any further names, all of one type, or none."""
+
+        def f(minute: int, **others: float): ...
+
+        def nothing(): ...
+
+        assert {"minute": 1, "a": 2.0} == read_arguments(f, {"minute": 1, "a": 2})
+        with pytest.raises(DecodeError, match=r"\$.a: expected `float`, got `str`"):
+            read_arguments(f, {"minute": 1, "a": "x"})
+        with pytest.raises(DecodeError, match="unknown; nothing takes nothing"):
+            read_arguments(nothing, {"a": 1})
+        with pytest.raises(TypeError, match="given: expected a mapping, got"):
+            read_arguments(f, [1])  # type: ignore[arg-type]
+
+
 class TestLaws:
     """Whatever the function, its schema is one, and takes its arguments."""
 

@@ -147,7 +147,7 @@ def convert_arguments(function: Any, given: Mapping[str, Any]) -> dict[str, Any]
     arguments: dict[str, Any] = {}
     for name, value in given.items():
         path = f"$.{name}" if name.isidentifier() else f"$[{shorten_repr(name)}]"
-        parameter = named.get(name, *others[:1])
+        parameter = named.get(name, *others)
         if parameter is None:
             takes = ", ".join(named) or "nothing"
             problems.append(Problem(path, f"unknown; {shown} takes {takes}"))
