@@ -443,7 +443,11 @@ THREAD = {
             "role": role,
             "content": [{"type": "text", "text": {"value": text, "annotations": []}}],
         }
-        for at, role, text in ((2, "assistant", "yo"), (1, "user", "hi"))
+        for at, role, text in (
+            (2, "assistant", "yo"),
+            (2, "user", "again"),
+            (1, "user", "hi"),
+        )
     ],
 }
 
@@ -636,7 +640,7 @@ VALUES = {
         [*CALLS[:2], {**CALLS[2], "content": [{"r": 1}]}, CALLS[3]],
         {"line 1": ([*CALLED[:2], 't[c1] [{"r": 1}]', "a done"], 1)},
     ),
-    "thread": (THREAD["data"], {"line 1": (["u hi", "a yo"], 1)}),
+    "thread": (THREAD["data"], {"line 1": (["u hi", "u again", "a yo"], 1)}),
     "gemini elsewhere": ({"id": "x", "messages": GEMINI}, {"x": (CALLED, 1)}),
     "items elsewhere": ({"id": "x", "messages": ITEMS}, {"x": (CALLED, 1)}),
     "chat elsewhere": ({"id": "x", "chat": CALLS}, {"x": (CALLED, 1)}),
@@ -835,7 +839,7 @@ class TestFormats:
         result = run("import", run.write(json.dumps(THREAD)))
 
         assert "left out what is beside $.data: object\n" in result.stderr
-        assert {"chats-1": (["u hi", "a yo"], 1)} == chats(run)
+        assert {"chats-1": (["u hi", "u again", "a yo"], 1)} == chats(run)
 
 
 def zipped(**members):
@@ -1186,6 +1190,7 @@ FILES = {
     "utf-32": json.dumps(json.loads(ONE), indent=1).encode("utf-32"),
     "crlf": json.dumps(json.loads(ONE), indent=1).replace("\n", "\r\n").encode(),
     "zip": zipped(chat__jsonl=ONE),
+    "zip in capitals": zipped(CHAT__JSON=ONE),
     "documents": (json.dumps(json.loads(ONE), indent=1) * 2).encode(),
     "blank lines": f"\n\n{ONE}\n\n".encode(),
     "no line end": ONE.encode(),
@@ -1272,6 +1277,7 @@ class TestFiles:
             (gzip.compress(ONE.encode(), mtime=0)[:20], "Compressed file ended before"),
             (zipped(chat__html="<html>"), "a zip archive without JSON files"),
             (b"PK\x03\x04" + bytes(9), "a damaged zip archive"),
+            (zipped(), "an empty zip archive"),
             (gzip.compress(bytes(20), mtime=0), "binary data"),
         ],
     )

@@ -40,6 +40,7 @@ _UTF_16_OR_32 = (
 # What files begin with that hold no text.
 _BINARY: tuple[tuple[bytes, str], ...] = (
     (b"SQLite format 3\0", "a SQLite database; name what wrote it: --from, or --store"),
+    (b"PK\x05\x06", "an empty zip archive"),
     (b"%PDF", "a PDF document; expected JSON"),
     (b"PAR1", "a Parquet file; expected JSON: convert it with `to_json(lines=True)`"),
     (b"ARROW1", "an Arrow file; expected JSON: convert it with `to_json(lines=True)`"),
@@ -170,7 +171,9 @@ def _open_archive(file: str, stream: BinaryIO) -> Iterator[InputSource | NotRead
     with archive:
         members = [each for each in archive.infolist() if not each.is_dir()]
         chosen = [m for m in members if _CONVERSATIONS.fullmatch(_name_of(m))]
-        chosen = chosen or [m for m in members if m.filename.endswith(_JSON_NAMES)]
+        chosen = chosen or [
+            each for each in members if each.filename.lower().endswith(_JSON_NAMES)
+        ]
         left = [_name_of(each) for each in members if each not in chosen]
         if not chosen:
             what = "a zip archive without JSON files"
