@@ -26,7 +26,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
-from conversation_state.parts import AudioPart, ReasoningPart, TextPart
+from conversation_state.parts import AudioPart, ImagePart, ReasoningPart, TextPart
 from conversation_state.testing.provider import Memory, judge
 from conversation_state.trimming import trim
 
@@ -249,6 +249,47 @@ class TestNothingLeft:
 
 
 ASKED_ITEM = {"role": "user", "content": "q"}
+
+
+@pytest.mark.parametrize("adapter", [anthropic, openai_chat, openai_responses])
+class TestUrls:
+    """Media at addresses that the provider can't fetch."""
+
+    @pytest.mark.parametrize(
+        ("url", "is_sent"),
+        [
+            ("https://example.com/a.png", True),
+            ("HTTPS://example.com/a.png", True),
+            ("/uploads/a.png", False),
+            ("a.png", False),
+            ("blob:https://example.com/1", False),
+            ("file:///a.png", False),
+            ("sediment://file_1", False),
+        ],
+    )
+    def test_of_another_format(self, adapter, url, is_sent):
+        """A path, and what one program alone knows, is lost; the text is sent."""
+        name = adapter.__name__.rpartition(".")[2]
+        export = adapter.dump([UserMessage([ImagePart(url=url), TextPart("q")])])
+
+        assert [("messages[0].parts[0]", "image")][is_sent:] == listed(export)
+        assert (url in str(export.payload)) == is_sent
+        if is_sent and url.islower():
+            assert judge(name, export.payload) == ()
+
+    def test_of_its_own(self, adapter):
+        """What came so in this format, from a server that can, goes home so."""
+        blocks = {
+            anthropic: {"type": "image", "source": {"type": "url", "url": "/a"}},
+            openai_chat: {"type": "image_url", "image_url": {"url": "/a"}},
+            openai_responses: {"type": "input_image", "image_url": "/a"},
+        }
+        sent = [{"role": "user", "content": [blocks[adapter]]}]
+        payload = adapter.dump(adapter.load(sent)).payload
+
+        assert sent == payload.get("messages", payload.get("input"))
+
+
 OWN_CALLS: dict[str, Any] = {
     "computer_call": {"type": "computer_screenshot", "image_url": "https://e.x/a"},
     "local_shell_call": "out",

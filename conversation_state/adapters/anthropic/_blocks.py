@@ -12,9 +12,10 @@ from typing import Any
 from conversation_state.adapters.engine.export import (
     PayloadWriter,
     cannot_contain,
+    is_local,
     merge_kept_keys,
 )
-from conversation_state.adapters.engine.notes import map_of, signer_of
+from conversation_state.adapters.engine.notes import map_of, notes_of, signer_of
 from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
@@ -157,6 +158,8 @@ def _read_media(block: ObjectReader, kind: str) -> Part | None:
     fields: dict[str, Any] = {"media_type": media_type}
     if how == "url" and isinstance(url, str) and url and not split_data_url(url):
         fields = {"url": inside.text("url")}
+        if is_local(fields["url"]):
+            block.notes["local"] = True
     elif not (isinstance(data, str) and isinstance(media_type, str)):
         return None
     elif how == "text" and kind == "document" and media_type == _PLAIN_TEXT:
@@ -261,6 +264,9 @@ def _write_media(
     kind = _KINDS.get(type(part))
     if kind is None or role == "assistant":
         writer.lose(path, part.kind, cannot_contain(role, part.kind))
+        return None
+
+    if not writer.is_fetched(part, path, notes_of(part.metadata, SOURCE)):
         return None
 
     # A provider can't fetch a data: URL, so its content is sent.

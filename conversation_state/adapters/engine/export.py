@@ -8,6 +8,7 @@ not: what they share when they load (`reading`), where they keep a provider's ow
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -249,15 +250,44 @@ add_missing_names(
 )
 
 
-def needs_untyped(made: type[Part], data: bytes | None, media_type: str) -> bool:
-    """
-    Whether a medium that was loaded with *data* needs the note ``untyped``, because
-    `PayloadWriter.with_type` would change it.
-    """
-    if data is None or media_type:
-        return False
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*(?=:)", re.IGNORECASE)
+# Of addresses that mean something to one program alone.
+_LOCAL = frozenset(
+    {"attachment", "blob", "cid", "file", "file-service", "sandbox", "sediment"}
+)
 
-    return made is not FilePart or bool(sniff_media_type(data))
+
+def is_local(url: str | None) -> bool:
+    """
+    Whether no provider can fetch what is at *url*: a path, or an address within one
+    program.
+
+    >>> is_local("/uploads/a.png"), is_local("blob:a"), is_local("oss://a")
+    (True, True, False)
+    """
+    scheme = _SCHEME.match(url or ":")
+    return url is not None and (scheme is None or scheme[0].lower() in _LOCAL)
+
+
+def note_medium(
+    notes: dict[str, Any],
+    made: type[Part],
+    data: bytes | None,
+    media_type: str,
+    url: str | None,
+) -> None:
+    """
+    Note of a medium that was loaded what else would change it: ``untyped``, where
+    `PayloadWriter.with_type` would, and ``local``, where `PayloadWriter.is_fetched`.
+    """
+    if is_local(url):
+        notes["local"] = True
+
+    if data is None or media_type:
+        return
+
+    if made is not FilePart or sniff_media_type(data):
+        notes["untyped"] = True
 
 
 def is_empty_value(value: Any) -> bool:
@@ -357,6 +387,14 @@ class PayloadWriter:
 
         self.lose(path, part.kind, "has no media type, and its bytes don't show one")
         return None
+
+    def is_fetched(self, part: MediaPart, path: str, notes: Mapping[str, Any]) -> bool:
+        """Whether the provider can have the content of *part*; if not, it is lost."""
+        if notes.get("local") is True or not is_local(part.url):
+            return True
+
+        self.lose(path, part.kind, "has a URL that only the program that made it has")
+        return False
 
     def lose_each(self, path: str, fields: Mapping[str, bool], why: str) -> None:
         """List each of *fields* that has something to lose."""

@@ -8,7 +8,7 @@ from conversation_state.adapters.engine.export import (
     PayloadWriter,
     cannot_contain,
     merge_kept_keys,
-    needs_untyped,
+    note_medium,
 )
 from conversation_state.adapters.engine.notes import list_of, map_of, notes_of
 from conversation_state.adapters.engine.openai import SLOTS, content_of, write_content
@@ -210,9 +210,7 @@ def _read_medium(block: ObjectReader, kind: str, role: str) -> Part | None:
     elif word:
         fields["detail" if made is ImagePart else "name"] = word
 
-    if needs_untyped(made, content.data, fields["media_type"]):
-        block.notes["untyped"] = True
-
+    note_medium(block.notes, made, content.data, fields["media_type"], content.url)
     return made(**fields, metadata=block.metadata(SOURCE))
 
 
@@ -300,6 +298,9 @@ def _write_medium(
         why = cannot_contain(role, part.kind)
         by_url = part.kind in _NATURAL[role]
         writer.lose(path, part.kind, f"{why} by URL" if by_url else why)
+        return None
+
+    if not writer.is_fetched(part, path, notes):
         return None
 
     typed = writer.with_type(part, path, notes)

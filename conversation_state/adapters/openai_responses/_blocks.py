@@ -10,7 +10,7 @@ from conversation_state.adapters.engine.export import (
     PayloadWriter,
     cannot_contain,
     merge_kept_keys,
-    needs_untyped,
+    note_medium,
 )
 from conversation_state.adapters.engine.notes import map_of, notes_of
 from conversation_state.adapters.engine.openai import (
@@ -215,9 +215,7 @@ def _read_medium(block: ObjectReader, kind: str, index: int | None) -> Part | No
         return None
 
     made: Any = FilePart if kind == "input_file" else ImagePart
-    if needs_untyped(made, content.data, content.media_type):
-        block.notes["untyped"] = True
-
+    note_medium(block.notes, made, content.data, content.media_type, content.url)
     block.keep(frozenset({"type", word, key}))
     fields = {**content._asdict(), field: block.if_text(word)}
     return made(**fields, index=index, metadata=block.metadata(SOURCE))  # type: ignore[no-any-return]
@@ -262,7 +260,11 @@ def _write_medium(
         writer.lose(path, part.kind, cannot_contain(role, part.kind))
         return None
 
-    typed: Any = writer.with_type(part, path, notes_of(part.metadata, SOURCE))
+    notes = notes_of(part.metadata, SOURCE)
+    if not writer.is_fetched(part, path, notes):
+        return None
+
+    typed: Any = writer.with_type(part, path, notes)
     if typed is None:
         return None
 
