@@ -127,7 +127,7 @@ def import_lazily(
         try:
             return get_attribute(name)
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in needs:
+            if str(error.name).partition(".")[0] not in needs:
                 raise
 
             raise MissingExtraError(f"{package}.{name}", extra) from error

@@ -173,7 +173,7 @@ def _import_dbos() -> Any:
     try:
         from dbos import DBOS  # noqa: PLC0415 - imported without it
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "dbos":
+        if str(error.name).partition(".")[0] != "dbos":
             raise
 
         raise MissingExtraError(f"{__name__}.StoreSteps", "dbos") from error

@@ -408,25 +408,31 @@ class TestStates:
         assert _host.keep_ledger(later, None) is later
         assert _host.replace_entries(later, later.entries) is later
 
-    def test_summaries_are_made_once(self):
+    @pytest.mark.parametrize("kind", ["call", "acall"])
+    def test_summaries_are_made_once(self, kind):
         """What a step that failed had summarised is used by the next call."""
         calls: list[Any] = []
 
         class FailedError(Exception):
             summaries = (SystemMessage("So far."),)
 
-        def trim(messages: Any, *, previous: Any) -> Any:
-            calls.append(previous)
-            if len(calls) == 1:
-                raise FailedError
+        class Trim:
+            def __call__(self, messages: Any, *, previous: Any) -> Any:
+                calls.append(previous)
+                if len(calls) == 1:
+                    raise FailedError
 
-            return messages
+                return messages
 
-        rolling: Any = _host.RollingTrimmer(trim)  # type: ignore[arg-type]
+            async def acall(self, messages: Any, *, previous: Any) -> Any:
+                return self(messages, previous=previous)
+
+        rolling: Any = _host.RollingTrimmer(Trim())  # type: ignore[arg-type]
+        view = rolling if kind == "call" else lambda one: run(rolling.acall(one))
         with pytest.raises(FailedError):
-            rolling("a")
+            view("a")
 
-        assert [rolling("b"), rolling("c"), rolling.last] == ["b", "c", "c"]
+        assert [view("b"), view("c"), rolling.last] == ["b", "c", "c"]
         assert calls == [None, FailedError.summaries, "b"]
 
 
@@ -483,6 +489,9 @@ class TestStores:
         """What is no store and no trimmer is refused, with what to do."""
         with pytest.raises(TypeError, match=r"expected an open Store.*from_url"):
             Host("memory:")
+
+        with pytest.raises(TypeError, match="takes 2 positional arguments but 3"):
+            Host.from_url("memory:", 1)
 
         with pytest.raises(TypeError, match=r"steps: expected a Trimmer, got .*make"):
             _host.check_trimmer(keep_last(1), "steps")
