@@ -173,7 +173,9 @@ class TestItems:
         assert [] == run(session.get_items())
         assert [] == run(session.get_items(5))
         assert run(session.pop_item()) is None
-        run(session.add_items([]))
+        for nothing in ([], ()):
+            run(session.add_items(nothing))
+
         run(session.clear_session())
         assert () == run(session.history())
         assert () == session.store.names()

@@ -206,14 +206,14 @@ def append_after(
 
 def load_apart(items: Sequence[Any]) -> list[Message] | None:
     """
-    The messages that `append_items` adds to any conversation; None if that depends on
-    its end.
+    The messages that `append_items` adds to any conversation, of one item at least;
+    None if that depends on its end.
 
     Raises:
         DecodeError:
             As `load` raises it.
     """
-    if not (is_list(items) and items) or _continues_answer(items[0]):
+    if not is_list(items) or _continues_answer(items[0]):
         return None
 
     return None if _find_answered(items) else _load_items(items, {})

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from conversation_state._wording import shorten_repr
+from conversation_state.adapters.engine.reading import is_list
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import MissingExtraError, NotSavedError, StaleHeadError
 from conversation_state.hosts._host import (
@@ -172,7 +173,7 @@ class StoreSession(StoreHost):
                 If one of them is not JSON; with every problem and its path.
         """
         # Only an empty list is skipped; None and other values are refused.
-        if items != []:
+        if items or not is_list(items):
             await run_in_thread(self._add_items, items)
 
     async def pop_item(self) -> TResponseInputItem | None:
