@@ -21,7 +21,7 @@ class Grown(NamedTuple):
 class MessageTreeMachine(RuleBasedStateMachine):
     """
     States grown, forked, rolled back and joined, and put into a tree that is
-    compared with plain dicts.
+    compared with plain dicts, whose keys are the identities on the way to a message.
     """
 
     states = Bundle[Grown]("states")
@@ -29,8 +29,10 @@ class MessageTreeMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self._tree: MessageTree
-        self._parents: dict[str, str | None] = {}
-        self._others: dict[str, list[str | None]] = {}
+        self._nodes: dict[tuple[str, ...], str] = {}  # their ids
+        self._shown: tuple[str, ...] = ()
+        # What was shown last behind a message, or behind none.
+        self._shown_last: dict[tuple[str, ...], str] = {}
         self._unjoined: list[Aggregator] = []
         self._kept: list[tuple[MessageTree, bytes]] = []
 
@@ -70,42 +72,54 @@ class MessageTreeMachine(RuleBasedStateMachine):
         # Compared as bytes: if a part that two trees share is changed in place, the
         # trees stay equal.
         self._kept.append((before, pickle.dumps(before)))
-        for above, each in zip((None, *added.ids), added.ids, strict=False):
-            first = self._parents.setdefault(each, above)
-            others = self._others.setdefault(each, [])
-            if above != first and above not in others:
-                others.append(above)
+        for length, each in enumerate(added.ids, 1):
+            count = len(self._list_copies(each))
+            name = f"{each}~{count + 1}" if count else each
+            self._nodes.setdefault(added.ids[:length], name)
 
-        assert [each.id for each in self._tree.present.entries] == [*added.ids]
+        self._show(added.ids)
         assert self._tree.add(added.state) is self._tree, "adding again adds"
-        # An entry that follows different entries in several states has one path, which
-        # differs from that of some states.
-        if not any(self._others.values()):
+        # The identity of a message that stands behind several means one of them.
+        if len({way[-1] for way in self._nodes}) == len(self._nodes):
             self._unjoined.append(added.state)
             paths_lead_to_states(*self._unjoined)
 
-        self._check_tree(self._tree)
-
     @rule(data=st.data())
     def switch(self, data):
-        """Another message is shown: the newest behind it."""
-        if not self._parents:
+        """Another message is shown, and behind it what was shown last."""
+        if not self._nodes:
             return
 
-        entry_id = data.draw(st.sampled_from(sorted(self._parents)))
-        leaf = entry_id
-        while below := [e for e, above in self._parents.items() if above == leaf]:
-            leaf = below[-1]
+        node_id = data.draw(st.sampled_from(sorted(self._nodes.values())))
+        (way,) = [way for way, each in self._nodes.items() if each == node_id]
+        if node_id == way[-1]:
+            # Of several, that one which is shown already.
+            shown = [
+                copy for copy in self._list_copies(way[-1]) if self._is_shown(copy)
+            ]
+            (way,) = shown or [way]
 
-        switched = self._tree.switch(entry_id)
-        is_shown = entry_id in {each.id for each in self._tree.present.entries}
-        if not any(self._others.values()):
-            assert switched.head == leaf, "another leaf is shown"
+        while way in self._shown_last:
+            way += (self._shown_last[way],)
 
-        is_same = is_shown and self._tree.head == switched.head
-        assert (switched is self._tree) == is_same, "a new tree"
-        self._tree = switched
-        self._check_tree(switched)
+        before, self._tree = self._tree, self._tree.switch(node_id)
+        assert (self._tree is before) == (way == self._shown), "a new tree"
+        self._show(way)
+
+    def _list_copies(self, entry_id):
+        return [way for way in self._nodes if way[-1] == entry_id]
+
+    def _is_shown(self, way):
+        return self._shown[: len(way)] == way
+
+    def _show(self, way):
+        self._shown = way
+        for length, each in enumerate(way):
+            self._shown_last[way[:length]] = each
+
+        assert [each.id for each in self._tree.present.entries] == [*way]
+        assert self._tree.head == self._nodes.get(way), "another message is shown last"
+        self._check_tree(self._tree)
 
     def _check_tree(self, tree):
         message_trees_add_up(tree)
@@ -113,10 +127,16 @@ class MessageTreeMachine(RuleBasedStateMachine):
         for limit in (0, 1, 3, len(tree) + 1):
             assert tree.nodes[max(len(tree) - limit, 0) :] == tree.list_newest(limit)
 
-        assert found == self._parents, "messages stand behind others"
-        assert list(found) == list(self._parents), "in another order"
-        others = {each: (*above,) for each, above in self._others.items() if above}
-        assert dict(tree.joined) == others, "others are joined"
+        parents = {each: self._nodes.get(way[:-1]) for way, each in self._nodes.items()}
+        assert found == parents, "messages stand behind others"
+        assert list(found) == list(parents), "in another order"
+        joined = {
+            entry_id: tuple([parents[self._nodes[way]] for way in rest])
+            for entry_id in {way[-1] for way in self._nodes}
+            for _, *rest in [self._list_copies(entry_id)]
+            if rest
+        }
+        assert dict(tree.joined) == joined, "others are joined"
         copy = pickle.loads(pickle.dumps(tree))
         assert copy == tree, "a copy is another tree"
         assert hash(copy) == hash(tree), "a copy has another hash"
