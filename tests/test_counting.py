@@ -416,6 +416,8 @@ class TestCountTools:
         """A provider's dictionary is not a tool of ours."""
         with pytest.raises(TypeError, match="tool_infos: expected ToolInfos"):
             count_tools([wrong])
+        with pytest.raises(TypeError, match="tool_infos: expected a list of ToolInf"):
+            count_tools(5)  # type: ignore[arg-type]
 
 
 class TestTokenBudget:

@@ -360,8 +360,12 @@ class TestPrice:
         """Without genai-prices the error names the extra."""
         monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
 
-        with pytest.raises(MissingExtraError, match=r"conversation-state\[prices\]"):
+        with pytest.raises(
+            MissingExtraError, match=r"conversation-state\[prices\]"
+        ) as error:
             price(Usage(), "gpt-4o")
+
+        assert str(error.value).startswith("price needs ")
 
 
 class TestModels:

@@ -310,6 +310,33 @@ class TestCopies:
         assert f"{last(state)}~2" == tree.head
         assert (1, (last(SEA), tree.head)) == tree.siblings(tree.head)
 
+    @pytest.mark.parametrize(
+        ("gone", "left"), [((1, 2), "~3"), ((3, 2), ""), ((1, 3), "~2")]
+    )
+    def test_taken_away(self, gone, left):
+        """Of three copies two go with their branches; the last one keeps its id."""
+        asked = SEA.add_user_prompt("When?")
+        when = asked.entries[-1]
+        branches = [SEA, HILLS, SEA.replace_message(last(SEA), HILLS[-1])]
+        timeline = Timeline.begin(ASKED)
+        for each in branches:
+            grown = rebuild_state(each, entries=[*each.entries, when])
+            timeline = timeline.goto(0).commit(grown)
+
+        tree = MessageTree.of(timeline).follow(timeline)
+        for number in gone:
+            assert f"{when.id}~1" in tree
+            state = ASKED.add_user_prompt(f"Number {number}.")
+            timeline = timeline.amend(number, state)
+            tree = tree.follow(timeline)
+            message_trees_add_up(tree)
+
+        copies = [node.id for node in tree.nodes if node.entry.id == when.id]
+        assert [f"{when.id}{left}"] == copies
+        assert "When?" == texts(tree.path(when.id))[-1]
+        assert f"{when.id}~1" not in tree
+        assert () == tuple(tree.joined)
+
 
 class TestFollow:
     """A tree that follows the values of a timeline."""
