@@ -7,13 +7,14 @@ times what msgspec takes, and 5 to 8 times, and an eighth of what LangChain and
 Pydantic AI take, or less. Recorded
 exchanges, of which most messages have parts, calls or metadata: out a fifth of
 what Pydantic AI takes for the same messages, and in four fifths of it, from
-plain data too, but for the Responses format: there a tenth more. Transcripts
-with calls in a fifth.
+plain data too, but for the Responses format: there as long, and a twentieth longer
+from plain data. Transcripts with calls in a fifth.
 
 What is left of `from_data` is mostly bare operations. For a recorded message of the
-Responses format, which has five maps in its metadata: these frozen, two fifths, of
-which a call of their class alone is a fifth; base64 decoded, a tenth; texts and
-integers checked by writing them once, a tenth; and the collector, a twelfth.
+Responses format, which has five maps in its metadata: these frozen, a third, of
+which a call of their class alone is a third; texts and integers checked by writing
+them once, a twelfth; and the collector, which has ten objects to look at where it has
+four of Pydantic AI's, a seventh.
 """
 
 from __future__ import annotations

@@ -93,27 +93,15 @@ UNUSUAL_ERRORS: Final = (UnusualValueError, KeyError, ValueError)
 # The JSON of others
 
 
-def _freeze_object(  # noqa: C901, PLR0912 - a call takes as long as a map
+def _freeze_object(
     raw: Object, kind: type[JsonMap] = SortedJsonMap, depth: int = 0
 ) -> JsonMap:
     """*raw* as an immutable map."""
     if raw.__class__ is not dict or depth == MAX_LEVELS:
         raise UnusualValueError
 
+    items, last = raw, ""
     # Keys, and a look at each value, take less than `items` does for so few.
-    if len(raw) == 1:  # most, and nothing to compare
-        (key,) = raw
-        value = raw[key]
-        cls = value.__class__
-        if cls is dict:
-            return kind({key: _freeze_object(value, kind, depth + 1)})
-
-        if cls is str or cls in _SCALARS:
-            return kind(raw)
-
-        return kind({key: _freeze_item(value, kind, depth + 1)})
-
-    last, nested = "", None
     for key in raw:
         if key < last and kind is SortedJsonMap:  # not as we write it
             ordered = {name: raw[name] for name in sorted(raw)}
@@ -127,45 +115,45 @@ def _freeze_object(  # noqa: C901, PLR0912 - a call takes as long as a map
 
         if cls is dict:
             value = _freeze_object(value, kind, depth + 1)
-        elif cls in _SCALARS:
+        elif cls is list:
+            value = _freeze_list(value, kind, depth + 1) if value else ()
+        elif cls in _SCALARS or _is_usual_float(value):
             continue
         else:
-            value = _freeze_item(value, kind, depth + 1)
+            raise UnusualValueError
 
-        if nested is None:
-            nested = {key: value}
-        else:
-            nested[key] = value
+        if items is raw:  # which is not ours to change
+            items = raw.copy()
 
-    if nested is None:
-        return kind(raw) if raw else EMPTY_MAP
+        items[key] = value
 
-    return kind(nested if len(nested) == len(raw) else raw | nested)
+    return kind(items) if raw else EMPTY_MAP
 
 
-def _freeze_item(value: Any, kind: type[JsonMap], depth: int) -> Any:
-    """*value*, which is in a map or a list and neither a map nor a scalar, frozen."""
-    cls = value.__class__
-    if cls is float and -_FLOAT_LIMIT < value < _FLOAT_LIMIT:
-        return value
-
-    if cls is not list or depth == MAX_LEVELS:
+def _freeze_list(raw: list[Any], kind: type[JsonMap], depth: int) -> tuple[Any, ...]:
+    if depth == MAX_LEVELS:
         raise UnusualValueError
 
-    if not value or _SCALARS.issuperset(map(type, value)):
-        return tuple(value)
+    if _SCALARS.issuperset(map(type, raw)):
+        return tuple(raw)
 
     items = []
-    for item in value:
+    for item in raw:
         cls = item.__class__
         if cls is dict:
             items.append(_freeze_object(item, kind, depth + 1))
-        elif cls in _SCALARS:
+        elif cls is list:
+            items.append(_freeze_list(item, kind, depth + 1))
+        elif cls in _SCALARS or _is_usual_float(item):
             items.append(item)
         else:
-            items.append(_freeze_item(item, kind, depth + 1))
+            raise UnusualValueError
 
     return tuple(items)
+
+
+def _is_usual_float(value: Any) -> bool:
+    return value.__class__ is float and -_FLOAT_LIMIT < value < _FLOAT_LIMIT
 
 
 def _read_unknown(raw: Object, left: int, known: frozenset[str]) -> JsonMap:
