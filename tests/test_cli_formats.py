@@ -1411,6 +1411,14 @@ class TestRefused:
         assert 1 == result.stderr.count("\n")
         assert {} == chats(run)
 
+    def test_behind_a_conversation(self, run):
+        """What is wrong in a message has its path in the list, whatever is before."""
+        value = [{"id": "x", "messages": HI}, *HI, user(5)]
+        result = run("import", run.write(json.dumps(value)), status=2)
+
+        assert "$[3].content: is 5" in result.stderr
+        assert {"x"} == {*chats(run)}
+
     def test_unknown_format(self, run):
         """An unknown format is refused in one line, with those there are."""
         path = run.write(ONE)
