@@ -538,6 +538,26 @@ class TestView:
         run(session.add_items([user("Stop!")]))
         assert [*shown, user("Stop!")] == run(session.get_items())
 
+    @pytest.mark.parametrize("half", [1, 2])
+    def test_half_of_a_call_of_a_computer(self, store, half):
+        """
+        A view leaves out a call that the SDK runs for the provider if it has no result,
+        with its thought, and a result without a call; what is stored has them.
+        """
+        thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+        call = {"type": "computer_call", "id": "cu_1", "call_id": "c", "actions": []}
+        result = {"type": "computer_call_output", "call_id": "c", "output": {}}
+        items = [user("q"), *([thought, call] if half == 1 else [result]), user("next")]
+        session: Any = StoreSession(store, "alice", view=Trimmer(None))
+        run(session.add_items(items))
+        whole = [user("q"), thought, call, result, user("next")]
+        other: Any = StoreSession(store, "bob", view=Trimmer(None))
+        run(other.add_items(whole))
+
+        assert [user("q"), user("next")] == run(session.get_items())
+        assert items == run(StoreSession(store, "alice").get_items())
+        assert whole == run(other.get_items())
+
     def test_calls_at_the_end_of_an_id_that_was_used_before(self, store):
         """
         A server that gives one id in every turn: the call that was left is answered

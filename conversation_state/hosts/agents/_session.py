@@ -29,6 +29,7 @@ from conversation_state.hosts.agents._runs import (
     pop_last_item,
     read_response_usage,
     read_usages,
+    view_items,
 )
 from conversation_state.store import Head, Store, check_name
 from conversation_state.store.records import is_remembered
@@ -162,7 +163,7 @@ class StoreSession(StoreHost):
         if state is None:
             return []
 
-        return await run_in_thread(items_of, (await views.acall(state)).messages)
+        return await run_in_thread(view_items, (await views.acall(state)).messages)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """
