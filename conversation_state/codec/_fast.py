@@ -137,7 +137,7 @@ def _freeze_list(raw: list[Any], kind: type[JsonMap], depth: int) -> tuple[Any, 
     if _SCALARS.issuperset(map(type, raw)):
         return tuple(raw)
 
-    items = []
+    items: list[Any] = []
     for item in raw:
         cls = item.__class__
         if cls is dict:
