@@ -1,9 +1,11 @@
 """Pages: fragments for notebooks and files, whose text can't become markup."""
 
+import ast
 import re
 from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from conversation_state import (
     Usage,
     UserMessage,
     cost,
+    pages,
     trim,
 )
 from conversation_state.errors import BudgetExceededError
@@ -190,6 +193,42 @@ class TestStructure:
             assert f"&#x27;sha256-{digest}&#x27;" in policy
 
         assert not re.search(r"url\(|@import|https?:", text)
+
+
+def words_in(path):
+    """The words in the texts of a Python file, without its docstrings' code."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from re.findall(r"[\w-]+", node.value)
+
+
+class TestStyles:
+    """What the style sheets and the script name is what pages are made of."""
+
+    FOLDER = Path(pages.__file__).parent
+    ROLES = ("assistant", "system", "tool", "user")
+
+    def test_used(self):
+        """
+        Each class that has a style, or that the script looks for, is written by a page
+        or by the script; some are made of a role.
+        """
+        written = {word for path in self.FOLDER.glob("*.py") for word in words_in(path)}
+        for role in self.ROLES:
+            assert {"cs-", "cs-of-"} <= written
+            written |= {f"cs-{role}", f"cs-of-{role}"}
+
+        texts = [path.read_text("utf-8") for path in self.FOLDER.glob("assets/*.css")]
+        rules = re.sub(r"(?s)/\*.*?\*/|\{[^{}]*\}", " ", " ".join(texts))
+        script = (self.FOLDER / "assets" / "page.js").read_text("utf-8")
+        by_script = {*re.findall(r"classList\.\w+\(['\"]([\w-]+)", script)}
+        named = {
+            *re.findall(r"\.([a-z][\w-]*)", rules),
+            *re.findall(r"\.(cs-[\w-]+)", script),
+        }
+
+        assert len(named) > 50
+        assert set() == named - written - by_script
 
 
 class TestRedact:
