@@ -251,7 +251,7 @@ class TestNothingLeft:
 ASKED_ITEM = {"role": "user", "content": "q"}
 
 
-@pytest.mark.parametrize("adapter", [anthropic, openai_chat, openai_responses])
+@pytest.mark.parametrize("adapter", [anthropic, gemini, openai_chat, openai_responses])
 class TestUrls:
     """Media at addresses that the provider can't fetch."""
 
@@ -280,14 +280,15 @@ class TestUrls:
     def test_of_its_own(self, adapter):
         """What came so in this format, from a server that can, goes home so."""
         blocks = {
+            gemini: {"fileData": {"fileUri": "/a", "mimeType": "image/png"}},
             anthropic: {"type": "image", "source": {"type": "url", "url": "/a"}},
             openai_chat: {"type": "image_url", "image_url": {"url": "/a"}},
             openai_responses: {"type": "input_image", "image_url": "/a"},
         }
-        sent = [{"role": "user", "content": [blocks[adapter]]}]
-        payload = adapter.dump(adapter.load(sent)).payload
+        key = "parts" if adapter is gemini else "content"
+        sent = [{"role": "user", key: [blocks[adapter]]}]
 
-        assert sent == payload.get("messages", payload.get("input"))
+        assert [sent] == [*adapter.dump(adapter.load(sent)).payload.values()]
 
 
 OWN_CALLS: dict[str, Any] = {

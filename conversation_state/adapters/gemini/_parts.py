@@ -13,7 +13,11 @@ from typing import Any
 import attrs
 
 from conversation_state._persistent import EMPTY_MAP
-from conversation_state.adapters.engine.export import PayloadWriter, merge_kept_keys
+from conversation_state.adapters.engine.export import (
+    PayloadWriter,
+    is_local,
+    merge_kept_keys,
+)
 from conversation_state.adapters.engine.notes import list_of, map_of, signer_of
 from conversation_state.adapters.engine.reading import (
     DocumentReader,
@@ -176,6 +180,9 @@ def _read_medium(node: GeminiObject, kind: str) -> Part | None:
     if fields.get("data") is not None and not fields["media_type"]:
         node.notes["untyped"] = True
 
+    if is_local(fields.get("url")):
+        node.notes["local"] = True
+
     known = {slot, "mimeType"}
     if made is FilePart:
         fields["name"] = inside.if_text("displayName")
@@ -228,10 +235,16 @@ def write_part(writer: PayloadWriter, part: Part, path: str) -> dict[str, Any] |
     return raw
 
 
-def _lacks_type(
+def _is_refused(
     writer: PayloadWriter, part: MediaPart, path: str, notes: Mapping[str, Any]
 ) -> bool:
-    """Whether *part* is bytes of no known media type, which the provider refuses."""
+    """
+    Whether the provider refuses *part*: bytes of no known media type, or an address
+    that it can't fetch.
+    """
+    if not writer.is_fetched(part, path, notes):
+        return True
+
     if part.data is None or part.media_type or notes.get("untyped") is True:
         return False
 
@@ -246,7 +259,7 @@ def write_media(
     What *part* is in a content, or in what a function returned; None if it is lost.
     """
     typed = writer.with_type(part, path, notes)
-    if typed is None or _lacks_type(writer, typed, path, notes):
+    if typed is None or _is_refused(writer, typed, path, notes):
         return None
 
     # By URL, without a media type, it is its kind with any subtype.
