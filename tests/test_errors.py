@@ -56,6 +56,11 @@ ERRORS = [
         "the view shows a message without its invalid part: message 2 is invalid",
     ),
     (
+        errors.DroppedHistoryError,
+        (("message 2 is invalid", "message 3 is empty"), (2, 3), 4),
+        "the view leaves out 4 messages: message 2 is invalid; message 3 is empty",
+    ),
+    (
         errors.InvalidDocumentError,
         ("must be a str, got an int", "Document", "text"),
         "Document.text must be a str, got an int",
@@ -185,6 +190,11 @@ ERRORS = [
         "moment 9 is not kept; valid moments: 1 ('first'), 2",
     ),
     (
+        errors.UnknownMomentError,
+        ("draft", "is not ahead"),
+        "moment 'draft' is not ahead; valid moments: none",
+    ),
+    (
         errors.UnknownOutcomeError,
         ("postgresql://host/chats", "the server closed it"),
         (
@@ -222,6 +232,15 @@ class TestErrors:
         assert {name: given.arguments[name] for name in names} == {
             name: getattr(error, name) for name in names
         }
+        # Where programs that log errors look for them.
+        assert names <= vars(error).keys()
+
+    def test_is_shown_as_any_exception(self, make, arguments, text):
+        """In a repr an error has its arguments, as the builtin ones."""
+        error = make(*arguments)
+        shown = ", ".join(map(repr, error.args))
+
+        assert f"{make.__name__}({shown})" == repr(error)
 
     @pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, copy_by_pickle])
     def test_copies(self, make, arguments, text, make_copy):
@@ -235,6 +254,13 @@ class TestErrors:
             vars(copied),
             str(copied),
         )
+
+
+def test_problem_alone():
+    """An error of a value may have nothing but its problem."""
+    error = errors.InvalidMessageError("is late")
+
+    assert ("is late", "", "") == (error.problem, error.owner, error.field)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ What providers ask of a request as a whole, and the pass that makes messages rig
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state import (
     AssistantMessage,
+    ResponseMeta,
     SystemMessage,
     TextPart,
     ToolCall,
@@ -19,11 +21,12 @@ from conversation_state import (
 )
 from conversation_state.adapters import openai_responses
 from conversation_state.messages import UnknownMessage
-from conversation_state.parts import ReasoningPart
+from conversation_state.parts import ImagePart, ReasoningPart
 from conversation_state.requests import (
     EVERYWHERE,
     MADE_ANSWER,
     MADE_PROMPT,
+    RequestChange,
     TextRule,
     find_form_flaws,
     is_well_formed,
@@ -91,10 +94,15 @@ HOSTS = [
     ("anthropic", "", _CLAUDE | _TOP, 64, 64),
     ("anthropic", "anthropic", _CLAUDE, 128, 128),
     ("anthropic", "bedrock", _CLAUDE | _TOP, 64, 64),
+    ("anthropic", "vertex", _CLAUDE | _TOP, 64, 64),
     ("gemini", "", {"answer first", "empty"}, 0, 64),
     ("gemini", "gemini", {"answer first"}, 0, 64),
+    ("gemini", "vertex", {"answer first", "empty"}, 0, 64),
     ("openai_chat", "", _THOUGHT | {"system behind answer"}, 40, 64),
-    ("openai_chat", "azure", _THOUGHT, 40, 64),
+    *[
+        ("openai_chat", host, _THOUGHT, 40, 64)
+        for host in ("azure", "copilot", "deepseek", "groq", "openrouter")
+    ],
     (
         *("openai_chat", "mistral"),
         _THOUGHT | {"answer first", "system behind answer", "user behind result"},
@@ -104,6 +112,7 @@ HOSTS = [
     ("openai_chat", "perplexity", _THOUGHT | _TURNS | {"answer last"}, 40, 64),
     ("openai_chat", "vllm", _THOUGHT | _TURNS, 40, 64),
     ("openai_responses", "", _THOUGHT, 64, 64),
+    ("openai_responses", "azure", _THOUGHT, 64, 64),
     ("openai_responses", "openai", {"thinking only"}, 64, 64),
     ("", "", _CLAUDE | {"answer first"}, 40, 64),
 ]
@@ -316,6 +325,69 @@ class TestPrepare:
         messages = [ASK, calling("c1", "c2"), result("2", "c2")]
 
         assert prepare(messages, EVERYWHERE).changes == ()
+
+    def test_calls_of_an_interrupted_answer_are_answered(self):
+        """Where an answer was stopped, its calls wait no longer once one has run."""
+        call = calling("c1", "c2")
+        for reason, made in (("tool_calls", 0), ("interrupted", 1)):
+            asked = call.replace(response=ResponseMeta(reason))
+            prepared = prepare([ASK, asked, result("1", "c1")], EVERYWHERE)
+
+            assert made == len(prepared.changes)
+            assert made == sum(map(requests.is_made, prepared.messages))
+
+    @pytest.mark.parametrize("note", ["id", "name", "sender", "tool_name", "content"])
+    def test_what_came_as_it_is_stays(self, note):
+        """What a provider sent in a form of its own goes back so to the provider."""
+        marked = {"conversation_state": {"openai_chat": {"as_loaded": [note]}}}
+        calls = [ToolCall("c 1", "find trains", "{}", metadata=marked)]
+        messages = [
+            UserMessage("q", name="Ann Lee", metadata=marked),
+            AssistantMessage("", metadata=marked),
+            AssistantMessage(tool_calls=calls),
+            result("r", "c 1", tool_name="find trains", metadata=marked),
+        ]
+        whole = [
+            ("messages[0]", "name"),
+            ("messages[1]", "content"),
+            ("messages[2].tool_calls[0]", "id"),
+            ("messages[2].tool_calls[0]", "name"),
+            ("messages[3]", "tool_call_id"),
+            ("messages[3]", "tool_name"),
+        ]
+        kept = {
+            "id": {2, 4},
+            "name": {3},
+            "sender": {0},
+            "tool_name": {5},
+            "content": {1},
+        }[note]
+        home = [each for at, each in enumerate(whole) if at not in kept]
+        chat = requests.rules("openai_chat")
+
+        assert home == listed(prepare(messages, chat))
+        assert home == listed(prepare(messages, EVERYWHERE))
+        assert whole == listed(prepare(messages, attrs.evolve(chat, host="azure")))
+
+    @pytest.mark.parametrize("is_lost", [True, False])
+    def test_what_a_format_can_not_represent(self, is_lost):
+        """A message of which nothing could be sent is left out, with the reasons."""
+        picture = UserMessage([ImagePart(url="https://example.com/a.png")])
+        messages = [ASK, UnknownMessage({"role": "x"}, source="other"), picture, ASK]
+
+        def find_lost(message, path):
+            return [RequestChange(path, "message", "why")] if is_lost else None
+
+        prepared = prepare(messages, requests.OPENAI_CHAT, find_lost=find_lost)
+
+        if is_lost:
+            assert [ASK, ASK] == prepared.messages
+            assert [("messages[1]", "message"), ("messages[2]", "message")] == listed(
+                prepared
+            )
+        else:
+            assert messages == list(prepared.messages)
+            assert () == prepared.changes
 
     def test_only_the_notes_of_one_are_a_made_messages(self):
         """Other notes of this library do not make a message one that was made up."""
