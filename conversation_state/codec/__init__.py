@@ -59,6 +59,9 @@ T = TypeVar("T")
 
 # The collector is paused for longer documents, of some hundred messages.
 _LONG = 50_000
+# And for plain values of so many messages; of fewer it takes less than one look at
+# all of them behind the pause.
+_MANY = 1_000
 _NO_KINDS: FrozenMap[type, str] = FrozenMap()
 
 
@@ -231,6 +234,10 @@ class Codec:
             TypeError:
                 If *expect* is not a class.
         """
+        messages = data.get("messages") if data.__class__ is dict else None
+        if messages.__class__ is list and len(messages) < _MANY:
+            return self._read_value(data, expect, None)
+
         with collector_paused():
             return self._read_value(data, expect, None)
 
