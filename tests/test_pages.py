@@ -195,6 +195,15 @@ class TestStructure:
         assert not re.search(r"url\(|@import|https?:", text)
 
 
+def test_a_state_that_ends_with_calls():
+    """The drawing of a timeline says what was called where nothing was said."""
+    calls = [ToolCall("c1", "tide", "{}"), ToolCall("c2", "ferry", "{}")]
+    begun = Aggregator.new([AssistantMessage(" ", tool_calls=calls)])
+    timeline = Timeline.begin(begun).commit(begun.add_user_prompt("Well?"))
+
+    assert "calls tide, ferry" in make_page(timeline)
+
+
 def words_in(path):
     """The words in the texts of a Python file, without its docstrings' code."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):

@@ -67,7 +67,10 @@ TESTS: dict[str, Sequence[str]] = {
     "parts": ("test_values.py", "test_messages.py"),
     "requests": ("adapters/test_request_rules.py", "test_trimming_steps.py"),
     "store": ("adapters/test_message_trees.py",),
-    "testing": ("test_laws.py", "test_*_machine.py", "test_contracts*.py"),
+    "testing": (
+        *("test_contracts*.py", "test_laws.py", "test_*_machine.py"),
+        *("test_planted_faults.py", "test_strategies.py"),
+    ),
     "testing.provider": ("test_provider*.py",),
 }
 # The packages whose parts have tests of their own.
