@@ -342,6 +342,22 @@ class TestText:
         assert f"- {line.partition(', the')[0]}" == found.markdown().split("\n")[0]
         assert line.partition(", the")[0] in Fragment(found.html()).text
 
+    def test_sides_are_together(self):
+        """Of neighbours that differ, all of one side come before those of the other."""
+        a, b = (
+            Aggregator.new(messages=[UserMessage(text) for text in texts])
+            for texts in (["left", "port"], ["right", "starboard", "the end"])
+        )
+        lines = diff(a, b).text().splitlines()
+
+        assert [line for line in lines if line[:2] in ("- ", "+ ")] == [
+            "- user: left",
+            "- user: port",
+            "+ user: right",
+            "+ user: starboard",
+            "+ user: the end",
+        ]
+
     def test_joined(self):
         """What both have has no sign; what is elsewhere on the other side is marked."""
         a, b = chat()

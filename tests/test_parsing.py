@@ -258,9 +258,13 @@ class TestContent:
                     "off: finish_reason is 'length')"
                 ),
             ),
+            (
+                called("{}").replace(content="[1"),
+                "not JSON: unexpected end of data (line 1, column 3)",
+            ),
             (UnknownMessage({"role": "judge"}), "is empty; expected JSON"),
         ],
-        ids=["refusal", "reasoning", "calls", "cut off", "unknown"],
+        ids=["refusal", "reasoning", "calls", "cut off", "text and calls", "unknown"],
     )
     def test_error_states_the_reason(self, message, what):
         """The error contains what the message knows about it."""

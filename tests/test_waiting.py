@@ -1,18 +1,40 @@
 """Calls of tasks in worker threads, and their cancellation."""
 
 import asyncio
+import gc
 import threading
 import time
 from functools import partial
+from weakref import ref
 
 import anyio
 import anyio.to_thread
 import pytest
 
-from conversation_state._waiting import run_in_anyio_thread
+from conversation_state._waiting import run_in_anyio_thread, start_task
 
 # Seconds for what comes at once on an idle machine; reached only by a fault.
 PATIENCE_S = 60
+
+
+def test_a_task_that_ended_is_freed():
+    """Of a task that ran in the background nothing is kept once it has ended."""
+
+    async def main():
+        tasks = []
+        ended = asyncio.Event()
+
+        async def work():
+            tasks.append(ref(asyncio.current_task()))
+            ended.set()
+
+        start_task(work)
+        await ended.wait()
+        await asyncio.sleep(0)
+        gc.collect()
+        assert tasks[0]() is None
+
+    asyncio.run(main())
 
 
 class TestThreadsOfTasks:
