@@ -111,6 +111,12 @@ class TestNames:
             with pytest.raises((KeyError, ImportError)):
                 find_maker(name)
 
+    @pytest.mark.parametrize("count", [0, 1, 9])
+    def test_other_fields(self, count):
+        """Values of more or fewer fields than this version has are an error."""
+        with pytest.raises(ValueError, match="zip"):
+            find_maker("usage.Usage")(*range(count))
+
 
 class TestClasses:
     @values
