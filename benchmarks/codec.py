@@ -4,17 +4,16 @@ Messages to bytes and back, beside msgspec's native structs, LangChain's
 
 Out 0.2 µs a message of 400 characters and in 0.6 µs, 1.1 of ten thousand: 2.5 to 3.5
 times what msgspec takes, and 5 to 8 times, and an eighth of what LangChain and
-Pydantic AI take, or less. Recorded
-exchanges, of which most messages have parts, calls or metadata: out a fifth of
-what Pydantic AI takes for the same messages, and in four fifths of it, from
-plain data too, but for the Responses format: there as long, and a twentieth longer
-from plain data. Transcripts with calls in a fifth.
+Pydantic AI take, or less. Recorded exchanges, of which most messages have parts, calls
+or metadata: out a fifth of what Pydantic AI takes for the same messages, and in four
+fifths of it, from plain data too, but for the Responses format: there as long.
+Transcripts with calls in a fifth.
 
 What is left of `from_data` is mostly bare operations. For a recorded message of the
 Responses format, which has five maps in its metadata: these frozen, a third, of
 which a call of their class alone is a third; texts and integers checked by writing
 them once, a twelfth; and the collector, which has ten objects to look at where it has
-four of Pydantic AI's, a seventh.
+four of Pydantic AI's.
 """
 
 from __future__ import annotations
