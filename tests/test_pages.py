@@ -356,6 +356,17 @@ class TestTimelines:
                 assert "├─╮" == drawn[1]
                 assert "returns" not in drawn[0]
 
+    def test_join_of_three(self):
+        """A join has a line to each of the others."""
+        first, second, third = [
+            ASKED.fork().add_assistant_message(text) for text in ("A", "B", "C")
+        ]
+        timeline = Timeline.begin(ASKED).commit(first)
+        timeline = timeline.commit(second, on=0).commit(third, on=0)
+        joined = timeline.commit(first.join(second, third), on=1)
+
+        assert "├─┬─╮" == str(joined).splitlines()[1]
+
     def test_long_folds(self):
         """
         A folded run lists its newest states and how many it leaves out, and has a way

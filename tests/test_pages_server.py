@@ -15,6 +15,7 @@ from conversation_state import (
     ToolCall,
     ToolMessage,
     Usage,
+    UserMessage,
 )
 from conversation_state.adapters import openai_chat
 from conversation_state.pages import _live, server
@@ -421,6 +422,19 @@ class TestSearch:
         assert [wanted.casefold()] == [
             each.casefold() for each in re.findall("<mark>(.*?)</mark>", answer.text)
         ]
+
+    def test_many_are_found(self, store):
+        """The newest are shown, and how many others were not looked at."""
+        question = UserMessage("How far is it uphill?")
+        store.save("far", Aggregator.new([question] * 60))
+        client = connect(store)
+        newest = content_of(show(client, name="far", search="uphill"))
+
+        assert "Found in 50 messages" in newest
+        assert "10 older messages not searched" in newest
+        everywhere = text_of(client.get("/", params={"search": "uphill"}))
+        assert "Found in 50 messages" in everywhere
+        assert re.search("[12] older names? not searched", everywhere)
 
     def test_other_branches(self, store):
         """A message that was left is found, and its link shows it."""

@@ -837,7 +837,7 @@ def _dump_saved(
     # A revision is one branch; the name has all of them.
     is_newest = saved.at is None
     session = store.message_tree(saved.name) if is_newest else saved.load(store)
-    title = saved.head.notes.get("title", "")
+    title = saved.head.notes.get("title")
     title = title if isinstance(title, str) else ""
     made = dump_session(session, format_name, title=title)  # type: ignore[arg-type]  # one of these
     return made.payload, made.lost
