@@ -120,3 +120,14 @@ def test_forks():
             os._exit(0 if gc.isenabled() else 1)
 
     assert 0 == os.waitpid(pid, 0)[1]
+
+    # One that the program turned off stays so there, too.
+    gc.disable()
+    try:
+        pid = os.fork()
+        if not pid:
+            os._exit(1 if gc.isenabled() else 0)
+    finally:
+        gc.enable()
+
+    assert 0 == os.waitpid(pid, 0)[1]

@@ -29,7 +29,11 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
-from conversation_state.rendering import escape_invisible, render_transcript
+from conversation_state.rendering import (
+    escape_invisible,
+    iterate_blocks,
+    render_transcript,
+)
 from conversation_state.testing import strategies as our
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import fit, trim
@@ -566,3 +570,9 @@ class TestVisible:
     def test_once_is_enough(self, text):
         """What is visible stays as it is."""
         assert escape_invisible(text) == escape_invisible(escape_invisible(text))
+
+
+def test_nothing_has_no_blocks():
+    """A message without content has nothing to draw."""
+    for message in (UserMessage(""), AssistantMessage(), UserMessage([])):
+        assert [] == list(iterate_blocks(message, str))
