@@ -71,6 +71,7 @@ class TestToolCall:
             ({"name": None}, "ToolCall.name is None; expected a str"),
             ({"arguments": {}}, "ToolCall.arguments is {}; expected the JSON text"),
             ({"arguments": "\ud800"}, "half of a surrogate pair"),
+            ({"type": 5}, "ToolCall.type is 5; expected a str"),
             ({"index": -1}, "ToolCall.index is -1; expected a position"),
             ({"index": True}, "ToolCall.index is True; expected a position"),
             ({"index": 2**63}, "expected a position in the response, from 0 on, or"),
@@ -332,6 +333,23 @@ class TestToolInfo:
         assert tool.schema is tool.parameters
         assert tool == decode(encode(tool))
         assert given == thaw(decode(encode(tool)).schema)
+
+    def test_each_keyword_makes_a_schema(self):
+        """A mapping with any keyword that can describe an object is a JSON Schema."""
+        keywords = (
+            "const enum $ref $dynamicRef $recursiveRef allOf anyOf oneOf not if then "
+            "else properties patternProperties additionalProperties propertyNames "
+            "unevaluatedProperties required minProperties maxProperties "
+            "dependentRequired dependentSchemas dependencies"
+        )
+        for keyword in keywords.split():
+            schema = {keyword: {}, "title": "A"}
+
+            assert schema == ToolInfo("f", parameters=schema).schema, keyword
+
+        assert "a tool takes an object, so a JSON Schema" in refused(
+            lambda: ToolInfo("f", parameters={"title": "A"})
+        )
 
     def test_distinguishes_schemas_from_parameters(self):
         """On the wire, too, where both look alike."""
