@@ -13,6 +13,7 @@ import pytest
 from conversation_state.adapters import PROVIDERS, openai_chat
 from conversation_state.aggregator import Aggregator
 from conversation_state.cli import _transfer
+from conversation_state.cli._recognition import recognize_items
 from conversation_state.codec import decode, encode
 from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.parts import ReasoningPart
@@ -703,3 +704,42 @@ class TestProcess:
             assert word not in result.stdout.replace(b"2 conversations: 2", b"")
 
         assert result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<html><body>Hi</body></html>", "HTML"),
+        ("<?xml version='1.0'?><a/>", "XML"),
+        ('data: {"a": 1}\n\n', "events of a stream (SSE)"),
+        ("---\ntitle: a\n", "YAML"),
+        ("# Notes\n", "Markdown"),
+        ("[{'role': 'user'}]", "Python's own notation"),
+        ("role,content\nuser,Hi\n", "a table (CSV)"),
+    ],
+)
+def test_other_texts(tmp_path, text, words):
+    """A file that is no JSON is refused with what it is."""
+    path = tmp_path / "chat.txt"
+    path.write_text(text)
+
+    assert words in Commands(tmp_path)("import", path, status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("item", "name"),
+    [
+        (
+            {"id": "1", "parent_id": None, "format": "aui/v0", "content": {}},
+            "assistant_ui",
+        ),
+        ({"type": "human", "additional_kwargs": {}, "content": "Hi"}, "langchain"),
+        ({"type": "ai", "response_metadata": {}, "content": "Hi"}, "langchain"),
+        ({"messageId": "1", "parentMessageId": "0", "text": "Hi"}, "librechat"),
+        ({"candidates": []}, "gemini_stream"),
+        ({"kind": "request", "parts": []}, "pydantic_ai"),
+    ],
+)
+def test_recognized(item, name):
+    """A list of messages is recognised by the keys that one format alone has."""
+    assert name == recognize_items([item])
