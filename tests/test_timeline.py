@@ -423,6 +423,18 @@ class TestFirstChange:
         assert new.moments[0].number == new.first_change(old) == old.first_change(new)
         assert 29 == timelines[28].first_change(new)
 
+    def test_what_differs_behind_what_was_forgotten(self):
+        """Two values that forgot their oldest moments are unequal by any other one."""
+        timeline: Timeline[Any] = Timeline.begin(0, limit=400)
+        for state in range(1, 431):
+            timeline = timeline.commit(state)
+
+        first = timeline.moments[0].number
+        for number in (first, 415, 416, 430):
+            assert timeline.moments != timeline.amend(number, "a").moments
+
+        assert timeline.moments == timeline.amend(430, "a").amend(430, 430).moments
+
     def test_of_something_else(self):
         """Anything but a timeline is refused."""
         with pytest.raises(TypeError, match="first_change takes a Timeline, got 5"):

@@ -492,6 +492,21 @@ class TestTrimContext:
             assert b"secret" not in pickled
             assert copy.copy(part) == copy.deepcopy(part) == part
 
+    def test_what_was_dropped_behind_what_stays(self):
+        """Each position of it is the message at that place, however it is asked for."""
+        state = Aggregator.new([SystemMessage("Be brief.")])
+        for number in range(20):
+            state = state.add_user_prompt(f"question {number}")
+
+        dropped = trim(state, TokenBudget(context_window=40)).dropped
+
+        assert 1 == dropped[0].seq
+        assert 1 < len(dropped) < 20
+        assert [*range(1, len(dropped) + 1)] == [
+            dropped[at].seq for at in range(len(dropped))
+        ]
+        assert len(dropped) == dropped[-1].seq
+
     def test_explains_wrong_arguments(self):
         """
         A number is not a budget and a text no message; the error has what was given.
