@@ -1313,6 +1313,18 @@ FOREIGN: dict[str, list[Any]] = {
         *piece_events("reasoning", "r2"),
         FINISHED,
     ],
+    "texts and thoughts that are open at the same time": [
+        *STARTED,
+        *[piece_events("reasoning", each)[0] for each in ("a", "b")],
+        *[piece_events("reasoning", each)[1] for each in ("b", "a")],
+        *[piece_events("text", each)[0] for each in ("0", "1", "2")],
+        *[piece_events("text", each)[1] for each in ("2", "1", "0")],
+        {"type": "source-url", "sourceId": "s", "url": "https://a"},
+        *[piece_events("text", each)[1] for each in ("0", "1", "2")],
+        *[piece_events("text", each)[2] for each in ("1", "0", "2")],
+        *[piece_events("reasoning", each)[2] for each in ("a", "b")],
+        FINISHED,
+    ],
     "what is said of a call when it begins": [
         *STARTED,
         call_event("input-start", toolName="f", title="F", **own_data(1)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -64,9 +65,11 @@ def load_chunks(events: Iterable[Any]) -> Iterator[Message]:
 
     The results of a step come as whole messages behind its response, and so does what
     a user says meanwhile (``steering-message``); chunks between them are of one message
-    each. Data with an id comes with the last chunk of its response, since later events
-    may replace it. A response that is aborted, broken off or restarted ends with the
-    reason ``interrupted``.
+    each. Of texts that are open at the same time the later one, and parts behind it,
+    wait until the earlier one ends, and so do thoughts: each is one part. Data with an
+    id comes with the last chunk of its response, since later events may replace it. A
+    response that is aborted, broken off or restarted ends with the reason
+    ``interrupted``.
 
     Raises:
         ProviderStreamError:
@@ -96,11 +99,15 @@ class _Piece:
 
     index: int
     made: Any  # a class of part, or the name of a tool
-    number: int = 0  # among thoughts
     is_open: bool = True
     text: str = ""
     buffer: SurrogateBuffer = attrs.field(factory=SurrogateBuffer)
     given: dict[str, Any] = attrs.field(factory=dict)  # what its part has, so far
+    held: list[Message] | None = None  # chunks that wait for what began before
+
+    @property
+    def is_thought(self) -> bool:
+        return self.made is ReasoningPart
 
     def note(self, event: ObjectReader, *keys: str) -> None:
         """Keep what *event* has under *keys*: the latest of each stands."""
@@ -139,6 +146,7 @@ class _AnswerReader:
         self._without = ["step-start"]
         self._count = self._thoughts = 0
         self._pieces: dict[str, _Piece] = {}
+        self._held: deque[_Piece] = deque()
         self._asked: set[str] = set()  # calls whose approval was asked for here
         self._data: dict[tuple[str, str], Any] = {}
         self._results: dict[str, ToolMessage] = {}
@@ -225,9 +233,12 @@ class _AnswerReader:
         if not self._is_begun:
             return [*self._results.values()]
 
-        made = [
-            each for one in self._pieces.values() for each in one.next("", is_last=True)
-        ]
+        made = []
+        for piece in self._pieces.values():
+            piece.is_open = False
+            made += self._send(piece, piece.next("", is_last=True))
+
+        made += self._release()
         parts = [self._give_index(part) for part in self._data.values()]
         calls = [
             ToolCall("", "", "", index=self._pieces[call_id].index, metadata=notes)
@@ -281,12 +292,10 @@ class _AnswerReader:
 
         piece.note(node, "providerMetadata")
         if step == "delta":
-            return piece.next(_read_delta(node, "delta"))
+            return self._send(piece, piece.next(_read_delta(node, "delta")))
 
         piece.is_open = False
-        number = f"r{piece.number}"
-        thought_id = "r0" if piece_id == number else piece_id
-        raw = {"type": kind, "text": "", "state": "done", "id": thought_id}
+        raw = {"type": kind, "text": "", "state": "done", "id": "r0"}
         piece.note(node, "citations")
         raw |= piece.given
         if kind == "text":
@@ -302,7 +311,7 @@ class _AnswerReader:
             end = piece.made("", index=piece.index, metadata=part.metadata, **more)
             made.append(AssistantMessage([end], name=loader.sender))
 
-        return made
+        return [*self._send(piece, made), *self._release()]
 
     def _open_text(self, node: ObjectReader, kind: str, key: str) -> list[Message]:
         made: Any = TextPart if kind == "text" else ReasoningPart
@@ -311,11 +320,48 @@ class _AnswerReader:
         if is_map(own) and own.get("refusal") is True and kind == "text":
             made = RefusalPart
 
-        part = self._give_index(made(""))
-        piece = self._pieces[key] = _Piece(part.index, made, self._thoughts)
+        notes = {}
+        if kind == "reasoning":  # at once: what comes late is a part of its own
+            piece_id, usual = node.text("id"), f"r{self._thoughts}"
+            notes = {} if piece_id == usual else {"id": piece_id}
+            self._thoughts += 1
+
+        part = self._give_index(made("", metadata=with_notes(SOURCE, notes)))
+        piece = self._pieces[key] = _Piece(part.index, made)
         piece.note(node, "providerMetadata")
-        self._thoughts += kind == "reasoning"
-        return [AssistantMessage([part])]
+        return self._begin_piece(piece, AssistantMessage([part]))
+
+    def _begin_piece(self, piece: _Piece, first: Message) -> list[Message]:
+        if self._held or (piece.is_open and self._is_blocked(piece)):
+            piece.held = [first]
+            self._held.append(piece)
+            return []
+
+        return [first]
+
+    def _is_blocked(self, piece: _Piece) -> bool:
+        # A text need not wait for a thought: many servers end both at the very end.
+        return any(
+            each.is_open and each.held is None and each.is_thought is piece.is_thought
+            for each in self._pieces.values()
+            if each is not piece and not isinstance(each.made, str)
+        )
+
+    def _send(self, piece: _Piece, made: list[Message]) -> list[Message]:
+        if piece.held is None:
+            return made
+
+        piece.held += made
+        return []
+
+    def _release(self) -> list[Message]:
+        made: list[Message] = []
+        while self._held and not self._is_blocked(self._held[0]):
+            piece = self._held.popleft()
+            made += piece.held or []
+            piece.held = None
+
+        return made
 
     def _read_part(self, node: ObjectReader, kind: str) -> list[Message]:
         loader = UiLoader()
@@ -335,7 +381,9 @@ class _AnswerReader:
             self._data[kind, node.raw["id"]] = part
             return []
 
-        return [AssistantMessage([self._give_index(part)], name=loader.sender)]
+        part = self._give_index(part)
+        piece = _Piece(part.index, part.__class__, is_open=False)
+        return self._begin_piece(piece, AssistantMessage([part], name=loader.sender))
 
     # Calls and results
 
