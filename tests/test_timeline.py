@@ -93,6 +93,7 @@ class TestBegin:
         state: dict[str, list[int]] = {"a": []}
 
         assert state is Timeline.begin(state).present
+        assert 1 == len({Timeline.begin(state).moment, Timeline.begin(state).moment})
         assert Timeline.begin(None).commit(None, "none").undo().present is None
 
 

@@ -367,6 +367,21 @@ class TestFit:
         assert len(history) == len(view) + len(view.dropped)
         assert view.total_tokens <= 120
 
+    @pytest.mark.parametrize("place", [0, 1, 2, 30, 31, 32, 33, 62, 63, 64, 95])
+    def test_finds_the_task_wherever_it_is(self, place):
+        """The newest user's message stays, however far back in a log it stands."""
+        history: list[Message] = [UserMessage("old")] * place
+        history.append(UserMessage("fix the tests, please"))
+        for number in range(60):
+            history += [calls(f"c{number}"), result(f"c{number}", "r" * 40)]
+
+        state = Aggregator.new(history)
+        view = trim(state, TokenBudget(context_window=120))
+
+        assert "fix the tests, please" in [message.text for message in view.messages]
+        assert history[-1] == view.messages[-1]
+        assert () == view.problems()
+
     def test_a_nearer_user_is_better_than_the_task(self):
         """
         Where the task costs more than what is up to the next user's message, the view
