@@ -45,6 +45,7 @@ TESTS: dict[str, Sequence[str]] = {
     "_lazy": ("test_front_door.py", "test_pages.py"),
     "counting": ("test_prices.py", "test_bills.py", "test_trimming.py"),
     "_locks": ("test_cells.py", "test_streams_interrupts.py"),
+    "_wording": ("test_aggregator.py", "test_messages.py"),
     "_waiting": ("test_streams_async.py", "test_streams.py"),
     # What all formats, or all hosts, have in common.
     "adapters": (
