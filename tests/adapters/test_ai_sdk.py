@@ -584,6 +584,27 @@ class TestRequest:
         answered = MessageTree.of(state)
         assert resume_from(answered, ask(*shown)).entries == state.entries
 
+    def test_outputs_and_more(self):
+        """Outputs that are posted together with a new message are read, too."""
+        tree = MessageTree.of(WAITING)
+        shown = dump(tree).payload
+        step, one, two = shown[-1]["parts"]
+        no = {"approval": {"id": "p", "approved": False}, "state": "approval-responded"}
+        shown[-1]["parts"] = [
+            step,
+            {**one, "state": "output-available", "output": 1},
+            {**two, **no},
+        ]
+        given = resume_from(tree, ask(*shown))
+
+        state = resume_from(tree, ask(*shown, NEW))
+
+        assert state.messages == [*given.messages, *load([NEW])]
+        assert not given.pending_calls
+        assert resume_from(tree.add(state), ask(*shown, NEW)) == state
+        other = resume_from(tree, ask(*shown, user("u8", "?"), NEW))
+        assert other.messages == [*WAITING.messages, *load([NEW])]
+
     def test_outputs_of_two_tabs(self):
         """Outputs that another tab posted first are not answered a second time."""
         tree = MessageTree.of(WAITING)

@@ -137,7 +137,8 @@ def resume_from(tree: MessageTree, request: ChatRequest) -> Aggregator:
     - A message that the tree has, with other words, is edited: the new one is its
       sibling, with an id of its own. With the same words it is asked again.
     - Of an assistant's message the outputs, and denied approvals, of calls that wait
-      (`Aggregator.pending_calls`) are its results.
+      (`Aggregator.pending_calls`) are its results; also of one that a new message of
+      the user stands behind.
     - An answer is made again from what stands before it.
 
     The server's history wins: whatever else the client posts, the text of earlier
@@ -167,7 +168,7 @@ def resume_from(tree: MessageTree, request: ChatRequest) -> Aggregator:
     if last.role == "assistant":
         return _add_results(tree, last)
 
-    return _submit_message(tree, request, last)
+    return _submit_message(tree, request, turns)
 
 
 class _Found:
@@ -224,8 +225,9 @@ def _ask_again(
 
 
 def _submit_message(
-    tree: MessageTree, request: ChatRequest, last: UiTurn
+    tree: MessageTree, request: ChatRequest, turns: list[UiTurn]
 ) -> Aggregator:
+    last = turns[-1]
     new = last.entries[0].message
     found = _find_message(tree, last.id)
     if found is not None and found.turn.role == "user":
@@ -247,12 +249,22 @@ def _submit_message(
         if tree.head is not None:
             raise _make_lookup_error(request.message_id)
 
+    return _find_place(tree, request, turns).add(new)
+
+
+def _find_place(
+    tree: MessageTree, request: ChatRequest, turns: list[UiTurn]
+) -> Aggregator:
     for ui_id in reversed(request.ids[:-1]):
         known = _find_message(tree, ui_id)
         if known is not None:
-            return known.through().add(new)
+            state, before = known.through(), turns[-2:-1]
+            if before and before[0].id == ui_id and known.turn.role == "assistant":
+                state = _add_open_results(state, before[0])
 
-    return tree.present.add(new)
+            return state
+
+    return tree.present
 
 
 def _find_words(found: _Found, last: UiTurn | None) -> _Found:
@@ -290,7 +302,6 @@ def _add_results(tree: MessageTree, last: UiTurn) -> Aggregator:
         raise _make_lookup_error(last.id)
 
     state = found.through()
-    calls, results = _find_calls(last), _find_results(last)
     is_open = isinstance(last.entries[-1].message, ToolMessage)
     if is_open and state[-1].role == "assistant" and not state.pending_calls:
         # Another tab gave the results first, and was answered.
@@ -298,6 +309,11 @@ def _add_results(tree: MessageTree, last: UiTurn) -> Aggregator:
             f"the results of {last.id!r:.80} were answered already; load it again"
         )
 
+    return _add_open_results(state, last)
+
+
+def _add_open_results(state: Aggregator, turn: UiTurn) -> Aggregator:
+    calls, results = _find_calls(turn), _find_results(turn)
     for call in state.pending_calls:
         result = results.get(call.id)
         if result is None and call.id in calls:
