@@ -461,6 +461,12 @@ class TestInput:
             ag_ui.load_input({"threadId": "t", "messages": [], "tools": [{"name": ""}]})
 
 
+def ag_event(kind: str, of_id: str, **more: str) -> dict[str, str]:
+    """An event of a text, or of a call, and its result."""
+    field = "toolCallId" if kind[:4] == "TOOL" else "messageId"
+    return {"type": kind, field: of_id, **more}
+
+
 class TestEvents:
     """Events of responses, and what the client makes of them."""
 
@@ -612,6 +618,40 @@ class TestEvents:
         assert (back.text, back.tool_name, back.is_error) == ("no", "f", True)
         assert dump([back]).payload[0]["id"] == "m2"
         assert rest[-2].text == "Sorry."
+
+    def test_open_at_once(self):
+        """What comes while a text or call is open stands behind it, none in pieces."""
+        events = [
+            ag_event("TEXT_MESSAGE_START", "m"),
+            ag_event("TEXT_MESSAGE_START", "n"),
+            ag_event("TEXT_MESSAGE_CONTENT", "n", delta="c"),
+            ag_event("TEXT_MESSAGE_CONTENT", "m", delta="a"),
+            ag_event("TEXT_MESSAGE_END", "n"),
+            ag_event("TOOL_CALL_START", "c1", toolCallName="f"),
+            ag_event("TOOL_CALL_END", "c1"),
+            ag_event("TOOL_CALL_START", "c2", toolCallName="g"),
+            {**ag_event("TOOL_CALL_RESULT", "c1", content="1"), "messageId": "r1"},
+            ag_event("TOOL_CALL_ARGS", "c2", delta="{}"),
+            ag_event("TEXT_MESSAGE_CONTENT", "m", delta="b"),
+            ag_event("TEXT_MESSAGE_END", "m"),
+            ag_event("TOOL_CALL_END", "c2"),
+            {**ag_event("TOOL_CALL_RESULT", "c2", content="2"), "messageId": "r2"},
+        ]
+
+        *chunks, first, second = load_chunks(events)
+
+        whole = concat(chunks)
+        assert [part.text for part in whole.parts] == ["ab", "c"]
+        assert [(each.id, each.arguments) for each in whole.tool_calls] == [
+            ("c1", ""),
+            ("c2", "{}"),
+        ]
+        assert [(each.tool_name, each.text) for each in (first, second)] == [
+            ("f", "1"),
+            ("g", "2"),
+        ]
+        (*_, last, late) = load_chunks(events[:9])
+        assert (last.response.finish_reason, late.text) == ("interrupted", "1")
 
     @table(
         "event, path",

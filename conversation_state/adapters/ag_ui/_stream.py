@@ -30,7 +30,9 @@ def load_chunks(events: Iterable[Any]) -> Iterator[Message]:
     The chunks that the *events* of a response bring, as they come, for `concat`.
 
     Of a run with results these come as whole messages between the chunks; those of
-    the responses around them are of one message each. Events of states, steps and
+    the responses around them are of one message each. A result that comes while
+    something is open waits for its end, and so does a text while another one is open.
+    Events of states, steps and
     activities are no part of it. A response that breaks off while something is open
     ends with the reason ``interrupted``.
 
@@ -70,6 +72,9 @@ class _RunReader:
         self._places: dict[tuple[str, str], int] = {}
         self._texts: dict[tuple[str, str], SurrogateBuffer] = {}
         self._open: set[tuple[str, str]] = set()
+        self._results: list[Message] = []  # that came while something was open
+        # Texts that wait for the end of another one, with their chunks.
+        self._held: dict[tuple[str, str], list[Message]] = {}
         self._last: dict[str, str] = {}  # what a chunk without an id goes on with
         self._tools: dict[str, str] = {}
         self._is_mended = False
@@ -128,10 +133,34 @@ class _RunReader:
             else:
                 node.wrong("delta", "a text")
         elif step == "END":
-            self._open.discard(spot)
-            made += self._make_chunks(spot, self._texts[spot].rest())
+            return self._end_piece(spot)
         elif step == "START":
             self._open.add(spot)
+
+        return self._hold(spot, made)
+
+    def _end_piece(self, spot: tuple[str, str]) -> list[Message]:
+        self._open.discard(spot)
+        rest = self._make_chunks(spot, self._texts[spot].rest())
+        made = [*self._hold(spot, rest), *self._release()]
+        if self._results and not self._open:
+            made += self._end_response(is_broken=False)
+
+        return made
+
+    def _hold(self, spot: tuple[str, str], made: list[Message]) -> list[Message]:
+        if spot not in self._held:
+            return made
+
+        self._held[spot] += made
+        return []
+
+    def _release(self) -> list[Message]:
+        made: list[Message] = []
+        while self._held and not any(
+            each[0] == "t" and each not in self._held for each in self._open
+        ):
+            made += self._held.pop(next(iter(self._held)))
 
         return made
 
@@ -141,6 +170,9 @@ class _RunReader:
         self._texts[spot] = SurrogateBuffer()
         if kind == "t":
             self._message_id = self._message_id or given
+            if any(each[0] == "t" for each in self._open):
+                self._held[spot] = []
+
             name = node.nullable("name")
             return [AssistantMessage("", name=name)] if name else []
 
@@ -182,19 +214,21 @@ class _RunReader:
         for problem in loader.problems:
             self._reader.problem(node.path, f"holds {problem}")
 
-        last = self._end_response(is_broken=False)
-        return [*last, *found]
+        self._results += found
+        return [] if self._open else self._end_response(is_broken=False)
 
     def _end_response(self, *, is_broken: bool) -> list[Message]:
         """The last chunk of a response, and forget what it had."""
+        results, self._results = self._results, []
         if not self._places and not is_broken:
-            return []
+            return results
 
-        made = [
-            each
-            for spot, text in self._texts.items()
-            for each in self._make_chunks(spot, text.rest())
-        ]
+        made: list[Message] = []
+        for spot, text in self._texts.items():
+            self._open.discard(spot)
+            made += self._hold(spot, self._make_chunks(spot, text.rest()))
+
+        made += self._release()
         self._is_mended |= any(text.is_mended for text in self._texts.values())
         notes = without_empty({"event": {"mended": True} if self._is_mended else {}})
         reason = "interrupted" if is_broken else ""
@@ -209,7 +243,7 @@ class _RunReader:
         self._open.clear()
         self._last.clear()
         self._message_id, self._is_mended = "", False
-        return [*made, last]
+        return [*made, last, *results]
 
     def end(self, *, broken: bool) -> Iterator[Message]:
         """The last chunk."""
