@@ -1322,10 +1322,12 @@ any_join: Any = join
         (LookupError, "no entry of this state has", lambda: PAID.rollback("nowhere")),
         (LookupError, "the identity 'nowhere'", lambda: PAID.before("nowhere")),
         (TypeError, "rollback takes a state, a", lambda: PAID.rollback(1.0)),
+        (TypeError, "got a bool: True", lambda: PAID.rollback(*[True])),
         (ValueError, "have no entry in common", lambda: PAID.rollback(chat("a"))),
         (TypeError, "takes Aggregators, Turns or", lambda: any_total([PAID])),
         (IndexError, "fork at 4: this state has 3 messages", lambda: PAID.fork(at=4)),
         (TypeError, "at: expected a number of messages", lambda: PAID.fork(at="a")),
+        (TypeError, "at: expected a number of mess", lambda: PAID.fork(at=True)),
         (TypeError, "join takes Aggregators and Turns", lambda: PAID.join([PAID])),
         (TypeError, "join takes Aggregators, got a list", lambda: any_join([PAID])),
         (

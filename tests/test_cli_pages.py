@@ -133,6 +133,13 @@ class TestPage:
         assert "no valid view of 'trip' fits" in result.stderr
         assert not path.exists()
 
+    def test_dash(self, run, monkeypatch):
+        """A dash is standard output, as for the commands that export."""
+        monkeypatch.chdir(run.folder)
+
+        assert run("page", "trip", "-o", "-").stdout == run("page", "trip").stdout
+        assert not (run.folder / "-").exists()
+
     def test_no_such_folder(self, run):
         """A file that can't be written is reported."""
         path = run.folder / "none" / "trip.html"

@@ -805,6 +805,9 @@ class TestNotebooks:
         with pytest.raises(TypeError, match="can't draw 5; expected"):
             make_page(5)
 
+        with pytest.raises(TypeError, match="title is 5; expected a str"):
+            make_page(SEA, title=5)
+
         with pytest.raises(
             TypeError, match="expected a Timeline, a History or a MessageTree"
         ):

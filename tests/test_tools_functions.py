@@ -31,6 +31,7 @@ from uuid import UUID
 
 import attrs
 import msgspec
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -614,6 +615,44 @@ class TestFromFunction:
         kind = Annotated[str, field]
 
         assert "Where to." == of_kind(kind)["properties"]["x"]["description"]
+
+    def test_limits_of_others(self):
+        """Limits of `annotated_types` and of a `pydantic.Field` are shown, and hold."""
+        field = pydantic.Field(ge=1, le=5, description="How many.")
+        word = pydantic.Field(pattern="^a", max_length=2)
+
+        def f(
+            n: Annotated[int, field], m: Annotated[str, word], k: pydantic.PositiveInt
+        ): ...
+
+        assert {
+            "n": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 5,
+                "description": "How many.",
+            },
+            "m": {"type": "string", "pattern": "^a", "maxLength": 2},
+            "k": {"type": "integer", "exclusiveMinimum": 0},
+        } == thaw(ToolInfo.from_function(f).parameters)["properties"]
+        with pytest.raises(DecodeError, match="<= 5"):
+            read_arguments(f, {"n": 6, "m": "a", "k": 1})
+
+    def test_field_as_default(self):
+        """A Field that stands where a default does would be the argument itself."""
+
+        def f(n: int = pydantic.Field(3, description="How many.")): ...
+
+        assert "write n: Annotated[..., Field(...)], and the value as" in refused(
+            lambda: ToolInfo.from_function(f)
+        )
+
+    def test_limits_that_exclude_each_other(self):
+        """Limits that make no type are reported with their parameter."""
+
+        def f(n: Annotated[int, pydantic.Field(ge=1, gt=0)]): ...
+
+        assert "the type of n (" in refused(lambda: ToolInfo.from_function(f))
 
     @pytest.mark.parametrize(
         ("default", "shown"),

@@ -797,7 +797,7 @@ class Aggregator:
         """
         log = self._log
         if at is not None:
-            if isinstance(at, str):
+            if isinstance(at, str | bool):
                 raise TypeError(
                     f"at: expected a number of messages, got {shorten_repr(at)}; "
                     "state.before(entry_id).fork() begins before an entry"
@@ -873,7 +873,7 @@ class Aggregator:
         if isinstance(to, str):
             return self._with_first(self._position_after(to))
 
-        if not isinstance(to, SupportsIndex):
+        if isinstance(to, bool) or not isinstance(to, SupportsIndex):
             expected = "a state, a Checkpoint, an entry's id or a number of messages"
             raise TypeError(describe_mismatch("rollback", expected, to))
 

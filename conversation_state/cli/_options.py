@@ -332,10 +332,12 @@ def check_label(label: str) -> str:
 
 
 def _check_label_text(label: str) -> str:
-    if not 0 < len(label) <= _MAX_LABEL_LENGTH or "\0" in label:
+    # Bytes of a command line that are no UTF-8 arrive as halves of surrogate pairs.
+    is_text = not any("\ud800" <= each <= "\udfff" for each in label)
+    if not 0 < len(label) <= _MAX_LABEL_LENGTH or "\0" in label or not is_text:
         raise RefusedError(
             f"invalid label {shorten_repr(label)}: expected 1 to {_MAX_LABEL_LENGTH} "
-            "characters, none of them NUL"
+            "characters of UTF-8, none of them NUL"
         )
 
     return label

@@ -126,8 +126,8 @@ def tree(
     "-o",
     "--output",
     metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write the page; standard output without it.",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    help="Where to write the page; standard output without it, or with -.",
 )
 @click.option("--title", help="The title of the page; NAME without it.")
 @click.option(
@@ -168,7 +168,7 @@ def page(
         view=view,
         redact=redact,
     )
-    if output is None:
+    if output is None or output == Path("-"):
         print_document(text, has_line_end=True)
         return
 

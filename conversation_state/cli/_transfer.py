@@ -753,12 +753,13 @@ def export(
     with_id: bool,
 ) -> None:
     """
-    Write conversations in a provider's format, one on each line.
+    Write conversations in a provider's format.
 
-    json is this library's own format: it has the whole state, and `import`
-    reads it. Those of providers are the part of a request that carries the
-    conversation; what they can't represent is reported on stderr. --id adds the
-    name for `import`, which reads openai_chat; providers don't accept it.
+    Each is on a line of its own. json is this library's own format: it has the
+    whole state, and `import` reads it. Those of providers are the part of a request
+    that carries the conversation; what they can't represent is reported on stderr.
+    --id adds the name for `import`, which reads openai_chat; providers don't accept
+    it.
 
     claude_code, codex, codex_items, opencode, pi and sts are sessions of coding
     agents, as `convert` writes them: of one NAME, with its branches.

@@ -222,8 +222,11 @@ def make_page(
 
     Raises:
         TypeError:
-            If *value* is something else.
+            If *value* is something else, or *title* is no text.
     """
+    if not isinstance(title, str):
+        raise TypeError(f"title is {shorten_repr(title)}; expected a str")
+
     if view is not None:
         check_view(view, "view")
 

@@ -87,6 +87,15 @@ def _list_parameters(
 
 
 def _resolve_hint(function: Any, parameter: Parameter, shown: str) -> Parameter:
+    name, kind = parameter.name, type(parameter.default)
+    if kind.__name__ == "FieldInfo" and kind.__module__.startswith("pydantic"):
+        raise _refuse_parameter(
+            shown,
+            name,
+            f"the default of {name} is a Field, which only pydantic reads; write "
+            f"{name}: Annotated[..., Field(...)], and the value as the default",
+        )
+
     # One at a time: names in the hints of hidden parameters may not exist.
     if parameter.annotation is Parameter.empty:
         return parameter.replace(annotation=Any)
@@ -116,11 +125,15 @@ def _refuse_type(shown: str, parameter: Parameter, error: Exception) -> Exceptio
     kind = parameter.annotation
     name = kind.__qualname__ if isinstance(kind, type) else shorten_repr(kind)
     problem = str(error).partition("\n")[0]
+    if problem.endswith(":"):  # msgspec lists what a hook could do: there is none here
+        problem = "not a type it knows"
+
     return _refuse_parameter(
         shown,
         parameter.name,
         f"msgspec can't represent {name}, the type of {parameter.name} "
-        f"({type(error).__name__}: {problem:.200}); take another type",
+        f"({type(error).__name__}: {problem:.200}); take another type, "
+        "a dataclass or a TypedDict say",
     )
 
 
@@ -154,9 +167,8 @@ def convert_arguments(function: Any, given: Mapping[str, Any]) -> dict[str, Any]
             continue
 
         try:
-            arguments[name] = msgspec.convert(
-                value, parameter.annotation, str_keys=True
-            )
+            kind = _annotate_kind(parameter.annotation)
+            arguments[name] = msgspec.convert(value, kind, str_keys=True)
         except msgspec.ValidationError as error:
             what, _, inner = str(error).partition(" - at `$")
             problems.append(Problem(path + inner[:-1], what[:1].lower() + what[1:]))
@@ -216,7 +228,13 @@ def describe_function(
 def _write_schema(
     shown: str, parameters: dict[str, Parameter], descriptions: Mapping[str, str]
 ) -> dict[str, Any]:
-    kinds = [_annotate_kind(each.annotation) for each in parameters.values()]
+    kinds = []
+    for each in parameters.values():
+        try:
+            kinds.append(_annotate_kind(each.annotation))
+        except Exception as error:  # noqa: BLE001 - limits that exclude each other
+            raise _refuse_type(shown, each, error) from None
+
     try:
         found, components = msgspec.json.schema_components(kinds, ref_template="{name}")
     except Exception as error:
@@ -266,12 +284,7 @@ def _annotate_kind(kind: Any) -> Any:
 
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        notes = []
-        for note in kind.__metadata__:
-            text = note if isinstance(note, str) else getattr(note, "description", None)
-            is_text = isinstance(text, str) and not isinstance(note, msgspec.Meta)
-            notes.append(msgspec.Meta(description=text) if is_text else note)
-
+        notes = map(_read_note, kind.__metadata__)
         return Annotated[(_annotate_kind(inner[0]), *notes)]
 
     if origin in (Union, UnionType):
@@ -282,6 +295,27 @@ def _annotate_kind(kind: Any) -> Any:
         return generic[tuple(map(_annotate_kind, inner))]
 
     return kind
+
+
+_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
+
+
+def _read_note(note: Any) -> Any:
+    """A text, a limit of `annotated_types`, or a `pydantic.Field`, as msgspec's."""
+    if isinstance(note, msgspec.Meta):
+        return note
+
+    text = note if isinstance(note, str) else getattr(note, "description", None)
+    found: dict[str, Any] = {"description": text} if isinstance(text, str) else {}
+    # pydantic keeps the limits of a field as notes of the field.
+    inner = getattr(note, "metadata", None)
+    for each in (note, *(inner if isinstance(inner, list) else ())):
+        for name in _LIMITS:
+            limit = getattr(each, name, None)
+            if isinstance(limit, int | float | str):
+                found[name] = limit
+
+    return msgspec.Meta(**found) if found else note
 
 
 def _write_default(parameter: Parameter) -> dict[str, Any]:
