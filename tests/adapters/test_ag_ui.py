@@ -638,9 +638,10 @@ class TestEvents:
             {**ag_event("TOOL_CALL_RESULT", "c2", content="2"), "messageId": "r2"},
         ]
 
-        *chunks, first, second = load_chunks(events)
+        made: list[Any] = [*load_chunks(events)]
+        *chunks, first, second = made
 
-        whole = concat(chunks)
+        whole: Any = concat(chunks)
         assert [part.text for part in whole.parts] == ["ab", "c"]
         assert [(each.id, each.arguments) for each in whole.tool_calls] == [
             ("c1", ""),
@@ -650,7 +651,8 @@ class TestEvents:
             ("f", "1"),
             ("g", "2"),
         ]
-        (*_, last, late) = load_chunks(events[:9])
+        cut: list[Any] = [*load_chunks(events[:9])]
+        *_, last, late = cut
         assert (last.response.finish_reason, late.text) == ("interrupted", "1")
 
     @table(
