@@ -1346,6 +1346,18 @@ FOREIGN: dict[str, list[Any]] = {
         *[piece_events("reasoning", each)[2] for each in ("a", "b")],
         FINISHED,
     ],
+    "parts that come within a text": [
+        *STARTED,
+        *piece_events("reasoning", "r0")[:2],
+        {"type": "data-a", "data": 1},
+        *piece_events("text", "0")[:2],
+        {"type": "source-url", "sourceId": "s", "url": "https://a"},
+        *piece_events("reasoning", "r1"),
+        {"type": "data-a", "data": 2},
+        *piece_events("text", "0")[1:],
+        *piece_events("reasoning", "r0")[2:],
+        FINISHED,
+    ],
     "what is said of a call when it begins": [
         *STARTED,
         call_event("input-start", toolName="f", title="F", **own_data(1)),

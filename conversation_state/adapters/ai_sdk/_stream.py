@@ -65,8 +65,8 @@ def load_chunks(events: Iterable[Any]) -> Iterator[Message]:
 
     The results of a step come as whole messages behind its response, and so does what
     a user says meanwhile (``steering-message``); chunks between them are of one message
-    each. Of texts that are open at the same time the later one, and parts behind it,
-    wait until the earlier one ends, and so do thoughts: each is one part. Data with an
+    each. What begins while a text or thought is open waits until that ends, so that
+    each is one part; but a text does not wait for a thought. Data with an
     id comes with the last chunk of its response, since later events may replace it. A
     response that is aborted, broken off or restarted ends with the reason
     ``interrupted``.
@@ -104,10 +104,7 @@ class _Piece:
     buffer: SurrogateBuffer = attrs.field(factory=SurrogateBuffer)
     given: dict[str, Any] = attrs.field(factory=dict)  # what its part has, so far
     held: list[Message] | None = None  # chunks that wait for what began before
-
-    @property
-    def is_thought(self) -> bool:
-        return self.made is ReasoningPart
+    is_passed: bool = False  # a thought that a text did not wait for
 
     def note(self, event: ObjectReader, *keys: str) -> None:
         """Keep what *event* has under *keys*: the latest of each stands."""
@@ -332,17 +329,24 @@ class _AnswerReader:
         return self._begin_piece(piece, AssistantMessage([part]))
 
     def _begin_piece(self, piece: _Piece, first: Message) -> list[Message]:
-        if self._held or (piece.is_open and self._is_blocked(piece)):
+        made: list[Message] = []
+        if piece.is_open and piece.made is not ReasoningPart:
+            # A text need not wait for a thought: many servers end both at the very end.
+            for each in self._pieces.values():
+                each.is_passed = each.is_passed or each.made is ReasoningPart
+
+            made = self._release()
+
+        if self._held or self._is_blocked(piece):
             piece.held = [first]
             self._held.append(piece)
-            return []
+            return made
 
-        return [first]
+        return [*made, first]
 
     def _is_blocked(self, piece: _Piece) -> bool:
-        # A text need not wait for a thought: many servers end both at the very end.
         return any(
-            each.is_open and each.held is None and each.is_thought is piece.is_thought
+            each.is_open and each.held is None and not each.is_passed
             for each in self._pieces.values()
             if each is not piece and not isinstance(each.made, str)
         )
