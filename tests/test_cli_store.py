@@ -196,7 +196,7 @@ class TestAsked:
     @pytest.mark.parametrize(
         ("args", "message"),
         [
-            ("show travel@9", "no revision 9"),
+            ("show travel@9", "no revision 9: 'travel' is at revision 3"),
             (
                 "show travel@-3",
                 "no revision 3 before the newest: 'travel' is at revision 3",
@@ -209,6 +209,7 @@ class TestAsked:
             (["show", ""], "1 to 500 characters"),
             (["show", HOSTILE], "owned"),
             (["show", f"travel@{HOSTILE}"], "owned"),
+            ("rollback travel 9", "no revision 9: 'travel' is at revision 3"),
             ("label travel@1 x --at 2", "both give a revision"),
             (["label", "travel", ""], "invalid label"),
             (["label", "travel", "\udcff"], "'\\udcff': expected 1 to 500 characters"),

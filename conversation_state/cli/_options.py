@@ -264,6 +264,12 @@ def revision_or_label(newest: Head, which: str) -> int | str:
         return _check_label_text(which)
 
     if number >= 0 and not which.startswith("-"):
+        if number > newest.revision:
+            raise RefusedError(
+                f"no revision {number:,}: {newest.name!r} is at revision "
+                f"{newest.revision}"
+            )
+
         return number
 
     if newest.revision + number < 1:
