@@ -1113,6 +1113,16 @@ class TestChunks:
             (item,) = dump(messages).payload
             assert (line["name"], item) == (line["name"], made)
 
+    def test_sent_on(self):
+        """A call of another server stays static, with what is said of it in the end."""
+        asked = FOREIGN["a named tool"]
+
+        events = [*dump_chunks([*load_chunks(asked)], message_id="m1")]
+
+        sent = [each for each in events if each["type"][:11] == "tool-input-"]
+        assert not any("dynamic" in each for each in sent)
+        assert (sent[-1]["title"], sent[-1]["providerExecuted"]) == ("F", True)
+
     def test_broken_off(self):
         """A stream that breaks off anywhere, or is aborted, says so."""
         events = [*dump_chunks(CALL_CHUNKS, message_id="m1")]

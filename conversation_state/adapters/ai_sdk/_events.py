@@ -23,6 +23,7 @@ from conversation_state.adapters.engine.ui import (
     OutgoingCalls,
     aevents_of,
     events_of,
+    merge_metadata,
     wrap_own,
     write_usage,
 )
@@ -181,7 +182,7 @@ class _Block:
             changes["data"] = self.part.data + part.data
 
         if part.metadata:
-            changes["metadata"] = part.metadata
+            changes["metadata"] = merge_metadata(self.part.metadata, part.metadata)
 
         if changes:
             self.part = attrs.evolve(self.part, **changes)

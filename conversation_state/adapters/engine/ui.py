@@ -14,7 +14,8 @@ from conversation_state.adapters.engine.notes import RESERVED
 from conversation_state.adapters.engine.reading import ObjectReader, is_map
 from conversation_state.adapters.engine.wire import make_call_id
 from conversation_state.aggregator import Aggregator, Entry
-from conversation_state.messages import Message
+from conversation_state.chunks import concat
+from conversation_state.messages import AssistantMessage, Message
 from conversation_state.tools import ToolCall
 from conversation_state.tree import MessageTree, ui_id_of
 from conversation_state.usage import Usage
@@ -159,6 +160,14 @@ async def aevents_of(
         yield event
 
 
+def merge_metadata(old: Mapping[str, Any], new: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The metadata of two pieces of one call or part, as `concat` has it."""
+    if not old:
+        return new
+
+    return concat([AssistantMessage(metadata=each) for each in (old, new)]).metadata
+
+
 class OutgoingCall:
     """A call while its pieces come; it begins when its id and name are known."""
 
@@ -194,7 +203,9 @@ class OutgoingCalls:
         if piece.type != "function":
             call.type = piece.type
 
-        call.metadata = piece.metadata or call.metadata
+        if piece.metadata:
+            call.metadata = merge_metadata(call.metadata, piece.metadata)
+
         return call
 
     def name(self, call: OutgoingCall, message_id: str) -> str:
