@@ -1139,6 +1139,24 @@ class TestGrownTrees:
             run, "g1"
         )
 
+    def test_ends_earlier(self, run):
+        """A copy of a file that ends earlier changes nothing, and hides nothing."""
+        more = copy.deepcopy(CHATGPT)
+        more["mapping"]["a2"]["children"] = ["q"]
+        question = copy.deepcopy(more["mapping"]["u"])
+        question |= {"id": "q", "parent": "a2", "children": []}
+        question["message"]["id"] = "q"
+        more["mapping"]["q"], more["current_node"] = question, "q"
+        new, old = (
+            run.write(json.dumps([value]), name=f"{at}.json")
+            for at, value in enumerate((more, CHATGPT))
+        )
+
+        records = [run.json("import", each)[0] for each in (new, old)]
+
+        assert ["imported", "unchanged"] == [each["outcome"] for each in records]
+        assert ["u hi", "a new", "u hi"] == chats(run)["g1"][0]
+
     def test_another(self, run):
         """A tree with none of the messages is another conversation."""
         other = copy.deepcopy(CHATGPT)

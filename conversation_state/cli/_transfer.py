@@ -560,7 +560,9 @@ def _save_grown_tree(
         grown = tree
 
     added = len(grown) - (0 if grown is tree else len(saved))
-    if grown == saved:
+    # A copy that ends earlier shows nothing else.
+    shown = grown.present.entries
+    if not added and saved.present.entries.take(len(shown)) == shown:
         return ImportResult(UNCHANGED, name, head, 0)
 
     new = store.save_tree(name, grown, expecting=head)
