@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from conversation_state._canonical import describe_json, load_exactly
@@ -25,9 +25,12 @@ __all__ = ["acall", "call"]
 _LOGGER = logging.getLogger("conversation_state.tool_calls")
 
 
-def call(function: Callable[..., Any], call: ToolCall) -> ToolMessage:
+def call(
+    function: Callable[..., Any] | Mapping[str, Callable[..., Any]], call: ToolCall
+) -> ToolMessage:
     """
-    The message that answers *call* with the result of *function*.
+    The message that answers *call* with the result of *function*; of several by their
+    names, with that of the one that is called.
 
     The arguments are checked against the type hints of *function* and converted to
     them, dates and instances of classes too (see `tools.read_arguments`): "5" is not
@@ -35,14 +38,14 @@ def call(function: Callable[..., Any], call: ToolCall) -> ToolMessage:
     empty text, and everything else is JSON.
 
     Whatever goes wrong is a message, marked with *is_error*, that the model can act
-    on: what is wrong with each argument, with its path, or the class and the message
-    of what *function* raised, which is logged with its traceback to
-    ``conversation_state.tool_calls``. An interrupt is raised.
+    on: that no tool has the name, what is wrong with each argument, with its path, or
+    the class and the message of what *function* raised, which is logged with its
+    traceback to ``conversation_state.tool_calls``. An interrupt is raised.
 
     Args:
         function: What `ToolInfo.from_function` describes: a function, a bound
             method, an instance that can be called, or a partial that fills in what
-            the model does not.
+            the model does not. One alone is called whatever name the call has.
 
         call: The call, as the model made it.
 
@@ -69,13 +72,15 @@ def call(function: Callable[..., Any], call: ToolCall) -> ToolMessage:
       $.a: required, but missing
       $.b: expected `int`, got `str`
       $.c: unknown; add takes a, b
+    >>> call({"add": add}, ToolCall("c3", "sum", '{"a": 2}')).text
+    'there is no tool sum; there is add'
     """
-    problem, arguments = _read_arguments(function, call)
+    called, problem, arguments = _read_call(function, call)
     if problem:
         return _answer_error(call, problem)
 
     try:
-        result = function(**arguments)
+        result = called(**arguments)
     except Exception as error:  # noqa: BLE001 - any of the tool's: the model reads it
         return _answer_exception(call, error)
 
@@ -89,7 +94,7 @@ def call(function: Callable[..., Any], call: ToolCall) -> ToolMessage:
 
 
 async def acall(
-    function: Callable[..., Awaitable[Any] | Any], call: ToolCall
+    function: Callable[..., Any] | Mapping[str, Callable[..., Any]], call: ToolCall
 ) -> ToolMessage:
     """
     As `call`, for a *function* that may be async. One that is not runs in this
@@ -97,12 +102,12 @@ async def acall(
 
     An exception that cancels the task is raised.
     """
-    problem, arguments = _read_arguments(function, call)
+    called, problem, arguments = _read_call(function, call)
     if problem:
         return _answer_error(call, problem)
 
     try:
-        result = function(**arguments)
+        result = called(**arguments)
         if inspect.isawaitable(result):
             result = await result
     except Exception as error:  # noqa: BLE001 - any of the tool's: the model reads it
@@ -111,16 +116,27 @@ async def acall(
     return _make_answer(call, result)
 
 
-def _read_arguments(
-    function: Callable[..., Any], call: object
-) -> tuple[str, dict[str, Any]]:
-    """What is wrong with the arguments of *call*, or ""; and the arguments."""
+def _read_call(function: Any, call: object) -> tuple[Any, str, dict[str, Any]]:
+    """The function that *call* is of; what is wrong, or ""; and the arguments."""
     if not isinstance(call, ToolCall):
         raise TypeError(
             f"call is {shorten_repr(call)}; expected a ToolCall, one of "
             "message.tool_calls"
         )
 
+    if isinstance(function, Mapping):
+        names = ", ".join(function) or "none"
+        if call.name not in function:
+            return None, f"there is no tool {call.name}; there is {names}", {}
+
+        function = function[call.name]
+
+    return function, *_read_arguments(function, call)
+
+
+def _read_arguments(
+    function: Callable[..., Any], call: ToolCall
+) -> tuple[str, dict[str, Any]]:
     try:
         given = load_exactly(call.arguments) if call.arguments.strip() else {}
     except DecodeError as error:

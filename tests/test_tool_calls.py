@@ -61,6 +61,27 @@ class TestArguments:
     """Arguments are checked against the hints, and converted to them."""
 
     @pytest.mark.parametrize(
+        ("functions", "expected", "is_error"),
+        [
+            ({"tool": add, "other": len}, "2", False),
+            (
+                {"other": add, "more": len},
+                "there is no tool tool; there is other, more",
+                True,
+            ),
+            ({}, "there is no tool tool; there is none", True),
+        ],
+    )
+    def test_of_several(self, functions, expected, is_error):
+        """Of several functions, the one that the call names; a model may invent one."""
+        given = ToolCall("c1", "tool", '{"a": 2}')
+
+        for answer in (call(functions, given), anyio.run(acall, functions, given)):
+            assert expected == answer.text
+            assert is_error == answer.is_error
+            assert "c1" == answer.tool_call_id
+
+    @pytest.mark.parametrize(
         ("arguments", "expected"), [('{"a": 2}', "2"), ('{"a": 2, "b": 3}', "5")]
     )
     def test_by_name(self, arguments, expected):
