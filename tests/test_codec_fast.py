@@ -561,7 +561,8 @@ class TestState:
     def test_an_object_in_itself_is_found_anywhere(self, at):
         """Reading it ends, and the error says where it is."""
         document = to_data(Aggregator.new(messages=[UserMessage("hi")] * 151))
-        document["messages"][at]["metadata"] = metadata = {}
+        metadata: dict[str, Any] = {}
+        document["messages"][at]["metadata"] = metadata
         metadata["a"] = [metadata]
 
         assert f"$.messages[{at}].metadata" in outcome(document)

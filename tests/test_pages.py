@@ -806,7 +806,7 @@ class TestNotebooks:
             make_page(5)
 
         with pytest.raises(TypeError, match="title is 5; expected a str"):
-            make_page(SEA, title=5)
+            make_page(SEA, title=5)  # type: ignore[arg-type]
 
         with pytest.raises(
             TypeError, match="expected a Timeline, a History or a MessageTree"

@@ -234,7 +234,7 @@ class Codec:
             TypeError:
                 If *expect* is not a class.
         """
-        messages = data.get("messages") if data.__class__ is dict else None
+        messages: Any = data.get("messages") if data.__class__ is dict else None
         if messages.__class__ is list and len(messages) < _MANY:
             return self._read_value(data, expect, None)
 

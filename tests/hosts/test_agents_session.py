@@ -173,8 +173,8 @@ class TestItems:
         assert [] == run(session.get_items())
         assert [] == run(session.get_items(5))
         assert run(session.pop_item()) is None
-        for nothing in ([], ()):
-            run(session.add_items(nothing))
+        run(session.add_items([]))
+        run(session.add_items(()))
 
         run(session.clear_session())
         assert () == run(session.history())

@@ -3,8 +3,10 @@ Ctrl-C at any moment of a verb leaves the state before it or after it, and nothi
 another thread waits for.
 """
 
+import gc
 import sys
 import threading
+import warnings
 from typing import Any
 
 import pytest
@@ -26,6 +28,15 @@ VERBS = {
     "erase": lambda store: store.erase(CHAT.entries[0].id, reason="asked"),
     "collect": lambda store: store.collect_garbage(),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _collect():
+    yield
+    # A connection whose opening was interrupted is nobody's, and closed here.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -219,7 +219,7 @@ def count_functions(run):
 class TestAddAtOnce:
     """A state that grew from the head is saved in one call, or as any other."""
 
-    ROWS: ClassVar = {
+    ROWS: ClassVar[dict[str, Any]] = {
         "branches": [Branch(7, 0, 0), Branch(8, 0, 0)],
         "starts": [Start(b"", 7)],
     }
@@ -260,11 +260,12 @@ class TestAddAtOnce:
         with open_store(url) as store:
             state = CHAT.add_usage(Usage(prompt_tokens=1))
             store.save("chat", state)
-            calls = []
+            calls: list[str] = []
+            backend: Any = store._cache.backend
             for _ in range(2):
                 state = state.add_assistant_message("At nine.")
                 state = state if usage is None else state.add_usage(usage)
-                (connection,) = store._cache.backend._idle
+                (connection,) = backend._idle
                 calls.clear()
                 connection.set_trace_callback(calls.append)
                 store.save("chat", state)
@@ -319,7 +320,8 @@ class TestAddAtOnce:
             assert {"chat": grown, "other": CHAT} == {
                 name: Store(store._cache.backend).load(name) for name in store.names()
             }
-            assert all(each.file for each in store._cache.backend._idle)
+            backend: Any = store._cache.backend
+            assert all(each.file for each in backend._idle)
 
     def test_large_content(self, url):
         """Large content is kept once, also if a later message shows it again."""
