@@ -113,10 +113,10 @@ async def _measure_memory(names: Sequence[str]) -> _Took:
 def rows() -> Iterator[Row | LeftOut]:
     """Saves and appends, and the lag of the loop meanwhile."""
     for count in _COUNTS:
-        yield from _measure(count)
+        yield from _measure_saves(count)
 
 
-def _measure(count: int) -> Iterator[Row | LeftOut]:
+def _measure_saves(count: int) -> Iterator[Row | LeftOut]:
     names = [f"user {number}" for number in range(count)]
     with TemporaryDirectory() as folder:
         saves, appends = _measure_store(f"sqlite:///{folder}/chats.db", names)

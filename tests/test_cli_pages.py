@@ -188,7 +188,9 @@ class TestStrictProvider:
         assert 2 == result.exit_code
         assert "choose another --port" in result.stderr
 
-    @pytest.mark.skipif(sys.platform == "win32", reason="no such interrupts")
+    @pytest.mark.skipif(
+        sys.platform == "win32", reason="Windows has no SIGINT for one process"
+    )
     def test_serves(self):
         """
         The printed line makes a client that gets the answer; what is refused is

@@ -743,7 +743,7 @@ class TestAnswers:
         ]
 
     def test_key_without_an_id(self):
-        """The identity of the first entry of an assistant; None if there is none."""
+        """The identity of the first entry of an assistant, or None."""
         entries = (
             Aggregator.new().add_user_prompt("q").add(AssistantMessage("a")).entries
         )

@@ -77,7 +77,7 @@ class MessageTreeMachine(RuleBasedStateMachine):
             name = f"{each}~{count + 1}" if count else each
             self._nodes.setdefault(added.ids[:length], name)
 
-        self._show(added.ids)
+        self._show_way(added.ids)
         assert self._tree.add(added.state) is self._tree, "adding again adds"
         # The identity of a message that stands behind several means one of them.
         if len({way[-1] for way in self._nodes}) == len(self._nodes):
@@ -104,7 +104,7 @@ class MessageTreeMachine(RuleBasedStateMachine):
 
         before, self._tree = self._tree, self._tree.switch(node_id)
         assert (self._tree is before) == (way == self._shown), "a new tree"
-        self._show(way)
+        self._show_way(way)
 
     def _list_copies(self, entry_id):
         return [way for way in self._nodes if way[-1] == entry_id]
@@ -112,7 +112,7 @@ class MessageTreeMachine(RuleBasedStateMachine):
     def _is_shown(self, way):
         return self._shown[: len(way)] == way
 
-    def _show(self, way):
+    def _show_way(self, way):
         self._shown = way
         for length, each in enumerate(way):
             self._shown_last[way[:length]] = each

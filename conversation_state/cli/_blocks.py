@@ -218,7 +218,7 @@ def _make_answer(run: list[Any]) -> Iterator[Message]:
     parts = [each for each in run if isinstance(each, Part)]
     calls = [each for each in run if isinstance(each, ToolCall)]
     if parts or calls or not results:
-        yield AssistantMessage(_unwrap(parts), tool_calls=calls)
+        yield AssistantMessage(_make_content(parts), tool_calls=calls)
 
     yield from results
 
@@ -228,19 +228,19 @@ def _make_others(role: str, pieces: list[Any]) -> Iterator[Message]:
     yield from (each for each in pieces if isinstance(each, ToolMessage))
     parts = [each for each in pieces if not isinstance(each, ToolMessage)]
     if role == "user" and (parts or not pieces):
-        yield UserMessage(_unwrap(parts))
+        yield UserMessage(_make_content(parts))
         return
 
     texts = [each for each in parts if isinstance(each, TextPart)]
     if texts:
-        yield SystemMessage(_unwrap(texts))
+        yield SystemMessage(_make_content(texts))
 
     for each in parts:
         if isinstance(each, UnknownPart):
             yield UnknownMessage(each.raw, source=each.source)
 
 
-def _unwrap(parts: Sequence[Part]) -> str | Sequence[Part]:
+def _make_content(parts: Sequence[Part]) -> str | Sequence[Part]:
     """*parts* as content: the text, if there is nothing else."""
     text = "".join([each.text for each in parts if isinstance(each, TextPart)])
     is_text = all(each == TextPart(text, index=each.index) for each in parts)
@@ -422,7 +422,7 @@ def _read_converse_result(block: ObjectReader) -> ToolMessage:
         parts.append(piece if is_part else each.as_unknown("bedrock_converse"))  # type: ignore[arg-type]
 
     return ToolMessage(
-        _unwrap(parts),
+        _make_content(parts),
         tool_call_id=_read_id(block, "toolUseId"),
         is_error=block.raw.get("status") == "error",
         metadata=_rest_of(block, "toolUseId", "content", "status"),
@@ -573,7 +573,7 @@ def _upgrade_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**made, "output": call["result"]} if "result" in call else made
 
     if kind == "reasoning" and "text" not in part:
-        return {"text": part.get("reasoning"), **_without(part, "reasoning")}
+        return {"text": part.get("reasoning"), **_drop_keys(part, "reasoning")}
 
     if kind == "source" and is_map(source):
         return {**source, "type": "source-url", "sourceId": source.get("id")}
@@ -581,13 +581,13 @@ def _upgrade_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
     if kind == "file" and "mimeType" in part and isinstance(part.get("data"), str):
         data, media_type = part["data"], part["mimeType"]
         url = data if ":" in data[:20] else f"data:{media_type};base64,{data}"
-        rest = _without(part, "data", "mimeType")
+        rest = _drop_keys(part, "data", "mimeType")
         return {**rest, "mediaType": media_type, "url": url}
 
     return part
 
 
-def _without(part: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+def _drop_keys(part: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: part[key] for key in part if key not in keys}
 
 

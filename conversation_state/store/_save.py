@@ -251,7 +251,7 @@ def _make_grown_head(
     # insert is a conflict, and the slow path begins a branch.
     if state._log is not before._log:
         items = state._log.list_new(before._log) if entries.length else None
-        # The slow path begins a branch where there is none, and writes tombstones in
+        # The slow path begins a missing branch, and writes tombstones in
         # place of what was erased.
         if items is None or (
             cache.erased and any(item.id.encode() in cache.erased for item in items)

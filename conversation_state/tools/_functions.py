@@ -125,7 +125,7 @@ def _refuse_type(shown: str, parameter: Parameter, error: Exception) -> Exceptio
     kind = parameter.annotation
     name = kind.__qualname__ if isinstance(kind, type) else shorten_repr(kind)
     problem = str(error).partition("\n")[0]
-    if problem.endswith(":"):  # msgspec lists what a hook could do: there is none here
+    if problem.endswith(":"):  # msgspec goes on with its hooks, which are not used here
         problem = "not a type it knows"
 
     return _refuse_parameter(

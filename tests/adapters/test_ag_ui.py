@@ -572,13 +572,13 @@ class TestEvents:
         assert concat(back).text == "Hi there"
 
     @table(
-        "error, told",
+        "error, message",
         {
             "ours": (OVERLOADED, str(OVERLOADED)),
             "another's": (ValueError("the password is x"), "the run failed"),
         },
     )
-    def test_failed(self, error, told):
+    def test_failed(self, error, message):
         """What is open is closed, no secret is told, and the error raised."""
 
         def fail() -> Any:
@@ -596,8 +596,8 @@ class TestEvents:
             "TEXT_MESSAGE_END",
             "RUN_ERROR",
         ]
-        assert events[-1]["message"] == told
-        with pytest.raises(ProviderStreamError, match=told):
+        assert events[-1]["message"] == message
+        with pytest.raises(ProviderStreamError, match=message):
             list(load_chunks(events))
 
     def test_whole_turn(self):

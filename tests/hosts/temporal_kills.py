@@ -69,9 +69,9 @@ class Run:
         self.events = Events(folder, kill_at)
 
     def run(self) -> dict[str, Any]:
-        return asyncio.run(self._arun())
+        return asyncio.run(self._arun_workflow())
 
-    async def _arun(self) -> dict[str, Any]:
+    async def _arun_workflow(self) -> dict[str, Any]:
         events, queue = self.events, f"run {self.number}"
         store = open_store(self.folder / "chats.db")
         watched = Store(RecordingBackend(store._cache.backend, events.note))

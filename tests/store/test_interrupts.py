@@ -31,9 +31,9 @@ VERBS = {
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _collect():
+def _collect_connections():
     yield
-    # A connection whose opening was interrupted is nobody's, and closed here.
+    # A connection whose opening was interrupted belongs to no store: it is closed here.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()

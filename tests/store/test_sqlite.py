@@ -302,14 +302,14 @@ class TestAddAtOnce:
         """A save in a signal handler behind the commit of another verb: both stay."""
         with open_store(url) as store:
             store.save("chat", CHAT)
-            end = SqliteBackend._end
+            end = SqliteBackend._end_block
 
             def save_first(*given):
-                monkeypatch.setattr(SqliteBackend, "_end", end)
+                monkeypatch.setattr(SqliteBackend, "_end_block", end)
                 store.save("other", CHAT)
                 end(*given)
 
-            monkeypatch.setattr(SqliteBackend, "_end", save_first)
+            monkeypatch.setattr(SqliteBackend, "_end_block", save_first)
             grown = CHAT.add_assistant_message("At ten.")
             if verb == "save":
                 store.save("chat", grown)

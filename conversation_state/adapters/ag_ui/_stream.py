@@ -137,25 +137,27 @@ class _RunReader:
         elif step == "START":
             self._open.add(spot)
 
-        return self._hold(spot, made)
+        return self._hold_chunks(spot, made)
 
     def _end_piece(self, spot: tuple[str, str]) -> list[Message]:
         self._open.discard(spot)
         rest = self._make_chunks(spot, self._texts[spot].rest())
-        made = [*self._hold(spot, rest), *self._release()]
+        made = [*self._hold_chunks(spot, rest), *self._release_chunks()]
         if self._results and not self._open:
             made += self._end_response(is_broken=False)
 
         return made
 
-    def _hold(self, spot: tuple[str, str], made: list[Message]) -> list[Message]:
+    def _hold_chunks(self, spot: tuple[str, str], made: list[Message]) -> list[Message]:
+        """*made*, or nothing if these chunks wait for an earlier text to end."""
         if spot not in self._held:
             return made
 
         self._held[spot] += made
         return []
 
-    def _release(self) -> list[Message]:
+    def _release_chunks(self) -> list[Message]:
+        """The chunks that wait for no text any more."""
         made: list[Message] = []
         while self._held and not any(
             each[0] == "t" and each not in self._held for each in self._open
@@ -226,9 +228,9 @@ class _RunReader:
         made: list[Message] = []
         for spot, text in self._texts.items():
             self._open.discard(spot)
-            made += self._hold(spot, self._make_chunks(spot, text.rest()))
+            made += self._hold_chunks(spot, self._make_chunks(spot, text.rest()))
 
-        made += self._release()
+        made += self._release_chunks()
         self._is_mended |= any(text.is_mended for text in self._texts.values())
         notes = without_empty({"event": {"mended": True} if self._is_mended else {}})
         reason = "interrupted" if is_broken else ""

@@ -233,9 +233,9 @@ class _AnswerReader:
         made = []
         for piece in self._pieces.values():
             piece.is_open = False
-            made += self._send(piece, piece.next("", is_last=True))
+            made += self._hold_chunks(piece, piece.next("", is_last=True))
 
-        made += self._release()
+        made += self._release_chunks()
         parts = [self._give_index(part) for part in self._data.values()]
         calls = [
             ToolCall("", "", "", index=self._pieces[call_id].index, metadata=notes)
@@ -289,7 +289,7 @@ class _AnswerReader:
 
         piece.note(node, "providerMetadata")
         if step == "delta":
-            return self._send(piece, piece.next(_read_delta(node, "delta")))
+            return self._hold_chunks(piece, piece.next(_read_delta(node, "delta")))
 
         piece.is_open = False
         raw = {"type": kind, "text": "", "state": "done", "id": "r0"}
@@ -308,7 +308,7 @@ class _AnswerReader:
             end = piece.made("", index=piece.index, metadata=part.metadata, **more)
             made.append(AssistantMessage([end], name=loader.sender))
 
-        return [*self._send(piece, made), *self._release()]
+        return [*self._hold_chunks(piece, made), *self._release_chunks()]
 
     def _open_text(self, node: ObjectReader, kind: str, key: str) -> list[Message]:
         made: Any = TextPart if kind == "text" else ReasoningPart
@@ -335,7 +335,7 @@ class _AnswerReader:
             for each in self._pieces.values():
                 each.is_passed = each.is_passed or each.made is ReasoningPart
 
-            made = self._release()
+            made = self._release_chunks()
 
         if self._held or self._is_blocked(piece):
             piece.held = [first]
@@ -351,14 +351,16 @@ class _AnswerReader:
             if each is not piece and not isinstance(each.made, str)
         )
 
-    def _send(self, piece: _Piece, made: list[Message]) -> list[Message]:
+    def _hold_chunks(self, piece: _Piece, made: list[Message]) -> list[Message]:
+        """*made*, or nothing if these chunks wait for an earlier text to end."""
         if piece.held is None:
             return made
 
         piece.held += made
         return []
 
-    def _release(self) -> list[Message]:
+    def _release_chunks(self) -> list[Message]:
+        """The chunks that wait for no text any more."""
         made: list[Message] = []
         while self._held and not self._is_blocked(self._held[0]):
             piece = self._held.popleft()

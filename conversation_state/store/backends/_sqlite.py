@@ -698,9 +698,9 @@ class SqliteBackend:
             raise
         finally:
             try:
-                self._end(block, turn)
+                self._end_block(block, turn)
             finally:
-                self._end(block, turn)
+                self._end_block(block, turn)
 
     def add_at_once(  # noqa: C901 - all of a transaction is in sight
         self,
@@ -756,13 +756,13 @@ class SqliteBackend:
             return False
         finally:
             try:
-                self._end(block, turn)
+                self._end_block(block, turn)
             finally:
-                self._end(block, turn)
+                self._end_block(block, turn)
 
         return True
 
-    def _end(self, block: SqliteBlock, turn: BlockTurn | None) -> None:
+    def _end_block(self, block: SqliteBlock, turn: BlockTurn | None) -> None:
         """
         The end of a block, and of its turn if it writes: its connection is kept for the
         next one, or closed. To be called twice: see `BlockTurn.end`.
