@@ -7,14 +7,17 @@ import asyncio
 import json
 import pickle
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import ALL_CAPABILITIES
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
@@ -107,6 +110,37 @@ class TestConfigs:
 
         assert config == copy == json.loads(json.dumps(config)) == deepcopy(config)
         assert {str} == {type(value) for value in copy["configurable"].values()}
+
+
+@dataclass
+class Plan:
+    """A class of the caller's, as a value of a channel."""
+
+    goal: str
+
+
+class TestAllowedTypes:
+    def test_listed(self, store):
+        """
+        LangGraph copies a saver for the types that a graph names: the copy restores
+        them where it lists checkpoints, too.
+        """
+        strict = saver_of(store, serde=JsonPlusSerializer(allowed_msgpack_modules=[]))
+        saver = strict.with_allowlist([(Plan.__module__, Plan.__name__)])
+        checkpoint: Any = {**empty_checkpoint(), "channel_values": {"p": Plan("walk")}}
+        config = saver.put(
+            {"configurable": {"thread_id": "1", "checkpoint_ns": ""}},
+            *(checkpoint, {}, {"p": 1}),
+        )
+
+        async def alist():
+            return [each async for each in saver.alist(CONFIG)]
+
+        for found in ([*saver.list(CONFIG)], asyncio.run(alist())):
+            assert [saver.get_tuple(config)] == found
+            assert Plan("walk") == found[0].checkpoint["channel_values"]["p"]
+
+        assert Plan("walk") != strict.get(config)["channel_values"]["p"]
 
 
 class TestInterrupts:

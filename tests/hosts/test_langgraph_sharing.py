@@ -586,6 +586,115 @@ class TestOurs:
         )
 
 
+ASKED = [HumanMessage("a", id="a")]
+ANSWERED = [
+    *ASKED,
+    AIMessage(
+        "b",
+        id="b",
+        usage_metadata={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7},
+    ),
+]
+ODD = HumanMessage("c", additional_kwargs={"at": datetime.now(UTC)})
+
+
+class TestMirror:
+    """The conversation under a thread's name is that of its newest checkpoint."""
+
+    @pytest.mark.parametrize(
+        ("first", "second", "expected"),
+        [
+            ({"messages": ASKED}, {"messages": ANSWERED}, ["a"]),
+            ({"messages": ASKED}, {"messages": [ODD]}, ["a"]),
+            ({"messages": [ODD]}, {"messages": ANSWERED}, None),
+            ({"messages": []}, {"messages": ANSWERED}, []),
+            ({"plan": "x"}, {"messages": ANSWERED}, []),
+            (
+                {"messages": Aggregator.new([UserMessage("a")])},
+                {"messages": Aggregator.new([UserMessage("b")])},
+                ["a"],
+            ),
+        ],
+        ids=["messages", "after-bytes", "bytes", "empty", "none", "state"],
+    )
+    def test_older_continued(self, store, first, second, expected):
+        """
+        A checkpoint that continues an older one, and changes another channel, has the
+        older one's conversation under its name.
+        """
+        saver = saver_of(store)
+        older = put(saver, first)
+        put(saver, {**first, **second}, older, new=list(second))
+        newest = put(saver, {**first, "count": 2}, older, new=["count"])
+        name = saver.name("1")
+
+        assert {**first, "count": 2} == got(saver, newest)
+        assert (None if name not in store else texts_of(store, name)) == expected
+
+        put(saver, {**first, "count": 3}, newest, new=["count"])
+
+        assert (None if name not in store else texts_of(store, name)) == expected
+
+    @pytest.mark.parametrize("first", [{"plan": "x"}, {"messages": []}])
+    def test_emptied(self, store, first):
+        """
+        Where a thread went back before its first message, what it cost stays in the
+        ledger, also when the abandoned checkpoints are pruned.
+        """
+        saver = saver_of(store)
+        older = put(saver, first)
+        put(saver, {**first, "messages": ANSWERED}, older, new=["messages"])
+        put(saver, first, older, new=[])
+        before = store.load(saver.name("1"))
+        saver.prune(["1"])
+        after = store.load(saver.name("1"))
+
+        assert 7 == before.total_usage.total_tokens == after.total_usage.total_tokens
+        assert 0 == len(before) == len(after)
+        assert 1 == len(store.history(saver.name("1")))
+
+    def test_written_empty(self, store):
+        """A channel that is written as an empty list has an empty conversation."""
+        saver = saver_of(store)
+        older = put(saver, {"plan": "x"})
+        put(saver, {"plan": "x", "messages": ANSWERED}, older, new=["messages"])
+        put(saver, {"plan": "x", "messages": []}, older, new=["messages"])
+
+        assert [] == texts_of(store, saver.name("1"))
+
+    def test_late(self, store):
+        """
+        A checkpoint that is put after a newer one, as by two runs at once, is not under
+        the name, but what it cost is in the ledger.
+        """
+        saver = saver_of(store, allow_siblings=True)
+        named: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
+        for id, messages in (("2", ASKED), ("1", ANSWERED)):
+            checkpoint: Any = {**empty_checkpoint(), "id": id}
+            checkpoint["channel_values"] = {"messages": messages}
+            saver.put(named, checkpoint, {}, {"messages": 1})
+
+        state = store.load(saver.name("1"))
+
+        assert ["a"] == [message.text for message in state]
+        assert 7 == state.total_usage.total_tokens
+
+    def test_delta(self, store):
+        """A delta channel has the last snapshot of the checkpoints before."""
+        saver = saver_of(store)
+        counters: Any = {"counters_since_delta_snapshot": {"messages": (1, 1)}}
+        whole = {"messages": _DeltaSnapshot(ASKED)}
+        older = put(saver, {}, put(saver, whole), metadata=counters)
+        put(saver, {"messages": _DeltaSnapshot(ANSWERED)}, older)
+        put(saver, {"count": 1}, older, metadata=counters)
+
+        assert ["a"] == texts_of(store, saver.name("1"))
+
+        saver.prune(["1"])
+
+        assert ["a"] == texts_of(store, saver.name("1"))
+
+
 class TestWrites:
     def test_again(self, store):
         """

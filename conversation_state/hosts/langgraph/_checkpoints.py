@@ -24,6 +24,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleThreadError, StoreError
 from conversation_state.hosts._host import (
@@ -31,6 +32,7 @@ from conversation_state.hosts._host import (
     decode_text,
     encode_text,
     keep_ledger,
+    replace_entries,
 )
 from conversation_state.hosts.langgraph._conversations import (
     Conversation,
@@ -59,6 +61,9 @@ from conversation_state.store.records import LogEnd, Record, Writer
 
 # The separator between the namespaces of a graph and of its subgraph.
 NS_SEP = "|"
+# The key in LangGraph's metadata of the channels whose value LangGraph rebuilds from
+# the writes since it was last stored.
+DELTAS = "counters_since_delta_snapshot"
 # A value of at most so many bytes is stored in the checkpoint itself.
 _MAX_INLINE = 48
 
@@ -134,6 +139,9 @@ class CheckpointWriter:
         stored = self.stored._replace(channels=channels)
         write = thread.add if is_new else thread.put
         write(key, stored.packed(), stored.hold)
+        # A run that continues the newest checkpoint has written what is new above.
+        if newest is not None and newest is not self.before:
+            self._mirror(max(stored, newest, key=lambda each: each.id), newest)
 
     def _check_parent(self, before: StoredCheckpoint) -> None:
         """
@@ -201,6 +209,20 @@ class CheckpointWriter:
 
         self.thread.put(key, BYTES + packed)
         return IN_RECORD
+
+    def _mirror(self, newest: StoredCheckpoint, previous: StoredCheckpoint) -> None:
+        """
+        Save the conversations of the *newest* checkpoint under their names, which have
+        those of the *previous* one.
+        """
+        for channel in {**previous.channels, **newest.channels}:
+            name = name_of(self.thread.id, channel, newest.namespace)
+            before = self.rows.recall(name)
+            state = self.reader.state(newest, channel, before)
+            if state is not None:
+                self.rows.save(name, state)
+            elif before is not None:
+                self.rows.delete(name)
 
     def _previous_conversation(self, channel: str) -> Conversation | None:
         before = self.before
@@ -514,6 +536,33 @@ class CheckpointReader:
             return None
 
         return self.record(stored.namespace, channel, source).hold
+
+    def state(
+        self, stored: StoredCheckpoint, channel: str, before: Aggregator | None
+    ) -> Aggregator | None:
+        """
+        What is saved under the name of a channel's conversation, which had the state
+        *before*: its messages in *stored*, or the last ones that LangGraph stored of a
+        delta channel; and all of the ledger. None if the value is something else.
+        """
+        holder = stored
+        if channel in (self.metadata(stored).get(DELTAS) or ()):
+            line = chain([stored], self.ancestors(stored))
+            holder = next((each for each in line if channel in each.channels), stored)
+
+        value = self.value(holder, channel) if channel in holder.channels else []
+        if isinstance(value, Aggregator):
+            return keep_ledger(value, before)
+
+        hold = self.hold(holder, channel) if value else None
+        if hold is not None:
+            entries = self.thread.rows.entries(hold)
+            return bill_entries(before or Aggregator.new(), entries)
+
+        if value == [] and before is not None:
+            return replace_entries(before, Log())
+
+        return None
 
     def metadata(self, stored: StoredCheckpoint) -> Any:
         return load_value(self._serde, stored.metadata)

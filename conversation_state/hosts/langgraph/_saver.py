@@ -109,7 +109,6 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         super().__init__(serde=serde)
         self._allows_siblings = allow_siblings
         self._cache = ConversationCache()
-        self._pages = partial(list_pages, store, self._read_thread)
 
     def __repr__(self) -> str:
         return f"<ConversationStateSaver {self.store.url}>"
@@ -151,8 +150,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Checkpoints, the newest of each thread first, read a page at a time."""
-        pages = self._pages(config, metadata=filter, before=before, limit=limit)
-        for page in pages:
+        for page in self._list_pages(config, filter, before, limit):
             yield from page
 
     async def alist(
@@ -164,10 +162,27 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """The async twin of `list`."""
-        pages = self._pages(config, metadata=filter, before=before, limit=limit)
+        pages = self._list_pages(config, filter, before, limit)
         while (page := await run_in_thread(next, pages, None)) is not None:
             for each in page:
                 yield each
+
+    # A method, since `with_allowlist` makes a copy of the saver with another serde.
+    def _list_pages(
+        self,
+        config: RunnableConfig | None,
+        metadata: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> Iterator[Sequence[CheckpointTuple]]:
+        return list_pages(
+            self.store,
+            self._read_thread,
+            config,
+            metadata=metadata,
+            before=before,
+            limit=limit,
+        )
 
     # Writing
 

@@ -18,8 +18,9 @@ from langgraph.checkpoint.base import (
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError
-from conversation_state.hosts._host import bill_entries, decode_text, keep_ledger
+from conversation_state.hosts._host import decode_text
 from conversation_state.hosts.langgraph._checkpoints import (
+    DELTAS,
     LEDGER,
     CheckpointReader,
     StoredCheckpoint,
@@ -106,9 +107,6 @@ def group_writes(writes: list[PendingWrite] | None) -> list[TaskWrites]:
 
 # How many checkpoints a page has.
 _PAGE = 20
-# The key in LangGraph's metadata of the channels whose value LangGraph rebuilds from
-# the writes since it was last stored.
-_COUNTERS = "counters_since_delta_snapshot"
 
 
 def configurable_of(config: RunnableConfig) -> dict[str, Any]:
@@ -270,7 +268,7 @@ def prune_thread(
         else [each for each in every if is_kept(each)]
     )
     if len(kept) < len(every):
-        _keep_checkpoints(thread, reader, kept)
+        _keep_checkpoints(thread, reader, every, kept)
 
 
 def _list_needed_by_newest(
@@ -280,7 +278,7 @@ def _list_needed_by_newest(
     kept = []
     for each in newest.values():
         kept.append(each)
-        needed = {*(reader.metadata(each).get(_COUNTERS) or ())} - {*each.channels}
+        needed = {*(reader.metadata(each).get(DELTAS) or ())} - {*each.channels}
         for ancestor in reader.ancestors(each):
             if not needed:
                 break
@@ -297,14 +295,17 @@ def _key_of(stored: StoredCheckpoint) -> bytes:
 
 # Delete all records that no checkpoint of *kept* needs.
 def _keep_checkpoints(
-    thread: WritableThread, reader: CheckpointReader, kept: Sequence[StoredCheckpoint]
+    thread: WritableThread,
+    reader: CheckpointReader,
+    every: Sequence[StoredCheckpoint],
+    kept: Sequence[StoredCheckpoint],
 ) -> None:
     rows = thread.rows
     if not kept:
         delete_thread(rows, thread.id)
         return
 
-    states = dict(_newest_states(thread, reader, kept))
+    states = dict(_newest_states(thread, reader, every, kept))
     needed = {key for each in kept for key in _required_keys(thread, each)}
     for key in thread.keys(b""):
         if key not in needed:
@@ -339,23 +340,20 @@ def _required_keys(thread: Thread, stored: StoredCheckpoint) -> Iterator[bytes]:
     yield from thread.keys(writes_of(stored.namespace, stored.id))
 
 
-# The names of all conversations of *kept*, and their newest states.
+# The names of the conversations of *every* checkpoint whose namespace is among *kept*,
+# and their states in the newest one of these.
 def _newest_states(
-    thread: WritableThread, reader: CheckpointReader, kept: Sequence[StoredCheckpoint]
-) -> Iterable[tuple[str, Aggregator]]:
-    # Sorted by id: the newest state of a name comes last, so it is the one that the
-    # caller's dict keeps.
-    for stored in sorted(kept, key=_key_of):
-        for channel in stored.channels:
-            hold = reader.hold(stored, channel)
-            if hold is None:
-                continue
-
-            name = name_of(thread.id, channel, stored.namespace)
+    thread: WritableThread,
+    reader: CheckpointReader,
+    every: Iterable[StoredCheckpoint],
+    kept: Iterable[StoredCheckpoint],
+) -> Iterator[tuple[str, Aggregator | None]]:
+    newest = {each.namespace: each for each in sorted(kept, key=_key_of)}
+    channels = {
+        (each.namespace, name): None for each in every for name in each.channels
+    }
+    for namespace, channel in channels:
+        if namespace in newest:
+            name = name_of(thread.id, channel, namespace)
             before = thread.rows.state(name)
-            value = reader.value(stored, channel)
-            if isinstance(value, Aggregator):
-                yield name, keep_ledger(value, before)
-            else:
-                entries = thread.rows.entries(hold)
-                yield name, bill_entries(before or Aggregator.new(), entries)
+            yield name, reader.state(newest[namespace], channel, before)
