@@ -99,12 +99,14 @@ class TestPage:
         ran: dict[str, Any] = {"date": "2026-01-02", "commit": "abc1234", "exit": 0}
         ran |= {"python": "3.11.9", "system": "Linux", "versions": {"attrs": "1.0"}}
         row = {"module": "usage", "planted": 3, "killed": 2, "survivors": ["x"]}
+        said = {"judge": "Suite 3", "judged": "us", "counts": {"passed": 5}}
         page = "".join(f"<!-- {name} --><!-- /{name} -->" for name in PARTS)
         text = render_page(
             page,
             {
                 "tests": {**ran, "counts": {"passed": 1234}},
                 "stress": {**ran, "lines": ["a 1"]},
+                "judges": {**ran, "judges": [said]},
                 "peers": {**ran, "kept": {"Peer 1": [2, 3]}},
                 "mutants": {**ran, "rows": [row]},
             },
@@ -113,6 +115,7 @@ class TestPage:
         assert "commit `abc1234`, Python 3.11.9 on Linux, attrs 1.0." in text
         assert "1,234 passed." in text
         assert "```text\na 1\n```" in text
+        assert "| Suite 3 | us | 5 | 0 | 0 |" in text
         assert "| Peer 1 | 2 of 3 |" in text
         assert "| `usage` | 3 | 2 | 1 |" in text
         assert "<!-- fuzz -->\n\nThis part has not been run." in text

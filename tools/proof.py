@@ -107,6 +107,13 @@ def run_peers() -> dict[str, Any]:
     return {"kept": kept, "exit": done.code}
 
 
+def run_judges() -> dict[str, Any]:
+    """What suites and programs of others say."""
+    done = run("tools.judges")
+    rows = [json.loads(line) for line in done.lines if line.startswith("{")]
+    return {"judges": rows, "exit": done.code}
+
+
 def run_mutants() -> dict[str, Any]:
     """A sample of the mutants of each module, planted."""
     done = run("tools.mutants", "--json", "--sample", "40")
@@ -118,6 +125,7 @@ PARTS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "tests": run_tests,
     "fuzz": run_fuzz,
     "stress": run_stress,
+    "judges": run_judges,
     "peers": run_peers,
     "mutants": run_mutants,
 }
@@ -184,13 +192,20 @@ def describe_part(
         f"{found['python']} on {found['system']}, {versions}."
     )
     if "counts" in found:
-        counts = found["counts"].items()
-        yield ", ".join(f"{number:,} {what}" for what, number in counts) + "."
+        numbers = found["counts"].items()
+        yield ", ".join(f"{number:,} {what}" for what, number in numbers) + "."
     elif "lines" in found:
         lines, zeros = drop_zero_columns(found["lines"])
         yield "\n".join(["```text", *lines, "```"])
         if zeros:
             yield f"0 in each row: {', '.join(zeros)}."
+    elif "judges" in found:
+        ends = ("passed", "failed", "skipped")
+        said = [
+            (row["judge"], row["judged"], *(row["counts"].get(end, 0) for end in ends))
+            for row in found["judges"]
+        ]
+        yield render_table(("judge", "of", *ends), said)
     elif "kept" in found:
         rows = [(peer, f"{kept} of {of}") for peer, (kept, of) in found["kept"].items()]
         yield render_table(("library", "laws it keeps"), rows)

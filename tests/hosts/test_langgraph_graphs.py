@@ -101,6 +101,29 @@ class TestConfigs:
         assert [*theirs] == [*ours]
         assert theirs["thread_id"] == ours["thread_id"]
 
+    def test_texts(self, store):
+        """
+        A thread's id decides as a plain text what it equals: a subclass of `str` is
+        asked, as LangGraph's own tests have one.
+        """
+
+        class AnyText(str):
+            __slots__ = ()
+
+            def __eq__(self, other):
+                return isinstance(other, str)
+
+            __hash__ = str.__hash__
+
+        saver = saver_of(store)
+        run_turn(graph_of(saver), "a")
+        thread = saver.get_tuple(CONFIG).config["configurable"]["thread_id"]
+
+        assert AnyText() == thread
+        assert thread == AnyText()
+        assert {thread} == {str(thread)}
+        assert thread != thread.encode()
+
     def test_copied(self, store):
         """A config outside of a run is plain data: it pickles, and is JSON."""
         saver = saver_of(store)

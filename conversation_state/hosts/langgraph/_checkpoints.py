@@ -444,6 +444,12 @@ class ThreadId(str):
         made.newest_in = newest_in
         return made
 
+    def __eq__(self, other: object) -> bool:
+        # As a plain text, so that subclasses of str, too, decide what they equal.
+        return str(self) == other
+
+    __hash__ = str.__hash__
+
     def __reduce__(self) -> tuple[Any, ...]:
         # `newest_in` is valid only during the run, so a pickled id is a plain one.
         return str, (str(self),)
