@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 # Characters that are invisible or that a terminal interprets: controls, direction
-# marks, line separators other than "\n", zero-width characters, tags. Joiners
-# stay, because scripts and emoji need them. A list, because `unicodedata` differs
-# between versions of Python.
+# marks, line separators other than "\n", zero-width characters, tags; and halves of
+# surrogate pairs, which can't be encoded. Joiners stay, because scripts and emoji need
+# them. A list, because `unicodedata` differs between versions of Python.
 INVISIBLE_CHARACTERS = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"
-    "\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+    "\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 )
 # Not compiled here: that would take a fiftieth of the package's import. `re` keeps
 # them from the first use on.
@@ -228,7 +228,8 @@ def _escape_match(found: re.Match[str]) -> str:
 def escape_invisible(text: str) -> str:
     r"""
     *text* with escapes for characters that are invisible or that a terminal
-    would interpret, except tabs and line ends.
+    would interpret, except tabs and line ends; and for halves of surrogate pairs, so
+    that it can be encoded.
 
     >>> print(escape_invisible("\x1b[2Jhi\u202e!"))
     \x1b[2Jhi\u202e!

@@ -1,9 +1,14 @@
 """The live page: what it shows, who may ask, and what it changes."""
 
+import asyncio
 import html
 import re
+import sqlite3
+import sys
+from contextlib import closing
 from datetime import timedelta
 from html.parser import HTMLParser
+from typing import Any
 from urllib.parse import quote, unquote, urljoin
 
 import pytest
@@ -17,7 +22,7 @@ from conversation_state import (
     Usage,
     UserMessage,
 )
-from conversation_state.adapters import openai_chat
+from conversation_state.adapters import Export, openai_chat
 from conversation_state.pages import _live, server
 from conversation_state.pages._live import NamePage
 from conversation_state.pages._markup import Markup
@@ -284,6 +289,73 @@ class TestPages:
         assert (
             400 == show(client, page="export", **{**asked, "format": "x"}).status_code
         )
+
+    @pytest.mark.parametrize(
+        ("shown", "arguments"),
+        [
+            (r"to=\ud83d", r'{"to": "\ud83d"}'),
+            (r"\udcab=1", r'{"\udcab": 1}'),
+            ('a={"b": "\\udfff"}', r'{"a": {"b": "\udfff"}}'),
+        ],
+        ids=ascii,
+    )
+    def test_halves_of_surrogate_pairs(self, store, shown, arguments):
+        """JSON can escape half a character, which no page can be encoded with."""
+        call = ToolCall("call-1", "look", arguments)
+        store.save("half", Aggregator.new([AssistantMessage("", tool_calls=[call])]))
+
+        assert shown in text_of(show(connect(store), name="half"))
+
+    def test_deep_requests(self, store, monkeypatch):
+        """A request that is too deep to be laid out says so, and can be downloaded."""
+        payload: list[Any] = []
+        for _ in range(sys.getrecursionlimit()):
+            payload = [payload]
+
+        monkeypatch.setattr(_live, "dump_state", lambda *_: Export(payload))
+        shown = text_of(show(connect(store), name="trip", format="anthropic"))
+
+        assert "nested too deeply to be shown here. Download it." in shown
+
+    def test_damage(self, tmp_path):
+        """
+        What is damaged hides neither other conversations nor other revisions, and is
+        reported where it is.
+        """
+        path = tmp_path / "chats.db"
+        with open_store(path) as store:
+            for name in ("good", "bad"):
+                state = Aggregator.new().add_user_prompt("Where to?")
+                store.save(name, state)
+                store.save(name, state.add_assistant_message("To the sea."))
+
+        with closing(sqlite3.connect(path)) as connection, connection:
+            newest = "(select max(place) from entries)"
+            connection.execute(
+                f"update entries set body = x'ff' where place = {newest}"
+            )
+
+        with open_store(path) as store:
+            client = connect(store)
+            newest, first = show(client, name="bad"), show(client, name="bad", at=1)
+            found = text_of(client.get("/", params={"search": "the sea"}))
+
+            assert "verify() lists what is damaged" in content_of(newest)
+            assert "at=1" in nav_of(newest)
+            assert "Where to?" in content_of(first)
+            assert "Found in 1 message" in found
+            assert "1 name not searched:bad: " in found
+            assert 500 == show(client, name="bad", tree="messages").status_code
+
+    def test_deleted_while_it_is_searched(self, store, monkeypatch):
+        """A name that is deleted after it was listed is not found, and no fault."""
+        client, listed = connect(store), store.heads(limit=10)
+        store.delete("trip")
+        monkeypatch.setattr(store, "heads", lambda **_: listed)
+        found = text_of(client.get("/", params={"search": "the sea"}))
+
+        assert "Found in 1 message" in found
+        assert "not searched" not in found
 
     @pytest.mark.parametrize(
         "name",
@@ -674,6 +746,35 @@ class TestSafety:
         large = post(client, "label", name="trip", at=2, seen=4, label="x" * 100_000)
 
         assert 413 == large.status_code
+
+    def test_slow_forms(self, store, monkeypatch):
+        """A body that does not arrive is not waited for: it would hold up Ctrl-C."""
+        monkeypatch.setattr(server, "_READ_S", 0)
+        app = make_app(store, token=TOKEN, authority=AUTHORITY, write=True)
+        headers = {
+            "host": AUTHORITY,
+            "origin": ORIGIN,
+            "cookie": f"conversation-state-7575={TOKEN}",
+            "content-length": "10",
+        }
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/label",
+            "query_string": b"",
+            "headers": [(k.encode(), v.encode()) for k, v in headers.items()],
+        }
+        sent: list[Any] = []
+
+        async def receive():
+            await asyncio.Event().wait()
+
+        async def send(message):
+            sent.append(message)
+
+        asyncio.run(app(scope, receive, send))
+
+        assert 408 == sent[0]["status"]
 
     def test_headers(self, store):
         """Every answer forbids what the page does not need, refusals too."""

@@ -86,6 +86,7 @@ def test_format_dollars(text, amount):
         (r"\x1b[2J", "\x1b[2J"),
         (r"\u202e\ufeff\xad", "\u202e\ufeff\xad"),
         (r"\U000e0041", "\U000e0041"),
+        (r"\ud800\udfff", "\ud800\udfff"),
         ("XYZ é \u200d", "XYZ é \u200d"),
     ],
 )

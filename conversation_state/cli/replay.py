@@ -348,6 +348,4 @@ def _list_remarks(rows: Sequence[tuple[str, Replay]]) -> Iterator[str]:
 
 
 def _shorten_name(name: str) -> str:
-    # Half a surrogate pair is written as its escape.
-    written = escape_line(name).encode("utf-8", "backslashreplace").decode()
-    return shorten_text(written, _MAX_NAME)
+    return shorten_text(escape_line(name), _MAX_NAME)

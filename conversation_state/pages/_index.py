@@ -70,7 +70,7 @@ def _draw_head(store: Store, found: NamedHead, words: Words, now: datetime) -> M
     given = found.notes.get("title")
     title = given if isinstance(given, str) and given.strip() else head.name
     is_titled = title is given
-    role, excerpt = _find_last_words(store, head)
+    role, excerpt = find_last_words(store, head.name, head)
     facts: list[Child] = [f"{format_count(head.length, 'message')}"]
     if head.revision > 1:
         facts.append(f" · revision {head.revision:,}")
@@ -90,10 +90,11 @@ def _draw_head(store: Store, found: NamedHead, words: Words, now: datetime) -> M
     return element("li", None, link, draw_time(head.saved_at, now))
 
 
-def _find_last_words(store: Store, head: Head) -> tuple[str, str]:
-    # A damaged state is no reason not to list its name.
+def find_last_words(store: Store, name: str, at: Head | int) -> tuple[str, str]:
+    """The role and the first words of the newest message of a revision."""
+    # A damaged state is no reason not to list it: others are reached by the list.
     with suppress(StoreError):
-        return excerpt_newest(store.load(head.name, at=head, last=1).messages)
+        return excerpt_newest(store.load(name, at=at, last=1).messages)
 
     return "", ""
 

@@ -22,18 +22,21 @@ from conversation_state.adapters import Export
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget
 from conversation_state.diffing import diff
-from conversation_state.errors import BudgetExceededError
+from conversation_state.errors import (
+    BudgetExceededError,
+    NotSavedError,
+    StoreError,
+)
 from conversation_state.messages import Message
 from conversation_state.pages._bills import compute_bills, draw_branch_bills
 from conversation_state.pages._differences import draw_columns
 from conversation_state.pages._graphs import (
-    excerpt_newest,
     graph_history,
     graph_tree,
     list_revisions,
     read_history,
 )
-from conversation_state.pages._index import draw_notes
+from conversation_state.pages._index import draw_notes, find_last_words
 from conversation_state.pages._layout import GraphNode
 from conversation_state.pages._markup import (
     Attributes,
@@ -130,12 +133,14 @@ def draw_name(
         nav, shown = _draw_messages(store, query, drawer)
     else:
         nav = _draw_revisions(store, query, head, newest, words)
-        shown = _draw_shown(store, query, head, drawer)
+        try:
+            shown = _draw_shown(store, query, head, drawer)
+        except NotSavedError:
+            raise
+        except StoreError as error:  # damaged: other revisions may be intact
+            shown = [_draw_problem(str(error))]
 
-    alert = None
-    if problem is not None:
-        alert = element("p", {"role": "alert", "class": "cs-problem"}, problem)
-
+    alert = None if problem is None else _draw_problem(problem)
     acts = None
     if may_write and not query.node:
         acts = draw_acts(query, head, newest, typed, words)
@@ -162,6 +167,10 @@ def draw_name(
     facts = f"{format_count(head.length, 'message')}"
     tools = draw_tools(query, head, newest)
     return NamePage(facts, tools, [nav, element("div", None, content, foot)])
+
+
+def _draw_problem(problem: Child) -> Markup:
+    return element("p", {"role": "alert", "class": "cs-problem"}, problem)
 
 
 def _draw_revisions(
@@ -196,8 +205,8 @@ def _draw_revisions(
         if next(left, None) is None:
             return node
 
-        found = store.load(query.name, at=node.key, last=1)  # type: ignore[call-overload]
-        role, excerpt = excerpt_newest(found.messages)
+        number: Any = node.key
+        role, excerpt = find_last_words(store, query.name, number)
         return node._replace(role=role, excerpt=excerpt)
 
     tree = draw_tree(
@@ -401,7 +410,11 @@ def dump_state(state: Aggregator, format: str) -> Export:  # noqa: A002 - its na
 def _draw_export(state: Aggregator, query: PageQuery, words: Words) -> list[Child]:
     export = dump_state(state, query.format)
     lost = [element("li", None, words.line(str(each))) for each in export.lost]
-    text = dumps(_shorten_data(export.payload), ensure_ascii=False, indent=2)
+    try:
+        text = dumps(_shorten_data(export.payload), ensure_ascii=False, indent=2)
+    except RecursionError:
+        text = "It is nested too deeply to be shown here. Download it."
+
     shown = words.text(text[:_MAX_JSON])
     address = link_to(query).replace("/name/", "/export/", 1)
     return [

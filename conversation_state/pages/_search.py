@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import monotonic
 
 from conversation_state._wording import format_count
+from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.messages import Message
 from conversation_state.pages._index import MAX_SORTED
 from conversation_state.pages._markup import Child, Markup, Words, draw_rest, element
@@ -109,6 +110,8 @@ def draw_all_found(store: Store, words: Words, search: str) -> Markup:
     heads = sorted(found_heads, key=lambda each: each.head.saved_at, reverse=True)
     ends = monotonic() + _MAX_SEARCH_S
     drawn: list[Markup] = []
+    # A damaged conversation is no reason not to search the others.
+    unread: list[Markup] = []
     rest = None
     hits = 0
     for at, named in enumerate(heads):
@@ -117,7 +120,14 @@ def draw_all_found(store: Store, words: Words, search: str) -> Markup:
             break
 
         name = named.head.name
-        state = store.load(name, at=named.head)
+        try:
+            state = store.load(name, at=named.head)
+        except NotSavedError:  # it was deleted meanwhile
+            continue
+        except StoreError as error:
+            unread.append(element("li", None, words.line(f"{name}: {error}", 500)))
+            continue
+
         found: list[Markup] = []
         for number, message in reversed(list(enumerate(state.messages, 1))):
             excerpt = _find_words(message, search)
@@ -137,5 +147,9 @@ def draw_all_found(store: Store, words: Words, search: str) -> Markup:
         draw_search_form("/", "search", "Words in all conversations", search),
         element("p", None, f"Found in {format_count(hits, 'message')}"),
         drawn,
+        draw_rest(f"{format_count(len(unread), 'name')} not searched:")
+        if unread
+        else None,
+        element("ul", None, unread[:_MAX_FOUND]) if unread else None,
         draw_rest(rest) if rest else None,
     )

@@ -45,6 +45,7 @@ from conversation_state.errors import (
     ConversationStateError,
     NotSavedError,
     StaleHeadError,
+    StoreError,
 )
 from conversation_state.pages._documents import make_policy, write_document
 from conversation_state.pages._index import draw_names
@@ -65,6 +66,8 @@ __all__ = ["make_app", "run_server"]
 
 # A form of this page has a name, a label and two numbers.
 _MAX_BODY = 16_384
+# How long a form may take to arrive, in seconds: less than Ctrl-C waits for answers.
+_READ_S = 3.0
 # How often a page that follows other writers asks the store, in seconds.
 _FOLLOW_S = 1.0
 _MAX_DIGITS = 12
@@ -364,7 +367,10 @@ class _Pages:
             return _make_refusal(403, problem)
 
         try:
-            form = await _read_form(request)
+            async with asyncio.timeout(_READ_S):
+                form = await _read_form(request)
+        except TimeoutError:
+            return _make_refusal(408, "This form did not arrive whole; send it again.")
         except (ValueError, ClientDisconnect):
             return _make_refusal(400, "This form is not one of this page.")
 
@@ -462,6 +468,9 @@ def _respond_to_error(_request: Request, error: Exception) -> Response:
 
     if isinstance(error, (NotSavedError, LookupError)):
         return HTMLResponse(_write_problem("Not saved", str(error)), 404)
+
+    if isinstance(error, StoreError):  # rows are damaged, or the store is busy
+        return HTMLResponse(_write_problem("Not read", str(error)), 500)
 
     return HTMLResponse(_write_problem("Refused", str(error)), 400)
 
