@@ -1095,7 +1095,7 @@ def _forget_moments(  # noqa: PLR0917 - the fields of a timeline
     # moments are spared.
     while first < kept:
         parent = log[first - base].parent
-        if newest and parent is not None:
+        if parent is not None:
             sibling = newest.get(parent, _NO_MOMENT)
             if sibling >= kept and first > kept - limit:
                 break

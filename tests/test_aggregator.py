@@ -589,6 +589,46 @@ class TestPendingCalls:
         assert ["a", "b", "c"] == ran
 
 
+# What to write, by the names of it elsewhere.
+ADVICE = {
+    "append add_message push append_message": "state = state.add(message)",
+    "add_messages add_all update": "state = state.extend(messages)",
+    "add_user_message add_user add_prompt add_human_message ask": (
+        "state = state.add_user_prompt(text)"
+    ),
+    "add_assistant add_ai_message add_assistant_text add_model_message": (
+        "state = state.add_assistant_message(text)"
+    ),
+    "add_assistant_response add_answer add_completion add_model_response": (
+        "state = state.add_response(openai_chat.load(response))"
+    ),
+    "add_tool_result add_tool_message add_tool_output add_tool_results": (
+        "state = state.add_tool_response(call(function, each))"
+    ),
+    "add_tool_calls": "state = state.add_tool_call(*calls)",
+    "add_system_message add_system_prompt add_system system_prompt": (
+        "Aggregator.new([SystemMessage(text)]) begins"
+    ),
+    "history conversation transcript": "did you mean 'messages'?",
+    "to_dict to_json json dict model_dump dump dumps to_list": "encode(state)",
+    "from_dict from_json load loads model_validate": "decode(data)",
+    "copy deepcopy clone": "it needs no copy; state.fork() is a branch of it",
+    "pop remove delete remove_last truncate": "state.rollback(len(state) - 1)",
+    "clear reset": "Aggregator.new() is an empty state",
+    "insert replace edit": "state.replace_message(entry_id, message)",
+    "undo redo commit": "Timeline.begin(state)",
+    "merge union": "did you mean 'join'?",
+    "branch branches": "did you mean 'fork'?",
+    "restore revert goto": "did you mean 'rollback'?",
+    "save store persist": "store.save(name, state)",
+    "trim": "trim(state, budget)",
+    "cost price": "cost(state)",
+    "total_tokens tokens token_count": "state.total_usage.total_tokens",
+    "last last_message newest": "state[-1]",
+    "tool_calls open_calls pending_tool_calls": "did you mean 'pending_calls'?",
+}
+
+
 class TestOtherHands:
     """What others' APIs take or have: the error says the line to write."""
 
@@ -691,21 +731,7 @@ class TestOtherHands:
 
     @pytest.mark.parametrize(
         ("name", "advice"),
-        [
-            ("append", "state = state.add(message)"),
-            ("add_message", "state = state.add(message)"),
-            ("add_user_message", "state = state.add_user_prompt(text)"),
-            ("add_tool_result", "state.add_tool_response("),
-            ("history", "did you mean 'messages'?"),
-            ("to_dict", "encode(state)"),
-            ("pop", "state.rollback(len(state) - 1)"),
-            ("copy", "it needs no copy"),
-            ("clear", "Aggregator.new()"),
-            ("add_system_message", "SystemMessage(text)"),
-            ("save", "store.save(name, state)"),
-            ("nothing_known", "no attribute 'nothing_known'"),
-            ("load", "decode(data)"),
-        ],
+        [(name, ADVICE[names]) for names in ADVICE for name in names.split()],
     )
     def test_names(self, name, advice):
         """Names that lists and other libraries' objects have."""
@@ -718,10 +744,28 @@ class TestOtherHands:
         for verb in re.findall(r"state\.(\w+)", str(caught.value)):
             assert hasattr(Aggregator, verb)
 
-    @pytest.mark.parametrize("name", ["append", "extend", "pop"])
-    def test_names_of_lists(self, name):
+    def test_a_name_that_nobody_has(self):
+        """The error is Python's own."""
+        with pytest.raises(AttributeError, match=r"no attribute 'nothing_known'$"):
+            _ = chat().nothing_known  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize(
+        ("name", "advice"),
+        [
+            ("append", "state = state.add(message)"),
+            ("extend", "state = state.extend(messages)"),
+            ("insert", "state.before(entry_id)"),
+            ("pop", "state = state.rollback(len(state) - 1)"),
+            ("remove", "state = state.rollback(len(state) - 1)"),
+            ("clear", "state = Aggregator.new()"),
+            ("copy", "it needs no copy"),
+            ("sort", "sorted and reversed"),
+            ("reverse", "sorted and reversed"),
+        ],
+    )
+    def test_names_of_lists(self, name, advice):
         """The messages are a view, to which nothing can be appended."""
-        with pytest.raises(AttributeError, match="state = state"):
+        with pytest.raises(AttributeError, match=re.escape(advice)):
             getattr(chat().messages, name)
 
 

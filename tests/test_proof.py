@@ -138,10 +138,16 @@ class TestPage:
 
 
 def test_chosen_tests():
-    """Of a line in a fixture all tests of its file meet the mutant."""
-    mutants = find_mutants("a.py", "a = 1\nb = 2\nc = 3\n")
-    lines = {"a.py": {1: ["t.py::A::b|run"], 2: ["t.py::A::b|setup"], 3: [""]}}
+    """
+    Of a line in a fixture all tests of its file meet the mutant; all there are of a
+    line that runs at import, which may be while one of them runs.
+    """
+    source = "def f():\n    a = 1\n    b = 2\n    c = 3\n\n\nd = 4\n"
+    mutants = find_mutants("a.py", source)
+    run = ["t.py::A::b|run"]
+    lines = {"a.py": {2: run, 3: ["t.py::A::b|setup"], 4: [""], 7: run}}
 
     chosen = [choose_tests(each, lines, ["t.py", "u.py"]) for each in mutants]
 
-    assert chosen == [["t.py::A::b"], ["t.py"], ["t.py", "u.py"]]
+    both = ["t.py", "u.py"]
+    assert chosen == [["t.py::A::b"], ["t.py"], both, both]

@@ -938,6 +938,18 @@ class TestReadArguments:
 
         assert problem in str(raised.value)
 
+    def test_all_problems(self):
+        """All are reported at once, whatever comes first."""
+
+        def f(*, minute: int, stop: str): ...
+
+        with pytest.raises(DecodeError) as raised:
+            read_arguments(f, {"x": 1, "minute": "noon", "y": 2})
+
+        assert ["$.stop", "$.x", "$.minute", "$.y"] == [
+            problem.path for problem in raised.value.problems
+        ]
+
     def test_others(self):
         """A function may take any further names, all of one type, or none."""
 

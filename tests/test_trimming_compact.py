@@ -238,6 +238,13 @@ class TestCompact:
         with pytest.raises(CompactionError, match="stop at 3, for example"):
             trim(history, None, compact([0], listing))
 
+    def test_refuses_where_no_end_would_do(self):
+        """No position is advised where calls without results follow."""
+        history = [UserMessage("a"), calls("x", "y"), result("x")]
+
+        with pytest.raises(CompactionError, match=r"separated from them$"):
+            trim(history, None, compact([1], listing))
+
     def test_refuses_to_lose_what_is_between(self):
         """What the view shows between two of the positions has no place to go."""
         history = list(map(UserMessage, "abc"))

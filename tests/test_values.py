@@ -1,12 +1,18 @@
 """What all values of messages, tools, documents, usage and templates have in common."""
 
+from operator import add, or_
+from unittest.mock import ANY
+
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conversation_state._persistent import FrozenMap, Log
+from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget, by_characters, calibrated
 from conversation_state.documents import Document
+from conversation_state.errors import DroppedHistoryError
 from conversation_state.messages import (
     AssistantMessage,
     LogProb,
@@ -26,7 +32,9 @@ from conversation_state.parts import (
 from conversation_state.templates import Placeholder, Template
 from conversation_state.testing import strategies as our
 from conversation_state.testing.laws import copies_are_equal, equal_values_hash_alike
+from conversation_state.timeline import Timeline
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
+from conversation_state.tree import MessageTree
 from conversation_state.usage import (
     CompletionTokensDetails,
     PromptTokensDetails,
@@ -93,6 +101,31 @@ def test_what_is_not_given_is_empty(value, given_fields):
         fields |= {"name", "run_id", "turn_id", "timestamp", "metadata", "unknown"}
 
     assert given_fields == {name for name in fields if getattr(value, name)}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Log([1]),
+        FrozenMap({"a": 1}),
+        Aggregator.new(),
+        Timeline.begin(1),
+        MessageTree.of(Aggregator.new()),
+        Aggregator.new().messages,
+        DroppedHistoryError((), (), 0),
+        *[value for value, _ in LEAST],
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_others_decide(value):
+    """Another class decides whether it is equal to a value, and what both make."""
+    assert value == ANY
+    assert ANY == value
+    assert (value == object()) is False
+    assert (value != object()) is True
+    for operator in (add, or_):
+        with pytest.raises(TypeError):
+            operator(value, object())
 
 
 @pytest.mark.parametrize("name", VALUES)

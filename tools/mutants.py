@@ -39,7 +39,7 @@ PACKAGE = "conversation_state"
 
 # The tests of a module whose names do not begin with its own, beside `tests/NAME*`.
 TESTS: dict[str, Sequence[str]] = {
-    "_persistent": ("test_log*.py", "test_frozen.py"),
+    "_persistent": ("test_log*.py", "test_frozen.py", "test_values.py"),
     "_canonical": ("test_codec.py", "test_documents.py"),
     "_drawing": ("test_pages.py", "test_diffing_shown.py"),
     "_lazy": ("test_front_door.py", "test_pages.py"),
@@ -63,7 +63,8 @@ TESTS: dict[str, Sequence[str]] = {
     "adapters.sessions": ("hosts/test_claude_agent.py", "test_cli_convert.py"),
     "adapters.openai_chat": ("adapters/test_openai*.py",),
     "adapters.openai_responses": ("adapters/test_openai*.py",),
-    "errors": ("test_parallel.py",),
+    "aggregator": ("test_values.py",),
+    "errors": ("test_parallel.py", "test_values.py"),
     "hosts": ("hosts/test_host*.py",),
     "messages": ("test_values.py", "test_aggregator.py"),
     "parts": ("test_values.py", "test_messages.py"),
@@ -74,6 +75,9 @@ TESTS: dict[str, Sequence[str]] = {
         *("test_planted_faults.py", "test_strategies.py"),
     ),
     "testing.provider": ("test_provider*.py",),
+    "timeline": ("test_values.py",),
+    "tree": ("test_values.py",),
+    "usage": ("test_values.py",),
 }
 # The packages whose parts have tests of their own.
 DIVIDED = ("adapters", "hosts", "testing")
@@ -116,6 +120,8 @@ class Mutant(NamedTuple):
         change: What was there, and what is there now, for people.
 
         start, end: The characters of the file that *text* replaces.
+
+        is_global: Whether it runs when the module is imported.
     """
 
     path: str
@@ -125,6 +131,7 @@ class Mutant(NamedTuple):
     start: int
     end: int
     text: str
+    is_global: bool
 
 
 class _Finder(ast.NodeVisitor):
@@ -132,6 +139,7 @@ class _Finder(ast.NodeVisitor):
         self.path = path
         self.source = source
         self.found: list[Mutant] = []
+        self.functions = 0  # around the node
         self.starts = [0]
         for line in source.splitlines(keepends=True):
             self.starts.append(self.starts[-1] + len(line))
@@ -147,8 +155,11 @@ class _Finder(ast.NodeVisitor):
         end = self._place(node.end_lineno, node.end_col_offset)
         old = what or " ".join(self.source[start:end].split())
         change = f"{old[:60]} → {text[:60]}"
-        where = (self.path, node.lineno, node.end_lineno)
-        self.found.append(Mutant(*where, change, start, end, text))
+        self._append(node.lineno, node.end_lineno, change, start, end, text)
+
+    def _append(self, line: Any, last: Any, *what: Any) -> None:
+        fields = (self.path, line, last, *what, not self.functions)
+        self.found.append(Mutant._make(fields))
 
     def _swap_operator(self, left: Any, right: Any, operator: ast.AST) -> None:
         new = _SWAPS.get(type(operator))
@@ -162,9 +173,8 @@ class _Finder(ast.NodeVisitor):
         old = between.strip(" ()\n")
         if old and between.count(old) == 1 and "\n" not in old:
             text = between.replace(old, new)
-            where = (self.path, left.end_lineno, right.lineno)
             change = f"{old} → {new}"
-            self.found.append(Mutant(*where, change, start, end, text))
+            self._append(left.end_lineno, right.lineno, change, start, end, text)
 
     def visit_Compare(self, node: ast.Compare) -> None:
         left: ast.AST = node.left
@@ -265,9 +275,15 @@ class _Finder(ast.NodeVisitor):
             return
 
         # Not its annotations.
-        for each in (*node.args.defaults, *node.args.kw_defaults, *node.body):
+        for each in (*node.args.defaults, *node.args.kw_defaults):
             if each is not None:
                 self.visit(each)
+
+        self.functions += 1
+        for statement in node.body:
+            self.visit(statement)
+
+        self.functions -= 1
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that ast looks for
 
@@ -379,8 +395,8 @@ def choose_tests(
 ) -> list[str]:
     """
     The tests that run the lines of *mutant*; all of a file where a fixture does, which
-    others may use, too; and all where none is known to: it runs at import, which our
-    own plugin of pytest does before anything is measured.
+    others may use, too; and all where it runs at import, which our own plugin of pytest
+    does before anything is measured, or the first test of several that need the module.
     """
     here = lines.get(mutant.path, {})
     contexts = {
@@ -392,7 +408,8 @@ def choose_tests(
         context.partition("::" if context.endswith("|setup") else "|")[0]
         for context in contexts
     }
-    if not ids or "" in ids or len(ids) > 200:  # noqa: PLR2004 - the length of a command
+    runs_first = mutant.is_global or not ids or "" in ids
+    if runs_first or len(ids) > 200:  # noqa: PLR2004 - the length of a command
         return list(tests)
 
     return sorted(ids)

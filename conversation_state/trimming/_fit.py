@@ -610,7 +610,7 @@ def _find_task(entries: Log[Entry], counter: TokenCounter, since: int) -> Task |
         return _NOT_READ
 
     def read(block: tuple[Entry, ...]) -> int | None:
-        for place in range(_WIDTH - 1, -1, -1):
+        for place in reversed(range(_WIDTH)):
             if is_task(block[place].message):
                 return place
 

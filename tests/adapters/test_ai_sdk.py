@@ -1135,6 +1135,18 @@ class TestChunks:
         last = chunks[-1]
         assert last.response.finish_reason == "interrupted"
 
+    def test_sender_of_a_call(self):
+        """Who sent an answer is known where it has nothing but calls."""
+        calls = [ToolCall("c1", "f", "{}", index=0), ToolCall("c2", "f", "{}", index=1)]
+        answer = AssistantMessage(name="ann", tool_calls=calls)
+        events = [*dump_chunks([answer], message_id="m1")]
+        read = concat(load_chunks(events))
+
+        assert (answer.name, ["c1", "c2"]) == (
+            *(read.name, [call.id for call in read.tool_calls]),
+        )
+        assert 1 == str(events).count("'sender': 'ann'")
+
     def test_type_of_a_call(self):
         """A call of a provider's own kind stays one, if only one piece says so."""
         pieces = [

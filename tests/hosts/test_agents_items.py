@@ -19,7 +19,7 @@ from conversation_state.hosts.agents._runs import (
     items_of,
     pop_last_item,
 )
-from conversation_state.messages import UnknownMessage
+from conversation_state.messages import UnknownMessage, UserMessage
 from conversation_state.testing.contracts._adapters import put_junk
 from conversation_state.testing.strategies import json_values, messages
 from conversation_state.usage import Usage
@@ -34,6 +34,7 @@ from tests.adapters.openai_responses import (
     result,
     thought,
 )
+from tests.processes import count_calls
 
 # What the SDK adds, and what it never would: thoughts that nothing follows,
 # objects of no known kind, and Chat Completions' own messages.
@@ -134,6 +135,15 @@ class TestLoadAndDump:
 
         assert messages == list(load(items))
         assert [type(each) for each in messages] == [type(each) for each in load(items)]
+
+    @pytest.mark.parametrize("kind", [UserMessage, AssistantMessage])
+    def test_cost_of_texts(self, kind):
+        """A text and nothing else, which most messages are, takes a few calls."""
+        messages = [kind("a")] * 100
+        items = items_of(messages)
+
+        assert 10 * 100 > count_calls(lambda: items_of(messages))
+        assert 10 * 100 > count_calls(lambda: load(items))
 
     def test_one_answer_is_one_message(self):
         """

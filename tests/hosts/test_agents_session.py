@@ -633,6 +633,12 @@ class TestHistory:
         run(chat.rollback(before_turn=0))
         assert [] == run(chat.get_items())
 
+    def test_rollback_within_what_is_there(self, chat, monkeypatch):
+        """No state is loaded where the present one is meant."""
+        monkeypatch.setattr(type(chat.store), "load", None)
+
+        assert 0 == len(run(chat.rollback(before_turn=0)))
+
     def test_rollback_nowhere(self, chat):
         """A rollback to an unknown label is an error, and changes nothing."""
         with pytest.raises(TypeError, match="before_turn"):

@@ -154,6 +154,19 @@ class TestTrimmingMiddleware:
         ]
         assert state[1].text == ""
 
+    def test_a_refusal_beside_a_call_stays_one(self, is_async):
+        """A message with a call is not empty without its refusal."""
+        (call,) = asks("c1").tool_calls
+        refusal = {"refusal": "I can't book more."}
+        asked = AIMessage("", additional_kwargs=refusal, tool_calls=[call])
+        model = Scripted(answers=[asked, AIMessage("Done.")])
+        run_turn(agent_of(model, Trimmer(None)), "Book it.", is_async=is_async)
+
+        sent = model._requests[-1][1]
+        assert ("", refusal, [call]) == (
+            *(sent.text, sent.additional_kwargs, sent.tool_calls),
+        )
+
     def test_an_id_that_comes_again_is_another_in_the_request(self, is_async):
         """Servers that number the calls of each answer give one id in every turn."""
         model = Scripted(
