@@ -6,56 +6,119 @@ strict provider.
 import os
 import random
 import re
-import signal
+import select
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from conversation_state import AssistantMessage, ToolCall, open_store
+from conversation_state import AssistantMessage, ToolCall, ToolMessage, open_store
 from conversation_state.testing.provider import Gate, Reply, StrictProvider
 
 pytest.importorskip("openai")
 
 ROOT = Path(__file__).parent.parent
-CALL = ToolCall("call_1", "departures", '{"city": "Bern"}')
+CALLS = [ToolCall(f"call_{city}", "trains", f'{{"city": "{city}"}}') for city in "AB"]
+CTRL_C, CTRL_D = "\x03", "\x04"
+# A terminal belongs to the session whose first process opens it: its Ctrl-C goes there.
+START = 'exec "$0" -u chat.py <"$1" >"$1" 2>&1'
+
+
+class Terminal:
+    """A terminal in which a user has pasted the chat and started it."""
+
+    def __init__(self, folder, server, tool=""):
+        page = (ROOT / "README.md").read_text(encoding="utf-8")
+        (code,) = [
+            each
+            for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+            if "OpenAI()" in each
+        ]
+        if tool:
+            code = code.replace('    return [f"', f'    {tool}\n    return [f"')
+        (folder / "chat.py").write_text(code, encoding="utf-8")
+        self.screen, self.line = os.openpty()
+        self.printed = self.unread = ""
+        self.process = subprocess.Popen(
+            ["sh", "-c", START, sys.executable, os.ttyname(self.line)],
+            cwd=folder,
+            env={
+                **os.environ,
+                "OPENAI_API_KEY": "none",
+                "OPENAI_BASE_URL": server.base_url,
+                "PYTHONPATH": str(ROOT),
+            },
+            start_new_session=True,
+        )
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        os.close(self.screen)
+        os.close(self.line)
+
+    def type(self, text):
+        os.write(self.screen, text.encode())
+
+    def read(self, seconds=0.05):
+        """What is printed within *seconds* goes to what was printed."""
+        if select.select([self.screen], [], [], seconds)[0]:
+            text = os.read(self.screen, 4096).decode()
+            self.printed += text
+            self.unread += text
+
+    def wait_for(self, text, seconds=120):
+        """Read until *text* is printed; whether it was."""
+        until = time.monotonic() + seconds
+        while text not in self.unread and time.monotonic() < until:
+            self.read()
+
+        _, found, self.unread = self.unread.partition(text)
+        return bool(found)
+
+    def say(self, text):
+        assert self.wait_for("> ")
+        self.type(f"{text}\n")
+
+    def stop(self):
+        """Ctrl-C, until there is a prompt."""
+        assert any(self.press(CTRL_C, lambda: "\n> " in self.unread) for _ in range(3))
+
+    def leave(self, key):
+        """Press *key* at the prompt; the status of the process."""
+        assert self.wait_for("> ")
+        assert any(
+            self.press(key, lambda: self.process.poll() is not None) for _ in range(3)
+        )
+        return self.process.returncode
+
+    def press(self, key, is_done, seconds=20):
+        """
+        Press *key*, and read until it has an effect; whether it had.
+
+        A signal that comes just before the process waits does not end the wait, so a
+        user presses again.
+        """
+        self.type(key)
+        until = time.monotonic() + seconds
+        while not is_done() and time.monotonic() < until:
+            self.read()
+
+        self.read()
+        return is_done()
 
 
 @contextmanager
-def pasted(folder, server):
-    """The process of a user who pasted the chat, and types into it."""
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    (code,) = [
-        each
-        for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-        if "OpenAI()" in each
-    ]
-    (folder / "chat.py").write_text(code, encoding="utf-8")
-    environment = {
-        **os.environ,
-        "OPENAI_API_KEY": "none",
-        "OPENAI_BASE_URL": server.base_url,
-        "PYTHONPATH": str(ROOT),
-    }
-    with subprocess.Popen(
-        [sys.executable, "chat.py"],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def say(process, text):
-    process.stdin.write(f"{text}\n")
-    process.stdin.flush()
+def pasted(folder, server, tool=""):
+    """The terminal of a user who pasted the chat, with a line more in its *tool*."""
+    terminal = Terminal(folder, server, tool)
+    try:
+        yield terminal
+    finally:
+        terminal.close()
 
 
 def load(folder):
@@ -69,46 +132,82 @@ def test_turns(tmp_path):
     script = []
     for number in range(3):
         calls = [
-            ToolCall(draw.choice(["call_0", f"call_{number}_{at}"]), "departures", "{}")
+            ToolCall(draw.choice(["call_0", f"call_{number}_{at}"]), "trains", "{}")
             for at in range(draw.randrange(1, 3))
         ]
         script += [AssistantMessage("Let me see.", tool_calls=calls), f"At {number}."]
 
     with StrictProvider(script) as server:
-        with pasted(tmp_path, server) as process:
-            printed, _ = process.communicate("When?\nAnd then?\nSure?\n", timeout=120)
-
-        assert () == server.refusals
-
-    assert ["At 0.", "At 1.", "At 2."] == re.findall(r"At [0-9]\.", printed)
-    assert 6 == len(load(tmp_path).ledger)
-
-
-def test_stop(tmp_path):
-    """
-    Ctrl-C stops an answer: what had come is kept, its call is not run, and the chat
-    goes on with the next question.
-    """
-    gate = Gate()
-    long = AssistantMessage("One two three four five six. " * 20, tool_calls=[CALL])
-    with StrictProvider([Reply(long, gate=gate), "As you like."]) as server:
-        with pasted(tmp_path, server) as process:
-            say(process, "When?")
-            for _ in range(3):
-                gate.release()
-
-            assert process.stdout.read(3)
-            process.send_signal(signal.SIGINT)
-            printed, _ = process.communicate("Never mind.\n", timeout=120)
+        with pasted(tmp_path, server) as terminal:
+            for question in "When?", "And then?", "Sure?":
+                terminal.say(question)
+            assert 0 == terminal.leave(CTRL_D)
 
         assert () == server.refusals
 
     state = load(tmp_path)
 
-    assert "As you like." in printed
-    assert ["user", "assistant", "user", "assistant"] == [one.role for one in state]
-    assert "interrupted" == state[1].response.finish_reason
-    assert () == state.pending_calls
+    assert ["At 0.", "At 1.", "At 2."] == re.findall(r"At [0-9]\.", terminal.printed)
+    assert f"At 2.  ({state.total_usage.total_tokens} tokens)" in terminal.printed
+    assert 6 == len(state.ledger)
+
+
+def test_stop(tmp_path):
+    """
+    Ctrl-C stops a turn at each of its moments: what had come is kept, calls are not
+    run again, and the chat goes on with the next question. At the prompt it ends the
+    chat, quietly.
+    """
+    first, within = Gate(), Gate()
+    script = [
+        Reply("Unseen.", gate=first),
+        Reply(AssistantMessage("One two. " * 20, tool_calls=CALLS), gate=within),
+        AssistantMessage("Let me see.", tool_calls=CALLS),
+        "As you like.",
+    ]
+    tool = "print('runs', city); __import__('time').sleep(60 * (city > 'A'))"
+    with StrictProvider(script) as server:
+        with pasted(tmp_path, server, tool) as terminal:
+            terminal.say("Before the first piece")
+            while not server.requests:
+                terminal.read()
+            terminal.stop()
+
+            terminal.say("Within the answer")
+            for _ in range(3):
+                within.release()
+            assert terminal.wait_for("One")
+            terminal.stop()
+
+            terminal.say("Within the second call")
+            assert terminal.wait_for("runs B")
+            terminal.stop()
+
+            terminal.say("Never mind.")
+            assert terminal.wait_for("As you like.")
+            assert 0 == terminal.leave(CTRL_C)
+
+        assert () == server.refusals
+
+    state = load(tmp_path)
+    answers = [
+        (each.text[:3], each.response.finish_reason, len(each.tool_calls))
+        for each in state
+        if isinstance(each, AssistantMessage) and each.response
+    ]
+    results = [each for each in state if isinstance(each, ToolMessage)]
+
+    assert [
+        ("", "interrupted", 0),
+        ("One", "interrupted", 0),
+        ("Let", "tool_calls", 2),
+        ("", "interrupted", 0),
+        ("As ", "stop", 0),
+    ] == answers
+    assert ["call_A"] == [each.tool_call_id for each in results]
+    assert 2 == terminal.printed.count("runs ")
+    assert 2 == terminal.printed.count("(unknown tokens)")
+    assert "Traceback" not in terminal.printed
 
 
 def test_killed(tmp_path):
@@ -116,16 +215,17 @@ def test_killed(tmp_path):
     gate = Gate()
     script = [Reply("Soon, soon. " * 20, gate=gate), "At noon.", "Yes."]
     with StrictProvider(script) as server:
-        with pasted(tmp_path, server) as process:
-            say(process, "When?")
+        with pasted(tmp_path, server) as terminal:
+            terminal.say("When?")
             gate.release()
             gate.release()
-            assert process.stdout.read(1)
-            process.kill()
+            assert terminal.wait_for("S")
 
         assert ["When?"] == [each.text for each in load(tmp_path)]
-        with pasted(tmp_path, server) as process:
-            process.communicate("Sure?\n", timeout=120)
+        with pasted(tmp_path, server) as terminal:
+            terminal.say("Sure?")
+            assert terminal.wait_for("Yes.")
+            assert 0 == terminal.leave(CTRL_D)
 
         assert () == server.refusals
 
