@@ -2,6 +2,7 @@
 
 import collections
 import collections.abc
+import contextlib
 import copy
 import gc
 import itertools
@@ -1238,6 +1239,54 @@ class TestMemory:
         sender.send(thing)
         del thing, stream
         assert unread() is None
+
+    @pytest.mark.parametrize("after", range(12))
+    def test_while_the_collector_runs(self, after):
+        """
+        What the collector finds in the middle of a close or an abort, readers or the
+        sender of the same stream, disturbs neither.
+        """
+
+        async def read(stream):
+            return [type(x) async for x in stream.results()]
+
+        async def abort():
+            sender, stream = pipe(0)
+            async with anyio.create_task_group() as group:
+                for _ in range(25):
+                    group.start_soon(read, stream)
+
+                await anyio.wait_all_tasks_blocked()
+                drop_in_a_cycle(sender)
+                del sender
+                with collecting(after):
+                    stream.abort()
+
+        stream = Stream.of([1])
+        for _ in range(25):
+            drop_in_a_cycle(iter(stream))
+
+        with collecting(after):
+            stream.close()
+
+        anyio.run(abort)
+
+
+def drop_in_a_cycle(thing):
+    """Leave *thing* to the collector."""
+    cycle = [thing]
+    cycle.append(cycle)
+
+
+@contextlib.contextmanager
+def collecting(after):
+    """Let the collector run after so many allocations of the block."""
+    threshold = gc.get_threshold()
+    gc.set_threshold(gc.get_count()[0] + after, 1_000, 1_000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*threshold)
 
 
 class TestThreads:

@@ -109,7 +109,8 @@ def leave_queues(waiter: Waiter) -> None:
 
 
 def wake_all(queue: Queue) -> None:
-    for waiter in tuple(queue):
+    # A copy at once: `tuple` may run the collector, and finalizers change the queue.
+    for waiter in queue.copy():
         # In this order, so that an interrupt wakes one twice rather than never.
         waiter.set()
         queue.discard(waiter)

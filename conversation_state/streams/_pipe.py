@@ -139,7 +139,7 @@ class Pipe:
                 self.is_over = True
 
             wake_all(self.readers)
-            for waiter in tuple(self.senders):
+            for waiter in self.senders.copy():
                 waiter.set()
 
     def stop(self) -> None:

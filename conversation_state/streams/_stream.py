@@ -200,7 +200,7 @@ class Stream(ProcessBound, Generic[T_co]):
         """Close this value and its readers, not the streams made of it. Idempotent."""
         self._cell = None
         self._sources = ()
-        for there in tuple(self._readers):
+        for there in self._readers.copy():
             if (reader := there()) is not None:
                 reader.close()
 
