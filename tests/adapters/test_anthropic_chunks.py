@@ -76,6 +76,24 @@ class TestContent:
         assert [] == export.payload["messages"]
         assert losses == [lost.what for lost in export.lost]
 
+    @pytest.mark.parametrize(
+        ("raw", "events"),
+        [
+            (TEXT, [more("a"), more("b")]),
+            (call(given={}), [given("{}")]),
+        ],
+        ids=["text", "call"],
+    )
+    def test_nothing_to_add(self, raw, events):
+        """The end of a block whose pieces were given is no chunk."""
+        chunks = list(load_chunks(block(raw, *events)))
+
+        assert 2 == sum(bool(chunk.parts or chunk.tool_calls) for chunk in chunks)
+
+    def test_no_pieces(self):
+        """A block without any is there, empty."""
+        assert [TextPart("", index=0)] == [*collected(*block(TEXT)).parts]
+
 
 class TestResponse:
     def test_usage_once(self):

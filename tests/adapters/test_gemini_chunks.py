@@ -109,6 +109,19 @@ class TestResponse:
         assert 4 == usage.completion_tokens
         assert {"prompt_text_tokens": 4 + 4 * step} == usage.extra
 
+    def test_call_in_pieces(self):
+        """It is given with its last piece, and not with what comes after it."""
+        pieces: list[Any] = [
+            {"name": "f", "willContinue": True},
+            {"partialArgs": [{"jsonPath": "$.a", "stringValue": "b"}]},
+        ]
+        events = [event({"functionCall": each}) for each in pieces]
+        chunks = list(load_chunks([*events, event(text("c"))]))
+
+        assert [(1, ""), (0, "c")] == [
+            (len(chunk.tool_calls), chunk.text) for chunk in chunks[:2]
+        ]
+
     @pytest.mark.parametrize("choice", [-1, True])
     def test_no_choice(self, choice):
         """What is not a number of an answer is refused at once."""

@@ -211,6 +211,24 @@ class TestMarkers:
         assert [("messages[0].parts[0]", "cache_control")] == listed(export)
         assert judge("anthropic", {**export.payload, "tools": tools}) == ()
 
+    def test_within_results(self):
+        """What a result has inside counts, and no other block is looked into."""
+        texts = [{"type": "text", "text": "t", **MARK}] * 5
+        result = {"type": "tool_result", "tool_use_id": "c1", "content": texts}
+        other = {"type": "of_another_day", "content": ["a"]}
+        calling = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+        turns = [
+            {"role": "assistant", "content": [calling, other]},
+            {"role": "user", "content": [result]},
+        ]
+        export = anthropic.dump([ASK, *anthropic.load(turns)])
+        sent = export.payload["messages"]
+
+        assert other in sent[1]["content"]
+        assert [False] + [True] * 4 == [
+            "cache_control" in each for each in sent[2]["content"][0]["content"]
+        ]
+
     def test_four_are_not_touched(self):
         """Four markers are sent as they came."""
         export = anthropic.dump(self.marked("user", 4))

@@ -154,7 +154,7 @@ class StreamBlock:
         if self.kind == "thinking":
             self._raw["signature"] = block.nullable("signature")
 
-        chunk = self._read_piece(block, field)
+        chunk = self._read_piece(self.pieces, block, field)
         return [] if chunk is None else [chunk]
 
     def read(
@@ -168,14 +168,14 @@ class StreamBlock:
         if pieces is not None and raw.get("type") == pieces.delta:
             piece = raw.get(pieces.key)
             if isinstance(piece, str):
-                return self._add_piece(piece), pieces.known
+                return self._add_piece(pieces, piece), pieces.known
 
         delta = ObjectReader(reader, raw, f"{path}.delta")
         if pieces is None:
             return None, self._read_texts(delta)
 
         if raw.get("type") == pieces.delta:
-            return self._read_piece(delta, pieces.key), pieces.known
+            return self._read_piece(pieces, delta, pieces.key), pieces.known
 
         if self.kind == "text" and "citation" in raw:
             where = f"{delta.path}.citation"
@@ -193,26 +193,24 @@ class StreamBlock:
 
         return None, None
 
-    def _read_piece(self, node: ObjectReader, key: str) -> AssistantMessage | None:
+    def _read_piece(
+        self, pieces: _DeltaPieces, node: ObjectReader, key: str
+    ) -> AssistantMessage | None:
         piece = node.raw.get(key)
         if isinstance(piece, str):
-            return self._add_piece(piece)
+            return self._add_piece(pieces, piece)
 
         node.wrong(key, "a text")
         return None
 
-    def _add_piece(self, piece: str) -> AssistantMessage | None:
+    def _add_piece(self, pieces: _DeltaPieces, piece: str) -> AssistantMessage | None:
         """The chunk of *piece*, as far as no half of a character waits."""
         text = self.cut.next(piece)
-        return self._make_chunk(text) if text else None
+        if not text:
+            return None
 
-    def _make_chunk(self, piece: str, **fields: Any) -> AssistantMessage:
         self._is_given = True
-        if self.pieces is not None and not fields:
-            return self.pieces.make_chunk(self.index, piece)
-
-        kind = TextPart if self.kind == "text" else ReasoningPart
-        return AssistantMessage((kind(piece, index=self.index, **fields),))
+        return pieces.make_chunk(self.index, text)
 
     def _read_texts(self, delta: ObjectReader) -> frozenset[str]:
         """
@@ -249,7 +247,7 @@ class StreamBlock:
             if not (self._is_given or rest or (is_broken and self._arguments == "{}")):
                 rest = self._arguments
 
-            return [self._make_chunk(rest)] if rest else []
+            return [self.pieces.make_chunk(self.index, rest)] if rest else []
 
         # Whether a thought that breaks off would be signed is unknown.
         fields: dict[str, Any] = {}
@@ -262,7 +260,8 @@ class StreamBlock:
             fields = {name: value for name, value in fields.items() if value}
 
         if rest or fields or not (self._is_given or is_broken):
-            return [self._make_chunk(rest, **fields)]
+            kind = TextPart if self.kind == "text" else ReasoningPart
+            return [AssistantMessage((kind(rest, index=self.index, **fields),))]
 
         return []
 
@@ -514,10 +513,7 @@ class AnthropicStream:
 
         chunks = self._end_others(at)
         opened = self._open_block(at, kind)
-        made_id = ""
-        if kind == "tool_use" and not block.raw.get("id"):
-            made_id = make_call_id(self._make_prefix(), opened.index)
-
+        made_id = make_call_id(self._make_prefix(), opened.index)
         return chunks + opened.start(block, made_id)
 
     def _make_prefix(self) -> str:
