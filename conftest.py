@@ -65,18 +65,24 @@ pytest_collect_file = Sybil(
 gc.disable()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """
     Where tests run in several processes, each begins to import elsewhere.
 
     Else, in a fresh checkout, each compiles every module that the others compile at
     that moment, which takes longer than the imports.
     """
-    worker = getattr(config, "workerinput", None)
-    if worker is not None:
+    report = yield
+    worker = getattr(collector.config, "workerinput", None)
+    if worker is not None and isinstance(collector, pytest.Directory):
         index = int(worker["workerid"].removeprefix("gw"))
-        start = len(config.args) * index // worker["workercount"]
-        config.args[:] = config.args[start:] + config.args[:start]
+        start = len(report.result) * index // worker["workercount"]
+        report.result[:] = report.result[start:] + report.result[:start]
+
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -86,6 +92,26 @@ def pytest_collection_modifyitems(
     """All of these processes number the tests alike."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.path)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> bool | None:
+    """
+    Each of these processes reports a test that passed once, and not its set-up and
+    its teardown, too, each with all keywords: less than half of what reports cost.
+    """
+    if not hasattr(item.config, "workerinput"):
+        return None
+
+    runner: Any = item.config.pluginmanager.getplugin("runner")
+    for report in runner.runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            report.keywords = {}
+            item.ihook.pytest_runtest_logreport(report=report)
+
+    return True
 
 
 def pytest_collection_finish() -> None:

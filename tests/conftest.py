@@ -4,13 +4,30 @@ recorded conversations there are.
 """
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import recorded
 from tests.profiles import is_thorough
+
+# A failing assertion shows both sides there, too. Tests of hosts import it as well.
+pytest.register_assert_rewrite("tests.store.promises")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Modules that tests share have no tests of their own."""
+    name = collection_path.name
+    return True if name.endswith(".py") and not name.startswith("test_") else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[Any], list[Any]]:
+    """No examples are looked for in the docstrings of tests."""
+    collectors = yield
+    return [each for each in collectors if type(each) is pytest.Module]
 
 
 def pytest_collection_modifyitems(

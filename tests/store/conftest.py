@@ -4,9 +4,6 @@ import pytest
 
 from tests.store import server as servers
 
-# A failing assertion shows both sides there, too.
-pytest.register_assert_rewrite("tests.store.promises")
-
 
 @pytest.fixture(scope="session")
 def server():
