@@ -470,7 +470,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("bad", "why"),
         [
-            (b"nonsense", "invalid JSON; Expecting value at column 1"),
+            (b"nonsense", "invalid JSON; expecting value at column 1"),
             (b'{"id": "x", "messages": [', "a conversation must be on one line"),
             (b'{"messages": [], "n": NaN}', "NaN is not JSON"),
             (b"[" * 100_000, "unreadable JSON"),

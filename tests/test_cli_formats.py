@@ -1666,7 +1666,7 @@ class TestDamage:
 
         result = run("import", path, status=2)
 
-        assert "$[2] is damaged: " in result.stderr
+        assert "the file is cut off: it ends within $[2]" in result.stderr
         assert {"n0", "n1"} == {*chats(run)}
 
     def test_parts_of_the_damaged(self, run):

@@ -23,6 +23,9 @@ from tests.commands import HOSTILE, MAIN, MESSAGES, ROOT, Commands, line
 from tests.recorded import is_large
 
 LONGER = [*MESSAGES, {"role": "user", "content": "And in Lima?"}]
+TWO = json.dumps([{"id": each, "messages": MESSAGES} for each in "ab"], indent=1)
+WRAPPED = json.dumps({"chats": json.loads(TWO)})
+LINES = "".join(line(each) for each in "ab")
 OTHER = [*MESSAGES[:2], {"role": "assistant", "content": "I can't tell."}]
 
 
@@ -335,7 +338,8 @@ class TestUnreadable:
         first, second = result.stderr.splitlines()
         assert first.startswith(f"{path}:2: invalid JSON")
         assert second.startswith(f"{path}:4: no conversation")
-        assert "2 conversations: 2 imported.\n  a\n  b\n" == result.stdout
+        summary = "2 conversations: 2 imported. What could not be read is not saved.\n"
+        assert f"{summary}  a\n  b\n" == result.stdout
         assert {"a": 1, "b": 1} == heads(run)
 
     def test_strict(self, run):
@@ -345,7 +349,8 @@ class TestUnreadable:
         result = run("import", path, "--strict", status=2)
 
         assert f"{path}:2: " in result.stderr
-        assert "1 conversation: 1 imported.\n  a\n" == result.stdout
+        summary = "1 conversation: 1 imported. What could not be read is not saved.\n"
+        assert f"{summary}  a\n" == result.stdout
         assert {"a": 1} == heads(run)
 
     @pytest.mark.parametrize("id", ["x" * 501, "a\0b"])
@@ -357,6 +362,35 @@ class TestUnreadable:
 
         assert f"{path}:2: invalid name; " in result.stderr
         assert {"a": 1, "b": 1} == heads(run)
+
+    @pytest.mark.parametrize(
+        ("text", "kept", "reported", "names"),
+        [
+            (TWO, 160, "11: the file is cut off: it ends within $[0]", ""),
+            (TWO, 700, "47: the file is cut off: it ends within $[1]", "a"),
+            (TWO, -2, "73: the file is cut off: it ends within this list", "ab"),
+            (WRAPPED, -2, "1: the file is cut off: it ends within $.chats", "ab"),
+            (WRAPPED, -1, "1: the file is cut off: it ends within this doc", "ab"),
+            (WRAPPED, -60, "1: the file is cut off: it ends within $.chats[1]", "a"),
+            (f"{WRAPPED[:-1]}, \n'x': {{}}}}", -3, "2: the file is cut off", "ab"),
+            (WRAPPED[10:-1], -60, "1: the file is cut off: it ends within $[1]", "a"),
+            (LINES, -9, "2: the file is cut off: it ends within this line", "a"),
+            (LINES.replace("}\n", "\n", 1), 999, "1: incomplete JSON; a con", "b"),
+        ],
+        ids=map(str, range(10)),
+    )
+    def test_cut_off(self, run, text, kept, reported, names):
+        """Of what is cut off one line says where and what to do, and what was saved."""
+        result = run("import", run.write(text[:kept].replace("'", '"')), status=2)
+
+        (problem,) = [
+            line for line in result.stderr.splitlines() if "beside" not in line
+        ]
+        assert f":{reported}" in problem
+        assert ("Nothing was saved.\n" == result.stdout) is not names
+        assert [*names] == sorted(
+            line.strip() for line in result.stdout.splitlines()[1:]
+        )
 
     def test_bad_state(self, run):
         """What should be a state of ours and is not is reported as such."""

@@ -209,7 +209,7 @@ def import_(
                     break
 
             if not as_json:
-                _print_saved(tally, names)
+                _print_saved(tally, names, unreadable)
     except KeyboardInterrupt:
         print_error(
             f"Interrupted. {_format_summary(tally)} What was saved stays; "
@@ -397,9 +397,15 @@ def _report_result(bar: ProgressBar, result: ImportResult, names: Counter[str]) 
         names[result.name] += 1
 
 
-def _print_saved(tally: Counter[str], names: Counter[str]) -> None:
+def _print_saved(tally: Counter[str], names: Counter[str], unreadable: int) -> None:
     """Print how many conversations there were, and the names that were counted."""
-    print_line(_format_summary(tally))
+    summary = _format_summary(tally)
+    if unreadable and not tally:
+        summary = "Nothing was saved."
+    elif unreadable:
+        summary = f"{summary} What could not be read is not saved."
+
+    print_line(summary)
     for name in names:
         print_line(f"  {name}")
 

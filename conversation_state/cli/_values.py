@@ -12,7 +12,6 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple, NoReturn, TypeAlias
 
 from conversation_state.adapters.engine.wire import (
@@ -200,11 +199,14 @@ def _read_line_values(stream: Any, limit: int) -> Iterator[Found]:
         try:
             yield JsonValue(parse_arguments(text), number, size=size)
         except json.JSONDecodeError as error:
-            if error.pos >= len(text.rstrip()):
+            damage = _DamagedError(error, text)
+            if damage.is_cut and not line.endswith(b"\n"):
+                why = _describe_cut("this line")
+            elif damage.is_cut:
                 why = "incomplete JSON; a conversation must be on one line"
-                yield DamagedText(number, why)
             else:
-                yield DamagedText(number, _describe_syntax(error))
+                why = f"invalid JSON; {damage.reason} at column {error.colno}"
+            yield DamagedText(number, why)
         except ValueError as error:
             # Too deep, a number of thousands of digits, NaN, or a key twice.
             yield DamagedText(number, f"unreadable JSON; {error}")
@@ -224,9 +226,8 @@ def _decode_line(line: bytes) -> tuple[str, str]:
         return "", f"no UTF-8 text from byte {error.start + 1} of the line on"
 
 
-def _describe_syntax(error: json.JSONDecodeError) -> str:
-    # Some of Python's messages end in the preposition.
-    return f"invalid JSON; {error.msg.removesuffix(' at')} at column {error.colno}"
+def _describe_cut(where: str) -> str:
+    return f"the file is cut off: it ends within {where}; get the whole file"
 
 
 def _make_skipped(line: int, what: str, size: int, limit: int) -> DamagedText:
@@ -244,10 +245,24 @@ class _TooLongError(Exception): ...
 
 
 class _DamagedError(Exception):
-    def __init__(self, reason: str, position: int) -> None:
-        super().__init__(reason, position)
-        self.reason = reason
-        self.position = position  # in the text
+    def __init__(self, error: json.JSONDecodeError, text: str) -> None:
+        super().__init__(error.msg)
+        self.position = error.pos
+        self.is_cut = _is_cut(error, text)
+        # Some of Python's messages end in the preposition.
+        reason = error.msg.removesuffix(" at")
+        self.reason = f"{reason[:1].lower()}{reason[1:]}"
+
+
+def _is_cut(error: json.JSONDecodeError, text: str) -> bool:
+    """Whether *text* is JSON as far as it goes."""
+    rest = text[error.pos :].strip()
+    return (
+        not rest
+        or error.msg.startswith("Unterminated string")
+        or (error.msg.startswith("Invalid \\") and '"' not in rest)
+        or any(word.startswith(rest) for word in ("true", "false", "null"))
+    )
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -283,7 +298,7 @@ class _DocumentParser:
         self.sample: Any = None  # the last whole element
         self.scanned = 0  # the length of the last value
         self.text, self.at = "", 0
-        self.is_ended = False
+        self.is_ended = self.is_cut = False
         self.has_bad_bytes = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
         # The line of a position in the text, up to which line ends were counted.
@@ -377,7 +392,7 @@ class _DocumentParser:
                     "Unterminated string"
                 )
                 if self.is_ended or not is_cut:
-                    raise _DamagedError(error.msg, error.pos) from None
+                    raise _DamagedError(error, self.text) from None
             except RecursionError:
                 raise _TooLongError from None
             else:
@@ -474,17 +489,22 @@ class _DocumentParser:
                 if is_open and char:
                     yield DamagedText(line, f"{path} has nothing behind its last comma")
                 elif not char:
-                    yield DamagedText(line, f"{path} does not end: ] is missing")
+                    self.is_cut = True
+                    where = "this list" if path == "$" else path
+                    yield DamagedText(line, _describe_cut(where))
 
                 break
 
             position += 1
-            found = self._read_element(line, position, f"{path}[{position - 1}]")
-            yield found
-            if isinstance(found, DamagedText) and not found.is_skipped:
-                is_found = self._find_next()
+            where = f"{path}[{position - 1}]"
+            try:
+                found = self._read_element(line, position, where)
+            except _DamagedError as error:
+                damage, is_found = self._pass_damage(error, where)
+                yield damage
                 continue
 
+            yield found
             char = self._peek_char()
             is_open = char == ","
             if is_open:
@@ -505,10 +525,6 @@ class _DocumentParser:
             value, reason = self._scan_value()
         except _TooLongError:
             return _make_skipped(line, where, self._skip_value(), self.limit)
-        except _DamagedError as error:
-            what = error.reason.removesuffix(" at")
-            on = self._line_of(error.position)
-            return DamagedText(line, f"{where} is damaged: {what} on line {on}")
 
         if reason:
             return DamagedText(
@@ -520,6 +536,22 @@ class _DocumentParser:
 
         return JsonValue(value, line, position, where, self.scanned)
 
+    def _pass_damage(
+        self, error: _DamagedError, where: str
+    ) -> tuple[DamagedText, bool]:
+        """
+        Move to the next whole conversation; what is wrong with the one at *where*, and
+        whether there is a next one.
+        """
+        line = self._line_of(error.position)
+        end = self._line_of(len(self.text.rstrip()))
+        is_found = self._find_next()
+        if is_found or not error.is_cut:
+            return DamagedText(line, f"{where} is damaged: {error.reason}"), is_found
+
+        self.is_cut = True
+        return DamagedText(end, _describe_cut(where)), False
+
     def _line_of(self, position: int) -> int:
         return self._line + self.text.count("\n", self._counted, position)
 
@@ -528,15 +560,10 @@ class _DocumentParser:
         try:
             value, reason = self._scan_value()
         except _DamagedError as error:
-            damage = DamagedText(
-                self._line_of(error.position),
-                f"damaged JSON: {error.reason.removesuffix(' at')}",
-            )
             if self._find_list():
                 yield from self._read_members()
             else:
-                yield damage
-                self._find_next()
+                yield self._pass_damage(error, "this document")[0]
         except _TooLongError:
             yield from self._read_members()
         else:
@@ -551,7 +578,8 @@ class _DocumentParser:
         self.at += 1
         has_list = False
         left_out: list[str] = []
-        with suppress(_DamagedError):  # its end is missing, then
+        damage: _DamagedError | None = None
+        try:
             while self._peek_char() == '"':
                 key, _ = self._scan_value()
                 if self._peek_char() != ":":
@@ -570,6 +598,8 @@ class _DocumentParser:
 
                 if self._peek_char() == ",":
                     self.at += 1
+        except _DamagedError as error:
+            damage = error
 
         keys = ", ".join(left_out[:_MAX_KEYS])
         if not has_list:
@@ -581,13 +611,22 @@ class _DocumentParser:
         elif left_out:
             yield LeftOut(line, f"left out what is beside the list: {keys}")
 
-        if self._peek_char() == "}":
+        yield from self._end_object(damage)
+
+    def _end_object(self, damage: _DamagedError | None) -> Iterator[Found]:
+        """Move behind the end of an object; what is wrong with that."""
+        if damage is not None:
+            yield self._pass_damage(damage, "this document")[0]
+            return
+
+        char, line = self._peek_char(), self._count_line()
+        if char == "}":
             self.at += 1
-        else:
-            yield DamagedText(
-                self._count_line(), "the document does not end: } is missing"
-            )
+        elif char:
+            yield DamagedText(line, f"expected , or }} here, got {char!r}")
             self._find_next()
+        elif not self.is_cut:
+            yield DamagedText(line, _describe_cut("this document"))
 
 
 # An object that has such a list among its first keys, beside plain values.
