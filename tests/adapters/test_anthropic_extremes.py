@@ -93,6 +93,21 @@ class TestCalls:
         assert ["f_g_0", "f_g_0-2"] == [each["tool_use_id"] for each in results]
         assert {"id", "tool_call_id"} == {lost.what for lost in export.lost}
 
+    @pytest.mark.parametrize("odd", [["x"], {"a": 1}, 3])
+    def test_odd_ids_of_its_own_tools(self, odd):
+        """A call of the provider's and its result pair by ids that are no text, too."""
+        blocks = [
+            {"type": "server_tool_use", "id": odd, "name": "web_search", "input": {}},
+            {"type": "web_search_tool_result", "tool_use_id": odd, "content": []},
+        ]
+        (answered,) = load(answer(*blocks))
+        (alone,) = load(answer(blocks[1]))
+        export = anthropic.dump([UserMessage("a"), answered, UserMessage("b")])
+        without = anthropic.dump([UserMessage("a"), alone, UserMessage("b")])
+
+        assert [blocks, ()] == [export.payload["messages"][1]["content"], export.lost]
+        assert ["web_search_tool_result"] == [lost.what for lost in without.lost]
+
     def test_many_ids_alike(self):
         """However many ids are one when they are mended, they stay short."""
         calls = [ToolCall(chr(0x4E00 + at), "f") for at in range(500)]

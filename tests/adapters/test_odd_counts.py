@@ -33,7 +33,8 @@ ODD: list[Any] = [
     {"tokens": 3},
 ]
 # What a server may send instead of the whole block.
-NO_BLOCKS: list[Any] = [3, "12", 1.5, [], [{}], True, float("nan")]
+NO_BLOCKS: list[Any] = [3, "12", 1.5, [], [{}], True, float("nan"), "\ud83d"]
+NO_BLOCKS += [["\udcab"], [{"\udcab": "\ud83d"}]]
 
 
 def chat(usage: Any) -> dict[str, Any]:
@@ -212,7 +213,7 @@ class TestCounts:
             assert 15 == message.response.usage.total_tokens
             assert detail.keys() <= noted(name, message).keys()
 
-    @pytest.mark.parametrize("block", NO_BLOCKS, ids=repr)
+    @pytest.mark.parametrize("block", NO_BLOCKS, ids=ascii)
     def test_blocks(self, name, block):
         """A usage that is no object is noted."""
         for message in both(name, block):

@@ -6,7 +6,9 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import strategies as st
 
+from conversation_state._persistent import thaw
 from conversation_state.adapters import openai_chat
+from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.openai_chat import load_chunks
 from conversation_state.chunks import concat
 from conversation_state.errors import ProviderStreamError
@@ -129,6 +131,19 @@ class TestResponse:
 
         assert [usage] == usages
         assert other.response.usage is None
+
+    @pytest.mark.parametrize(
+        ("kept", "index"),
+        [("0", "0"), ("\ufffd", "\ud83d"), (["\ufffd"], ["\udcab"])],
+        ids=ascii,
+    )
+    def test_no_index(self, kept, index):
+        """What a server has in place of an index is noted, as valid text."""
+        message = collected({"choices": [{"index": index, "delta": {"content": "a"}}]})
+
+        assert kept == thaw(
+            notes_of(message.metadata, "openai_chat")["choice"]["index"]
+        )
 
     @pytest.mark.parametrize("choice", [-1, None, "0", True])
     def test_no_choice(self, choice):

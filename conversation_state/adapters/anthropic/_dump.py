@@ -249,17 +249,18 @@ class Turns:
         if not any(_is_of_provider(block) for _, block in blocks):
             return
 
-        called: set[Any] = {None}
-        answered: set[Any] = set()
+        # Lists, as an id of an answer that broke off or was changed may be anything.
+        called: list[Any] = [None]
+        answered: list[Any] = []
         for one in [*blocks]:
             path, block = one
             if not _is_of_provider(block):
                 continue
 
             if str(block["type"]).endswith("_use"):
-                called.add(block.get("id"))
+                called.append(block.get("id"))
             elif block.get("tool_use_id") in called:
-                answered.add(block.get("tool_use_id"))
+                answered.append(block.get("tool_use_id"))
             else:
                 why = "is refused without the call it is of"
                 self._writer.lose(path, str(block["type"]), why)

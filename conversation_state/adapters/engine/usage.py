@@ -167,7 +167,7 @@ def read_billed(
     be read are among the values that are not counts.
     """
     if not is_map(block):
-        return None, as_kept(block)
+        return None, reader.json(as_kept(block), path)
 
     trial = DocumentReader()
     totals, details, extra, left = count(trial, block, path)

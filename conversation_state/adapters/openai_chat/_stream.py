@@ -722,7 +722,8 @@ class ChatStream:
 
         add_rest(self._of_choice, choice, _CHOICE)
         if index is not None and index.__class__ is not int:
-            self._of_choice["index"] = as_kept(index)
+            kept_index = choice.reading.json(as_kept(index), f"{choice.path}.index")
+            self._of_choice["index"] = kept_index
 
         return True, ResponseMeta(logprobs=logprobs) if logprobs else None
 
