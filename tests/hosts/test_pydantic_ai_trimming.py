@@ -36,6 +36,8 @@ from conversation_state.trimming import (
     Trimmer,
     arolling_summary,
     compact,
+    fit,
+    keep_last,
     rolling_summary,
     shorten_tool_results,
     trim,
@@ -171,6 +173,28 @@ class TestHistoryProcessor:
         assert "c" == shown[-2].parts[0].tool_call_id
         assert isinstance(shown[-2].parts[0], ToolReturnPart)
 
+    @pytest.mark.parametrize("make", [history_processor, ahistory_processor])
+    @pytest.mark.parametrize(
+        "steps",
+        [(), (fit(),), (shorten_tool_results(50), fit()), (keep_last(5),)],
+        ids=["none", "fit", "shorten-fit", "keep-last"],
+    )
+    def test_a_deferred_result(self, make, steps):
+        """
+        A result that is in a request of its own, after what another tool told the user,
+        is shown behind its call, whatever the steps.
+        """
+        told = ModelRequest(parts=[*answers("c1").parts, *asks("A picture.").parts])
+        history: Any = [asks("?"), calls("c1", "c2"), told, answers("c2")]
+
+        shown: Any = make(within(8_000, *steps))(list(history))
+        if make is ahistory_processor:
+            shown = asyncio.run(shown)
+
+        assert history[:2] == shown[:2]
+        parts = [part for message in shown[2:] for part in message.parts]
+        assert [*answers("c1", "c2").parts, *asks("A picture.").parts] == parts
+
     def test_goes_on_from_the_view_before(self):
         """Of a history that grew: a summary that is enough is not billed again."""
         asked = []
@@ -262,9 +286,13 @@ class TestHistoryProcessor:
         A view without the newest request is refused, with an error that explains it.
         """
         process = processor(lambda messages: TrimContext.of(messages).remove([3, 4]))
+        empty: Any = [asks("", instructions="Be brief.")]
 
-        with pytest.raises(InvalidTranscriptError, match="leaves out messages"):
+        with pytest.raises(InvalidTranscriptError, match=r"messages\[2\].*removed"):
             process(chat(1))
+
+        with pytest.raises(InvalidTranscriptError, match=r"\(invalid: .* is empty"):
+            processor(within(999))(empty)
 
     def test_misuse(self):
         """What is not a trimmer, and what gives no view, is an error at once."""

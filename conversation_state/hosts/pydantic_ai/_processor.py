@@ -82,7 +82,7 @@ def ahistory_processor(
     to be awaited.
     """
     known = _LoadCache()
-    views = RollingTrimmer(check_trimmer(trimmer, "trimmer"))
+    views = RollingTrimmer(_repair_first(check_trimmer(trimmer, "trimmer")))
 
     async def process(messages: list[Any]) -> list[Any]:
         shown = _HistoryView(known, messages)
@@ -93,9 +93,23 @@ def ahistory_processor(
 
 def _make_rolling(trimmer: _Trims) -> _Trims:
     if isinstance(trimmer, Trimmer) or not callable(trimmer):
-        return RollingTrimmer(check_trimmer(trimmer, "trimmer"))
+        return RollingTrimmer(_repair_first(check_trimmer(trimmer, "trimmer")))
 
     return trimmer
+
+
+def _repair_first(trimmer: Trimmer) -> Trimmer:
+    """
+    *trimmer*, which repairs a history before its other steps.
+
+    Source:
+        The result of a tool call that was approved or deferred is in a request of its
+        own, after what other tools of the same response told the user.
+    """
+    if repair() in trimmer.steps[:1]:
+        return trimmer
+
+    return Trimmer(trimmer.budget, repair(), *trimmer.steps, counter=trimmer.counter)
 
 
 @dataclasses.dataclass
@@ -254,6 +268,7 @@ class _HistoryView:
         kept: list[Any] = []
         run: list[tuple[int, Message]] = []
         last = -1
+        owners = set()
         for element in view.elements:
             seq = element.seq - self._leads
             if seq < 0:
@@ -266,6 +281,7 @@ class _HistoryView:
 
             last = owner
             if self._is_owned(owner, element.message):
+                owners.add(owner)
                 run.append((at, element.message))
             else:
                 kept += dump([element.message]).payload
@@ -275,10 +291,19 @@ class _HistoryView:
         if not self._given:
             return kept
 
-        if last != len(self._given) - 1 or not run:
+        # The newest request need not be the last one: its results are moved to their
+        # calls, before what the user was told since.
+        newest = len(self._given) - 1
+        if newest not in owners or kept[-1].kind != "request":
+            reasons = [
+                dropped.reason
+                for dropped in view.dropped
+                if dropped.seq >= self._leads
+                and self._owners[dropped.seq - self._leads][0] == newest
+            ]
             what = (
-                f"the view leaves out messages[{len(self._given) - 1}], the newest "
-                "request, which has to be sent"
+                f"the view leaves out messages[{newest}], the newest request, which "
+                f"has to be sent ({'; '.join(reasons) or 'a step moved or removed it'})"
             )
             raise InvalidTranscriptError((what,))
 
