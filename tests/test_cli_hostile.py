@@ -184,6 +184,6 @@ class TestVerbs:
         typo, listed = run("verifi", "--store", "chats"), run("ls", "--store", "chats")
 
         assert 2 == typo.returncode
-        assert "No such command 'verifi'; did you mean 'verify'?" in typo.stderr
+        assert "no such command 'verifi'; did you mean 'verify'?" in typo.stderr
         assert 0 == listed.returncode
         assert "travel" in listed.stdout

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import Any
 
 import click
 
-from conversation_state._wording import shorten_repr
 from conversation_state.cli._convert import convert
 from conversation_state.cli._cost import cost
 from conversation_state.cli._exit import (
@@ -40,6 +40,7 @@ from conversation_state.cli._maintenance import (
 from conversation_state.cli._options import max_line_option
 from conversation_state.cli._page import page, serve, strict_provider, tree
 from conversation_state.cli._transfer import export, import_
+from conversation_state.cli._usage import advise_on_mistakes, describe_command
 
 
 class _SectionedGroup(click.Group):
@@ -50,14 +51,31 @@ class _SectionedGroup(click.Group):
         # What a shell calls listing.
         return super().get_command(ctx, "names" if cmd_name == "ls" else cmd_name)
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        words = [*args]
+        with advise_on_mistakes(self, words):
+            context = super().make_context(info_name, args, parent, **extra)
+
+        context.obj = words
+        return context
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with advise_on_mistakes(self, ctx.obj):
+            return super().invoke(ctx)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             near = get_close_matches(name, [*self.list_commands(ctx), "ls"], 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            ctx.fail(f"No such command {shorten_repr(name)}{hint}")
+            ctx.fail(describe_command(name, near))
 
         return super().resolve_command(ctx, args)
 

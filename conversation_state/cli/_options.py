@@ -26,6 +26,7 @@ from conversation_state.cli._exit import (
     page_output,
     print_line,
 )
+from conversation_state.cli._usage import is_sqlite
 
 if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
@@ -150,6 +151,12 @@ def _open_url(
         if path and not new and not _may_exist(path):
             raise RefusedError(f"{url}: no such file; `import` creates one")
 
+        if path and _is_text(path):
+            raise RefusedError(
+                f"{url}: this is no store; `conversation-state import {url} --store "
+                "FILE` saves its conversations in one"
+            )
+
         try:
             store = open_store(url)
         except OSError as error:
@@ -170,6 +177,17 @@ def _may_exist(path: str) -> bool:
         return True  # opening the store reports what is wrong with it
 
     return True
+
+
+def _is_text(path: str) -> bool:
+    """Whether a file begins as JSON does, or with gzip's bytes or an archive's."""
+    try:
+        with Path(path).open("rb") as file:
+            start = file.read(64).lstrip()
+    except (OSError, ValueError):
+        return False
+
+    return start.startswith((b"[", b"{", b"\x1f\x8b", b"PK\3\4"))
 
 
 class SavedState(NamedTuple):
@@ -245,7 +263,15 @@ def _make_missing_error(text: str, unknown: Sequence[NotSavedError]) -> Exceptio
     if likely.near:
         return likely
 
-    return RefusedError(f"{likely}; `conversation-state ls` lists the names")
+    hint = "`conversation-state ls` lists the names"
+    if is_sqlite(text):
+        hint = f"a store is given as --store {text}"
+    elif Path(text).is_file():
+        hint = f"`conversation-state import {text}` saves a file"
+    elif Path(text).suffix in {".json", ".jsonl", ".html"}:
+        hint = f"to write a file, give -o {text}"
+
+    return RefusedError(f"{likely}; {hint}")
 
 
 def revision_or_label(newest: Head, which: str) -> int | str:
