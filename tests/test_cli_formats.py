@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import zipfile
 from typing import Any
 
@@ -955,6 +956,20 @@ class TestSessions:
         found = chats(run)
         assert 4 == len(found)
         assert (["u hi", "a yo"], 1) == found["x"]
+
+    @pytest.mark.parametrize("lines", [CLAUDE_CODE, CODEX], ids=["claude", "codex"])
+    def test_two_of_a_format(self, run, lines):
+        """Two sessions of one format in one file are two conversations."""
+        text = "".join(f"{json.dumps(each)}\n" for each in lines)
+        other = re.sub(r'("(?:uuid|parentUuid|leafUuid)": "\w+)"', r'\1b"', text)
+        run(
+            "import", run.write(text, other.replace('"s1"', '"s2"').replace("hi", "ho"))
+        )
+
+        found = chats(run)
+        assert {"s1", "s2"} == found.keys()
+        assert "u hi" == found["s1"][0][0]
+        assert "u ho" == found["s2"][0][0]
 
     def test_bill(self, run):
         """Each response is in the ledger once, those of other branches too."""

@@ -607,10 +607,10 @@ def load_session(
     lines: Sequence[Any],
     path: Path | None,
     format: str = "",  # noqa: A002 - as elsewhere
-) -> list[FoundConversation]:
+) -> list[FoundConversation | DecodeError]:
     """
-    The session that *lines* are, and its sub-agents: those in the folder beside the
-    file at *path*, too, if there is one.
+    The sessions that *lines* are, each before its sub-agents, or why it can't be
+    read. Those of a single one are also in the folder beside the file at *path*.
 
     Raises:
         DecodeError:
@@ -620,20 +620,26 @@ def load_session(
     name = format or sessions.recognize(lines)
     name = name or next(filter(None, map(recognize_session, lines)), "")
     try:
-        if path is not None and (path.with_suffix("") / "subagents").is_dir():
-            found = sessions.read_session(path, format=name)
-        else:
-            found = sessions.load_session(lines, format=name)
+        loaded = [*sessions.load_sessions(lines, format=name)]
+        beside = None if path is None else path.with_suffix("") / "subagents"
+        if len(loaded) == 1 and beside is not None and beside.is_dir():
+            loaded = [sessions.read_session(path, format=name)]
     except ConversationStateError as error:
         raise error if isinstance(error, DecodeError) else fail(str(error)) from None
 
-    return [
-        _as_conversation(found),
-        *[
-            _as_conversation(each, f"{found.name}/{each.name}", part_of=found.name)
-            for each in found.agents
-        ],
-    ]
+    found: list[FoundConversation | DecodeError] = []
+    for one in loaded:
+        if isinstance(one, DecodeError):
+            found.append(one)
+            continue
+
+        found.append(_as_conversation(one))
+        found += [
+            _as_conversation(each, f"{one.name}/{each.name}", part_of=one.name)
+            for each in one.agents
+        ]
+
+    return found
 
 
 def _as_conversation(session: Any, name: str = "", **links: str) -> FoundConversation:

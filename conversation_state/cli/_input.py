@@ -360,7 +360,11 @@ class _SourceReader:
             )
         else:
             for each in found:
-                yield self._name_conversation(each, first.line, first.line)
+                if isinstance(each, DecodeError):
+                    reason = _describe_problem(each, first)
+                    yield from self._report_unreadable(first.line, reason)
+                else:
+                    yield self._name_conversation(each, first.line, first.line)
 
     def _load_value(
         self, data: Any, value: JsonValue

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conversation_state import AssistantMessage, ToolMessage, UserMessage
+from conversation_state import Aggregator, AssistantMessage, ToolMessage, UserMessage
 from conversation_state.adapters import openai_responses, sessions
 from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.sessions import FORMATS, WRITTEN, compacted, recognize
@@ -19,6 +19,7 @@ from conversation_state.store import open_store
 # Called with what their types refuse, too.
 dump_session: Any = sessions.dump_session
 load_session: Any = sessions.load_session
+load_sessions: Any = sessions.load_sessions
 read_session: Any = sessions.read_session
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "sessions"
@@ -740,6 +741,99 @@ class TestOthers:
         rewound = load_session([*parse(golden("gemini_cli"))[:7], {"$rewindTo": "x"}])
         assert outline(rewound.tree.path(rewound.tree.leaves[0]))[0][0] == "user"
         assert rewound.problems == ("line 8: rewinds to 'x', which is missing",)
+
+
+def write_two(kind, end="\n"):
+    """Two sessions of a format, as one file would have them behind one another."""
+    texts = []
+    for word in ("one", "two"):
+        state = Aggregator.new([UserMessage(word), AssistantMessage(f"{word}!")])
+        payload = dump_session(state, kind).payload
+        records = payload if isinstance(payload, list) else [payload]
+        texts.append("".join(f"{json.dumps(each)}\n" for each in records))
+
+    return end.join(["".join(texts[:1]), "".join(texts[1:])])
+
+
+class TestSeveral:
+    """Sessions that stand behind one another."""
+
+    @pytest.mark.parametrize("kind", [each for each in WRITTEN if each in FORMATS])
+    def test_two(self, kind):
+        """Each is loaded alone, with its own problems; load_session says so."""
+        text = write_two(kind, end="{\n")
+        first, second = load_sessions(text)
+
+        assert outline(first.tree.present) == [("user", "one"), ("assistant", "one!")]
+        assert outline(second.tree.present) == [("user", "two"), ("assistant", "two!")]
+        assert first.name != second.name
+        assert any("is no JSON object" in each for each in first.problems)
+        assert not any("is no JSON object" in each for each in second.problems)
+        with pytest.raises(DecodeError, match="2 sessions; load_sessions"):
+            load_session(text)
+
+    @pytest.mark.parametrize("path", SAMPLES)
+    def test_one(self, path):
+        """A session alone is one, also if its lines stand in the file twice."""
+        [found] = load_sessions(path.read_text())
+
+        assert plain(found.notes) == plain(load_session(path.read_text()).notes)
+        if path.suffix == ".jsonl":
+            assert 1 == len([*load_sessions(path.read_text() * 2)])
+
+    def test_shared_history(self):
+        """A fork of Claude Code with lines of its source is one session with it."""
+        raws = parse(CLAUDE)
+        at = max(at for at, raw in enumerate(raws) if raw.get("parentUuid"))
+        raws[at] = {**raws[at], "sessionId": "fork"}
+
+        [found] = load_sessions(raws)
+
+        assert len(found.tree) == len(load_session(CLAUDE.read_text()).tree)
+
+    def test_lines_of_no_session(self):
+        """Lines of Claude Code without a session's id stay with what they name."""
+        first, second = [
+            {
+                "type": "user",
+                "uuid": f"u{at}",
+                "parentUuid": None,
+                "sessionId": f"s{at}",
+            }
+            | {"message": {"role": "user", "content": f"q{at}"}}
+            for at in (1, 2)
+        ]
+        title = {"type": "summary", "summary": "T", "leafUuid": "u2"}
+
+        one, two = load_sessions([first, title, second])
+
+        assert ("", "s1") == (one.title, one.name)
+        assert ("T", "s2") == (two.title, two.name)
+
+    def test_heads_of_a_fork(self):
+        """A rollout of Codex that names its source keeps the head and the items of it."""
+        raws = parse(CODEX)
+        own = {"id": "fork", "forked_from_id": raws[0]["payload"]["id"]}
+        head = {**raws[0], "payload": {**raws[0]["payload"], **own}}
+        item = {"type": "message", "role": "user", "content": "new"}
+        item = {"type": "response_item", "payload": item}
+
+        [fork] = load_sessions([head, item, *raws])
+        source, other = load_sessions([*raws, head, item])
+
+        assert "fork" == fork.name == other.name
+        assert source.name == raws[0]["payload"]["id"]
+        assert [("user", "new")] == outline(other.tree.present)
+
+    def test_one_without_messages(self):
+        """A session in which nothing was said is an error, and hides no other."""
+        heads = [{"type": "session", "harness": "h", "id": id} for id in ("a", "b")]
+        said = {"type": "message", "message": {"role": "user", "content": "hi"}}
+
+        empty, found = load_sessions([heads[0], heads[1], said])
+
+        assert isinstance(empty, DecodeError)
+        assert ("b", [("user", "hi")]) == (found.name, outline(found.tree.present))
 
 
 class TestEvery:

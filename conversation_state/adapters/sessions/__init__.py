@@ -23,6 +23,7 @@ from conversation_state.adapters.sessions._dump import WRITTEN, dump_session
 from conversation_state.adapters.sessions._load import (
     FORMATS,
     load_session,
+    load_sessions,
     read_session,
     recognize,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "compacted",
     "dump_session",
     "load_session",
+    "load_sessions",
     "read_session",
     "recognize",
 ]

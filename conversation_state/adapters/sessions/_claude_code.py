@@ -61,6 +61,46 @@ def recognize(raws: Iterable[Body]) -> bool:
     )
 
 
+def number_sessions(raws: Sequence[Body]) -> list[int]:
+    """
+    Which session each of *raws* is of, in a file with several.
+
+    A session that was resumed or forked may have lines with the id of its source: all
+    ids that parents connect are one.
+    """
+    said = [raw for raw in raws if text_of(raw, "type") in _SPOKEN]
+    joined = {id: id for raw in said if (id := text_of(raw, "sessionId"))}
+
+    def find(id: str) -> str:
+        while joined[id] != id:
+            id = joined[id] = joined[joined[id]]
+
+        return id
+
+    owners: dict[str, str] = {}  # of each line, by its id
+    for key in ("uuid", "parentUuid", "logicalParentUuid"):
+        for raw in raws:
+            id, other = text_of(raw, "sessionId"), text_of(raw, key)
+            if id in joined and other:
+                if key == "uuid":
+                    owners.setdefault(other, id)
+
+                joined[find(id)] = find(owners.get(other, id))
+
+    # A line without an id is of the session that it names, or of the one before.
+    ids = {id: id for id in joined} | owners
+    keys = ("sessionId", "uuid", "leafUuid", "messageId")
+    numbers: dict[str, int] = {}
+    before = next(iter(joined), "")
+    found = []
+    for raw in raws:
+        before = next((ids[v] for k in keys if (v := text_of(raw, k)) in ids), before)
+        root = find(before) if before else ""
+        found.append(numbers.setdefault(root, len(numbers)))
+
+    return found
+
+
 def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSession:
     """The session of *lines*, with the lines of its sub-agents by their ids."""
     return _ClaudeSession(lines, agents).load()

@@ -33,6 +33,8 @@ from conversation_state.adapters.sessions._session import (
     LoadedSession,
     SessionBuilder,
     SessionLines,
+    map_in,
+    number_by_heads,
     read_time,
     text_of,
 )
@@ -77,6 +79,23 @@ def recognize(raws: Iterable[Body]) -> bool:
         or _is_old_meta(raw)
         for raw in raws
     )
+
+
+def number_sessions(raws: Sequence[Body]) -> list[int]:
+    """Which session each of *raws* is of, in a file with several."""
+    return number_by_heads(raws, _find_head)
+
+
+def _find_head(before: Body, raw: Body) -> str | None:
+    # A rollout that was resumed may have the head of the old one behind its own.
+    if _is_meta(before) or not _is_meta(raw):
+        return None
+
+    return text_of(map_in(raw, "payload") or raw, "id") or None
+
+
+def _is_meta(raw: Body) -> bool:
+    return text_of(raw, "type") == "session_meta" or _is_old_meta(raw)
 
 
 def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSession:

@@ -13,7 +13,7 @@ Source:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from conversation_state.adapters.engine.reading import is_list, is_map
@@ -30,6 +30,7 @@ from conversation_state.adapters.sessions._session import (
     make_media,
     make_usage,
     map_in,
+    number_by_heads,
     read_time,
     simplify,
     text_of,
@@ -59,6 +60,18 @@ def recognize(raws: Iterable[Body]) -> bool:
         or (text_of(raw, "type") == "gemini" and "content" in raw)
         for raw in raws
     )
+
+
+def number_sessions(raws: Sequence[Body]) -> list[int]:
+    """Which session each of *raws* is of, in a file with several."""
+    return number_by_heads(raws, _find_head)
+
+
+def _find_head(_: Body, raw: Body) -> str | None:
+    # A document is a session of its own, whatever its id.
+    is_head = "sessionId" in raw and text_of(raw, "type") not in _SPOKEN
+    id = "" if "messages" in raw else text_of(raw, "sessionId")
+    return id if is_head else None
 
 
 def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSession:

@@ -1,14 +1,14 @@
 """
 From the lines of a session to its tree: which format they are in, and files.
 
-What lives here: `load_session`, `read_session` and `recognize`. What does not: the
+What lives here: `load_session` and its kin. What does not: the
 formats, one module each.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,10 @@ from conversation_state.adapters.sessions import (
     _sts,
 )
 from conversation_state.adapters.sessions._session import (
+    Line,
     LoadedSession,
     SessionInput,
+    SessionLines,
     read_lines,
 )
 from conversation_state.errors import DecodeError, Problem
@@ -66,7 +68,8 @@ def load_session(
 
     Raises:
         DecodeError:
-            If *lines* are no session, or one in which nothing was said.
+            If *lines* are no session, one in which nothing was said, or several
+            (`load_sessions` loads each).
 
         ValueError:
             If there is no such format.
@@ -77,12 +80,47 @@ def load_session(
     >>> session.format, session.name, session.tree.present[0].text
     ('claude_code', 's1', 'Fix the tests.')
     """
-    if format is not None and format not in _LOADERS:
+    loader, [read, *more] = _split_sessions(lines, format)
+    if more:
+        what = f"the lines of {len(more) + 1} sessions; load_sessions loads each"
+        raise DecodeError((Problem("$", what),))
+
+    others = {id: read_lines(each) for id, each in agents.items()}
+    loaded: LoadedSession = loader.load(read, others)
+    return loaded
+
+
+def load_sessions(
+    lines: SessionInput,
+    *,
+    format: str | None = None,  # noqa: A002 - as `load_session`
+) -> Iterator[LoadedSession | DecodeError]:
+    """
+    The sessions that *lines* are, which may stand behind one another: each as
+    `load_session` gives it, or as the `DecodeError` that says why it can't be one.
+
+    Sessions of Claude Code that share a history, as a fork and its source do, are one.
+    Raises what `load_session` does.
+    """
+    loader, several = _split_sessions(lines, format)
+    for each in several:
+        try:
+            yield loader.load(each, {})
+        except DecodeError as error:
+            yield error
+
+
+def _split_sessions(
+    lines: SessionInput, kind: str | None
+) -> tuple[Any, list[SessionLines]]:
+    # What loads them, and the lines of each; one at least.
+    if kind is not None and kind not in _LOADERS:
         expected = ", ".join(FORMATS)
-        raise ValueError(f"format is {shorten_repr(format)}; expected {expected}")
+        raise ValueError(f"format is {shorten_repr(kind)}; expected {expected}")
 
     read = read_lines(lines)
-    kind = format or recognize([raw for _, raw in read.objects])
+    raws = [raw for _, raw in read.objects]
+    kind = kind or recognize(raws)
     if not kind:
         # A path is a text, too.
         is_path = isinstance(lines, str) and lines.endswith((".json", ".jsonl"))
@@ -90,9 +128,27 @@ def load_session(
         what = f"no session; expected {', '.join(FORMATS)}{advice}"
         raise DecodeError((Problem("$", what),))
 
-    others = {id: read_lines(each) for id, each in agents.items()}
-    loaded: LoadedSession = _LOADERS[kind].load(read, others)
-    return loaded
+    loader = _LOADERS[kind]
+    numbers = loader.number_sessions(raws)
+    if len(set(numbers)) <= 1:
+        return loader, [read]
+
+    # What is no object stands behind a line of its session.
+    several: dict[int, list[Line]] = {}
+    upcoming, number = iter(numbers), numbers[0]
+    for line in read.lines:
+        number = number if line.raw is None else next(upcoming)
+        several.setdefault(number, []).append(line)
+
+    first, *_ = several
+    places = {f"line {line.at}": key for key in several for line in several[key]}
+    problems: dict[int, list[str]] = {key: [] for key in several}
+    for each in read.problems:
+        problems[places.get(each.partition(":")[0], first)].append(each)
+
+    return loader, [
+        SessionLines(tuple(several[key]), tuple(problems[key])) for key in several
+    ]
 
 
 def recognize(lines: Iterable[Any]) -> str:

@@ -10,7 +10,7 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from conversation_state.adapters.engine.reading import is_list, is_map
@@ -53,6 +53,11 @@ def recognize(raws: Iterable[Body]) -> bool:
     first = next(iter(raws), {})
     messages = first.get("messages")
     return is_map(first.get("info")) and is_list(messages)
+
+
+def number_sessions(raws: Sequence[Body]) -> list[int]:
+    """Which session each of *raws* is of: each document is one."""
+    return [*range(len(raws))]
 
 
 def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSession:

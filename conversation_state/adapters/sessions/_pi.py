@@ -11,7 +11,7 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from conversation_state.adapters.engine.reading import is_list, is_map
@@ -22,12 +22,14 @@ from conversation_state.adapters.sessions._session import (
     LoadedSession,
     SessionBuilder,
     SessionLines,
+    find_head,
     fold,
     keep_unknown,
     load_blocks,
     make_call,
     make_media,
     make_usage,
+    number_by_heads,
     read_time,
     simplify,
     text_of,
@@ -74,6 +76,11 @@ def recognize(raws: Iterable[Body]) -> bool:
     # The Simple Format has such a header, too, with a harness.
     heads = [raw for raw in listed if text_of(raw, "type") == "session"]
     return any("cwd" in raw and "harness" not in raw for raw in heads)
+
+
+def number_sessions(raws: Sequence[Body]) -> list[int]:
+    """Which session each of *raws* is of, in a file with several."""
+    return number_by_heads(raws, find_head)
 
 
 def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSession:

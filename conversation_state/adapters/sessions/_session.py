@@ -310,6 +310,43 @@ def _read_line(item: Any, at: int, problems: list[str]) -> Line | None:
     return Line(at, raw)
 
 
+def find_head(_: Body, raw: Body) -> str | None:
+    """The id of the session whose header *raw* is, in Pi's and the Simple Format."""
+    return text_of(raw, "id") if text_of(raw, "type") == "session" else None
+
+
+def number_by_heads(
+    raws: Iterable[Body], head: Callable[[Body, Body], str | None]
+) -> list[int]:
+    """
+    Which session each of *raws* is of, by the lines that begin one.
+
+    *head* gets the object before and the object; it gives the id of the session that
+    begins there ("" if it has none), or None. What a head names is no session of its
+    own: a fork has the head of its source, too.
+    """
+    numbers: list[int] = []
+    heads: list[str] = [""]  # the text of each session's heads
+    ids: dict[str, int] = {}
+    number = 0
+    before: Body = {}
+    for raw in raws:
+        id = head(before, raw)
+        before = raw
+        if id is not None:
+            if heads[number] and not (id and id in heads[number]):
+                number = ids.get(id, len(heads))
+                heads += [""] * (number == len(heads))
+
+            heads[number] += f"{json.dumps(raw)}\n"
+            if id:
+                ids.setdefault(id, number)
+
+        numbers.append(number)
+
+    return numbers
+
+
 def read_time(value: object) -> datetime | None:
     """
     An aware time of ISO 8601, or of seconds or milliseconds since 1970; None if it is

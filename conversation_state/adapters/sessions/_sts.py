@@ -8,7 +8,7 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from conversation_state.adapters.engine.reading import is_map
 from conversation_state.adapters.sessions._session import (
@@ -17,9 +17,11 @@ from conversation_state.adapters.sessions._session import (
     LoadedSession,
     SessionBuilder,
     SessionLines,
+    find_head,
     fold,
     list_in,
     make_call,
+    number_by_heads,
     read_time,
     simplify,
     text_of,
@@ -50,6 +52,11 @@ def recognize(raws: Iterable[Body]) -> bool:
         )
         for raw in raws
     )
+
+
+def number_sessions(raws: Sequence[Body]) -> list[int]:
+    """Which session each of *raws* is of, in a file with several."""
+    return number_by_heads(raws, find_head)
 
 
 def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSession:
