@@ -811,12 +811,12 @@ class TestSeveral:
         assert ("T", "s2") == (two.title, two.name)
 
     def test_heads_of_a_fork(self):
-        """A rollout of Codex that names its source keeps the head and the items of it."""
+        """A rollout of Codex that names its source has the head and the items of it."""
         raws = parse(CODEX)
         own = {"id": "fork", "forked_from_id": raws[0]["payload"]["id"]}
         head = {**raws[0], "payload": {**raws[0]["payload"], **own}}
-        item = {"type": "message", "role": "user", "content": "new"}
-        item = {"type": "response_item", "payload": item}
+        said = {"type": "message", "role": "user", "content": "new"}
+        item = {"type": "response_item", "payload": said}
 
         [fork] = load_sessions([head, item, *raws])
         source, other = load_sessions([*raws, head, item])
