@@ -172,6 +172,21 @@ class TestCompareAndSet:
         assert [(old, new)] == changes
         assert cell.swap(lambda _: Value()) is cell.value is changes[1][1]
 
+    def test_what_changes_nothing_calls_nothing(self):
+        """An exchange without a change does not call what waits for another's."""
+        cell, called = Cell("old"), []
+
+        def keep(_: Any, new: Any) -> None:
+            assert cell.compare_and_set("stale", "newer") is False
+            assert cell.compare_and_set(new, new) is True
+            called.append("first")
+
+        cell.watch(keep)
+        cell.watch(lambda *_: called.append("second"))
+        cell.swap(lambda _: "new")
+
+        assert ["first", "second"] == called
+
     def test_one_wins(self):
         """Of many threads that expect the same value, one exchanges it."""
         for _ in range(50):

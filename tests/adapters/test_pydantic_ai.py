@@ -1,5 +1,6 @@
 """Pydantic AI's messages: what all adapters promise, and what comes back of what."""
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -296,6 +297,28 @@ class TestLoad:
             "$[4].parts[0].x",
         ] == [problem.path for problem in caught.value.problems]
 
+    @pytest.mark.parametrize("time", ["yesterday", "2026-01-01T00:00:00", 5])
+    def test_odd_times(self, time):
+        """What is no time with a time zone is no time of a message, and is kept."""
+        prompt = {"part_kind": "user-prompt", "content": "", "timestamp": time}
+        text = {"part_kind": "text", "content": "Hi!"}
+
+        loaded = ours(
+            [
+                {"kind": "request", "parts": [prompt]},
+                {"kind": "response", "parts": [text], "timestamp": time},
+            ]
+        )
+        asked, answered = dump_data(loaded)[0]
+
+        assert [None, None] == [message.timestamp for message in loaded]
+        assert time == asked["parts"][0]["timestamp"] == answered["timestamp"]
+        now = datetime(2026, 11, 1, tzinfo=UTC)
+        changed = [message.replace(timestamp=now) for message in loaded]
+        asked, answered = dump_data(changed)[0]
+        written = "2026-11-01T00:00:00Z"
+        assert written == asked["parts"][0]["timestamp"] == answered["timestamp"]
+
     def test_keys_of_files(self):
         """What stands beside the content of a file is listed as lost elsewhere."""
         content = {"kind": "binary", "data": "aGk=", "media_type": "image/png"}
@@ -306,6 +329,20 @@ class TestLoad:
 
         assert ("messages[0].parts[0]", "provider_details") in lost
         assert () == dump_data(messages)[1]
+
+    def test_usage(self):
+        """The usage of a response is found there, as in JSON, and a mistake in it."""
+        counts = {"input_tokens": 9, "output_tokens": 2}
+        response = {"kind": "response", "parts": [], "usage": counts}
+
+        assert Usage(9, 2) == load_usage(response) == load_usage(counts)
+        older = load_usage({**counts, "details": {"reasoning_tokens": 1}})
+        details = CompletionTokensDetails(reasoning_tokens=1)
+        assert Usage(9, 2, completion_tokens_details=details) == older
+        with pytest.raises(DecodeError, match=r"\$\.usage\.input_tokens"):
+            load_usage({**response, "usage": {"input_tokens": -1}})
+        with pytest.raises(DecodeError, match=r"\$\.input_tokens"):
+            load_usage({"input_tokens": -1})
 
 
 class TestDump:

@@ -425,6 +425,19 @@ class TestCodex:
         ]
         assert (session.title, session.version) == ("Wrong cart total", "0.171.0")
 
+    def test_compaction_after_an_answer(self):
+        """The answer before a compaction is part of what it replaced."""
+        said = [
+            {"type": "message", "role": role, "content": text}
+            for role, text in (("user", "a"), ("assistant", "A"), ("user", "b"))
+        ]
+        lines = [{"type": "response_item", "payload": each} for each in said]
+        lines.insert(2, {"type": "compacted", "payload": {"message": "Summary."}})
+        session = load_session(lines)
+
+        assert outline(session.model_messages) == [("user", "Summary."), ("user", "b")]
+        assert [text for _, text in outline(session.tree.present)] == ["a", "A", "b"]
+
     def test_rollbacks(self):
         """A second rollback counts the turns that are left."""
         item, event = '{"type": "response_item", "payload": ', '{"type": "event_msg", '

@@ -468,6 +468,16 @@ class TestSummaries:
         assert sdk.fold_session_summary(None, KEY, lines)["data"] == found["data"]
         assert listed["mtime"] == found["mtime"]
 
+    def test_summary_made_before(self, store, monkeypatch):
+        """A summary that is there is listed where the SDK is not installed."""
+        sessions = ClaudeSessionStore(store)
+        asyncio.run(sessions.append(KEY, [line("a", customTitle="first")]))
+        monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)
+
+        (found,) = asyncio.run(sessions.list_session_summaries("app"))
+
+        assert "first" == found["data"]["custom_title"]
+
     def test_summary_of_what_is_deleted_meanwhile(self, store, monkeypatch):
         """A session that another process deletes while they are listed has none."""
         sessions = ClaudeSessionStore(store)
