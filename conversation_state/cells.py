@@ -5,14 +5,16 @@ A `Cell` holds the current value of something that a program's threads and
 tasks share; the values themselves never change. Past values are kept by
 `timeline`, and many branches are run at once by `parallel`.
 
-A lock guards the value, and the changes that watches have yet to report. It is
-never held while a function or a callback runs. It is reentrant, because the
-handler of a signal may change the cell at any moment.
+The values since the slowest watch are a linked list: a change adds one value, and
+each watch is at the value it reported last. So a change is a few assignments, between
+which Python looks for no signal, and all watches see it or none.
+
+A lock guards the changes. It is never held while a function or a callback runs. It
+is reentrant, because the handler of a signal may change the cell at any moment.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
@@ -33,6 +35,16 @@ _OUTDATED = (
 )
 
 _NOTHING_SEEN: Any = object()
+
+
+class _Value(Generic[T]):
+    """A *value* of a cell, and the one that is *next*, once there is one."""
+
+    __slots__ = ("next", "value")
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+        self.next: _Value[T] | None = None
 
 
 class Cell(Generic[T]):
@@ -59,10 +71,10 @@ class Cell(Generic[T]):
     (1, 10)
     """
 
-    __slots__ = ("__weakref__", "_lock", "_value", "_watches")
+    __slots__ = ("__weakref__", "_lock", "_newest", "_watches")
 
     def __init__(self, value: T) -> None:
-        self._value = value
+        self._newest = _Value(value)
         self._lock = RLock()
         # In the order in which they began.
         self._watches: tuple[Watch[T], ...] = ()
@@ -70,7 +82,7 @@ class Cell(Generic[T]):
     @property
     def value(self) -> T:
         """The current value. Never waits."""
-        return self._value
+        return self._newest.value
 
     def swap(self, function: Callable[[T], T]) -> T:
         """
@@ -90,7 +102,7 @@ class Cell(Generic[T]):
                 itself may have changed it.
         """
         for _ in range(_MAX_ATTEMPTS):
-            old = self._value
+            old = self._newest.value
             new = function(old)
             if new is old or self.compare_and_set(old, new):
                 return new
@@ -106,7 +118,7 @@ class Cell(Generic[T]):
         from anyio.lowlevel import checkpoint  # noqa: PLC0415 - slow to import
 
         for _ in range(_MAX_ATTEMPTS):
-            old = self._value
+            old = self._newest.value
             new = await function(old)
             if new is old or self.compare_and_set(old, new):
                 return new
@@ -124,16 +136,17 @@ class Cell(Generic[T]):
         Compares by identity, as Clojure does: an equal value that is another
         object does not match, numbers and texts included.
         """
-        is_changed = False
+        added, is_changed = _Value(new), False
         try:
             with self._lock:
-                if self._value is not old:
+                newest = self._newest
+                if newest.value is not old:
                     return False
 
                 if new is not old:
-                    self._value, is_changed = new, True
-                    for watch in self._watches:
-                        watch._pending.append((old, new))
+                    # Without a call in between: see above.
+                    newest.next = self._newest = added
+                    is_changed = True
         finally:  # also where an interrupt comes right after the change
             if is_changed and self._watches:
                 self._call_watches()
@@ -206,7 +219,7 @@ class Watch(Generic[T]):
         "_caller",
         "_cell",
         "_on_error",
-        "_pending",
+        "_reported",
     )
 
     def __init__(
@@ -222,11 +235,12 @@ class Watch(Generic[T]):
         self._cell = cell
         self._callback: Callable[[T, T], object] | None = callback
         self._on_error = on_error
-        # Changes it has yet to be called with.
-        self._pending: deque[tuple[T, T]] = deque()
         # A token of the thread that calls it, if one does.
         self._caller: object = None
+        # What it was called with last; None if it is closed.
+        self._reported: _Value[T] | None = None
         with cell._lock:
+            self._reported = cell._newest
             cell._watches = (*cell._watches, self)
 
     @property
@@ -244,8 +258,7 @@ class Watch(Generic[T]):
         cell = self._cell
         with cell._lock:
             cell._watches = tuple(each for each in cell._watches if each is not self)
-            self._callback = self._on_error = None
-            self._pending.clear()
+            self._callback = self._on_error = self._reported = None
 
     def __enter__(self) -> Self:
         return self
@@ -257,10 +270,11 @@ class Watch(Generic[T]):
         return f"<Watch: {'closed' if self.is_closed else 'open'}>"
 
     def _call_pending(self) -> BaseException | None:
-        # Call the callback for each pending change, unless another call of it runs:
-        # the thread of that call looks again. What interrupted it, if anything did.
+        # Call the callback for each change it was not called for, unless another call
+        # of it runs: the thread of that call looks again. What interrupted it, if
+        # anything did.
         interrupt, token = None, object()
-        while self._pending:
+        while self._has_pending():
             try:
                 with self._cell._lock:
                     if self._caller is None:
@@ -271,7 +285,7 @@ class Watch(Generic[T]):
 
                 # Not as a condition: see `Pipe.wait_to_send` of streams.
                 while True:
-                    if not self._pending:
+                    if not self._has_pending():
                         break
 
                     raised = self._call_next()
@@ -279,24 +293,31 @@ class Watch(Generic[T]):
             finally:
                 if self._caller is token:
                     self._caller = None
+                if self._callback is None:  # closed while `_call_next` went on
+                    self._reported = None
 
         return interrupt
 
+    def _has_pending(self) -> bool:
+        reported = self._reported
+        return (
+            self._callback is not None
+            and reported is not None
+            and reported.next is not None
+        )
+
     def _call_next(self) -> BaseException | None:
         callback, on_error = self._callback, self._on_error
-        try:
-            old, new = self._pending[0]
-            # Python calls no handler of a signal between this and the callback.
-            del self._pending[0]
-        except IndexError:  # it was closed
+        old = self._reported
+        new = None if old is None else old.next
+        if callback is None or old is None or new is None:  # it was closed
             return None
 
-        if callback is None:
-            return None
-
+        # Python calls no handler of a signal between this and the callback.
+        self._reported = new
         try:
             try:
-                callback(old, new)
+                callback(old.value, new.value)
             except Exception as error:
                 if on_error is None:
                     raise

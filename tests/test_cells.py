@@ -431,38 +431,43 @@ class TestSignals:
 
     def test_loses_nothing(self):
         """
-        An interrupted change is made or not; the cell works on, and a watch is called
-        for every change, once and in order.
+        An interrupted change is made or not; the cell works on, and each watch is
+        called for every change, once and in order.
         """
 
         def prepare():
             cell = Cell(0)
-            seen: dict[int, int] = {}
-            # The callback is C: an interrupt comes before or after it, not within.
-            return cell, seen, cell.watch(seen.setdefault)
+            seen: list[dict[int, int]] = [{} for _ in range(6)]
+            # The callbacks are C: an interrupt comes before or after one, not within.
+            return cell, seen, [cell.watch(each.setdefault) for each in seen]
 
         def swap(subject):
             while True:
                 subject[0].swap(one_more)
 
         def check(subject, completed):
-            cell, seen, watch = subject
+            cell, seen, watches = subject
             last = cell.swap(one_more)
-            watch.close()
-            cell.swap(one_more)
+            for watch in watches:
+                watch.close()
 
-            laws.histories_are_linear(0, [*seen.items()], last)
+            cell.swap(one_more)
+            for each in seen:
+                laws.histories_are_linear(0, [*each.items()], last)
 
         assert 200 == interrupt_by_signals(swap, check, prepare=prepare, times=200)
 
     def test_a_handler_may_change_the_cell(self):
         """
         A signal's handler changes the cell whose change it interrupts, wherever that
-        is: neither waits for the other, and no change is lost.
+        is: neither waits for the other, no change is lost, and all watches see the
+        changes in their order.
         """
         handled, swapped = [], 0
         cell = Cell(0)
-        cell.watch(lambda *_: None)
+        seen: list[dict[int, int]] = [{} for _ in range(6)]
+        for each in seen:
+            cell.watch(each.setdefault)
 
         def handle():
             handled.append(cell.swap(one_more))
@@ -478,6 +483,8 @@ class TestSignals:
 
         assert 200 <= len(handled)
         assert swapped + len(handled) == cell.value
+        for each in seen:
+            laws.histories_are_linear(0, [*each.items()], cell.value)
 
 
 class TestMemory:
