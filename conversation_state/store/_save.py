@@ -18,7 +18,7 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError, StoreError
 from conversation_state.messages import find_erasure, make_tombstone
 from conversation_state.store._labels import add_label, point_label, set_columns
-from conversation_state.store._load import load_message_tree, read_segments
+from conversation_state.store._load import load_message_tree, load_newest, read_segments
 from conversation_state.store._log import (
     ENTRIES,
     LARGE,
@@ -380,6 +380,11 @@ def _save_checked(
     origin, grew = Origin.of(state), False
     if name is not None and old is not None and head is not None:
         check_kind(transaction, name, is_timeline=is_timeline)
+        grew, has_all = _contains(transaction, old, entries, ledger)
+        if expecting is None and not has_all:
+            _check_contained(transaction, old, head, origin, (entries, ledger))
+            grew = True
+
         digest = state_digest(
             entries.digest_at(len(state.entries)),
             ledger.digest_at(len(state.ledger)),
@@ -387,15 +392,6 @@ def _save_checked(
         )
         if digest == old.digest:
             return _add_fields(transaction, name, old, head, fields)
-
-        of_entries, of_ledger = old.log_ends
-        grew = _begins_with(transaction, entries, *of_entries)
-        if expecting is None and not (
-            grew and _begins_with(transaction, ledger, *of_ledger)
-        ):
-            root = transaction.get_origin(old.origin).root
-            advice = () if root == origin.root else (_OTHER_ROOT,)
-            raise StaleHeadError(cache.url, text, None, head, *advice)
 
         if grew and not entries.segments:
             # Fewer reads than to find each branch by its first row.
@@ -494,6 +490,58 @@ def _find_common_start(
         digest = transaction.find_digest(new.table, segments[-1].branch, common)
         if digest is not None:
             new.begin_at(segments, digest)
+
+
+def _check_contained(
+    transaction: Transaction,
+    old: Revision,
+    head: Head,
+    origin: Origin,
+    logs: tuple[LogToWrite, LogToWrite],
+) -> None:
+    """Check that *logs* have all of a head, which is *old*, where values count."""
+    if not _contains_equal(transaction, head.name, old, *logs):
+        root = transaction.get_origin(old.origin).root
+        advice = () if root == origin.root else (_OTHER_ROOT,)
+        raise StaleHeadError(transaction.url, head.name, None, head, *advice)
+
+
+def _contains(
+    transaction: Transaction, old: Revision, entries: LogToWrite, ledger: LogToWrite
+) -> tuple[bool, bool]:
+    """Whether the entries begin with those of *old*; and the ledger with its, too."""
+    of_entries, of_ledger = old.log_ends
+    grew = _begins_with(transaction, entries, *of_entries)
+    return grew, grew and _begins_with(transaction, ledger, *of_ledger)
+
+
+def _contains_equal(
+    transaction: Transaction,
+    text: str,
+    old: Revision,
+    entries: LogToWrite,
+    ledger: LogToWrite,
+) -> bool:
+    """
+    `_contains` where values count and not their bytes, since 1, 1.0 and True are equal,
+    and a store that remembers the head compares values.
+    """
+    for new, (table, branch, length) in zip(
+        (entries, ledger), old.log_ends, strict=True
+    ):
+        if length > len(new.log):
+            return False
+
+        # Another entry in that place, as after most conflicts: nothing is loaded.
+        key = branch << SHIFT | length - 1
+        row = transaction.tables.get(table.table, key, ("id",)) if length else None
+        if row is not None and row[0] != pack_id(new.log[length - 1].id.encode()):
+            return False
+
+    saved = load_newest(transaction, text)
+    _find_common_start(transaction, entries, saved)
+    _find_common_start(transaction, ledger, saved)
+    return _contains(transaction, old, entries, ledger)[1]
 
 
 def _begins_with(

@@ -4,6 +4,8 @@ from collections import Counter
 
 import pytest
 
+from conversation_state.codec import decode, encode
+from conversation_state.errors import StaleHeadError
 from conversation_state.messages import UserMessage
 from conversation_state.store import Store
 from conversation_state.usage import Usage
@@ -80,6 +82,34 @@ class SavingPromises(StoreCase):
             usages = [call for call in calls if call[:2] == ("add", "ledger")]
             assert ([1], []) == (added, usages), name
             assert fork == self.other(watched).load(name)
+
+    @pytest.mark.parametrize(
+        ("saved", "equal"), [("1", "1.0"), ("true", "1"), ("0.0", "-0.0")]
+    )
+    def test_equal_past(self, store, saved, equal):
+        """
+        What continues an equal past is saved by a store that loads as by one that
+        remembers, though its bytes differ; another value there is refused by both.
+        """
+        note = {"at": [98765]}
+        state = CONVERSATION.add(UserMessage("in", metadata=note)).add_usage(Usage(1))
+        data = encode(state)
+        first, same, other = [
+            decode(data.replace(b"98765", each.encode()))
+            for each in (saved, equal, "7")
+        ]
+        far = Store(self.other(store)._cache.backend, remembered=0)
+        for name, saving in (("here", store), ("far", far)):
+            store.save(name, first)
+
+            grown = same.add_user_prompt("more").add_usage(Usage(2))
+            head = saving.save(name, grown)
+            assert head == saving.save(name, grown)
+            assert grown == self.other(store).load(name)
+            with pytest.raises(StaleHeadError):
+                saving.save(name, other.add_user_prompt("more").add_user_prompt("x"))
+
+        assert () == store.verify()
 
     def test_fork_writes_no_messages(self, watched, calls):
         """A fork costs three rows, and is a new state with the same past."""
