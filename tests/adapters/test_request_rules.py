@@ -425,19 +425,37 @@ class TestServerTools:
         assert [SEARCH, USE] == mixed.payload["messages"][1]["content"]
 
 
+CALLED = {"name": "f", "arguments": "{}"}
+
+
 class TestNamedHosts:
     """What came in a format is made right for the host that is named."""
 
-    def test_an_empty_list_of_calls(self):
-        """Mistral sends one, which goes home; OpenAI refuses it."""
-        sent = {"role": "assistant", "content": "a", "tool_calls": []}
-        loaded = [ASK, *openai_chat.load({"messages": [sent]}), ASK]
-        home = openai_chat.dump(loaded).payload["messages"]
-        named = openai_chat.dump(loaded, rules=openai_chat.rules(host="openai"))
+    @pytest.mark.parametrize("host", ["", "openai"])
+    def test_empty_values(self, host):
+        """
+        An empty list of calls, and null or an empty list as content, are accepted by
+        their senders, and OpenAI refuses them: they are written so that all take them.
+        """
+        calls = [{"type": "function", "id": id, "function": CALLED} for id in "cd"]
+        sent: list[Any] = [
+            {"role": "system", "content": []},
+            {"role": "user", "content": "q"},
+            {"role": "assistant", "content": "a", "tool_calls": []},
+            {"role": "user", "content": []},
+            {"role": "assistant", "tool_calls": []},
+            {"role": "user", "content": "q"},
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            {"role": "tool", "tool_call_id": "c", "content": None},
+            {"role": "tool", "tool_call_id": "d", "content": []},
+        ]
+        rules = openai_chat.rules(host=host) if host else None
+        export = openai_chat.dump(openai_chat.load(sent), rules=rules)
 
-        assert sent == home[1]
-        assert judge("openai_chat", named.payload, level="api") == ()
-        assert named.lost == ()
+        assert 2 < len(judge("openai_chat", {"messages": sent}, level="api"))
+        assert judge("openai_chat", export.payload, level="api") == ()
+        assert export.lost == ()
+        assert len(sent) == len(export.payload["messages"])
 
     def test_an_empty_list_of_calls_in_a_response(self):
         """Of a response it is not sent at all, whole or streamed."""

@@ -127,7 +127,7 @@ def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, 
 
     if notes:
         raw = merge_kept_keys(map_of(notes, "keys"), raw)
-        _drop_empty_calls(writer, raw)
+        _write_empty_values(writer, raw)
 
     is_refusal = "refusal" in raw and raw["refusal"] and not raw.get("content")
     if is_refusal and not raw.keys() & _WITH_NULL:
@@ -136,10 +136,25 @@ def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, 
     return raw
 
 
-def _drop_empty_calls(writer: PayloadWriter, raw: dict[str, Any]) -> None:
-    """An empty list of calls, which Mistral sends and others refuse, goes home only."""
-    if writer.rules and writer.rules.host and raw.get("tool_calls") == []:
+def _write_empty_values(writer: PayloadWriter, raw: dict[str, Any]) -> None:
+    """
+    Write what was loaded empty so that every host takes it, if this is a request; none
+    needs it as it was.
+
+    Source:
+        ``Invalid 'messages[1].tool_calls': empty array. Expected an array with minimum
+        length 1`` and ``Invalid value for 'content': expected a string, got null.``
+        Mistral's client sends the first.
+    """
+    if not writer.is_request:
+        return
+
+    if raw.get("tool_calls") == []:
         del raw["tool_calls"]
+
+    is_needed = raw.keys().isdisjoint(_WITH_NULL) and not raw.get("refusal")
+    if is_needed and raw.get("content") in (None, []):
+        raw["content"] = ""
 
 
 def _write_refusal_as_content(
