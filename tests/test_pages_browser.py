@@ -336,6 +336,28 @@ class TestLive:
 
         assert 5 == store.latest("trip").revision
 
+    def test_another_conversation_of_the_name(self, tab, store):
+        """
+        A page says that its name was deleted and saved again, though the number is
+        smaller; what is gone is not copied.
+        """
+        with serving(store) as address:
+            page = tab.tab
+            page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+            page.goto(address)
+            # An invalid escape in an address stops no script.
+            page.goto(address.partition("?")[0] + "name/trip#%")
+            page.evaluate("navigator.clipboard.writeText('before')")
+            store.delete("trip")
+            store.save("trip", ASKED)
+            page.wait_for_selector("text=Revision 1 was saved.")
+            page.hover("article >> nth=1")
+            page.click("article >> nth=1 >> .cs-copy")
+            page.wait_for_selector("[role=alert]")
+            copied = page.evaluate("navigator.clipboard.readText()")
+
+        assert "before" == copied
+
     def test_the_server_is_gone(self, tab, store):
         """A page whose server ended says that it may be old."""
         with serving(store) as address:

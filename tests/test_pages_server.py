@@ -23,6 +23,7 @@ from conversation_state import (
     UserMessage,
 )
 from conversation_state.adapters import Export, openai_chat
+from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.pages import _live, server
 from conversation_state.pages._live import NamePage
 from conversation_state.pages._markup import Markup
@@ -519,6 +520,45 @@ class TestSearch:
         assert 'id="m-3"' in client.get(link).text
 
 
+class TestFollow:
+    """What a page is told of other writers."""
+
+    def test_to_the_end(self, store, monkeypatch):
+        """
+        Each newest revision once, another one under a number that was used before
+        too; a name that is gone, and is there again; until the store can't be read.
+        """
+        first = store.latest("trip", at=1)
+        store.save("other", Aggregator.new().add_user_prompt("Something else."))
+        other = store.latest("other")
+        gone = NotSavedError(store.url, "name", "trip")
+        broken = StoreError(store.url, "disk I/O error")
+        answers = [first, first, other, gone, gone, other, broken]
+
+        def latest(name):
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+
+            return answer
+
+        client = connect(store)
+        monkeypatch.setattr(server, "_FOLLOW_S", 0)
+        monkeypatch.setattr(store, "latest", latest)
+        events = client.get("/follow", params={"quoted": "trip"}).text
+
+        one, two = [f"data: 1 {head.digest}\n\n" for head in (first, other)]
+        assert first.digest != other.digest
+        assert f"{one}{two}event: gone\ndata: \n\n{two}" == events
+
+    def test_a_page_knows_its_newest(self, store):
+        """It has what it is compared with, whichever revision it shows."""
+        newest = store.latest("trip")
+        page = show(connect(store), name="trip", at=1).text
+
+        assert f'data-newest="{newest.revision} {newest.digest}"' in page
+
+
 class TestActs:
     """What a page changes."""
 
@@ -766,7 +806,7 @@ class TestSafety:
         }
         sent: list[Any] = []
 
-        async def receive():
+        async def receive() -> Any:
             await asyncio.Event().wait()
 
         async def send(message):

@@ -147,7 +147,7 @@ def draw_name(
 
     attributes: Attributes = {
         "id": "content",
-        "data-revision": newest.revision,
+        "data-newest": f"{newest.revision} {newest.digest}",
         "data-name": quote(query.name),
     }
     content = element("div", attributes, alert, shown)

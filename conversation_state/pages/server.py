@@ -334,8 +334,8 @@ class _Pages:
 
     async def follow(self, request: Request) -> Response:
         """
-        The number of the newest revision of a name, whenever it changes, as
-        server-sent events.
+        The number and digest of the newest revision of a name, whenever they change,
+        as server-sent events; ``gone`` when it is deleted.
         """
         name = unquote(request.query_params.get("quoted", ""))
         # The answer to GET does not end while the page is open.
@@ -344,18 +344,21 @@ class _Pages:
 
         async def events() -> AsyncIterator[str]:
             # By asking: a store does not say when another process has saved.
-            last = None
+            last = ""
             state = request.app.state
             while not (state.is_ending or await request.is_disconnected()):
                 try:
                     head = await run_in_threadpool(self._store.latest, name)
-                except (ConversationStateError, ValueError):
-                    yield "event: gone\ndata: \n\n"
+                    event = f"data: {head.revision} {head.digest}\n\n"
+                except NotSavedError:
+                    event = "event: gone\ndata: \n\n"
+                except (StoreError, ValueError):
+                    # The browser asks again, and its page says that it may be old.
                     return
 
-                if head.revision != last:
-                    last = head.revision
-                    yield f"data: {last}\n\n"
+                if event != last:
+                    last = event
+                    yield event
 
                 await asyncio.sleep(_FOLLOW_S)
 

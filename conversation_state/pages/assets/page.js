@@ -47,7 +47,8 @@ document.addEventListener("keydown", (event) => {
 });
 
 function openTarget() {
-  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  // Ids of this page have no escapes; an address may have invalid ones.
+  const target = document.getElementById(location.hash.slice(1));
   for (let up = target; up; up = up.parentElement)
     if (up.tagName === "DETAILS") up.open = true;
   for (const fold of target?.querySelectorAll("details") ?? []) fold.open = true;
@@ -84,14 +85,15 @@ document.addEventListener("click", async (event) => {
   const link = event.target.closest?.("a.cs-copy");
   if (!link || !navigator.clipboard) return;
   event.preventDefault();
-  const answer = await fetch(link.href);
+  const answer = await fetch(link.href).catch(() => null);
+  if (!answer?.ok) return location.assign(link.href);
   await navigator.clipboard.writeText(await answer.text());
   link.textContent = "copied";
 });
 
 // A live page follows other writers while it is visible: it says what is new,
 // and leaves the reader alone. Browsers have few connections for all tabs.
-const content = document.querySelector("#content[data-revision]");
+const content = document.querySelector("#content[data-newest]");
 let source;
 
 function notify(text, link) {
@@ -115,22 +117,14 @@ function follow() {
   source?.close();
   if (document.hidden) return;
   const query = new URLSearchParams({ quoted: content.dataset.name });
-  let isLost = false;
   source = new EventSource(`/follow?${query}`);
   source.onmessage = (event) => {
-    if (isLost) document.querySelector("#newer")?.remove();
-    isLost = false;
-    if (Number(event.data) > Number(content.dataset.revision))
-      notify(`Revision ${event.data} was saved.`, location.pathname);
+    // After a deletion another conversation may have the same number.
+    if (event.data === content.dataset.newest) document.querySelector("#newer")?.remove();
+    else notify(`Revision ${event.data.split(" ")[0]} was saved.`, location.pathname);
   };
-  source.onerror = () => {
-    isLost = true;
-    notify("The connection was lost: this page may be old.");
-  };
-  source.addEventListener("gone", () => {
-    source.close();
-    notify("This name is not in the store any more.");
-  });
+  source.onerror = () => notify("The connection was lost: this page may be old.");
+  source.addEventListener("gone", () => notify("This name is not in the store any more."));
 }
 
 if (content) {
