@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from conversation_state.cli import _sources, _workers
+from conversation_state.cli._blocks import upgrade_ui_messages
 from conversation_state.cli._input import InputConversation, read_files
 from conversation_state.parts import ReasoningPart
 from conversation_state.store import open_store
@@ -326,6 +327,119 @@ AI_SDK_4_PARTS = [
             {"type": "text", "text": "done"},
         ],
     },
+]
+# Messages of version 4 without their ids and roles, and what version 5 has for them.
+TEXT = {"type": "text", "text": "q"}
+UPGRADED: list[tuple[Any, Any]] = [
+    ({"content": ""}, {"parts": [{"type": "text", "text": ""}]}),
+    ({"content": None}, {"content": None}),
+    ({"content": "q", "parts": [TEXT]}, {"parts": [TEXT]}),
+    ({"content": "", "parts": [TEXT]}, {"parts": [TEXT]}),
+    ({"content": "r", "parts": [TEXT]}, {"content": "r", "parts": [TEXT]}),
+    (
+        {"content": "", "reasoning": "hm", "toolInvocations": {"0": "odd"}},
+        {"parts": [{"type": "reasoning", "text": "hm"}]},
+    ),
+    (
+        {"content": "", "toolInvocations": [INVOKED]},
+        {
+            "parts": [
+                {
+                    "type": "tool-f",
+                    "toolCallId": "c1",
+                    "state": "output-available",
+                    "input": {},
+                    "output": "r",
+                }
+            ]
+        },
+    ),
+    (
+        {"content": "q", "toolInvocations": [{**INVOKED, "state": "partial-call"}]},
+        {
+            "parts": [
+                {
+                    "type": "tool-f",
+                    "toolCallId": "c1",
+                    "state": "input-streaming",
+                    "input": {},
+                    "output": "r",
+                },
+                {"type": "step-start"},
+                TEXT,
+            ]
+        },
+    ),
+    (
+        {"content": "q", "attachments": [{"url": "https://example.com"}, None]},
+        {
+            "parts": [
+                TEXT,
+                {
+                    "type": "file",
+                    "url": "https://example.com",
+                    "mediaType": "application/octet-stream",
+                },
+            ]
+        },
+    ),
+]
+UPGRADED_PARTS: list[tuple[Any, Any]] = [
+    (TEXT, TEXT),
+    (3, 3),
+    (
+        {
+            "type": "tool-invocation",
+            "toolInvocation": {
+                "state": "call",
+                "toolCallId": "c1",
+                "toolName": "f",
+                "args": {"n": 1},
+            },
+        },
+        {
+            "type": "tool-f",
+            "toolCallId": "c1",
+            "state": "input-available",
+            "input": {"n": 1},
+        },
+    ),
+    ({"type": "tool-invocation"}, {"type": "tool-invocation"}),
+    (
+        {"type": "reasoning", "text": "hm", "reasoning": "no"},
+        {"type": "reasoning", "text": "hm", "reasoning": "no"},
+    ),
+    (
+        {"type": "reasoning", "reasoning": "hm", "details": []},
+        {"type": "reasoning", "text": "hm", "details": []},
+    ),
+    (
+        {"type": "source", "source": {"id": "s", "url": "u", "title": "t"}},
+        {"type": "source-url", "id": "s", "sourceId": "s", "url": "u", "title": "t"},
+    ),
+    ({"type": "source", "source": "s"}, {"type": "source", "source": "s"}),
+    (
+        {"type": "file", "mimeType": "image/png", "data": "aGk=", "filename": "a"},
+        {
+            "type": "file",
+            "mediaType": "image/png",
+            "url": "data:image/png;base64,aGk=",
+            "filename": "a",
+        },
+    ),
+    (
+        {"type": "file", "mimeType": "image/png", "data": "https://example.com"},
+        {"type": "file", "mediaType": "image/png", "url": "https://example.com"},
+    ),
+    *(
+        (other, other)
+        for other in (
+            {"type": "data-scan", "mimeType": "image/png", "data": "aGk="},
+            {"type": "file", "mediaType": "image/png", "data": "aGk="},
+            {"type": "file", "mimeType": "image/png", "data": [1]},
+            {"type": "data-scan", "source": {"id": "s"}},
+        )
+    ),
 ]
 # `modelMessageSchema` of npm's ai 6 takes each.
 MODEL_MESSAGES: list[Any] = [
@@ -797,6 +911,21 @@ class TestFormats:
         )
         assert (False, True, "g") == (given.is_error, failed.is_error, given.tool_name)
         assert "tool-approval-response" == approval.raw["type"]
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            *UPGRADED,
+            *(({"parts": [old]}, {"parts": [new]}) for old, new in UPGRADED_PARTS),
+        ],
+    )
+    def test_upgraded(self, old, new):
+        """What version 5 has otherwise is as it has it, and the rest is as it was."""
+        ids = {"id": "m1", "role": "user"}
+
+        assert [{**ids, **new}, None] == upgrade_ui_messages([{**ids, **old}, None])
+        nameless = {"id": "", **new} if "parts" in new else new
+        assert {"messages": [nameless]} == upgrade_ui_messages({"messages": [old]})
 
     def test_files_of_version_4(self, run):
         """Attachments and files are media, and sources are kept."""

@@ -36,6 +36,7 @@ from conversation_state.diffing.drawing import (
     align_rows,
     find_first_difference,
     mark_differences,
+    pair_blocks,
 )
 from conversation_state.messages import UnknownMessage, make_tombstone
 from conversation_state.parts import (
@@ -45,6 +46,7 @@ from conversation_state.parts import (
     RefusalPart,
     TextPart,
 )
+from conversation_state.rendering import ContentBlock
 from conversation_state.testing import _state_laws, laws
 from conversation_state.testing import strategies as our
 from tests.recorded import is_large
@@ -484,6 +486,17 @@ class TestWords:
         assert ours == [text for text, is_marked in one if is_marked]
         assert theirs == [text for text, is_marked in other if is_marked]
 
+    @pytest.mark.parametrize("common", [3, 4])
+    @pytest.mark.parametrize(("before", "after"), [(0, 1), (1, 0), (0.5, 0.5)])
+    def test_too_little_in_common(self, common, before, after):
+        """Only texts that share two fifths have marks, wherever those are."""
+        other = 10 - common
+        first, last = round(other * before), round(other * after)
+        a, b = (f"{x * first}{',' * common}{y * last}" for x, y in ("pq", "rs"))
+
+        marked = {each for side in mark_differences(a, b) for _, each in side}
+        assert (True in marked) == (common == 4)
+
     @given(
         st.lists(st.sampled_from(["a", " a", ",", "\n", "ü"]), max_size=30),
         st.lists(st.sampled_from(["a", " a", ",", "\n", "ü"]), max_size=30),
@@ -517,6 +530,61 @@ class TestWords:
         one, other = mark_differences(a, b)
 
         assert 3 > len(one) + len(other) - 1
+
+
+class TestWindows:
+    """What is shown of long bodies beside each other."""
+
+    @pytest.mark.parametrize(
+        ("at", "start"), [(0, 0), (75, 0), (76, 51), (100, 75), (300, 275)]
+    )
+    def test_before_the_difference(self, at, start):
+        """A quarter of what is shown is before a difference that is not in the rest."""
+        one, other = (
+            [ContentBlock("", f"{'.' * at}{text}{'.' * 400}")] for text in "ab"
+        )
+        shown = [block.body for block, _ in pair_blocks(one, other, 100)]
+
+        assert f"{'.' * at}a{'.' * 400}"[start : start + 100] in shown
+
+    @pytest.mark.parametrize(
+        ("ours", "theirs", "shown"),
+        [
+            ("x" * 30, "x" * 30, ["x" * 10, "20 more characters"]),
+            ("." * 30, "." * 30 + "x", ["28 characters before", ".."]),
+            ("a" + "." * 25, "bbbb" + "." * 25, ["a......", "19 more characters"]),
+            ("bbbb" + "." * 25, "a" + "." * 25, ["bbbb......", "19 more characters"]),
+            ("aab" + "." * 10, "ab" + "." * 10, ["aab.......", "3 more characters"]),
+            (
+                f"a{'.' * 8}c{'.' * 9}",
+                f"b{'.' * 8}d{'.' * 9}",
+                ["a........c", "9 more characters"],
+            ),
+            (
+                f"a{'.' * 9}c{'.' * 9}",
+                f"b{'.' * 9}d{'.' * 9}",
+                ["a.........", "10 more characters, which differ, too"],
+            ),
+        ],
+    )
+    def test_end_of_the_window(self, ours, theirs, shown):
+        """Both sides end alike where nothing behind differs, and else say so."""
+        pairs = pair_blocks([ContentBlock("", ours)], [ContentBlock("", theirs)], 10)
+        seen = [block.body or block.label.removeprefix("... ") for block, _ in pairs]
+
+        assert seen == shown
+
+    def test_of_another_label(self):
+        """What has another label is not beside it, so nothing differs from it."""
+        one, other = (
+            [ContentBlock(label, f"{'.' * 30}{label}")] for label in ("text", "file")
+        )
+        pairs = pair_blocks(one, other, 10)
+
+        assert [("." * 10, None), ("", None)] == [
+            (block.body, beside) for block, beside in pairs
+        ]
+        assert "... 24 more characters" == pairs[1][0].label
 
 
 class TestRealRuns:

@@ -356,6 +356,27 @@ def number_of(text):
     return next(at for at, line in enumerate(lines, 1) if text in line)
 
 
+def say(letters):
+    """
+    Lines of Codex: prompts in lower case, answers in upper case, "<" for a context, and
+    "-" where a turn was rolled back.
+    """
+    back = {"type": "thread_rolled_back", "num_turns": 1}
+    return [
+        {"type": "event_msg", "payload": back}
+        if letter == "-"
+        else {
+            "type": "response_item",
+            "payload": {
+                "type": "message",
+                "role": "assistant" if letter.isupper() else "user",
+                "content": letter.replace("<", "<environment_context>"),
+            },
+        }
+        for letter in letters
+    ]
+
+
 class TestCodex:
     """Rollouts of Codex."""
 
@@ -425,18 +446,52 @@ class TestCodex:
         ]
         assert (session.title, session.version) == ("Wrong cart total", "0.171.0")
 
-    def test_compaction_after_an_answer(self):
+    @pytest.mark.parametrize("end", ["", "b"])
+    def test_compaction_after_an_answer(self, end):
         """The answer before a compaction is part of what it replaced."""
-        said = [
-            {"type": "message", "role": role, "content": text}
-            for role, text in (("user", "a"), ("assistant", "A"), ("user", "b"))
-        ]
-        lines = [{"type": "response_item", "payload": each} for each in said]
-        lines.insert(2, {"type": "compacted", "payload": {"message": "Summary."}})
-        session = load_session(lines)
+        summary = {"type": "compacted", "payload": {"message": "Summary."}}
+        session = load_session([*say("aA"), summary, *say(end)])
 
-        assert outline(session.model_messages) == [("user", "Summary."), ("user", "b")]
-        assert [text for _, text in outline(session.tree.present)] == ["a", "A", "b"]
+        assert [text for _, text in outline(session.tree.present)] == ["a", "A", *end]
+        assert [text for _, text in outline(session.model_messages)] == [
+            "Summary.",
+            *end,
+        ]
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            ("aA<<b-c", "aAc"),
+            ("aA<b-<c-d", "aAd"),
+            ("a<Ab-c", "a<Ac"),
+            ("aAbB<-c-d", "aAd"),
+            ("aA-b", "b"),
+            ("<aAbB--c", "<c"),
+        ],
+    )
+    def test_context_of_turns(self, before, after):
+        """A turn goes with the context that came right before it, and with no more."""
+        session = load_session(say(before))
+
+        said = "".join(text[0] for _, text in outline(session.tree.present))
+        assert said == after
+
+    def test_missing_names(self):
+        """What a later line leaves out, and what a fork began with, changes nothing."""
+        events = [
+            {"type": "session_meta", "payload": {"id": "fork", "cli_version": "2"}},
+            {"type": "session_meta", "payload": {"id": "origin", "cli_version": "1"}},
+            {"type": "turn_context", "payload": {"model": "gpt-5.2"}},
+            {"type": "turn_context", "payload": {}},
+            *(
+                {"type": "event_msg", "payload": {"type": "thread_name_updated", **new}}
+                for new in ({"thread_name": "Sums"}, {})
+            ),
+        ]
+        session = load_session([*events, *say("aA")])
+
+        assert (session.name, session.version, session.title) == ("fork", "2", "Sums")
+        assert session.tree.present[-1].response.model == "gpt-5.2"
 
     def test_rollbacks(self):
         """A second rollback counts the turns that are left."""

@@ -203,7 +203,7 @@ class _CodexSession:
                 self.builder.problem(at, f"rolls back {count!r} turns; ignored")
             elif count and self.turns:
                 first = max(len(self.turns) - count, 0)
-                self.tip = self.before = self.turns[first]
+                self.tip = self.turns[first]
                 self.in_context = False
                 del self.turns[first:]
 
