@@ -1,5 +1,7 @@
 """The commands that draw, `tree` and `page`, and those that serve."""
 
+import errno
+import os
 import re
 import signal
 import socket
@@ -14,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from conversation_state.aggregator import Aggregator
+from conversation_state.cli import _page
 from conversation_state.cli._commands import cli
 from conversation_state.messages import UserMessage
 from conversation_state.store import open_store
@@ -156,6 +159,21 @@ class TestServe:
 
         assert f"can't listen on 127.0.0.1:{port}" in result.stderr
         assert "choose another --port" in result.stderr
+        assert "attempting to bind" not in result.stderr
+
+    def test_the_address_is_not_printed(self, run, monkeypatch):
+        """An output that can't be written to is no fault of the port."""
+
+        def fail(_):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(_page, "print_line", fail)
+        asked = ["serve", "--port", "0", "--store", run.url]
+        result = CliRunner().invoke(cli, asked)
+
+        # The program reports it as that of its output.
+        assert isinstance(result.exception, OSError)
+        assert "" == result.stderr
 
     def test_serves(self, run):
         """The printed address opens the store, and the address alone does not."""

@@ -7,6 +7,7 @@ What is drawn is decided in `pages`, and what a strict provider refuses in
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -195,6 +196,8 @@ def serve(store: Store, *, port: int, write: bool) -> None:
     can't reach it. The page follows other writers. It is read-only unless --write is
     given. Ctrl-C ends it. Needs the extra "page".
     """
+    import socket
+
     from conversation_state.errors import MissingExtraError
 
     try:
@@ -209,15 +212,19 @@ def serve(store: Store, *, port: int, write: bool) -> None:
         print_line(f"Serving {store.url} at {address} (Ctrl-C ends it)")
 
     try:
-        run_server(store, port=port, write=write, on_start=print_address)
+        listener = socket.create_server(("127.0.0.1", port))
     except OSError as error:
         raise _make_port_error(port, error) from None
 
+    with listener:
+        run_server(store, listener, write=write, on_start=print_address)
+
 
 def _make_port_error(port: int, error: OSError) -> RefusedError:
+    why = os.strerror(error.errno) if error.errno else str(error)
     return RefusedError(
-        f"can't listen on 127.0.0.1:{port}: {error.strerror}; choose another "
-        "--port, or 0 for any that is free"
+        f"can't listen on 127.0.0.1:{port}: {why}; choose another --port, or 0 for "
+        "any that is free"
     )
 
 

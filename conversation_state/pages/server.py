@@ -74,39 +74,37 @@ _MAX_DIGITS = 12
 
 
 def run_server(
-    store: Store, *, port: int, write: bool, on_start: Callable[[str], object]
+    store: Store,
+    listener: socket.socket,
+    *,
+    write: bool,
+    on_start: Callable[[str], object],
 ) -> None:
     """
-    Serve the live page of *store* on 127.0.0.1 until Ctrl-C.
+    Serve the live page of *store* until Ctrl-C.
 
     Args:
         store: The store.
 
-        port: The port; 0 for any that is free.
+        listener: A socket that listens on a port of 127.0.0.1.
 
-        write: Whether it may be changed.
+        write: Whether the store may be changed.
 
         on_start: Called with the address for a browser, which has the token.
-
-    Raises:
-        OSError:
-            If the port is taken.
     """
-    # Bound before the application is made, which has to know a port that was free.
     token = secrets.token_urlsafe(24)
-    with socket.create_server(("127.0.0.1", port)) as listener:
-        authority = f"127.0.0.1:{listener.getsockname()[1]}"
-        app = make_app(store, token=token, authority=authority, write=write)
-        # No log of requests: the first one has the token in its address.
-        options = uvicorn.Config(
-            app,
-            ws="none",
-            access_log=False,
-            log_level="warning",
-            timeout_graceful_shutdown=5,
-        )
-        on_start(f"http://{authority}/?token={token}")
-        _PageServer(options, app).run(sockets=[listener])
+    authority = f"127.0.0.1:{listener.getsockname()[1]}"
+    app = make_app(store, token=token, authority=authority, write=write)
+    # No log of requests: the first one has the token in its address.
+    options = uvicorn.Config(
+        app,
+        ws="none",
+        access_log=False,
+        log_level="warning",
+        timeout_graceful_shutdown=5,
+    )
+    on_start(f"http://{authority}/?token={token}")
+    _PageServer(options, app).run(sockets=[listener])
 
 
 class _PageServer(uvicorn.Server):
