@@ -11,6 +11,7 @@ import doctest
 import functools
 import gc
 import inspect
+import os
 import sys
 from collections.abc import Generator
 from typing import Any
@@ -58,6 +59,12 @@ pytest_collect_file = Sybil(
     ],
     patterns=["*.md"],
 ).pytest()
+
+
+# Servers that tests start speak plain HTTP. Each client of an SDK would load all
+# certificates of the system first, which takes longer than the test.
+os.environ.pop("SSL_CERT_FILE", None)
+os.environ["SSL_CERT_DIR"] = os.devnull
 
 
 # What is imported for the tests is not garbage. Looking for some meanwhile takes a

@@ -276,7 +276,7 @@ class TestCheckReducer:
             state = state.record_responses()
             return state.rollback(max(len(state) - 1, 0))
 
-        check_reducer(remove_newest, without=["keeps messages"])
+        check_reducer(remove_newest, settings=FEW, without=["keeps messages"])
 
     def test_async(self):
         """A reducer may be async; its laws are the same."""
@@ -435,7 +435,9 @@ def test_report_in_the_documentation():
     page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"```text\n(drop_empty .*?)```", page, re.DOTALL)
     with pytest.raises(BrokenLawsError) as caught:
-        check_reducer(drop_empty, removes=lambda entry: not entry.message.text)
+        check_reducer(
+            drop_empty, settings=FEW, removes=lambda entry: not entry.message.text
+        )
 
     report, page_report = (
         [line for line in text.splitlines() if line and not line.startswith(" ")]

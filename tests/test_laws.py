@@ -271,8 +271,8 @@ MESSAGES = [
 UNKNOWN = {"unknown fields": lambda value: value.unknown}
 
 
-def is_full(kind):
-    return lambda one: type(one) is kind and one.timestamp and one.metadata
+def has_field(kind, field):
+    return lambda one: type(one) is kind and getattr(one, field)
 
 
 def is_of(kind):
@@ -302,7 +302,16 @@ REACHED: dict[str, tuple[Any, dict[Any, Any]]] = {
         parts(),
         UNKNOWN | {kind: is_of(kind) for kind in (*KINDS.values(), UnknownPart)},
     ),
-    "messages": (messages(), UNKNOWN | {kind: is_full(kind) for kind in MESSAGES}),
+    "messages": (
+        messages(),
+        UNKNOWN
+        | {"full": lambda one: one.timestamp and one.metadata}
+        | {
+            (kind, field): has_field(kind, field)
+            for kind in MESSAGES
+            for field in ("timestamp", "metadata")
+        },
+    ),
     "unknown": (
         strategies.unknown_parts() | strategies.unknown_messages(),
         {

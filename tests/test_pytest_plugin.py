@@ -82,7 +82,7 @@ def test_is_light():
     assert "conversation_state.testing.contracts" not in sys.modules
 """
 
-CHECKS = """
+CHECKS = '''
 from hypothesis import settings
 
 settings.register_profile("few", max_examples=12)
@@ -105,7 +105,14 @@ def test_remind():
 class TestRemind(ReducerContract):
     def reducer(self, state):
         return remind(state)
-"""
+
+
+def test_marker(request):
+    """Laws of a class have Hypothesis' marker."""
+    items = request.session.items
+    marked = [item.name for item in items if item.get_closest_marker("hypothesis")]
+    assert marked == ["test_keeps_the_bill"]
+'''
 
 LAWS = [law.name for law in ReducerContract.laws.values() if not law.is_extra]
 
@@ -143,21 +150,19 @@ class TestFixtures:
 
 class TestChecks:
     def test_statistics(self, run):
-        """Laws are in Hypothesis' statistics, those of a call and those of a class."""
+        """
+        Laws are in Hypothesis' statistics, those of a call and those of a class, which
+        have its marker, too.
+        """
         output = run(
-            CHECKS, "--hypothesis-show-statistics", "-k", "test_remind or the_bill"
+            *(CHECKS, "--hypothesis-show-statistics"),
+            *("-k", "test_remind or the_bill or test_marker"),
         )
 
+        assert "3 passed" in output
         assert "test_it.py::test_remind: " in output
         assert "test_it.py::TestRemind::test_keeps_the_bill" in output
         assert "Stopped because settings.max_examples=12" in output
-
-    def test_marker(self, run):
-        """Laws of a class have Hypothesis' marker."""
-        output = run(CHECKS, "-m", "hypothesis", "--collect-only")
-
-        assert "TestRemind::test_keeps_the_bill" in output
-        assert "::test_remind" not in output
 
     def test_shows_no_lines_of_the_kit(self, run):
         """What is shown of a broken law is the user's line and the report."""

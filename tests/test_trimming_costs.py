@@ -217,7 +217,9 @@ class TestEveryBudget:
         state = grown(31, transcript)
         whole = trim(state, None, *steps)
         read_again = pickle.loads(pickle.dumps(whole._selection))
-        for limit in range(1, whole.total_tokens + 5, 3):
+        # Of a long view, three hundred budgets.
+        step_size = max(3, whole.total_tokens // 300)
+        for limit in range(1, whole.total_tokens + 5, step_size):
             budget = TokenBudget(context_window=limit)
             for step in (fit(), keep_last(1 + limit % 20)):
                 context = TrimContext.of(state, budget)._with_selection(read_again)
