@@ -708,6 +708,40 @@ class TestActs:
         assert 4 == store.latest("trip").revision
         assert "x" not in store.names()
 
+    @pytest.mark.parametrize(
+        ("act", "fields", "status", "why"),
+        [
+            ("fork", {"new": "langgraph/mine"}, 409, "LangGraph saves its"),
+            ("fork", {"new": "x" * 501}, 400, "expected 1 to 500 characters"),
+            ("label", {"label": "y" * 501}, 400, "expected 1 to 500 characters"),
+        ],
+    )
+    def test_refused_by_the_store(self, store, act, fields, status, why):
+        """The page is shown again, with the reason and what was typed."""
+        client = connect(store, write=True)
+        answer = post(client, act, name="trip", at=2, seen=4, **fields)
+        (typed,) = fields.values()
+
+        assert status == answer.status_code
+        assert why in re.findall('(?s)role="alert".*?</p>', answer.text)[0]
+        assert f'value="{typed[:500]}"' in answer.text
+        assert "cs-transcript" in answer.text
+
+    def test_timelines_are_not_restored(self, store):
+        """Its program writes a timeline: a form that only fails is not drawn."""
+        timeline = Timeline.begin(store.load("trip", at=1))
+        store.save_timeline("chat", timeline.commit(store.load("trip", at=2)))
+        client = connect(store, write=True)
+        head = store.latest("chat")
+        for asked in ({"at": 1}, {"at": 1, "upto": 1}):
+            page = show(client, name="chat", **asked).text
+            answer = post(client, "restore", name="chat", seen=head.revision, **asked)
+
+            assert 'action="/fork"' in page
+            assert 'action="/restore"' not in page
+            assert 409 == answer.status_code
+            assert "is a timeline, which save_timeline() writes" in answer.text
+
     def test_read_only(self, store):
         """Without being allowed to write, there are no forms, and none is taken."""
         client = connect(store)

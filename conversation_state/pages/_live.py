@@ -143,7 +143,8 @@ def draw_name(
     alert = None if problem is None else _draw_problem(problem)
     acts = None
     if may_write and not query.node:
-        acts = draw_acts(query, head, newest, typed, words)
+        can_restore = not is_timeline
+        acts = draw_acts(query, head, newest, typed, words, can_restore=can_restore)
 
     attributes: Attributes = {
         "id": "content",

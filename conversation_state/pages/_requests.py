@@ -180,7 +180,13 @@ def draw_search_form(
 
 
 def draw_acts(
-    query: PageQuery, head: Head, newest: Head, typed: Mapping[str, str], words: Words
+    query: PageQuery,
+    head: Head,
+    newest: Head,
+    typed: Mapping[str, str],
+    words: Words,
+    *,
+    can_restore: bool,
 ) -> Markup:
     """The forms that change a name, with what was *typed* into one that was refused."""
     hidden = _draw_hidden(
@@ -193,10 +199,11 @@ def draw_acts(
     forms = [("/fork", "Fork…", "Fork from here", "new", "as")]
     if query.upto is not None:
         hidden += _draw_hidden(upto=query.upto)
-        title = f"Restore to message {query.upto:,}"
-        acts.append(_draw_act("/restore", hidden, title))
+        if can_restore:
+            title = f"Restore to message {query.upto:,}"
+            acts.append(_draw_act("/restore", hidden, title))
     else:
-        if head.revision != newest.revision:
+        if can_restore and head.revision != newest.revision:
             acts.append(_draw_act("/restore", hidden, "Restore this revision"))
 
         forms.append(("/label", "Label…", "Label it", "label", "as"))

@@ -393,7 +393,11 @@ class _Pages:
             )
             problem: Child = ["Another save came first, so nothing was changed. ", link]
             status = 409
-        except _BadRequestError as error:
+        except NotSavedError:
+            raise
+        except StoreError as error:  # a host would replace it, for example
+            problem, status = str(error), 409
+        except (_BadRequestError, ValueError) as error:
             problem, status = str(error), 400
 
         query = PageQuery(unquote(form.get("name", "")))
@@ -471,7 +475,7 @@ def _respond_to_error(_request: Request, error: Exception) -> Response:
         return HTMLResponse(_write_problem("Not saved", str(error)), 404)
 
     if isinstance(error, StoreError):  # rows are damaged, or the store is busy
-        return HTMLResponse(_write_problem("Not read", str(error)), 500)
+        return HTMLResponse(_write_problem("The store failed", str(error)), 500)
 
     return HTMLResponse(_write_problem("Refused", str(error)), 400)
 
