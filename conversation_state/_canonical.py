@@ -178,12 +178,7 @@ def render_path(path: JsonPath) -> str:
     steps: list[str] = []
     while path is not None:
         path, step = path
-        if isinstance(step, int):
-            steps.append(f"[{step}]")
-        elif _is_name(step):
-            steps.append(f".{step}")
-        else:
-            steps.append(f"[{describe_json(step)}]")
+        steps.append(f".{step}" if _is_name(step) else f"[{describe_json(step)}]")
 
     return shorten_path("".join(["$", *reversed(steps)]))
 

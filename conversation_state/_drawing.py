@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 # The module that draws, which the front door names.
-_home = ""
+_home: str
 
 
 def set_drawer(module: str) -> None:

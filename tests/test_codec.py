@@ -17,6 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from conversation_state._canonical import check_acyclic, render_path
 from conversation_state.aggregator import Aggregator, Checkpoint, Messages
 from conversation_state.codec import (
     Codec,
@@ -81,7 +82,7 @@ from conversation_state.testing.strategies import (
 from conversation_state.timeline import Moment, Timeline
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
-from tests.processes import run_script
+from tests.processes import count_calls, run_script
 
 GOLDEN = Path(__file__).parent / "golden" / "v1"
 
@@ -1024,6 +1025,25 @@ class TestHostile:
         place = "$.message.metadata.x[0]"
         assert problem.path.startswith(place)
         assert f"is the same object as at {place}, which holds itself" == problem.what
+
+    def test_is_in_several_places(self):
+        """Data in several places that don't hold each other are read, each once."""
+        inner: Any = [1]
+        for _ in range(15):
+            inner = [inner, {"again": inner}]
+
+        assert count_calls(lambda: check_acyclic(inner)) < 1_000
+
+        data = document_of(role="user", content="", metadata={"a": [1], "b": [[1]]})
+        data["message"]["metadata"]["b"][0] = data["message"]["metadata"]["a"]
+        assert {"a": (1,), "b": ((1,),)} == from_data(data).metadata
+
+    @pytest.mark.parametrize(("size", "shown"), [(60, ".{}"), (61, "['{}]")])
+    def test_long_names_in_paths(self, size, shown):
+        """A path has names of 60 characters; of longer ones it has the start."""
+        path = render_path((None, "a" * size))
+
+        assert path == "$" + shown.format("a" * 60 if size == 60 else "a" * 56 + "...")
 
     def test_names_no_class(self):
         """Nothing is imported or called because of the content of a document."""

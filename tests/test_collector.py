@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from conversation_state import Aggregator, decode, encode
+from conversation_state import Aggregator, _collector, decode, encode
 from conversation_state._collector import collector_paused
 from conversation_state.codec import from_data, to_data
 from conversation_state.errors import DecodeError
@@ -97,6 +97,26 @@ def test_nested():
             pass
 
         assert not gc.isenabled()
+
+
+def test_interrupted(monkeypatch):
+    """It is on again behind an interrupt that comes while it is turned on."""
+    interrupts = iter([None, KeyboardInterrupt, None])
+
+    class Lock:
+        def __enter__(self):
+            if interrupt := next(interrupts):
+                raise interrupt
+
+        def __exit__(self, *_error):
+            pass
+
+    monkeypatch.setattr(_collector, "_lock", Lock())
+    with pytest.raises(KeyboardInterrupt), collector_paused():
+        pass
+
+    assert gc.isenabled()
+    assert [] == [*interrupts]
 
 
 def test_was_off():

@@ -120,22 +120,27 @@ class TestUuidNumber:
         assert {(7, RFC_4122)} == {(one.version, one.variant) for one in made}
         assert {1_700_000_000_000} == {one.int >> 80 for one in made}
 
-    def test_starts_anywhere(self, monkeypatch):
+    @pytest.mark.parametrize(("has_gil", "entry_bits"), [(True, 0), (False, 63)])
+    def test_starts_anywhere(self, has_gil, entry_bits, monkeypatch):
         """
         All bits beside the time, the version, the variant and the highest of the count
-        are random when counting starts.
+        are random when counting starts; of entries they are those before the count, and
+        63 bits where each thread counts for itself.
         """
-        starts = []
+        starts, entries = [], []
         with monkeypatch.context() as patched:
             patched.setattr(time, "time_ns", lambda: 1_700_000_000_000_000_000)
+            patched.setattr(sys, "_is_gil_enabled", lambda: has_gil, raising=False)
             for chance in (b"\x00", b"\xff"):
                 patched.setattr(os, "urandom", lambda count, byte=chance: byte * count)
                 _renew_prefix()
                 starts.append(new_uuid_number())
+                entries.append(new_entry_id())
 
         _renew_prefix()
 
         assert 0xFFF << 64 | (1 << 61) - 1 == starts[0] ^ starts[1]
+        assert [f"{'0' * 24}-1", f"{'f' * 24}-{1 << entry_bits:x}"] == entries
 
     def test_who_has_them(self):
         """States, forks, runs and turns do."""

@@ -1,10 +1,20 @@
 """Parts of messages, by themselves."""
 
+from enum import StrEnum
+
 import pytest
 
 from conversation_state import TextPart
 from conversation_state.errors import InvalidPartError
-from conversation_state.parts import MediaPart, Part, sniff_media_type
+from conversation_state.parts import (
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Part,
+    UnknownPart,
+    sniff_media_type,
+)
+from tests.processes import count_calls
 
 # As the WHATWG's standard on MIME sniffing and the formats' specifications have them.
 STARTS = {
@@ -49,6 +59,53 @@ class TestPart:
         """A class of one's own is refused, since nothing could write it."""
         with pytest.raises(TypeError, match=r"subclass|final"):
             type("Mine", (kind,), {})
+
+    @pytest.mark.parametrize(
+        ("make", "problem"),
+        [
+            (lambda: TextPart(5), "TextPart.text is 5; expected a str"),  # type: ignore[arg-type]
+            (lambda: TextPart("\ud800"), "TextPart.text holds '\\ud800'"),
+            (lambda: TextPart("a", index=-1), "TextPart.index is -1; expected a pos"),
+            (lambda: TextPart("a", index=2**63), "; expected a position"),
+            (lambda: TextPart("a", index=True), "TextPart.index is True; expected"),
+            (lambda: TextPart("a", metadata={"a": {1}}), "TextPart.metadata"),
+            (ImagePart, "one of url and data; got neither"),
+            (lambda: ImagePart(url="a", data=b"a"), "one of url and data; got both"),
+            (lambda: ImagePart(url=""), "ImagePart.url is empty"),
+            (lambda: FilePart(data=b""), "FilePart.data is empty"),
+            (lambda: FilePart(data="a"), "FilePart.data is a str; expected bytes"),  # type: ignore[arg-type]
+            (lambda: FilePart(url="a\ud800"), "FilePart.url holds '\\ud800'"),
+            (lambda: MediaPart(url="a"), "MediaPart"),
+            (lambda: UnknownPart({"type": "text"}), "is of the known type 'text'"),
+        ],
+        ids=map(str, range(14)),
+    )
+    def test_refused(self, make, problem):
+        """What no part can be is refused where it is made, with its field."""
+        with pytest.raises((InvalidPartError, TypeError)) as raised:
+            make()
+
+        assert problem in str(raised.value)
+
+    def test_takes_what_is_like_it(self):
+        """Subclasses of texts are plain ones, and bytes that may change are copied."""
+
+        class Name(StrEnum):
+            BERN = "Bern"
+
+        data = bytearray(b"a")
+        image = ImagePart(data=data, media_type=Name.BERN)  # type: ignore[arg-type]
+        data[0] = 98
+        fields = (TextPart(Name.BERN).text, FilePart(url=Name.BERN).url)
+        view = FilePart(data=memoryview(b"a"))  # type: ignore[arg-type]
+
+        assert [str] * 3 == [type(each) for each in (*fields, image.media_type)]
+        assert (b"a", b"a") == (image.data, view.data)
+        assert 2**63 - 1 == TextPart("a", index=2**63 - 1).index
+
+    def test_cost(self):
+        """What is left out is not checked: a text is made in a few calls."""
+        assert 10 > count_calls(lambda: TextPart("a"))
 
     @pytest.mark.parametrize("key", ["type", "text", "metadata"])
     def test_unknown_fields_have_names_of_their_own(self, key):

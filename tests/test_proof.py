@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["f"]
 
 
-@decorated("x")
+@decorated("x", slots=True)
 def f(a: int = 1, *, b: "str" = "") -> bool:
     """Another one."""
     if a < 2 and not b:

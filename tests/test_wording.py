@@ -20,6 +20,8 @@ from conversation_state._wording import (
     escape_line,
     format_count,
     format_dollars,
+    name_load,
+    name_to_json,
     shorten_path,
     shorten_repr,
     shorten_text,
@@ -101,6 +103,50 @@ def test_escape_invisible(shown, text):
 def test_escape_line():
     """Line ends and tabs are escapes, too."""
     assert r"a\tb\r\nc" == escape_line("a\tb\r\nc")
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        ("openai_chat.load(response)", {"choices": []}),
+        ("openai_chat.load(request)", {"messages": []}),
+        ("openai_chat.load([message])", {"role": "user", "content": "Hi"}),
+        ("openai_chat.load([message])", {"role": "user", "type": "message"}),
+        ("openai_chat.load([{'role': 'user', 'content': parts}])", {"type": "text"}),
+        ("openai_chat.load(messages)", [{"role": "user", "content": "Hi"}]),
+        ("openai_responses.load(response)", {"output": []}),
+        ("openai_responses.load(request)", {"input": []}),
+        ("anthropic.load(response)", {"role": "assistant", "stop_reason": None}),
+        ("gemini.load(response)", {"candidates": []}),
+        ("gemini.load(request)", {"contents": []}),
+        ("gemini.load([message])", {"role": "user", "parts": []}),
+        ("gemini.load(messages)", ({"role": "user", "parts": []},)),
+        ("", []),
+        ("", "Hi"),
+    ],
+    ids=map(str, range(15)),
+)
+def test_name_load(line, given):
+    """The JSON of a provider is loaded by its adapter, as what it is."""
+    assert line == name_load(given)
+
+
+def test_name_to_json():
+    """SDKs and Pydantic have a method each that makes JSON."""
+    other = type("Other", (), {"model_dump": dict})
+    names = ("openai.types", "anthropic", "google.genai")
+    *of_sdks, of_pydantic, of_none = [
+        *[name_to_json(type("Each", (), {"__module__": name})()) for name in names],
+        *(name_to_json(other()), name_to_json(5)),
+    ]
+
+    assert ["to_dict(mode='json')"] * 2 == of_sdks[:2]
+    assert (
+        of_sdks[2]
+        == of_pydantic
+        == ("model_dump(mode='json', by_alias=True, exclude_none=True)")
+    )
+    assert "" == of_none
 
 
 @pytest.mark.parametrize(
