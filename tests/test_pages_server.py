@@ -733,7 +733,8 @@ class TestActs:
         store.save_timeline("chat", timeline.commit(store.load("trip", at=2)))
         client = connect(store, write=True)
         head = store.latest("chat")
-        for asked in ({"at": 1}, {"at": 1, "upto": 1}):
+        cases: list[dict[str, Any]] = [{"at": 1}, {"at": 1, "upto": 1}]
+        for asked in cases:
             page = show(client, name="chat", **asked).text
             answer = post(client, "restore", name="chat", seen=head.revision, **asked)
 
