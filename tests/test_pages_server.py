@@ -434,6 +434,26 @@ class TestPages:
         """Unknown names and revisions are reported as missing."""
         assert status == show(connect(store), **asked).status_code
 
+    @pytest.mark.parametrize(
+        ("asked", "problem"),
+        [
+            ({"at": "two"}, "at is 'two'; expected a number from 1 on"),
+            ({"trimmer": "cut"}, "unknown trimmer 'cut'; valid ones are fit, "),
+            ({"tree": "all"}, "unknown tree 'all'; valid ones are messages, revisions"),
+            ({"format": "xml"}, "unknown format 'xml'; valid ones are "),
+            (
+                {"page": "message", "upto": "5"},
+                "upto is 5; expected a message from 1 to 4",
+            ),
+        ],
+    )
+    def test_what_was_asked(self, store, asked, problem):
+        """A page that is asked for something invalid says what, and what is valid."""
+        answer = show(connect(store), **{"name": "trip", **asked})
+
+        assert 400 == answer.status_code
+        assert problem in html.unescape(answer.text)
+
 
 class TestMessages:
     """A name as the tree of its messages."""

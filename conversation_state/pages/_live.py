@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from conversation_state import adapters
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, shorten_repr
 from conversation_state.adapters import Export
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget
@@ -401,7 +401,9 @@ def _draw_difference(
 def dump_state(state: Aggregator, format: str) -> Export:  # noqa: A002 - its name
     if format not in adapters.PROVIDERS:
         expected = ", ".join(adapters.PROVIDERS)
-        raise ValueError(f"unknown format; valid ones are {expected}")
+        raise ValueError(
+            f"unknown format {shorten_repr(format)}; valid ones are {expected}"
+        )
 
     adapter = import_module(f"conversation_state.adapters.{format}")
     export: Export = adapter.dump(state)

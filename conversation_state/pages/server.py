@@ -325,7 +325,9 @@ class _Pages:
 
         number = query.upto or 0
         if not 0 < number <= len(state):
-            raise _BadRequestError(f"upto: expected a message from 1 to {len(state)}")
+            raise _BadRequestError(
+                f"upto is {number}; expected a message from 1 to {len(state)}"
+            )
 
         text = render_transcript([state[number - 1]], format="markdown")
         return PlainTextResponse(text)
@@ -495,7 +497,16 @@ def _read_query(request: Request) -> PageQuery:
     given = request.query_params
     trimmer = given.get("trimmer", "fit")
     if trimmer not in TRIMMERS:
-        raise _BadRequestError(f"unknown trimmer; valid ones are {', '.join(TRIMMERS)}")
+        valid = ", ".join(TRIMMERS)
+        raise _BadRequestError(
+            f"unknown trimmer {shorten_repr(trimmer)}; valid ones are {valid}"
+        )
+
+    tree = given.get("tree", "")
+    if tree not in {"", "messages", "revisions"}:
+        raise _BadRequestError(
+            f"unknown tree {shorten_repr(tree)}; valid ones are messages, revisions"
+        )
 
     numbers = {
         field: _read_number(given[field], field)
@@ -507,7 +518,7 @@ def _read_query(request: Request) -> PageQuery:
         trimmer=trimmer,
         search=given.get("search", "")[:500],
         format=given.get("format", ""),
-        tree=given.get("tree", ""),
+        tree=tree,
         node=given.get("node", "")[: _MAX_DIGITS * 10],
         **numbers,
     )
@@ -515,6 +526,7 @@ def _read_query(request: Request) -> PageQuery:
 
 def _read_number(text: str | None, field: str) -> int:
     if text is None or not re.fullmatch(rf"[1-9][0-9]{{0,{_MAX_DIGITS}}}", text):
-        raise _BadRequestError(f"{field}: expected a number from 1 on")
+        given = "missing" if text is None else shorten_repr(text)
+        raise _BadRequestError(f"{field} is {given}; expected a number from 1 on")
 
     return int(text)
