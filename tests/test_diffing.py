@@ -552,12 +552,23 @@ class TestWindows:
         [
             ("x" * 30, "x" * 30, ["x" * 10, "20 more characters"]),
             ("." * 30, "." * 30 + "x", ["28 characters before", ".."]),
+            ("." * 20, "." * 40, ["18 characters before", ".."]),
             ("a" + "." * 25, "bbbb" + "." * 25, ["a......", "19 more characters"]),
             ("bbbb" + "." * 25, "a" + "." * 25, ["bbbb......", "19 more characters"]),
             ("aab" + "." * 10, "ab" + "." * 10, ["aab.......", "3 more characters"]),
             (
                 f"a{'.' * 8}c{'.' * 9}",
                 f"b{'.' * 8}d{'.' * 9}",
+                ["a........c", "9 more characters"],
+            ),
+            (
+                f"a{'.' * 7}c{'.' * 9}",
+                f"b{'.' * 8}d{'.' * 9}",
+                ["a.......c", "9 more characters"],
+            ),
+            (
+                f"a{'.' * 8}c{'.' * 9}",
+                f"b{'.' * 10}d{'.' * 9}",
                 ["a........c", "9 more characters"],
             ),
             (

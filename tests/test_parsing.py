@@ -175,6 +175,7 @@ class TestContent:
             'Here:\n```json\n\ufeff {"a": "```"}\n`````',
             '```python\nx = {}\n```\n```\n{"a": "```"}\n```',
             '```\n{"b": 1}\n```\n```json\n{"a": "```"}\n```\n```\n5\n```',
+            '```\n{"b": \n```\n```\n{"a": "```"}\n```',
             '```json\n{"a": "```"}\n```\nAgain:\n```json\n\n{"a": "```"}\n```',
         ],
     )
@@ -252,23 +253,28 @@ class TestContent:
                 ),
             ),
             (
-                AssistantMessage('{"a', response=ResponseMeta("length")),
-                (
-                    "not JSON: unexpected end of data (line 1, column 4) (it was cut "
-                    "off: finish_reason is 'length')"
-                ),
-            ),
-            (
                 called("{}").replace(content="[1"),
                 "not JSON: unexpected end of data (line 1, column 3)",
             ),
             (UnknownMessage({"role": "judge"}), "is empty; expected JSON"),
         ],
-        ids=["refusal", "reasoning", "calls", "cut off", "text and calls", "unknown"],
+        ids=["refusal", "reasoning", "calls", "text and calls", "unknown"],
     )
     def test_error_states_the_reason(self, message, what):
         """The error contains what the message knows about it."""
         assert [f"$.content: {what}"] == wrong(message, dict)
+
+    @pytest.mark.parametrize(
+        "reason",
+        ["length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "interrupted"],
+    )
+    def test_cut_off(self, reason):
+        """The error says so where the provider, or a stop, ended the answer."""
+        message = AssistantMessage('{"a', response=ResponseMeta(reason))
+
+        (found,) = wrong(message, dict)
+
+        assert found.endswith(f" (it was cut off: finish_reason is {reason!r})")
 
     @pytest.mark.parametrize("kind", [SystemMessage, UserMessage, make_answer])
     def test_any_message(self, kind):
@@ -413,6 +419,10 @@ class TestPath:
 
         assert "it has 'key 000', 'key 001'" in found
         assert found.endswith("'key 009' and 490 more")
+        (found,) = wrong(
+            make_answer(json.dumps(dict.fromkeys("abcdefghij"))), str, path="k"
+        )
+        assert found.endswith("'i', 'j'")
         assert ["$.content: has no key 'a'; it has no key at all"] == wrong(
             make_answer("{}"), str, path="a"
         )

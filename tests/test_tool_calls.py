@@ -259,7 +259,15 @@ class TestResults:
         assert (TextPart("map"), image) == ran(lambda: [TextPart("map"), image]).parts
 
     @pytest.mark.parametrize(
-        "result", [object(), float("nan"), {"a": object()}, "\ud800", ["\ud800"]]
+        "result",
+        [
+            object(),
+            float("nan"),
+            {"a": object()},
+            "\ud800",
+            ["\ud800"],
+            {"a": 1}.items(),
+        ],
     )
     def test_what_json_cannot_represent(self, result, caplog):
         """The model reads why there is no result, and the log has it."""
