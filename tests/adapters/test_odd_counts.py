@@ -1,4 +1,7 @@
-"""Counts of tokens that are no counts: the answer was paid for all the same."""
+"""
+Counts of tokens that are no counts, and other odd values beside an answer: it was paid
+for all the same.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -270,6 +273,128 @@ def with_usage(event: Any, key: str, usage: Any) -> Any:
         return {**event, "response": {**event["response"], key: usage}}
 
     return {**event, key: usage}
+
+
+# Of each format: what names the model, and why the answer ended.
+WORDS = {
+    "anthropic": ("model", "stop_reason"),
+    "chat": ("model", "finish_reason"),
+    "gemini": ("modelVersion", "finishReason"),
+    "responses": ("model", "status"),
+}
+
+
+def change(value: Any, changes: Any) -> Any:
+    """*value* with what *changes* makes of each object in it, the inner ones first."""
+    if isinstance(value, list):
+        return [change(each, changes) for each in value]
+
+    if not isinstance(value, dict):
+        return value
+
+    return changes({key: change(each, changes) for key, each in value.items()})
+
+
+def both_changed(name: str, changes: Any) -> list[Any]:
+    """As `both`, of what *changes* makes of each object in the answer."""
+    adapter, make, stream, names = FORMATS[name]
+    usage = dict.fromkeys(names[:2], 3)
+    pieces = adapter.load_chunks(change(stream(usage), changes))
+    found = [*adapter.load(change(make(usage), changes)), concat(pieces)]
+
+    assert ["paid", "paid"] == [message.text for message in found]
+    assert [6, 6] == [message.response.usage.total_tokens for message in found]
+    assert found == [decode(encode(message)) for message in found]
+    return found
+
+
+@formats
+class TestBeside:
+    """Nor does anything else beside the content hide it."""
+
+    @pytest.mark.parametrize("odd", [7, 1.5, True, {"a": ["b"]}], ids=repr)
+    def test_words(self, name, odd):
+        """A model or a reason that is no text is noted as it is; a number is known."""
+
+        def changes(raw: Any) -> Any:
+            if "r" in (raw.get("id"), raw.get("responseId")):
+                raw = {**raw, WORDS[name][0]: odd}
+
+            key = WORDS[name][1]
+            return {**raw, key: odd} if raw.get(key) else raw
+
+        for message in both_changed(name, changes):
+            word = str(odd) if isinstance(odd, (int, float)) else ""
+            unknown = {"", "completed", "interrupted"}
+            assert word == message.response.model
+            assert message.response.finish_reason in ({word} if word else unknown)
+            shown = "{'a': ('b',)}" if odd.__class__ is dict else repr(odd)
+            assert str(message.metadata).count(shown) == 2
+
+    def test_numbers(self, name):
+        """A number that JSON can't represent is noted as a text."""
+
+        def changes(raw: Any) -> Any:
+            if "r" in (raw.get("id"), raw.get("responseId")):
+                raw = {**raw, "x": [float("nan"), float("-inf")], "y": 2**70}
+
+            return raw
+
+        for message in both_changed(name, changes):
+            kept = str(message.metadata)
+            assert all(each in kept for each in ("'nan'", "'-inf'", hex(2**70)))
+
+    def test_role(self, name):
+        """A role of null is the assistant's."""
+
+        def changes(raw: Any) -> Any:
+            return {**raw, "role": None} if "role" in raw else raw
+
+        if name == "responses":
+            pytest.skip("items of this format have a role")
+
+        for message in both_changed(name, changes):
+            assert "assistant" == message.role
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "",
+        7,
+        [None],
+        {"content": 5, "chosenCandidates": 5},
+        [{"token": "paid", "logprob": None}],
+        [{"token": "paid", "logprob": float("nan")}],
+        [{"token": 5, "logprob": -1.0}],
+    ],
+    ids=ascii,
+)
+@pytest.mark.parametrize("name", ["chat", "gemini", "responses"])
+def test_log_probabilities(name, odd):
+    """Log probabilities that can't be read are none, and don't hide the answer."""
+
+    def changes(raw: Any) -> Any:
+        if name == "chat" and raw.get("finish_reason"):
+            listed = {"content": odd} if isinstance(odd, list) else odd
+            return {**raw, "logprobs": listed}
+
+        if name == "gemini" and "finishReason" in raw:
+            tokens = odd
+            if isinstance(odd, list):
+                renamed = [
+                    {**each, "logProbability": each["logprob"]} if each else each
+                    for each in odd
+                ]
+                tokens = {"chosenCandidates": renamed}
+
+            return {**raw, "logprobsResult": tokens}
+
+        is_text = raw.get("type") in {"output_text", "response.output_text.delta"}
+        return {**raw, "logprobs": odd} if is_text else raw
+
+    for message in both_changed(name, changes):
+        assert not any(each.logprob for each in message.response.logprobs or ())
 
 
 @pytest.mark.parametrize("count", [12.5, float("nan"), -1, True, "12"], ids=repr)

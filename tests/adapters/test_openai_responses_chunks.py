@@ -153,7 +153,7 @@ class TestRefuses:
         ("wrong", "path"),
         [
             (b"data: {}", "$[1]"),
-            (event("hologram", of=float("nan")), "$[1].of"),
+            (event("hologram", of=b"nan"), "$[1].of"),
         ],
     )
     def test_what_is_no_event(self, wrong, path):

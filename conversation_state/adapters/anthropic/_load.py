@@ -22,6 +22,7 @@ from conversation_state.adapters.engine.usage import (
     as_count,
     find_usage_block,
     read_billed,
+    read_paid_text,
     split_counts,
     usage_in,
 )
@@ -484,7 +485,8 @@ class AnthropicLoader(MessageLoader):
     def _load_response(self, node: ObjectReader) -> list[Message]:
         """The message of a response, with its metadata."""
         raw = node.raw
-        if raw.get("role", "assistant") != "assistant":
+        self.is_answer = True
+        if raw.get("role") not in (None, "assistant"):
             node.wrong("role", "assistant")
 
         usage, left = None, dict[str, Any]()
@@ -493,9 +495,9 @@ class AnthropicLoader(MessageLoader):
                 self, raw["usage"], f"{node.path}.usage", read_anthropic_counts
             )
 
-        reason, model = node.optional("stop_reason"), node.optional("model")
-        node.keys.clear()
         notes = self.rest(raw, _RESPONSE, node.path)
+        reason = read_paid_text(node, "stop_reason", notes)
+        model = read_paid_text(node, "model", notes)
         if left:
             notes["usage"] = left
 

@@ -48,7 +48,7 @@ from conversation_state.adapters.engine.streaming import (
     make_call_chunk,
     make_part_chunk,
 )
-from conversation_state.adapters.engine.usage import RunningCounts
+from conversation_state.adapters.engine.usage import RunningCounts, read_paid_text
 from conversation_state.adapters.engine.wire import make_call_id, make_call_prefix
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
@@ -356,6 +356,7 @@ _UNOPENED = {"text_delta": "text", "thinking_delta": "thinking"}
 class AnthropicStream:
     def __init__(self) -> None:
         self._reader = DocumentReader()
+        self._reader.is_answer = True
         self._open_blocks: dict[int, StreamBlock] = {}
         self._next = 0
         self._finish_reason = ""
@@ -459,12 +460,12 @@ class AnthropicStream:
             return []
 
         raw = message.raw
-        if raw.get("role", "assistant") != "assistant":
+        if raw.get("role") not in (None, "assistant"):
             message.wrong("role", "assistant")
 
         self._read_metadata(message)
         if raw.get("model") is not None:
-            self._model = message.text("model")
+            self._model = read_paid_text(message, "model", self._of_response)
 
         self._keep_of_response(message, _MESSAGE)
         chunks: list[AssistantMessage] = []
@@ -491,7 +492,8 @@ class AnthropicStream:
     def _read_metadata(self, node: ObjectReader) -> None:
         raw = node.raw
         if raw.get("stop_reason") is not None:
-            self._finish_reason = node.text("stop_reason")
+            reason = read_paid_text(node, "stop_reason", self._of_response)
+            self._finish_reason = reason
 
         self._usage.add(raw.get("usage"))
 

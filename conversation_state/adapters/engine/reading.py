@@ -168,6 +168,9 @@ class DocumentReader:
         self.problems: list[Problem] = []  # at most the first hundred
         self.count = 0  # of all problems
         self.mended: list[str] = []  # paths of texts that held half of a pair
+        # Whether it is an answer, which was paid for: numbers that can't be kept are
+        # texts in it, and no problems.
+        self.is_answer = False
 
     def problem(self, path: str, what: str) -> None:
         """Report that what is at *path* can't be read."""
@@ -209,13 +212,7 @@ class DocumentReader:
 
         is_object = is_map(value)
         if not (is_object or is_list(value)):
-            if not _is_scalar(value):
-                shown = _describe_value(value)
-                advice = _AS_JSON if shown.startswith("a Python ") else ""
-                self.problem(path, f"is {shown}, which can't be kept as JSON{advice}")
-                return None
-
-            return value
+            return value if _is_scalar(value) else self._read_odd_scalar(value, path)
 
         if depth == _MAX_LEVELS:
             self.problem(path, f"is nested more than {_MAX_LEVELS} levels deep")
@@ -227,6 +224,15 @@ class DocumentReader:
         return [
             self.json(item, f"{path}[{at}]", depth + 1) for at, item in enumerate(value)
         ]
+
+    def _read_odd_scalar(self, value: Any, path: str) -> str | None:
+        if self.is_answer and isinstance(value, (int, float)):
+            return repr(value) if isinstance(value, float) else hex(value)
+
+        shown = _describe_value(value)
+        advice = _AS_JSON if shown.startswith("a Python ") else ""
+        self.problem(path, f"is {shown}, which can't be kept as JSON{advice}")
+        return None
 
     def rest(
         self, raw: Mapping[Any, Any], known: frozenset[str], path: str, depth: int = 0

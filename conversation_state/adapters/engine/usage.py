@@ -21,6 +21,7 @@ from typing import Any, TypeGuard
 from conversation_state.adapters.engine.export import is_empty_value
 from conversation_state.adapters.engine.reading import (
     DocumentReader,
+    ObjectReader,
     is_list,
     is_map,
     mended,
@@ -186,6 +187,19 @@ def read_billed(
         left = {**left, **{name: block[name] for name in odd if name in block}}
 
     return usage, reader.rest(as_kept(left), frozenset(), path) if left else {}
+
+
+def read_paid_text(node: ObjectReader, key: str, rest: dict[str, Any]) -> str:
+    """
+    The text under *key* in an answer that was paid for; a number as a text, and "" for
+    any other value. What is neither text nor null is kept in *rest*.
+    """
+    value = node.raw.get(key)
+    if value is None or isinstance(value, str):
+        return node.nullable(key)
+
+    rest[key] = node.reading.json(as_kept(value), f"{node.path}.{key}")
+    return str(rest[key]) if isinstance(value, (int, float)) else ""
 
 
 def as_kept(value: Any, depth: int = 0) -> Any:

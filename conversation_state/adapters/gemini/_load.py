@@ -25,8 +25,10 @@ from conversation_state.adapters.engine.usage import (
     Details,
     Totals,
     as_count,
+    as_kept,
     is_count,
     read_billed,
+    read_paid_text,
     usage_in,
 )
 from conversation_state.adapters.engine.wire import (
@@ -83,6 +85,7 @@ def is_response(payload: Mapping[str, Any]) -> bool:
 
 def read_response(node: GeminiObject) -> list[ResponseChoice]:
     reader, given = node.reading, node.raw.get("candidates")
+    reader.is_answer = True
     if given is not None and not is_list(given):
         node.wrong("candidates", "a list of candidates")
         return []
@@ -96,7 +99,8 @@ def read_response(node: GeminiObject) -> list[ResponseChoice]:
             notes["usage"] = left
 
     # Without candidates there is a message, too: a prompt that was blocked is billed.
-    model, response_id = node.nullable("modelVersion"), take_text(notes, "responseId")
+    model = read_paid_text(node, "modelVersion", notes)
+    response_id = take_text(notes, "responseId")
     if not given:
         meta = ResponseMeta(read_block_reason(node), usage, None, model, response_id)
         kept = without_empty({"response": notes})
@@ -130,8 +134,8 @@ def read_candidate(
     candidate: GeminiObject,
 ) -> tuple[str, tuple[LogProb, ...] | None, dict[str, Any]]:
     """The reason to finish, the log probabilities, and what no field of ours holds."""
-    reason = candidate.nullable("finishReason")
     kept = candidate.reading.rest(candidate.raw, _CANDIDATE, candidate.path)
+    reason = read_paid_text(candidate, "finishReason", kept)
     return reason, _read_logprobs(candidate, kept), kept
 
 
@@ -151,8 +155,15 @@ def _read_logprobs(
     if given is None:
         return None
 
+    # What can't be read does not hide an answer that was paid for.
+    trial = DocumentReader()
+    found = _read_tokens(GeminiObject(trial, candidate.raw, candidate.path))
+    kept[LOGPROBS] = candidate.reading.json(as_kept(given), candidate.path)
+    return None if trial.count else found
+
+
+def _read_tokens(candidate: GeminiObject) -> tuple[LogProb, ...]:
     reader = candidate.reading
-    problems = reader.count
     node = candidate.body(LOGPROBS)
     chosen = _get_list(node, "chosenCandidates")
     results: list[LogProb] = []
@@ -175,9 +186,6 @@ def _read_logprobs(
         if at < len(chosen):
             found = _read_logprob(reader, one, f"{node.path}.chosenCandidates[{at}]")
             results.append(LogProb(found.token, found.logprob, None, tuple(likeliest)))
-
-    if reader.count == problems:
-        kept[LOGPROBS] = reader.json(given, node.path)
 
     return tuple(results)
 

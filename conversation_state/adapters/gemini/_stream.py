@@ -35,7 +35,11 @@ from conversation_state.adapters.engine.streaming import (
     make_part,
     number_of_choice,
 )
-from conversation_state.adapters.engine.usage import RunningCounts, as_kept
+from conversation_state.adapters.engine.usage import (
+    RunningCounts,
+    as_kept,
+    read_paid_text,
+)
 from conversation_state.adapters.engine.wire import make_call_prefix
 from conversation_state.adapters.gemini._load import (
     LOGPROBS,
@@ -235,6 +239,7 @@ class GeminiStream:
     def __init__(self, choice: int) -> None:
         self._choice = checked_choice(choice)
         self._reader = DocumentReader()
+        self._reader.is_answer = True
         # What the events repeat, beside what is read of each.
         self._event = Repeats("candidates", "usageMetadata")
         self._candidate = Repeats("content")
@@ -291,9 +296,10 @@ class GeminiStream:
         if block is not None and not (usual or self._choice):
             self._usage.add(block)
 
-        self._model = event.nullable("modelVersion") or self._model
+        rest = event.reading.rest(event.raw, RESPONSE, event.path)
+        self._model = read_paid_text(event, "modelVersion", rest) or self._model
         self._blocked = read_block_reason(event) or self._blocked
-        self._of_response.keep(event.reading.rest(event.raw, RESPONSE, event.path))
+        self._of_response.keep(rest)
         return event.raw
 
     def _read_candidate(self, raw: Any, at: int, path: str) -> AssistantMessage | None:

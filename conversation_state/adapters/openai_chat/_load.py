@@ -26,6 +26,7 @@ from conversation_state.adapters.engine.usage import (
     Counted,
     read_billed,
     read_counts,
+    read_paid_text,
     usage_in,
 )
 from conversation_state.adapters.engine.wire import (
@@ -112,7 +113,7 @@ class ChatLoader(MessageLoader):
         return []
 
     def _read_choices(self, node: ObjectReader) -> Iterator[Message]:
-        payload = node.raw
+        payload, self.is_answer = node.raw, True
         if not payload["choices"]:
             self.problem("$.choices", "is empty; expected at least one choice")
 
@@ -121,8 +122,8 @@ class ChatLoader(MessageLoader):
         if block is not None:
             usage, left = read_billed(self, block, where, read_chat_counts)
 
-        model = node.optional("model")
         response = self.rest(payload, _RESPONSE, "$")
+        model = read_paid_text(node, "model", response)
         if left:
             response["usage"] = left
 
@@ -135,8 +136,8 @@ class ChatLoader(MessageLoader):
                 self.problem(choice.path, what)
                 continue
 
-            reason = choice.optional("finish_reason")
             kept = self.rest(choice.raw, _CHOICE, choice.path)
+            reason = read_paid_text(choice, "finish_reason", kept)
             # The index of a choice is nearly always its position, which needs no note.
             if kept.get("index") == at:
                 del kept["index"]
@@ -167,7 +168,7 @@ class ChatLoader(MessageLoader):
 
         node = ObjectReader(self, raw, path)
         # Some responses have no role, because only the assistant answers.
-        given = raw.get("role", "assistant" if meta else None)
+        given = raw.get("role") or ("assistant" if meta else None)
         role = ROLES.get(given) if isinstance(given, str) else None
         if role is None or (meta and role != "assistant"):
             node.wrong("role", "assistant" if meta else ", ".join(ROLES))
@@ -368,8 +369,30 @@ def _add_beside(node: ObjectReader, content: str | list[Part]) -> str | list[Par
 def read_logprobs(
     choice: ObjectReader, kept: dict[str, Any]
 ) -> tuple[LogProb, ...] | None:
-    """The log probabilities of the content; other keys of the block go into *kept*."""
-    node = choice.inside("logprobs")
+    """
+    The log probabilities of the content; other keys of the block go into *kept*, and
+    all of it if it can't be read.
+    """
+    if choice.raw.get("logprobs") is None:
+        return None
+
+    trial = DocumentReader()
+    trial.is_answer = True
+    left: dict[str, Any] = {}
+    found = _read_logprobs(ObjectReader(trial, choice.raw, choice.path), left)
+    if trial.count:
+        read_paid_text(choice, "logprobs", kept)
+        return None
+
+    kept.update(left)
+    choice.reading.mended += trial.mended
+    return found
+
+
+def _read_logprobs(
+    choice: ObjectReader, kept: dict[str, Any]
+) -> tuple[LogProb, ...] | None:
+    node = choice.required("logprobs")
     if node is None:
         return None
 

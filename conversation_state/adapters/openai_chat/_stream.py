@@ -47,7 +47,11 @@ from conversation_state.adapters.engine.streaming import (
     make_chunk,
     number_of_choice,
 )
-from conversation_state.adapters.engine.usage import RunningCounts, as_kept
+from conversation_state.adapters.engine.usage import (
+    RunningCounts,
+    as_kept,
+    read_paid_text,
+)
 from conversation_state.adapters.engine.wire import (
     decode_base64,
     make_call_id,
@@ -583,6 +587,7 @@ class ChatStream:
     def __init__(self, choice: int) -> None:
         self._choice = checked_choice(choice)
         self._reader = DocumentReader()
+        self._reader.is_answer = True
         self._is_begun = False
         # What the events repeat, beside what is read of each.
         self._event = Repeats("choices", "obfuscation")
@@ -683,7 +688,8 @@ class ChatStream:
 
         node = ObjectReader(reader, event, path)
         if event.get("model") is not None:
-            self._model = node.text("model") or self._model
+            model = read_paid_text(node, "model", self._of_response)
+            self._model = model or self._model
 
         add_rest(self._of_response, node, _RESPONSE)
         if event.get("error") or event.get("object") == "error":
@@ -709,7 +715,8 @@ class ChatStream:
 
         choice = ObjectReader(self._reader, raw, path)
         if raw.get("finish_reason") is not None:
-            self._finish_reason = choice.text("finish_reason") or self._finish_reason
+            reason = read_paid_text(choice, "finish_reason", self._of_choice)
+            self._finish_reason = reason or self._finish_reason
 
         # OpenRouter reports under this key that the provider behind it failed.
         self._error = self._error or raw.get("error") or None
@@ -717,8 +724,13 @@ class ChatStream:
         if raw.get("logprobs") is not None:
             kept: dict[str, Any] = {}
             logprobs = read_logprobs(choice, kept)
-            for left in kept.values():
-                add_to(self._of_choice.setdefault("logprobs", {}), left)
+            # What is no object is replaced by the next.
+            before = self._of_choice.get("logprobs")
+            if is_map(before) and is_map(kept.get("logprobs")):
+                kept["logprobs"], left = before, kept["logprobs"]
+                add_to(before, left)
+
+            self._of_choice.update(kept)
 
         add_rest(self._of_choice, choice, _CHOICE)
         if index is not None and index.__class__ is not int:

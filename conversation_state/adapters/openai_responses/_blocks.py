@@ -20,7 +20,12 @@ from conversation_state.adapters.engine.openai import (
     read_logprob_list,
     write_content,
 )
-from conversation_state.adapters.engine.reading import ObjectReader, is_list
+from conversation_state.adapters.engine.reading import (
+    DocumentReader,
+    ObjectReader,
+    is_list,
+)
+from conversation_state.adapters.engine.usage import read_paid_text
 from conversation_state.messages import LogProb
 from conversation_state.parts import (
     AudioPart,
@@ -181,11 +186,16 @@ def _keep_logprobs(block: ObjectReader, logprobs: list[LogProb] | None) -> None:
         block.keep(_PLAIN)
         return
 
-    if not is_list(given):
-        block.wrong("logprobs", "a list or null")
+    # What can't be read does not hide an answer that was paid for.
+    trial = DocumentReader()
+    found = read_logprob_list(trial, given if is_list(given) else [given], "$")
+    if trial.count:
+        block.keep(_TEXT)
+        read_paid_text(block, "logprobs", block.keys)
         return
 
-    logprobs += read_logprob_list(block.reading, given, f"{block.path}.logprobs")
+    logprobs += found
+    block.reading.mended += trial.mended
     if any(map(is_odd, given)):
         block.keep(_PLAIN)
     else:

@@ -22,6 +22,7 @@ from conversation_state.adapters.engine.usage import (
     find_usage_block,
     read_billed,
     read_counts,
+    read_paid_text,
     usage_in,
 )
 from conversation_state.adapters.engine.wire import (
@@ -684,20 +685,20 @@ class ResponseInfo(NamedTuple):
 
 def read_response(node: ObjectReader) -> ResponseInfo:
     """The metadata of the response *node*. Null counts as missing."""
-    raw = node.raw
+    raw, node.reading.is_answer = node.raw, True
     usage, left = None, dict[str, Any]()
     if raw.get("usage") is not None:
         usage, left = read_billed(
             node.reading, raw["usage"], f"{node.path}.usage", read_responses_counts
         )
 
-    model = node.nullable("model")
     info = node.reading.rest(raw, _KNOWN, node.path)
+    model = read_paid_text(node, "model", info)
     notes = {key: value for key, value in info.items() if value is not None}
     if notes.get("object") == "response":
         del notes["object"]
 
-    status = node.nullable("status")
+    status = read_paid_text(node, "status", notes)
     details = raw.get("incomplete_details")
     why = details.get("reason") if is_map(details) else None
     reason = status
@@ -705,8 +706,8 @@ def read_response(node: ObjectReader) -> ResponseInfo:
     # filter stopped the response.
     if status == "incomplete" and why and isinstance(why, str):
         reason = notes["incomplete_details"]["reason"]
-    else:
-        notes.pop("status", None)
+    elif isinstance(raw.get("status"), str):
+        del notes["status"]
 
     if left:
         notes["usage"] = left

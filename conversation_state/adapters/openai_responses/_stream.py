@@ -24,7 +24,6 @@ import attrs
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters.engine.notes import notes_of, with_notes, without_empty
-from conversation_state.adapters.engine.openai import read_logprob_list
 from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
@@ -44,7 +43,7 @@ from conversation_state.adapters.engine.streaming import (
     make_call_chunk,
     make_part_chunk,
 )
-from conversation_state.adapters.engine.usage import RunningCounts
+from conversation_state.adapters.engine.usage import RunningCounts, as_kept
 from conversation_state.adapters.engine.wire import make_call_id, make_call_prefix
 from conversation_state.adapters.openai_responses._blocks import CALLS, SOURCE
 from conversation_state.adapters.openai_responses._load import (
@@ -540,6 +539,7 @@ class ResponsesStream:
 
         self._text = None
         reader = context.reading = DocumentReader()
+        reader.is_answer = True
         check_event(reader, event, path)
         self._read_event(ObjectReader(reader, event, path))
         # The chunks that could be read come before the error.
@@ -786,6 +786,7 @@ class ResponsesStream:
         """The last chunks: metadata, and items that were not done."""
         context = self._context
         context.reading = DocumentReader()
+        context.reading.is_answer = True
         # What has no pieces comes last, so that it doesn't divide a text.
         for item in sorted(self._items, key=lambda one: one.__class__ is StreamedItem):
             item.finish(None, "$")
@@ -852,11 +853,6 @@ def _read_part_number(event: ObjectReader, where: str) -> int | None:
 
 def _add_logprobs(event: ObjectReader, block: StreamedBlock) -> None:
     given = event.raw.get("logprobs")
-    problems = event.reading.count
-    if is_list(given) and given:
-        read_logprob_list(event.reading, given, f"{event.path}.logprobs")
-        found = event.reading.json(given, f"{event.path}.logprobs")
-        if event.reading.count == problems:
-            block.lists.setdefault("logprobs", []).extend(found)
-    elif given:
-        event.wrong("logprobs", "a list")
+    if is_list(given):
+        found = event.reading.json(as_kept(given), f"{event.path}.logprobs")
+        block.lists.setdefault("logprobs", []).extend(found)
