@@ -21,7 +21,7 @@ from pydantic import PrivateAttr
 from conversation_state.adapters import langchain
 from conversation_state.counting import TokenBudget
 from conversation_state.errors import DecodeError
-from conversation_state.hosts.langchain import load_for_view, trimming_middleware
+from conversation_state.hosts.langchain import trimming_middleware
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.trimming import Trimmer, keep_last, rolling_summary
 from conversation_state.usage import Usage
@@ -269,9 +269,9 @@ class TestRequest:
         with pytest.raises(DecodeError):
             langchain.load([odd])
 
-        assert load_for_view(odd) == load_for_view(message)
+        assert langchain.load_readable(odd) == langchain.load_readable(message)
         with pytest.raises(DecodeError, match="expected a message"):
-            load_for_view("hi")
+            langchain.load_readable("hi")
 
 
 class TestMiddlewareArguments:

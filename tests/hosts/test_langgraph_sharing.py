@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, deque
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -294,7 +295,7 @@ class TestMessages:
     def test_wrong_conversion(self, store, monkeypatch):
         """
         Whatever conversion may get wrong, a list that would not come back equal
-        is kept as bytes.
+        is kept as bytes, and comes back equal.
         """
 
         def forgetful(message):
@@ -305,16 +306,16 @@ class TestMessages:
         messages = [HumanMessage("a", id="a", name="ann")]
         config = put(saver, {"messages": messages})
 
-        assert messages == got(saver, config)["messages"]
-        assert () == store.names()
+        assert messages == got(saver_of(store), config)["messages"]
+        assert ["a"] == texts_of(store, saver.name("1"))
 
-    def test_not_convertible(self, store):
+    def test_not_readable(self, store):
         """
-        Where a conversation can't be converted any more, none is under its name, rather
+        Where a conversation can't be read any more, none is under its name, rather
         than an old one.
         """
         saver = saver_of(store)
-        odd = HumanMessage("b", additional_kwargs={"at": datetime.now(UTC)})
+        odd = HumanMessage([{"type": "text", "text": "b", "at": datetime.now(UTC)}])
         said_before = [HumanMessage("a", id="a")]
         config = put(saver, {"messages": said_before})
         config = put(saver, {"messages": [*said_before, odd]}, config)
@@ -422,9 +423,13 @@ class TestMessages:
 
         saver = saver_of(store)
         config = put(saver, {"messages": [HumanMessage("a", id="1")]})
-        put(saver, {"messages": [Mine(content="a", id="1")]}, config)
+        message = Mine(content="a", id="1")
+        config = put(saver, {"messages": [message]}, config)
+        theirs = InMemorySaver()
 
-        assert () == store.names()
+        expected = got(theirs, put(theirs, {"messages": [message]}))
+        assert expected == got(saver, config)
+        assert ["a"] == texts_of(store, saver.name("1"))
 
     def test_odd_keys(self, store):
         """Threads, namespaces and channels keep apart whatever they are called."""
@@ -473,6 +478,9 @@ class TestMessages:
         saver = saver_of(store, serde=EncryptedSerializer(Cipher()))
         messages = [HumanMessage("secret", id="1")]
         config = put(saver, {"messages": messages, "chat": Aggregator.new()})
+
+        put(saver, {"messages": [*messages, AIMessage("b")]}, config)
+        put(saver, {"messages": messages, "count": 1}, config, new=["count"])
 
         assert messages == got(saver, config)["messages"]
         assert () == store.names()
@@ -595,7 +603,8 @@ ANSWERED = [
         usage_metadata={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7},
     ),
 ]
-ODD = HumanMessage("c", additional_kwargs={"at": datetime.now(UTC)})
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+ODD = HumanMessage([{"type": "text", "text": "c", "at": AT}])
 
 
 class TestMirror:
@@ -693,6 +702,70 @@ class TestMirror:
         saver.prune(["1"])
 
         assert ["a"] == texts_of(store, saver.name("1"))
+
+
+UNRESTORABLE = [
+    *(ANSWERED[0], ANSWERED[1]),
+    ToolMessage("rows", tool_call_id="c", id="t", artifact=Decimal("1.5")),
+    AIMessage(
+        "c",
+        usage_metadata={"input_tokens": 10, "output_tokens": 0, "total_tokens": 10},
+        response_metadata={"id": "resp", "at": AT, "model_name": "m"},
+    ),
+]
+
+
+class TestReadable:
+    """
+    Lists with a message that can't be restored from ours, such as one with an artifact
+    of the caller's: bytes in the checkpoint, and a conversation under the name.
+    """
+
+    def test_turns(self, store):
+        """
+        What can be read of each message is there, each answer is billed once, also
+        without an id, and messages that stay keep their identities.
+        """
+        saver, config = saver_of(store), None
+        name = saver.name("1")
+        state = Aggregator.new()
+        ids = set()
+        for messages in (
+            *[UNRESTORABLE[:count] for count in (1, 2, 3, 4)],
+            UNRESTORABLE[1:],
+            UNRESTORABLE[:2],
+            UNRESTORABLE,
+        ):
+            config = put(saver, {"messages": messages}, config)
+            state = store.load(name)
+            texts = [message.text for message in messages]
+
+            assert messages == got(saver_of(store), config)["messages"]
+            assert texts == [message.text for message in state]
+            ids |= {each.id for each in state.entries if each.message.text == "b"}
+
+        assert 1 == len(ids)
+        assert [7, 10] == [entry.usage.total_tokens for entry in state.ledger]
+        assert "m" == state[-1].response.model
+        assert anthropic.dump(state[:2]).payload["messages"]
+
+    def test_branches(self, store):
+        """
+        A checkpoint that continues one with such a list has its conversation under the
+        name, and so has the one that is left after pruning.
+        """
+        saver = saver_of(store)
+        older = put(saver, {"messages": UNRESTORABLE})
+        put(saver, {"messages": ANSWERED}, older)
+        put(saver, {"messages": UNRESTORABLE, "count": 1}, older, new=["count"])
+        texts = [message.text for message in UNRESTORABLE]
+
+        assert texts == texts_of(store, saver.name("1"))
+
+        saver.prune(["1"])
+
+        assert texts == texts_of(store, saver.name("1"))
+        assert 17 == store.load(saver.name("1")).total_usage.total_tokens
 
 
 class TestWrites:

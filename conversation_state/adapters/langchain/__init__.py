@@ -75,6 +75,7 @@ from conversation_state.adapters.langchain._messages import (
     dump_message,
     load,
     load_message,
+    load_readable,
 )
 from conversation_state.adapters.langchain._values import (
     class_names,
@@ -91,6 +92,7 @@ __all__ = [
     "dump_message",
     "load",
     "load_message",
+    "load_readable",
     "make_message",
     "new_message",
 ]

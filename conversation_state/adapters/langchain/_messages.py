@@ -40,7 +40,7 @@ from conversation_state.adapters.langchain._values import (
     message_classes,
     restore_message,
 )
-from conversation_state.errors import InvalidMessageError
+from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -62,6 +62,11 @@ _KNOWN = {
 # The values that these fields have in every chunk. They are not noted, because the
 # class sets them again.
 _EMPTY_VALUES: Mapping[str, Any] = {"chunk_position": None, "tool_call_chunks": []}
+# The fields that are read of a message that can't be kept as a whole.
+_READABLE = (
+    *("content", "id", "invalid_tool_calls", "name", "role", "status"),
+    *("tool_call_id", "tool_calls", "usage_metadata"),
+)
 # The id of a result that has none, because our `ToolMessage` requires one.
 _NO_ID = "no_id"
 
@@ -106,6 +111,37 @@ def load_message(message: Any) -> Message:
     reader.finish()
     assert found is not None  # noqa: S101 - else `finish` raises
     return found
+
+
+def load_readable(message: Any) -> Message:
+    """
+    Our message for one that need not be restored: of a *message* that can't be kept as
+    a whole its content, its calls, its usage, and what is plain text, a number or a
+    boolean of its ``response_metadata``.
+
+    Raises:
+        DecodeError:
+            If it is not a message of LangChain's, or these can't be kept.
+    """
+    try:
+        return load_message(message)
+    except DecodeError:
+        names = map(class_names().get, type(message).__mro__)
+        name = next(filter(None, names), None)
+        if name is None:
+            raise
+
+        values = vars(message)
+        fields = {field: values[field] for field in _READABLE if field in values}
+        metadata = values.get("response_metadata")
+        if isinstance(metadata, dict):
+            fields["response_metadata"] = {
+                key: value
+                for key, value in metadata.items()
+                if type(key) is str and type(value) in {bool, float, int, str}
+            }
+
+        return load_message(make_message(name, fields))
 
 
 def _load_any(reader: DocumentReader, message: Any, path: str) -> Message | None:

@@ -18,17 +18,14 @@ The module can be imported without LangChain; functions that need it raise
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conversation_state.adapters.langchain import (
-    class_names,
     dump,
     dump_message,
     load,
-    load_message,
-    make_message,
+    load_readable,
 )
-from conversation_state.errors import DecodeError
 from conversation_state.hosts._host import check_trimmer, import_lazily
 from conversation_state.messages import AssistantMessage, Message
 from conversation_state.trimming import TrimContext, Trimmer
@@ -85,42 +82,8 @@ def trimmed(messages: Iterable[BaseMessage], trimmer: Trimmer) -> list[BaseMessa
     ['Bye.']
     """
     original = list(messages)
-    ours = [load_for_view(message) for message in original]
+    ours = [load_readable(message) for message in original]
     return shown_messages(original, ours, check_trimmer(trimmer, "trimmer")(ours))
-
-
-# The fields that are sent to a model.
-_VIEW_FIELDS = (
-    "content",
-    "invalid_tool_calls",
-    "name",
-    "role",
-    "status",
-    "tool_call_id",
-    "tool_calls",
-)
-
-
-def load_for_view(message: Any) -> Message:
-    """
-    Our message for one that is only viewed, and not saved: if *message* can't be
-    kept as a whole, its content and calls.
-
-    Raises:
-        DecodeError:
-            If it is not a message of LangChain's, or these can't be kept.
-    """
-    try:
-        return load_message(message)
-    except DecodeError:
-        names = map(class_names().get, type(message).__mro__)
-        name = next(filter(None, names), None)
-        if name is None:
-            raise
-
-        values = vars(message)
-        fields = {field: values[field] for field in _VIEW_FIELDS if field in values}
-        return load_message(make_message(name, fields))
 
 
 def shown_messages(

@@ -8,13 +8,14 @@ from typing import Any
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.messages import BaseMessage, SystemMessage
 
+from conversation_state.adapters.langchain import load_readable
 from conversation_state.hosts._host import (
     RollingTrimmer,
     answer_all_calls,
     check_trimmer,
     run_in_thread,
 )
-from conversation_state.hosts.langchain import load_for_view, shown_messages
+from conversation_state.hosts.langchain import shown_messages
 from conversation_state.messages import Message
 from conversation_state.trimming import TrimContext, Trimmer
 
@@ -100,7 +101,7 @@ def _all_messages(request: ModelRequest[Any]) -> list[BaseMessage]:
 
 
 def _load_all(messages: Sequence[BaseMessage]) -> list[Message]:
-    return [load_for_view(message) for message in messages]
+    return [load_readable(message) for message in messages]
 
 
 def _with_view(

@@ -39,6 +39,8 @@ from conversation_state.hosts.langgraph._conversations import (
     ConversationCache,
     KnownMessage,
     is_message_list,
+    shares_messages,
+    update_readable,
 )
 from conversation_state.hosts.langgraph._threads import (
     Thread,
@@ -197,11 +199,7 @@ class CheckpointWriter:
                 if at is not None:
                     return at
 
-                # The messages are stored as bytes, so the conversation under the name
-                # would be outdated.
-                name = name_of(self.thread.id, channel, self.stored.namespace)
-                if self.rows.latest(name) is not None:
-                    self.rows.delete(name)
+                self._save_readable(channel, inner)
 
         packed = dump_value(self.serde, value).packed()
         if len(packed) <= _MAX_INLINE:
@@ -263,6 +261,17 @@ class CheckpointWriter:
 
         self.thread.put(key, kind, hold)
         return IN_RECORD
+
+    def _save_readable(self, channel: str, messages: Sequence[Any]) -> None:
+        # The conversation under the name would be outdated, so it is replaced, too.
+        name = name_of(self.thread.id, channel, self.stored.namespace)
+        before = self.rows.recall(name)
+        state = before or self._enclosing_state(channel) or Aggregator.new()
+        readable = update_readable(state, messages)
+        if readable is not None:
+            self.rows.save(name, readable)
+        elif before is not None:
+            self.rows.delete(name)
 
     def _enclosing_state(self, channel: str) -> Aggregator | None:
         """
@@ -567,6 +576,10 @@ class CheckpointReader:
 
         if value == [] and before is not None:
             return replace_entries(before, Log())
+
+        inner = value.value if type(value) is _DeltaSnapshot else value
+        if is_message_list(inner) and shares_messages(self._serde):
+            return update_readable(before or Aggregator.new(), inner)
 
         return None
 

@@ -16,16 +16,19 @@ from typing import Any, NamedTuple, Self, TypeAlias, cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from conversation_state._identity import new_entry_id
 from conversation_state._persistent import Log
 from conversation_state.adapters.langchain import (
     dump_message,
     load_message,
+    load_readable,
     new_message,
 )
-from conversation_state.aggregator import Entry
-from conversation_state.errors import ConversationStateError
+from conversation_state.aggregator import Aggregator, Entry
+from conversation_state.errors import ConversationStateError, DecodeError
+from conversation_state.hosts._host import bill_entries
 from conversation_state.messages import Message
 from conversation_state.store.records import LogEnd, Reader
 
@@ -133,12 +136,53 @@ def _convert_message(
     return made, _MessageSnapshot(made, back)
 
 
+# Whether messages are kept as shared structure, which could be read without the key.
+def shares_messages(serde: SerializerProtocol) -> bool:
+    return not isinstance(serde, EncryptedSerializer)
+
+
 def is_message_list(value: object) -> bool:
     return (
         type(value) is list
         and bool(value)
         and all(issubclass(kind, BaseMessage) for kind in {*map(type, value)})
     )
+
+
+def update_readable(
+    state: Aggregator, messages: Sequence[BaseMessage]
+) -> Aggregator | None:
+    """
+    *state* with *messages* that can't all be restored, and so are stored as bytes: what
+    can be read of each, so that other programs and the bill have it. None if one can't
+    be read. Unchanged messages keep their identities. O(messages).
+    """
+    try:
+        readable = [load_readable(message) for message in messages]
+    except DecodeError:
+        return None
+
+    common = 0
+    for entry, message in zip(state.entries, readable, strict=False):
+        if entry.message != message:
+            break
+
+        common += 1
+
+    left: dict[Any, list[Entry]] = defaultdict(list)
+    for entry in state.entries.iterate(common):
+        left[entry.message.role, entry.message.text].append(entry)
+
+    new = []
+    for message in readable[common:]:
+        candidates = left[message.role, message.text]
+        same = next((one for one in candidates if one.message == message), None)
+        if same is not None:
+            candidates.remove(same)
+
+        new.append(same or Entry(new_entry_id(), message))
+
+    return bill_entries(state, state.entries.take(common).extend(new))
 
 
 # A key that is the same for equal messages, from the *fields* of one.

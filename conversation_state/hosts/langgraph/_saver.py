@@ -17,7 +17,6 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from conversation_state._waiting import add_async_twins
 from conversation_state._wording import describe_type, format_count, shorten_repr
@@ -34,7 +33,10 @@ from conversation_state.hosts.langgraph._checkpoints import (
     config_of,
     put_writes,
 )
-from conversation_state.hosts.langgraph._conversations import ConversationCache
+from conversation_state.hosts.langgraph._conversations import (
+    ConversationCache,
+    shares_messages,
+)
 from conversation_state.hosts.langgraph._threads import (
     Thread,
     WritableThread,
@@ -76,7 +78,8 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
     a turn writes its new messages, every checkpoint stays restorable, a fork
     writes nothing of its past, and ``store.load(saver.name(...))`` returns the
     conversation. A list that would not come back equal, and every other value,
-    is kept as bytes of *serde*, each value once.
+    is kept as bytes of *serde*, each value once; what can be read of such a list is
+    the conversation.
 
     Of two concurrent runs that continue the newest checkpoint, the second raises
     `StaleThreadError`; no checkpoint is lost. A config with a ``checkpoint_id``
@@ -232,7 +235,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
             checkpoint.get("channel_versions") or {},
             frozenset(new_versions),
             follows_parent=self._must_follow_parent(config, namespace, parent),
-            shares_messages=not isinstance(self.serde, EncryptedSerializer),
+            shares_messages=shares_messages(self.serde),
         )
 
     def _write_checkpoint(self, rows: Writer, given: NewCheckpoint) -> None:
