@@ -486,6 +486,27 @@ class TestSignals:
         for each in seen:
             laws.histories_are_linear(0, [*each.items()], cell.value)
 
+    @pytest.mark.parametrize("at", [1, 2])
+    def test_closed_right_before_a_call(self, monkeypatch, caplog, at):
+        """A watch that another thread closes just then calls and logs nothing."""
+        cell, looked = Cell(0), list[Any]()
+        cell.watch(looked.append)
+        has_pending = cells.Watch._has_pending
+
+        def close_then(watch):
+            found = has_pending(watch)
+            looked.append(found)
+            if len(looked) == at:
+                watch.close()
+            return found
+
+        monkeypatch.setattr(cells.Watch, "_has_pending", close_then)
+
+        assert 1 == cell.swap(one_more)
+        assert [True] * at == looked[:at]
+        assert True not in looked[at:]
+        assert not caplog.records
+
 
 class TestMemory:
     """What a cell keeps alive."""

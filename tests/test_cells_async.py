@@ -34,6 +34,18 @@ def one_more(n):
 class TestSwap:
     """`Cell.aswap`."""
 
+    async def test_overtaken(self):
+        """One that returns its argument is called once, even if it was overtaken."""
+        cell, calls = Cell(1), []
+
+        async def overtaken(n):
+            calls.append(n)
+            cell.swap(one_more)
+            return n
+
+        assert 1 == await cell.aswap(overtaken)
+        assert ([1], 2) == (calls, cell.value)
+
     async def test_loses_nothing(self):
         """
         Tasks that wait while they add, and threads, lose no message and no

@@ -86,6 +86,13 @@ class TestMutants:
         """Each module has tests."""
         assert find_tests(module)
 
+    def test_order(self):
+        """A file of the package is imported by a test before pytest imports it."""
+        *tests, own = find_tests("pages")
+
+        assert own == "conversation_state/pages/_markup.py"
+        assert "tests/test_pages.py" in tests
+
 
 class TestPage:
     def test_written(self):
