@@ -72,10 +72,7 @@ from conversation_state.messages import (
 from conversation_state.parts import (
     FilePart,
     MediaPart,
-    Part,
     ReasoningPart,
-    RefusalPart,
-    TextPart,
     UnknownPart,
 )
 from conversation_state.tools import ToolCall
@@ -247,7 +244,7 @@ class _AttributeWriter:
             for here, one in in_order(message.parts, message.tool_calls, path)
         ]
 
-    def _write_part(self, part: Part, path: str) -> dict[str, Any]:
+    def _write_part(self, part: Any, path: str) -> dict[str, Any]:
         self.payload_writer.notes(part, path)
         if isinstance(part, MediaPart):
             return self._write_media(part, path)
@@ -260,17 +257,12 @@ class _AttributeWriter:
 
             return {"type": kind if isinstance(kind, str) and kind else "unknown"}
 
-        if isinstance(part, (ReasoningPart, RefusalPart, TextPart)):
-            if isinstance(part, ReasoningPart) and part.signature:
-                why = "is sent only to the provider that signed it"
-                self.payload_writer.lose(path, "signature", why)
+        if isinstance(part, ReasoningPart) and part.signature:
+            why = "is sent only to the provider that signed it"
+            self.payload_writer.lose(path, "signature", why)
 
-            return {"type": part.kind, "content": self._keep_text(part.text)}
-
-        self.payload_writer.lose(
-            path, part.kind, "the conventions have no attribute for it"
-        )
-        return {"type": part.kind}
+        # What is left are texts: a thought, a refusal, or a text.
+        return {"type": part.kind, "content": self._keep_text(part.text)}
 
     def _keep_text(self, text: str) -> str:
         return text if self.contents else ""

@@ -290,6 +290,7 @@ class TestSplit:
         ]
         assert REASONS not in dump([*choices, AssistantMessage()], output=5).payload
         assert REASONS not in dump([AssistantMessage(response=ResponseMeta())]).payload
+        assert REASONS not in dump([UserMessage("a")]).payload
 
 
 class TestParts:

@@ -24,6 +24,7 @@ from conversation_state.messages import (
     AssistantMessage,
     SystemMessage,
     ToolMessage,
+    UnknownMessage,
     UserMessage,
 )
 from conversation_state.parts import AudioPart, ImagePart, ReasoningPart, TextPart
@@ -237,18 +238,27 @@ class TestMarkers:
         assert 4 == str(export.payload).count("cache_control")
 
 
+@pytest.mark.parametrize(
+    ("name", "adapter"),
+    [
+        ("anthropic", anthropic),
+        ("gemini", gemini),
+        ("openai_chat", openai_chat),
+        ("openai_responses", openai_responses),
+    ],
+)
 class TestNothingLeft:
     """A message of which nothing can be sent is left out and listed, on each wire."""
 
-    @pytest.mark.parametrize(
-        ("name", "adapter"),
-        [
-            ("anthropic", anthropic),
-            ("gemini", gemini),
-            ("openai_chat", openai_chat),
-            ("openai_responses", openai_responses),
-        ],
-    )
+    def test_at_all(self, name, adapter):
+        """A message is made up where neither of two can be sent."""
+        other = UnknownMessage({"a": 1}, source="bubo")
+        export = adapter.dump([other, ToolMessage("late", tool_call_id="c1")])
+
+        assert judge(name, export.payload) == ()
+        assert "(no message)" in str(export.payload)
+        assert {"messages[0]", "messages[1]"} == {lost.path for lost in export.lost}
+
     def test_each_wire(self, name, adapter):
         """Answers of thinking, and texts of nothing, never are an empty message."""
         messages = [

@@ -513,7 +513,7 @@ _DELTA = frozenset(
     }
 )
 _BARE = frozenset({"channel", "content", "role"})
-_CONTENT = _DELTA - CALL_KEYS - {"channel", "role"}
+_CONTENT = _DELTA - CALL_KEYS
 
 # The types of events of OpenAI's SDK (`client.chat.completions.stream`): one wraps a
 # chunk and the answer so far, the others are derived from these.
