@@ -4,6 +4,7 @@ as a script that replays it.
 """
 
 import asyncio
+import contextlib
 import sys
 import textwrap
 from pathlib import Path
@@ -196,6 +197,57 @@ class LeavesTheNewestOut(ListAgent):
         return said[-1] if said else answer.get("content", "")
 
 
+class IgnoresStops(StoppableAgent):
+    """Takes a cancellation for an error of a tool, and goes on."""
+
+    async def take_round(self, messages, answer):
+        with contextlib.suppress(asyncio.CancelledError):
+            await super().take_round(messages, answer)
+
+
+class AsksTwice(ListAgent):
+    """Appends the prompt again before it tries again."""
+
+    def ask(self, base_url, thread, messages):
+        try:
+            return self.ask_once(base_url, thread, messages)
+        except ProviderError:
+            prompts = [each for each in messages if each["role"] == "user"]
+            messages.append(prompts[-1])
+            return super().ask(base_url, thread, messages)
+
+
+class DropsTextsBesideCalls(ListAgent):
+    """Keeps the calls of an answer, and not its text."""
+
+    def take(self, body, thread):
+        answer = super().take(body, thread)
+        return {**answer, "content": None} if answer.get("tool_calls") else answer
+
+
+class ForgetsArguments(ListAgent):
+    """Keeps the names of the calls, and not their arguments."""
+
+    def take(self, body, thread):
+        answer = super().take(body, thread)
+        for call in answer.get("tool_calls", ()):
+            call["function"] = {**call["function"], "arguments": "{}"}
+
+        return answer
+
+
+class TriesForever(ListAgent):
+    """Tries again until the provider answers."""
+
+    def ask(self, base_url, thread, messages):
+        while True:
+            try:
+                return self.ask_once(base_url, thread, messages)
+            except ProviderError as error:
+                if error.status == 400:
+                    raise
+
+
 AGENTS = {
     "orphan after a retry": (OrphanAfterRetry, "requests are accepted"),
     "billed twice after a 429": (BillsTwice, "responses are billed once"),
@@ -207,6 +259,11 @@ AGENTS = {
     "results forgotten": (ForgetsResults, "nothing is lost"),
     "a start that changes": (ChangesItsStart, "the prefix is stable"),
     "an open call after an error": (RaisesOnUnknownTools, "requests are accepted"),
+    "a stop ignored": (IgnoresStops, "a stop ends the turn"),
+    "a prompt sent twice": (AsksTwice, "nothing is there twice"),
+    "a text beside calls dropped": (DropsTextsBesideCalls, "nothing is lost"),
+    "arguments forgotten": (ForgetsArguments, "nothing is lost"),
+    "errors without end": (TriesForever, "rounds end"),
     "an old reply": (LeavesTheNewestOut, "the thread is usable"),
 }
 

@@ -238,6 +238,64 @@ def answers_unknown_calls(state):
     return state
 
 
+def canonical_arguments(message):
+    """Writes the arguments of calls as `json.dumps` does, with sorted keys."""
+    calls = []
+    for call in message.tool_calls:
+        try:
+            arguments = json.dumps(json.loads(call.arguments), sort_keys=True)
+        except ValueError:
+            arguments = call.arguments
+
+        calls.append(attrs.evolve(call, arguments=arguments))
+
+    return message.replace(tool_calls=calls) if calls else message
+
+
+def drop_notes_of_calls(message):
+    calls = [attrs.evolve(call, metadata={}) for call in message.tool_calls]
+    return message.replace(tool_calls=calls) if calls else message
+
+
+def drop_notes_of_parts(message):
+    parts = getattr(message, "parts", ())
+    if any(part.metadata for part in parts):
+        parts = [attrs.evolve(part, metadata={}) for part in parts]
+        return message.replace(content=parts)
+
+    return message
+
+
+def bills_one_model(state):
+    models = {entry.model for entry in state.ledger if entry.model}
+    if len(models) < 2:
+        return state
+
+    again = Aggregator.new(messages=list(state))
+    for entry in state.ledger:
+        again = again.add_usage(entry.usage, key=entry.id, model=min(models))
+
+    return again
+
+
+def drops_filtered(state):
+    return rebuilt(
+        state,
+        [
+            e
+            for e in state.entries
+            if getattr(getattr(e.message, "response", None), "finish_reason", "")
+            != "content_filter"
+        ],
+    )
+
+
+def answers_again(state):
+    last = state[-1] if len(state) else None
+    is_text = isinstance(last, AssistantMessage) and not last.tool_calls
+    return state.add(last) if is_text else state
+
+
 REDUCERS = {
     "removes tool results": (without_roles("tool"), "keeps messages"),
     "removes answers": (without_roles("assistant"), "keeps pairs"),
@@ -262,6 +320,18 @@ REDUCERS = {
     "forgets old usage": (forgets_old_usage, "keeps the bill"),
     "calls again": (asks_after_an_open_call, "keeps pairs"),
     "answers a call that is none": (answers_unknown_calls, "adds no problems"),
+    "sorts the keys of arguments": (replacing(canonical_arguments), "keeps messages"),
+    "drops a provider's notes of calls": (
+        replacing(drop_notes_of_calls),
+        "keeps messages",
+    ),
+    "drops a provider's notes of parts": (
+        replacing(drop_notes_of_parts),
+        "keeps messages",
+    ),
+    "bills two models as one": (bills_one_model, "keeps the bill"),
+    "drops filtered answers": (drops_filtered, "keeps messages"),
+    "appends the last answer again": (answers_again, "keeps identities"),
     "makes a new root": (lambda s: Aggregator.new(messages=list(s)), "keeps the bill"),
     "strips texts": (
         replacing(

@@ -1,7 +1,9 @@
 """Strategies draw what happens: measured on hundreds of draws, and shape by shape."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
@@ -24,6 +26,7 @@ from conversation_state.testing import (
 )
 from conversation_state.testing.shapes import write_shapes
 from conversation_state.tools import Parameter, ToolInfo
+from conversation_state.usage import Usage
 from tests.profiles import is_thorough
 
 _DRAWS = settings(
@@ -43,6 +46,14 @@ _ADAPTERS = {
 }
 
 
+def is_odd_json(text: str) -> bool:
+    """Whether *text* is JSON, and other than Python would write it."""
+    try:
+        return text != json.dumps(json.loads(text), sort_keys=True)
+    except ValueError:
+        return False
+
+
 def list_features(messages: Iterable[Message]) -> set[str]:
     """What happens in a conversation, read from its messages alone."""
     messages = list(messages)
@@ -53,6 +64,11 @@ def list_features(messages: Iterable[Message]) -> set[str]:
         if call.id
     }
     found: set[str] = set() if messages else {"empty"}
+    ids = Counter(call.id for message in messages for call in message.tool_calls)
+    found |= {"id used again"} if any(count > 1 for count in ids.values()) else set()
+    responses = [getattr(message, "response", None) for message in messages]
+    models = {each.model for each in responses if each is not None and each.model}
+    found |= {"two models"} if len(models) > 1 else set()
     if {"user", "assistant"} <= {message.role for message in messages}:
         found.add("both roles")
 
@@ -66,6 +82,16 @@ def list_features(messages: Iterable[Message]) -> set[str]:
             found |= {"thought with a call"} if thinks and message.tool_calls else set()
             found |= {"parallel calls"} if len(message.tool_calls) > 1 else set()
             found |= {"interrupted"} if reason == "interrupted" else set()
+            found |= {"filtered"} if reason == "content_filter" else set()
+            found |= {"empty text"} if not message.parts else set()
+            noted: list[Any] = [*message.tool_calls, *message.parts]
+            found |= {"provider's notes"} if any(e.metadata for e in noted) else set()
+            usage = (message.response and message.response.usage) or Usage()
+            found |= {"written to a cache"} if usage.extra else set()
+            cached = usage.prompt_tokens_details.cached_tokens
+            found |= {"read from a cache"} if cached else set()
+            written = [call.arguments for call in message.tool_calls]
+            found |= {"a model's JSON"} if any(map(is_odd_json, written)) else set()
         elif isinstance(message, ToolMessage):
             start = made_at.get(message.tool_call_id, at)
             between = messages[start:at]
@@ -86,6 +112,14 @@ _SHARES = {
     "interrupted": 5,
     "thought with a call": 5,
     "media in a result": 5,
+    "id used again": 5,
+    "two models": 5,
+    "written to a cache": 5,
+    "read from a cache": 5,
+    "provider's notes": 5,
+    "a model's JSON": 5,
+    "filtered": 4,
+    "empty text": 10,
     "long": 2,
 }
 

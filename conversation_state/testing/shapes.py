@@ -122,6 +122,7 @@ class TurnWriter:
         *calls: ToolCall,
         reason: str = "",
         usage: Usage | None = None,
+        model: str = "gpt-5",
     ) -> AssistantMessage:
         """A model's message with a response of its own, whose usage is known."""
         self._calls += 1
@@ -129,7 +130,7 @@ class TurnWriter:
         meta = ResponseMeta(
             reason or ("tool_calls" if calls else "stop"),
             usage or Usage(1_000 + 13 * number, 80 + 7 * self._calls),
-            model="gpt-5",
+            model=model,
             id=f"response_{self.number}_{self._calls}",
         )
         return AssistantMessage(content, tool_calls=calls, response=meta)
@@ -247,6 +248,21 @@ def _(turn: TurnWriter) -> Iterator[Message]:
         yield turn.result(calls[at], f"zone {at + 1}", is_error=at == 1)
 
 
+@_shape("arguments as a model writes them")
+def _(turn: TurnWriter) -> Iterator[Message]:
+    # Not as `json.dumps` writes them: neither the order of the keys, nor the spaces,
+    # nor the escapes.
+    call = turn.call(
+        "book",
+        turn.pick(
+            '{"to":"Bern","from":"Genève"}', '{\n  "train": 7,\n  "seat": null\n}'
+        ),
+    )
+    yield turn.ask()
+    yield turn.say("", call)
+    yield turn.result(call, turn.pick("Booked.", '{"train":7,"seat":null}'))
+
+
 @_shape("instructions")
 def _(turn: TurnWriter) -> Iterator[Message]:
     yield SystemMessage("Be brief.")
@@ -325,6 +341,52 @@ def _(turn: TurnWriter) -> Iterator[Message]:
 def _(turn: TurnWriter) -> Iterator[Message]:
     yield turn.ask()
     yield turn.say("The train leaves at", reason="length")
+
+
+@_shape("filtered answer")
+def _(turn: TurnWriter) -> Iterator[Message]:
+    yield turn.ask()
+    yield turn.say(turn.pick("", "The train"), reason="content_filter")
+    if turn.usually():
+        yield turn.ask("Why not?")
+
+
+# Several providers
+
+
+@_shape("answers of two models", share=2)
+def _(turn: TurnWriter) -> Iterator[Message]:
+    # The start of the prompt is written to the provider's cache, then read from it.
+    number = turn.number + 1
+    written = Usage(1_400 + number, 60, extra={"cache_write_tokens": 1_300})
+    read = PromptTokensDetails(cached_tokens=1_300)
+    call = turn.call("search", '{"query": "trains to Bern"}')
+    yield turn.ask()
+    yield turn.say("", call, usage=written, model="claude-sonnet-4-5")
+    yield turn.result(call)
+    yield turn.say(
+        "At half past twelve.",
+        usage=Usage(1_500 + number, 40, prompt_tokens_details=read),
+        model=turn.pick("claude-sonnet-4-5", "gemini-3-pro"),
+    )
+    yield turn.ask("Are you sure?")
+    yield turn.say("Yes.")
+
+
+def _note_keys(source: str, **keys: Any) -> dict[str, Any]:
+    """Metadata as an adapter makes it of the keys that only *source* has."""
+    return {"conversation_state": {source: {"keys": keys}}}
+
+
+@_shape("notes of a provider", share=2)
+def _(turn: TurnWriter) -> Iterator[Message]:
+    marked = _note_keys("anthropic", cache_control={"type": "ephemeral"})
+    signed = _note_keys("gemini", thoughtSignature="c2lnbmVk")
+    call = attrs.evolve(turn.call(), metadata=signed)
+    yield UserMessage([TextPart(turn.text("When?"), metadata=marked)])
+    yield turn.say("", call)
+    yield turn.result(call)
+    yield turn.say([TextPart("At half past twelve.", metadata=signed)])
 
 
 # Thoughts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -16,16 +17,31 @@ class RequestLine(NamedTuple):
         text: The text; of a result what the tool returned.
 
         id: The id of the call; where a wire has none, the name of the function.
+
+        arguments: Of a call its arguments, with sorted keys; "" if they are not an
+            object.
     """
 
     kind: str
     text: str
     id: str = ""
+    arguments: str = ""
 
 
 def read_request(wire: str, body: Mapping[str, Any]) -> list[RequestLine]:
     """What the *body* of a request says."""
     return list(_READERS[wire](body))
+
+
+def read_arguments(arguments: Any) -> str:
+    """*arguments* of a call in one form, whoever wrote them; "" if they are invalid."""
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except ValueError:
+            return ""
+
+    return json.dumps(arguments, sort_keys=True) if isinstance(arguments, dict) else ""
 
 
 def _read_text(content: Any) -> str:
@@ -53,7 +69,12 @@ def _read_chat(body: Mapping[str, Any]) -> Iterator[RequestLine]:
 
         for call in message.get("tool_calls") or ():
             function = call.get("function") or {}
-            yield RequestLine("call", function.get("name", ""), call.get("id", ""))
+            yield RequestLine(
+                "call",
+                function.get("name", ""),
+                call.get("id", ""),
+                read_arguments(function.get("arguments")),
+            )
 
 
 def _read_responses(body: Mapping[str, Any]) -> Iterator[RequestLine]:
@@ -68,7 +89,12 @@ def _read_responses(body: Mapping[str, Any]) -> Iterator[RequestLine]:
     for item in items:
         kind = item.get("type", "message")
         if kind == "function_call":
-            yield RequestLine("call", item.get("name", ""), item.get("call_id", ""))
+            yield RequestLine(
+                "call",
+                item.get("name", ""),
+                item.get("call_id", ""),
+                read_arguments(item.get("arguments")),
+            )
         elif kind == "function_call_output":
             output = _read_text(item.get("output"))
             yield RequestLine("result", output, item.get("call_id", ""))
@@ -92,7 +118,12 @@ def _read_anthropic(body: Mapping[str, Any]) -> Iterator[RequestLine]:
             if block.get("type") == "text":
                 yield RequestLine(role, block.get("text", ""))
             elif block.get("type") == "tool_use":
-                yield RequestLine("call", block.get("name", ""), block.get("id", ""))
+                yield RequestLine(
+                    "call",
+                    block.get("name", ""),
+                    block.get("id", ""),
+                    read_arguments(block.get("input")),
+                )
             elif block.get("type") == "tool_result":
                 text = _read_text(block.get("content"))
                 yield RequestLine("result", text, block.get("tool_use_id", ""))
@@ -109,7 +140,8 @@ def _read_gemini(body: Mapping[str, Any]) -> Iterator[RequestLine]:
             call, result = part.get("functionCall"), part.get("functionResponse")
             if call:
                 name = call.get("name", "")
-                yield RequestLine("call", name, call.get("id") or name)
+                arguments = read_arguments(call.get("args") or {})
+                yield RequestLine("call", name, call.get("id") or name, arguments)
             elif result:
                 name = result.get("id") or result.get("name", "")
                 yield RequestLine("result", str(result.get("response")), name)

@@ -65,6 +65,8 @@ class TurnOutcome:
     is_stopped: bool = False
     # Seconds ran out: it never ended.
     is_endless: bool = False
+    # How many requests came after the stop of a turn that ended as if there was none.
+    requests_after_stop: int = 0
 
     def note_error(self, error: BaseException) -> None:
         """Keep the *error* with which the agent failed."""
@@ -209,20 +211,21 @@ class AsyncAgent:
 
     def turn(
         self,
-        director: Director,  # noqa: ARG002 - of all forms
+        director: Director,
         url: str,
         turn: AgentTurn,
         thread: str,
     ) -> list[TurnOutcome]:
         """What came of *turn*, and of the prompt that was written meanwhile."""
-        return asyncio.run(self._run_turn(url, turn, thread))
+        return asyncio.run(self._run_turn(director, url, turn, thread))
 
     async def _run_turn(
-        self, url: str, turn: AgentTurn, thread: str
+        self, director: Director, url: str, turn: AgentTurn, thread: str
     ) -> list[TurnOutcome]:
         outcome = TurnOutcome(turn.prompt)
         outcomes = [outcome]
         left = turn.at
+        before_stop = 0
         others: list[asyncio.Task[Any]] = []
 
         async def write() -> None:
@@ -232,7 +235,7 @@ class AsyncAgent:
             await asyncio.wait(others, timeout=_LOCKED_S)
 
         def step() -> Awaitable[None] | None:
-            nonlocal left
+            nonlocal left, before_stop
             if turn.act == "ask":
                 return None
 
@@ -244,6 +247,7 @@ class AsyncAgent:
                 return write()
 
             outcome.is_stopped = True
+            before_stop = director.count
             task.cancel()
             return None
 
@@ -254,6 +258,8 @@ class AsyncAgent:
         if not task.done():
             outcome.is_endless = True
             task.cancel()
+        elif outcome.is_stopped and outcome.reply is not None:
+            outcome.requests_after_stop = director.count - before_stop
 
         for other in others:
             await asyncio.wait([other], timeout=self._timeout_s)
@@ -338,6 +344,7 @@ class CommandAgent:
         """What came of *turn*, and of the prompt that was written meanwhile."""
         process, outcome = self._start_worker(url, turn.prompt, thread)
         outcomes = [outcome]
+        before_stop = 0
         if turn.act != "ask" and director.was_asked.wait(self._timeout_s):
             time.sleep(turn.at / 100)
             if turn.act == "write":
@@ -347,9 +354,13 @@ class CommandAgent:
             else:
                 number = signal.SIGINT if turn.act == "stop" else signal.SIGKILL
                 outcome.is_stopped = process.poll() is None
+                before_stop = director.count
                 process.send_signal(number)
 
         self._join_worker(process, outcome)
+        if outcome.is_stopped and process.returncode == 0:
+            outcome.requests_after_stop = director.count - before_stop
+
         return outcomes
 
     def _start_worker(

@@ -131,7 +131,9 @@ class _ScriptWriter:
         meta = self.meta(reason)
         return AssistantMessage(text or f"Answer {self.number}.", response=meta)
 
-    def call(self, number: int = 1, *, name: str = "") -> AssistantMessage:
+    def call(
+        self, number: int = 1, *, name: str = "", text: str = ""
+    ) -> AssistantMessage:
         """An answer with calls of the tools; a text if there are none."""
         if not self.tools:
             return self.say()
@@ -144,7 +146,7 @@ class _ScriptWriter:
             call_id = f"c{self.number:06}{at:02}"
             calls.append(ToolCall(call_id, name or tool.name, arguments))
 
-        return AssistantMessage(tool_calls=calls, response=meta)
+        return AssistantMessage(text, tool_calls=calls, response=meta)
 
 
 def _make_arguments(tool: ToolInfo) -> str:
@@ -166,6 +168,10 @@ _NAMED: dict[str, _Turns] = {
     "answers": lambda w: [("ask", 0, w.say()), ("ask", 0, w.say())],
     "a call": lambda w: [("ask", 0, w.call(), w.say())],
     "two calls at once": lambda w: [("ask", 0, w.call(2), w.say())],
+    "a text beside a call": lambda w: [
+        ("ask", 0, w.call(text="Let me see."), w.say()),
+        ("ask", 0, w.call(2, text="Let me see again."), w.say()),
+    ],
     "rounds of calls": lambda w: [("ask", 0, w.call(), w.call(), w.call(2), w.say())],
     "429": lambda w: [
         ("ask", 0, w.say()),
@@ -177,7 +183,8 @@ _NAMED: dict[str, _Turns] = {
     "500 after a call": lambda w: [("ask", 0, w.call(), ErrorReply(500), w.say())],
     "500 again and again": lambda w: [
         ("ask", 0, w.say()),
-        ("ask", 0, *[ErrorReply(500)] * 12),
+        # More than the requests that a turn may have, by default.
+        ("ask", 0, *[ErrorReply(500)] * 60),
     ],
     "no answer": lambda w: [("ask", 0, w.call(), Silence(0.05), w.say())],
     "connection closed": lambda w: [("ask", 0, w.say()), ("ask", 0, Hangup(), w.say())],
@@ -255,8 +262,9 @@ def _list_named(tools: Sequence[ToolInfo], acts: Sequence[str]) -> Iterator[Scri
 
         for at in _STOPS if tools else (1, 2, 3):
             writer = _ScriptWriter(tools)
-            first = writer.call(2) if tools else writer.say()
-            turns = [(act, at, first, writer.say()), ("ask", 0, writer.say())]
+            first = [writer.call(2), writer.call(), writer.call()]
+            answers = first if tools else [writer.say()]
+            turns = [(act, at, *answers, writer.say()), ("ask", 0, writer.say())]
             yield _number_turns(turns)
 
 

@@ -4,6 +4,7 @@ What an agent promises over a whole conversation, whatever its framework and lan
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -19,6 +20,7 @@ from conversation_state.messages import AssistantMessage, Message
 from conversation_state.testing._code import format_example
 from conversation_state.testing.contracts._agent_reading import (
     RequestLine,
+    read_arguments,
     read_request,
 )
 from conversation_state.testing.contracts._agent_runs import (
@@ -62,12 +64,15 @@ LAWS = {
     "the thread is usable": "Whatever happened before, an answer that comes without "
     "fault is given to the user; also after errors, a stop or a crash.",
     "nothing is lost": "What a request had and was answered, each later one of the "
-    "thread has: what users wrote, answers, calls and results.",
+    "thread has: what users wrote, answers, calls with their arguments, and results.",
+    "nothing is there twice": "A request has what a user wrote, and what the model "
+    "answered, as often as they did, also after a retry.",
     "cut answers are no answers": "Of a stream that broke off comes an error, a retry, "
     "or a reply that says so; not its beginning as if it were all.",
     "responses are billed once": "The usage that the agent states is that of the "
     "responses it got, each once, also after a retry.",
     "rounds end": "A turn ends within the most requests that are allowed.",
+    "a stop ends the turn": "An agent that is stopped sends no more requests.",
     "the prefix is stable": "Each request begins with what the one before had, so that "
     "a provider's cache is used.",
     "the budget is kept": "No request is larger than the budget.",
@@ -132,9 +137,11 @@ class _Judge:
         checks: dict[str, Callable[[ScriptOutcome], Iterator[str]]] = {
             "requests are accepted": self._find_refused,
             "rounds end": self._find_endless,
+            "a stop ends the turn": self._find_unstopped,
             "cut answers are no answers": self._find_cut,
             "the thread is usable": self._find_unusable,
             "nothing is lost": self._find_lost,
+            "nothing is there twice": self._find_doubled,
             "responses are billed once": self._find_unbilled,
             "the prefix is stable": self._find_unstable,
             "the budget is kept": self._find_large,
@@ -162,6 +169,16 @@ class _Judge:
             if count > self.max_rounds:
                 allowed = f"{self.max_rounds} are allowed"
                 yield f"turn {number} has {count} requests; {allowed}"
+
+    def _find_unstopped(self, outcome: ScriptOutcome) -> Iterator[str]:
+        for each in outcome.outcomes:
+            # The first may have been on its way when the stop came.
+            if each.requests_after_stop > 1:
+                yield (
+                    f"the turn {each.prompt!r} was stopped, and sent "
+                    f"{each.requests_after_stop} requests after that; let "
+                    "CancelledError, or KeyboardInterrupt, pass"
+                )
 
     def _find_cut(self, outcome: ScriptOutcome) -> Iterator[str]:
         for number, turn in enumerate(outcome.script):
@@ -223,9 +240,20 @@ class _Judge:
             return
 
         known: dict[tuple[str, str], int] = {}
+        called: dict[str, str] = {}
         for number, each in enumerate(settled):
             lines = read_request(self.wire, each.request.body)
             here = {_name_line(line) for line in lines}
+            for line in lines:
+                # Calls may be sent back under other ids: made ones, or such as a
+                # provider takes.
+                made = called.get(line.id, "") if line.kind == "call" else ""
+                if made and line.arguments != made:
+                    yield (
+                        f"the call {line.id} of {line.text} has the arguments {made}, "
+                        f"and {line.arguments or 'others'} in request {number}"
+                    )
+
             for name, when in known.items():
                 if name not in here:
                     yield (
@@ -233,9 +261,32 @@ class _Judge:
                         f"is missing in request {number}\n{_show_lines(lines[-8:])}"
                     )
 
+            if isinstance(each.answer, AssistantMessage):
+                for call in each.answer.tool_calls:
+                    called[call.id] = read_arguments(call.arguments)
+
             known |= {name: number for name in here if name[0] != "system"}
             if is_good(each.answer) and self._was_given(outcome, each):
                 known |= dict.fromkeys(_name_answer(each.answer), number)
+
+    def _find_doubled(self, outcome: ScriptOutcome) -> Iterator[str]:
+        most = Counter([("user", each.prompt) for each in outcome.outcomes])
+        for each in outcome.answered:
+            answer: Any = each.answer
+            message = getattr(answer, "answer", answer)
+            if isinstance(message, AssistantMessage):
+                most["assistant", message.text] += 1
+
+        for number, request in enumerate(outcome.requests):
+            lines = read_request(self.wire, request.body)
+            counts = Counter([(line.kind, line.text) for line in lines])
+            for name, count in counts.items():
+                if name in most and count > most[name]:
+                    yield (
+                        f"{name[0]} {shorten_repr(name[1])} is in request {number} "
+                        f"{count} times; expected {most[name]}\n"
+                        f"{_show_lines(lines[-8:])}"
+                    )
 
     def _was_given(self, outcome: ScriptOutcome, answered: Answered) -> bool:
         """Whether the turn of an answer ended as it should."""
@@ -315,7 +366,7 @@ def _name_line(line: RequestLine) -> tuple[str, str]:
 
 
 def _name_answer(message: Message) -> Iterator[tuple[str, str]]:
-    # Calls may be sent back under other ids: made ones, or such as a provider takes.
+    # Its calls are looked at by their ids.
     if message.text:
         yield "assistant", message.text
 
@@ -323,6 +374,7 @@ def _name_answer(message: Message) -> Iterator[tuple[str, str]]:
 def _show_lines(lines: Iterable[RequestLine]) -> str:
     shown = [
         f"  {line.kind}{f' {line.id}' * bool(line.id)}: {shorten_repr(line.text)}"
+        f"{f' {line.arguments}' * bool(line.arguments)}"
         for line in lines
     ]
     return "\n".join(shown) or "nothing"
