@@ -726,7 +726,7 @@ class ChatStream:
             logprobs = read_logprobs(choice, kept)
             # What is no object is replaced by the next.
             before = self._of_choice.get("logprobs")
-            if is_map(before) and is_map(kept.get("logprobs")):
+            if isinstance(before, dict) and is_map(kept.get("logprobs")):
                 kept["logprobs"], left = before, kept["logprobs"]
                 add_to(before, left)
 
