@@ -115,6 +115,12 @@ def name_load(given: object) -> str:
     return f"{found[0] if found else 'openai_chat'}.load({value})"
 
 
+def advise_load(given: object) -> str:
+    """How to make Messages of *given*, as the end of an error; "" unless it is JSON."""
+    loaded = name_load(given)
+    return f"; load it first: {loaded}" if loaded else ""
+
+
 def is_of_other_format(given: Mapping[Any, Any]) -> bool:
     """Whether *given* has a key of a provider's request, response or message."""
     return bool(given.keys() & {*_ADAPTERS, "messages", "role"})

@@ -10,7 +10,14 @@ amends the moment of its answer in the cell.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -30,7 +37,11 @@ from conversation_state._wording import (
 from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.cells import Cell, Watch
 from conversation_state.chunks import Accumulator
-from conversation_state.errors import StaleHeadError, StreamClosedError
+from conversation_state.errors import (
+    InvalidMessageError,
+    StaleHeadError,
+    StreamClosedError,
+)
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -426,6 +437,12 @@ def _check_chunks(made: Any) -> Any:
 
 def _add_question(asked: Any, tree: MessageTree) -> State:
     resume_from = getattr(asked, "resume_from", None)  # a client's
+    if isinstance(asked, Mapping) or hasattr(asked, "thread_id"):
+        raise InvalidMessageError(
+            f"asked is {shorten_repr(asked)}; expected a text, a UserMessage or a "
+            f"request that was loaded: {_advise_request(asked)}"
+        )
+
     add = tree.present.add_user_prompt
     state: State = resume_from(tree) if resume_from else add(asked)
     if len(state) and state[-1].role == "user" and state.entries[-1].id not in tree:
@@ -434,6 +451,18 @@ def _add_question(asked: Any, tree: MessageTree) -> State:
             raise ValueError("asked is empty; expected a text with words")
 
     return state
+
+
+def _advise_request(asked: Any) -> str:
+    # AG-UI's messages and runs are one by one, so its requests are no turns of a tree.
+    line = "chat.answer({}, model) asks what is new in it"
+    if not isinstance(asked, Mapping):
+        return line.format("asked.messages[-1]")
+
+    if "threadId" in asked:
+        return line.format("ag_ui.load_input(body).messages[-1]")
+
+    return "chat.answer(ai_sdk.load_request(body), model)"
 
 
 def _replace_question(id: str, asked: str | UserMessage, tree: MessageTree) -> State:

@@ -13,11 +13,13 @@ import pytest
 
 from conversation_state import (
     Aggregator,
+    AssistantMessage,
     MessageTree,
     Timeline,
     TokenBudget,
     ToolCall,
     Trimmer,
+    UserMessage,
     decode,
     fit,
     open_store,
@@ -25,6 +27,7 @@ from conversation_state import (
     trim,
 )
 from conversation_state.adapters import (
+    ag_ui,
     anthropic,
     gemini,
     openai_chat,
@@ -39,7 +42,12 @@ from conversation_state.errors import (
 from conversation_state.stored_chat import StoredChat
 from tests.processes import run_script
 
+RUN: Any = {"threadId": "t", "runId": "r"}
+RUN |= {"messages": [{"id": "u1", "role": "user", "content": "Hi"}]}
+PART: Any = {"type": "text", "text": "Hi"}
+PAIRS: Any = [("user", "Hi")]
 SENT = {"role": "user", "content": "Hi"}
+SENT_LIST: Any = [SENT]
 ASKED: Any = Aggregator.new().add_user_prompt("Hi")
 BUDGET = TokenBudget(context_window=100)
 # As in a program without types.
@@ -261,3 +269,37 @@ def test_missing_extra(line):
 
     assert "conversation-state[testing]" in run_script(script)
     assert issubclass(MissingExtraError, ImportError)
+
+
+class TestJsonInOtherPlaces:
+    """JSON where Messages are expected: the error names what loads it."""
+
+    @pytest.mark.parametrize(
+        ("act", "line"),
+        [
+            (lambda: UserMessage(PART), "openai_chat.load(["),
+            (lambda: UserMessage([PART]), "load([{'role'"),
+            (lambda: openai_chat.dump(SENT_LIST), "openai_chat.load([message])"),
+            (lambda: Aggregator.new(PAIRS), "UserMessage(text) or"),
+            (lambda: [*openai_chat.load_chunks({"choices": []})], "load(response)"),
+            (lambda: CHAT.answer({"id": "c", "messages": []}, print), "ai_sdk.load_re"),
+            (lambda: CHAT.answer(RUN, print), "ag_ui.load_input(body).messages[-1]"),
+            (lambda: CHAT.answer(ag_ui.load_input(RUN), print), "asked.messages[-1]"),
+        ],
+    )
+    def test_advice(self, act, line):
+        """A part, a message, a pair, a whole response, and requests of interfaces."""
+        with pytest.raises(ConversationStateError, match=re.escape(line)):
+            act()
+
+    def test_newest_of_a_run(self):
+        """A request of AG-UI is asked by its newest message, under its own id."""
+        asked: Any = ag_ui.load_input(RUN).messages[-1]
+        chat = StoredChat(open_store("memory:"), "a run")
+        answer = chat.answer(asked, lambda state: iter([AssistantMessage("Hello!")]))
+
+        assert ["Hi", "Hello!"] == [each.text for each in answer.result()]
+        asked_at = chat.tree.question(chat.tree.find(answer.id))
+        assert asked_at == chat.tree.find("u1")
+        events = [*ag_ui.dump_chunks(answer, message_id=answer.id)]
+        assert {answer.id} == {each["messageId"] for each in events}

@@ -68,6 +68,10 @@ def _advise_foreign(verb: str, given: object, line: str) -> str:
             "conversation_state.adapters"
         )
 
+    if isinstance(given, tuple) and [type(each) for each in given] == [str, str]:
+        # As LangChain takes messages.
+        return "make a message of it: UserMessage(text) or AssistantMessage(text)"
+
     if isinstance(given, (list, tuple)) and verb.startswith("add"):
         return "state.extend(messages) adds several"
 

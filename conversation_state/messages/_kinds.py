@@ -8,7 +8,12 @@ from typing import Any, ClassVar, Unpack
 import attrs
 
 from conversation_state._persistent import check_text, final, freeze_map
-from conversation_state._wording import describe_type, shorten_repr, with_article
+from conversation_state._wording import (
+    advise_load,
+    describe_type,
+    shorten_repr,
+    with_article,
+)
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages._base import PLAIN, CommonFields, Message
 from conversation_state.messages._response import ResponseMeta
@@ -34,6 +39,7 @@ def _check_content(
         not isinstance(content, Iterable) or isinstance(content, (bytes, Mapping))
     ):
         problem = f"is {describe_type(content)}; expected a str or a sequence of parts"
+        problem += advise_load(content)
         raise InvalidMessageError(problem, owner, "content")
 
     parts = tuple(content)
@@ -42,7 +48,7 @@ def _check_content(
         if kind not in holds:
             raise InvalidMessageError(
                 f"{owner}.content[{at}] is {describe_type(part)}; "
-                f"{owner} holds parts of {', '.join(sorted(holds))}"
+                f"{owner} holds parts of {', '.join(sorted(holds))}{advise_load(part)}"
             )
 
     return parts

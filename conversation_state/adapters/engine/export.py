@@ -19,6 +19,7 @@ import attrs
 from conversation_state._persistent import EMPTY_MAP, check_iterable, final, thaw
 from conversation_state._wording import (
     add_missing_names,
+    advise_load,
     describe_type,
     list_names,
     shorten_repr,
@@ -424,6 +425,7 @@ class PayloadWriter:
             if not isinstance(message, Message):
                 raise InvalidMessageError(
                     f"{path} is {describe_type(message)}; expected a Message"
+                    f"{advise_load(message)}"
                 )
 
             yield message, path

@@ -26,6 +26,7 @@ from conversation_state.adapters.engine.reading import (
     is_map,
     mended,
 )
+from conversation_state.errors import DecodeError, Problem
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
 from conversation_state.tools import ToolCall
@@ -68,6 +69,10 @@ def chunks_of(
     """
     if hasattr(events, "__aiter__") and not hasattr(events, "__iter__"):
         raise TypeError("events: they are async; aload_chunks(events) reads them")
+
+    if is_map(events):
+        expected = "the events of a stream; load(response) reads a whole response"
+        raise DecodeError((Problem("$", f"is an object; expected {expected}"),))
 
     failure: Exception | None = None
     ended = False
