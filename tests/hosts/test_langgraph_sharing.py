@@ -689,19 +689,30 @@ class TestMirror:
         assert 7 == state.total_usage.total_tokens
 
     def test_delta(self, store):
-        """A delta channel has the last snapshot of the checkpoints before."""
+        """
+        A delta channel has the last snapshot of the checkpoints before, and no messages
+        if there is none.
+        """
         saver = saver_of(store)
         counters: Any = {"counters_since_delta_snapshot": {"messages": (1, 1)}}
-        whole = {"messages": _DeltaSnapshot(ASKED)}
-        older = put(saver, {}, put(saver, whole), metadata=counters)
+        first = put(saver, {"count": 0})
+        whole = put(saver, {"messages": _DeltaSnapshot(ASKED)}, first)
+        older = put(saver, {}, whole, metadata=counters)
         put(saver, {"messages": _DeltaSnapshot(ANSWERED)}, older)
         put(saver, {"count": 1}, older, metadata=counters)
 
         assert ["a"] == texts_of(store, saver.name("1"))
 
+        saver.copy_thread("1", "2")
         saver.prune(["1"])
 
         assert ["a"] == texts_of(store, saver.name("1"))
+
+        id = first["configurable"]["checkpoint_id"]
+        two: Any = {"thread_id": "2", "checkpoint_ns": "", "checkpoint_id": id}
+        put(saver, {"count": 2}, {"configurable": two}, metadata=counters)
+
+        assert [] == texts_of(store, saver.name("2"))
 
 
 UNRESTORABLE = [
@@ -728,7 +739,7 @@ class TestReadable:
         """
         saver, config = saver_of(store), None
         name = saver.name("1")
-        state = Aggregator.new()
+        state: Any = Aggregator.new()
         ids = set()
         for messages in (
             *[UNRESTORABLE[:count] for count in (1, 2, 3, 4)],

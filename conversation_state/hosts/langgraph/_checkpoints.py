@@ -213,7 +213,12 @@ class CheckpointWriter:
         Save the conversations of the *newest* checkpoint under their names, which have
         those of the *previous* one.
         """
-        for channel in {**previous.channels, **newest.channels}:
+        channels = [
+            channel
+            for each in (previous, newest)
+            for channel in (*each.channels, *self.reader.deltas(each))
+        ]
+        for channel in dict.fromkeys(channels):
             name = name_of(self.thread.id, channel, newest.namespace)
             before = self.rows.recall(name)
             state = self.reader.state(newest, channel, before)
@@ -561,7 +566,7 @@ class CheckpointReader:
         delta channel; and all of the ledger. None if the value is something else.
         """
         holder = stored
-        if channel in (self.metadata(stored).get(DELTAS) or ()):
+        if channel in self.deltas(stored):
             line = chain([stored], self.ancestors(stored))
             holder = next((each for each in line if channel in each.channels), stored)
 
@@ -595,6 +600,10 @@ class CheckpointReader:
 
     def pending(self, write: StoredWrite) -> PendingWrite:
         return write.task, write.channel, load_value(self._serde, write.value)
+
+    # The delta channels that were written since they were last stored.
+    def deltas(self, stored: StoredCheckpoint) -> Mapping[str, Any]:
+        return self.metadata(stored).get(DELTAS) or {}
 
     def versions(self, stored: StoredCheckpoint) -> Mapping[str, Any]:
         skeleton: Checkpoint = load_value(self._serde, stored.skeleton)

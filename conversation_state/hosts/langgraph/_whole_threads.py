@@ -20,7 +20,6 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError
 from conversation_state.hosts._host import decode_text
 from conversation_state.hosts.langgraph._checkpoints import (
-    DELTAS,
     LEDGER,
     CheckpointReader,
     StoredCheckpoint,
@@ -278,7 +277,7 @@ def _list_needed_by_newest(
     kept = []
     for each in newest.values():
         kept.append(each)
-        needed = {*(reader.metadata(each).get(DELTAS) or ())} - {*each.channels}
+        needed = {*reader.deltas(each)} - {*each.channels}
         for ancestor in reader.ancestors(each):
             if not needed:
                 break
