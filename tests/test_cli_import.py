@@ -374,10 +374,13 @@ class TestUnreadable:
             (WRAPPED, -60, "1: the file is cut off: it ends within $.chats[1]", "a"),
             (f"{WRAPPED[:-1]}, \n'x': {{}}}}", -3, "2: the file is cut off", "ab"),
             (WRAPPED[10:-1], -60, "1: the file is cut off: it ends within $[1]", "a"),
+            (TWO.partition("null")[0] + "nul", None, "15: the file is cut off", ""),
+            (TWO.partition("clock")[0] + "\\u12", None, "21: the file is cut off", ""),
+            (TWO.partition(":")[0] + ":\n\n", None, "3: the file is cut off", ""),
             (LINES, -9, "2: the file is cut off: it ends within this line", "a"),
             (LINES.replace("}\n", "\n", 1), 999, "1: incomplete JSON; a con", "b"),
         ],
-        ids=map(str, range(10)),
+        ids=map(str, range(13)),
     )
     def test_cut_off(self, run, text, kept, reported, names):
         """Of what is cut off one line says where and what to do, and what was saved."""

@@ -455,7 +455,7 @@ class TestNamedHosts:
             {"role": "user", "content": []},
             {"role": "assistant", "tool_calls": []},
             {"role": "user", "content": "q"},
-            {"role": "assistant", "content": None, "tool_calls": calls},
+            {"role": "assistant", "content": None, "tool_calls": calls, "audio": None},
             {"role": "tool", "tool_call_id": "c", "content": None},
             {"role": "tool", "tool_call_id": "d", "content": []},
         ]
@@ -466,6 +466,7 @@ class TestNamedHosts:
         assert judge("openai_chat", export.payload, level="api") == ()
         assert export.lost == ()
         assert len(sent) == len(export.payload["messages"])
+        assert export.payload["messages"][6]["content"] is None
 
     def test_an_empty_list_of_calls_in_a_response(self):
         """Of a response it is not sent at all, whole or streamed."""
