@@ -451,6 +451,19 @@ class TestRequest:
                 {"id": "c", "message": {**NEW, "parts": [5]}},
                 "$.message.parts[0]",
             ),
+            "no state": (
+                {
+                    "id": "c",
+                    "messages": [
+                        {
+                            "id": "a",
+                            "role": "assistant",
+                            "parts": [{**TIDE, "state": ["input-available"]}],
+                        }
+                    ],
+                },
+                "$.messages[0].parts[0].state",
+            ),
         },
     )
     def test_refused(self, body, path):

@@ -587,6 +587,28 @@ class TestRead:
 class TestTrouble:
     """What is wrong with a file."""
 
+    @pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**70])
+    @pytest.mark.parametrize("where", ["title", "childrenIds"])
+    def test_values_that_json_does_not_have(self, where, value):
+        """They are an error of their conversation, with the path, wherever they are."""
+        good = webui(
+            "1", web("1", None, ["2"], "user", "x"), web("2", "1", [], "user", "y")
+        )
+        bad = copy.deepcopy(good)
+        history = bad["chat"]["history"]["messages"]["1"]
+        (bad if where == "title" else history)[where] = [value]
+        found = [*load_trees([bad, good])]
+
+        assert [DecodeError, LoadedTree] == [type(each) for each in found]
+        assert f"{where}[0]: is" in str(found[0])
+
+    def test_half_of_a_surrogate_pair_among_children(self):
+        """It is mended and a problem, as elsewhere."""
+        first = web("1", None, ["\ud83d"], "user", "x")
+        loaded = load_one(webui("1", first))
+
+        assert any("childrenIds[0]: half" in each for each in loaded.problems)
+
     def test_one_of_several(self):
         """A conversation that can't be read is one error, and the others are read."""
         good = webui("1", web("1", None, [], "user", "x"))

@@ -380,6 +380,24 @@ def say(letters):
 class TestCodex:
     """Rollouts of Codex."""
 
+    @pytest.mark.parametrize(("code", "failed"), [(1, True), (0, False), ([0], True)])
+    def test_exit_codes(self, code, failed):
+        """A result's own JSON says whether its call failed, whatever it has there."""
+        text = json.dumps({"output": "x", "metadata": {"exit_code": code}})
+        lines = parse(golden("codex"))
+        for line in lines:
+            if line["payload"].get("type") == "function_call_output":
+                line["payload"]["output"] = text
+
+        results = [
+            message
+            for node in load_session(lines).tree.nodes
+            if isinstance(message := node.message, ToolMessage) and message.text == text
+        ]
+
+        assert results
+        assert {failed} == {result.is_error for result in results}
+
     def test_live_branch(self):
         """Turns that were rolled back are a branch, with the context they came with."""
         tree = read_session(CODEX).tree

@@ -449,3 +449,27 @@ def test_continued(kind):
     assert said == [*before, "And now the docs.", "Done."]
     new = [] if kind == "sts" else [("claude-x", 10, 2, 0, 0)]
     assert bill(again) == sorted([*bill(session, exported.lost), *new])
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "some"),
+    [
+        ("claude_code", "uuid", slice(5, 9)),
+        ("codex", "timestamp", slice(32, 35)),
+        ("opencode", "id", slice(4, 8)),
+    ],
+)
+def test_lines_without_what_others_refer_to(name, key, some):
+    """
+    A session with a line that has no id, or no time, is written again, and what is
+    written is read.
+    """
+    whole = parse(next(each for each in FILES if each.parent.name.startswith(name)))
+    for line in (whole["messages"] if name == "opencode" else whole)[some]:
+        about = line["info"] if name == "opencode" else line
+        value = about.pop(key)
+        session = load_session(whole)
+
+        assert session.name == reload(dump_session(session, name).payload).name
+        assert reload(dump_session(session.tree, name).payload).tree
+        about[key] = value

@@ -421,8 +421,9 @@ class UiLoader(MessageLoader):
     def read_tool(self, block: ObjectReader, step: UiStep) -> None:
         """Add the call that *block* is, and its result if it has one, to *step*."""
         call_id, kind, state = block.text("toolCallId"), block.raw["type"], ""
-        if block.raw.get("state") in _STATES:
-            state = block.raw["state"]
+        given = block.raw.get("state")
+        if isinstance(given, str) and given in _STATES:
+            state = given
         else:
             block.wrong("state", f"one of {', '.join(sorted(_STATES))}")
 

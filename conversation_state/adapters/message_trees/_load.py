@@ -8,6 +8,7 @@ they make. What does not: what a record says (`_forms`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
@@ -191,7 +192,16 @@ class _PlainReader(DocumentReader):
 def _load_one(raw: Any, path: str, kind: str | None) -> LoadedTree:
     # Most have nothing to be mended, and looking at each value takes a quarter of the
     # time.
-    reader = _PlainReader() if is_loadable(raw) else DocumentReader()
+    if is_loadable(raw):
+        with suppress(ValueError):  # NaN, say, of which another reader has the path
+            return _load_with(_PlainReader(), raw, path, kind)
+
+    return _load_with(DocumentReader(), raw, path, kind)
+
+
+def _load_with(
+    reader: DocumentReader, raw: Any, path: str, kind: str | None
+) -> LoadedTree:
     name = kind or _recognize_export(raw)
     if name not in _PLACES:
         what = "mapping is missing" if _is_chatgpt(raw) else f"unknown; {_EXPECTED}"
@@ -438,6 +448,9 @@ def _read_record(  # noqa: PLR0917 - where it stands
         around = {"own_id": [own] if "id" in item else []}
 
     listed = item.get(place.children) if key is not None else None
+    if is_list(listed):
+        listed = reader.json(listed, f"{path}.{place.children}")
+
     return TreeRecord(
         id=id,
         parent=None if parent in _NO_PARENTS[kind == "claude_ai"] else parent,

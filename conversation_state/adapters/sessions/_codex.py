@@ -362,4 +362,4 @@ def has_failed(message: ToolMessage) -> bool:
         return False
 
     about = result.get("metadata") if is_map(result) else None
-    return is_map(about) and about.get("exit_code") not in {None, 0}
+    return is_map(about) and about.get("exit_code") not in (None, 0)

@@ -286,9 +286,10 @@ class _ClaudeLines:
             is_text = "blocks" not in line and (is_plain or not own)
             text = own[0]["text"] if is_text and own else ""
             said = {**about, "content": text if is_text else own}
-            self._note_calls(own, keys["uuid"])
+            # A line without an id is written without one; others follow the last.
+            self._note_calls(own, text_of(keys, "uuid"))
             self._add_line(writer.place(line), {**keys, "message": said})
-            end = keys["uuid"]
+            end = text_of(keys, "uuid") or end
 
         return end
 
@@ -509,7 +510,7 @@ class _CodexLines:
         self.lines.append((LAST_PLACE, line))
 
     def _put_event(self, kind: str, **payload: Any) -> None:
-        time = self.lines[-1][1]["timestamp"]
+        time = text_of(self.lines[-1][1], "timestamp")
         self._add_record("event_msg", {"type": kind, **payload}, time)
 
     def _write_header(self) -> None:

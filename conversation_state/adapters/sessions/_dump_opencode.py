@@ -93,7 +93,8 @@ class _OpenCodeDocument:
                 at = record.notes["at"] if writer.is_same else len(self.messages) + 1
                 self.messages.append((at, raw))
                 info = raw["info"]
-                self.asked = info["id"] if info.get("role") == "user" else self.asked
+                if info.get("role") == "user":
+                    self.asked = text_of(info, "id")
             else:
                 self._write_fresh(record, results)
 
