@@ -357,13 +357,17 @@ class _Transcript(NamedTuple):
         return [json.loads(decode_text(value[_NUMBER_SIZE:])) for value in values]
 
     def read_agents(self, rows: Reader) -> dict[str, list[Any]]:
-        """The entries of the sub-agents of a session, by their ids."""
+        """
+        The entries of the sub-agents of a session, by their ids. An id that is under
+        two subpaths, as of two runs of a workflow, is one sub-agent with both.
+        """
         low = _AGENT + _digest(self.project_key, self.session_id)
-        found = {}
-        for record in rows.scan(low, after(low)):
-            header = json.loads(record.value)
+        headers = [json.loads(record.value) for record in rows.scan(low, after(low))]
+        found: dict[str, list[Any]] = {}
+        for header in sorted(headers, key=lambda header: header["subpath"]):
             agent = self._replace(subpath=header["subpath"])
-            found[_read_agent_id(header["subpath"])] = agent.read(rows, header)
+            entries = found.setdefault(_read_agent_id(header["subpath"]), [])
+            entries += agent.read(rows, header)
 
         return found
 

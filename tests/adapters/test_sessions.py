@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -185,6 +187,27 @@ class TestClaudeCode:
             for each in session.agents
         ] == [("a11", "toolu_A3", "In add()."), ("b22", "toolu_A9", "Docs are fine.")]
         assert read_session(CLAUDE.with_suffix("")) == session
+
+    def test_agent_in_two_folders(self, tmp_path):
+        """An agent's id in the folders of two runs is one agent, with both bills."""
+        text = next((CLAUDE.with_suffix("") / "subagents").glob("*.jsonl")).read_text()
+        shutil.copy(CLAUDE, tmp_path)
+        for run in ("run1", "run2"):
+            folder = tmp_path / CLAUDE.stem / "subagents" / run
+            folder.mkdir(parents=True)
+            # Ids of their own, as another run has them.
+            other = re.sub(
+                r'("(?:uuid|parentUuid|id|requestId)":\s*")', rf"\1{run}-", text
+            )
+            (folder / "agent-b22.jsonl").write_text(other)
+
+        session = read_session(tmp_path / CLAUDE.name)
+
+        assert [
+            (each.name, len(each.tree), each.tree.total_usage.total_tokens)
+            for each in session.agents
+            if each.name == "b22"
+        ] == [("b22", 4, 16)]
 
     def test_agent_alone(self):
         """The file of a sub-agent is a session by itself, too."""

@@ -601,6 +601,28 @@ class TestConversation:
         asyncio.run(sessions.delete(KEY))
         assert () == store.names()
 
+    def test_one_id_under_two_subpaths(self, store):
+        """
+        Two transcripts of one id are one sub-agent, with the lines and the bill of
+        both; what is in both counts once.
+        """
+        sessions = ClaudeSessionStore(store)
+        first, second = conversation()[:2], conversation()[2:4]
+        again: Any = {**AGENT, "subpath": "subagents/workflows/run1/agent-1"}
+        name = ClaudeSessionStore.name_of(KEY)
+
+        async def use() -> Any:
+            await sessions.append(KEY, conversation()[:1])
+            await sessions.append(AGENT, first)
+            await sessions.append(again, [*first, *second])
+            return await sessions.session(KEY)
+
+        session = asyncio.run(use())
+
+        assert 22 == session.usage.total_tokens
+        assert ["1"] == [each.name for each in session.agents]
+        assert 4 == len(store.load(f"{name}/1"))
+
     def test_many_readers(self, stores):
         """
         Programs that read a session while it grows leave its newest lines under the

@@ -189,12 +189,14 @@ def read_session(
         beside = file.with_name(f"{file.name}.jsonl")
         file = beside if beside.exists() else _find_only(file)
 
-    agents: dict[str, SessionInput] = {}
+    agents: dict[str, bytes] = {}
     for each in sorted(file.with_suffix("").glob("subagents/**/agent-*.jsonl")):
         id = each.stem.removeprefix("agent-")
         text = each.read_bytes()
         meta = each.with_name(f"{each.stem}.meta.json")
-        agents[id] = _with_metadata(text, meta) if meta.exists() else text
+        text = _with_metadata(text, meta) if meta.exists() else text
+        # An id in two folders, as of two runs of a workflow, is one agent with both.
+        agents[id] = b"\n".join([agents[id], text]) if id in agents else text
 
     return load_session(file.read_bytes(), format=format, agents=agents)
 
