@@ -296,7 +296,7 @@ class TestJsonInOtherPlaces:
         """A request of AG-UI is asked by its newest message, under its own id."""
         asked: Any = ag_ui.load_input(RUN).messages[-1]
         chat = StoredChat(open_store("memory:"), "a run")
-        answer = chat.answer(asked, lambda state: iter([AssistantMessage("Hello!")]))
+        answer: Any = chat.answer(asked, lambda _: iter([AssistantMessage("Hello!")]))
 
         assert ["Hi", "Hello!"] == [each.text for each in answer.result()]
         asked_at = chat.tree.question(chat.tree.find(answer.id))

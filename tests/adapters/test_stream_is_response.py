@@ -1,6 +1,8 @@
 """A stream is the response: what is dumped again, and what is lost, is the same."""
 
 import json
+import re
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -46,6 +48,54 @@ def test_empty_texts(content, text, key, calls):
     assert expected == openai_chat.dump([streamed], rules=AS_IS)
     assert openai_chat.dump([whole]) == openai_chat.dump([streamed])
     assert text == expected.payload["messages"][0][key]
+
+
+STREAMS: dict[str, list[dict[str, Any]]] = {
+    "openai_chat": [
+        {"choices": [{"delta": {"tool_calls": [each]}}]}
+        for each in (
+            {"index": 0, **CALL},
+            {"index": 1, **CALL, "id": "B"},
+            {"index": 0, "function": {"arguments": " "}},
+        )
+    ],
+    "anthropic": [
+        {"type": f"content_block_{kind}", "index": at, **more}
+        for kind, at, more in (
+            ("start", 0, {"content_block": {"type": "text", "text": ""}}),
+            ("start", 1, {"content_block": {"type": "text", "text": "b"}}),
+            ("delta", 0, {"delta": {"type": "text_delta", "text": "a"}}),
+            ("stop", 0, {}),
+            ("stop", 1, {}),
+        )
+    ],
+    "openai_responses": [
+        {"type": f"response.output_{kind}", "output_index": at, **more}
+        for kind, at, more in (
+            ("item.added", 0, {"item": {"type": "message", "role": "assistant"}}),
+            ("item.added", 1, {"item": {"type": "message", "role": "assistant"}}),
+            ("text.delta", 0, {"content_index": 0, "delta": "a"}),
+            ("text.delta", 1, {"content_index": 0, "delta": "b"}),
+            ("text.delta", 0, {"content_index": 1, "delta": "c"}),
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("write", [str, float])
+@pytest.mark.parametrize("name", STREAMS)
+def test_written_numbers(name, write):
+    """The number of a call, a block or an item may be a text or a float."""
+    adapter: Any = import_module(f"conversation_state.adapters.{name}")
+    written = re.sub(
+        r'("(?:\w+_)?index": )(\d)',
+        lambda found: found[1] + json.dumps(write(int(found[2]))),
+        json.dumps(STREAMS[name]),
+    )
+
+    expected = concat(adapter.load_chunks(STREAMS[name]))
+    assert expected == concat(adapter.load_chunks(json.loads(written)))
+    assert len(expected.parts) + len(expected.tool_calls) > 1
 
 
 ODD = ["0", "x", "", True, -1, 0.0, 0.5, [0], {}]

@@ -43,6 +43,7 @@ from conversation_state.adapters.engine.streaming import (
     SurrogateBuffer,
     achunks_of,
     add_rest,
+    as_index,
     check_event,
     chunks_of,
     make_call_chunk,
@@ -447,7 +448,7 @@ class AnthropicStream:
 
     def _get_block_index(self, event: ObjectReader) -> int:
         """The number of the block that *event* is about; -1 if it is invalid."""
-        at: Any = event.raw.get("index")
+        at: Any = as_index(event.raw.get("index"))
         if at.__class__ is int and 0 <= at <= _MAX_INDEX:
             return int(at)
 

@@ -164,12 +164,23 @@ def number_of_choice(index: Any, position: int) -> int:
     if index is None:
         return 0
 
-    if isinstance(index, str) and index.isascii() and index.isdigit():
-        index = int(index) if len(index) < _MAX_DIGITS else -1
-    elif index.__class__ is float and index.is_integer():  # pyright: ignore[reportAttributeAccessIssue]
-        index = int(index)
+    index = as_index(index)
+    return index if index.__class__ is int and 0 <= index < _MAX_CHOICE else position
 
-    return index if index.__class__ is int and 0 <= index < _MAX_CHOICE else position  # pyright: ignore[reportOperatorIssue, reportReturnType]
+
+def as_index(index: Any) -> Any:
+    """
+    *index* as the integer that it is, if a server writes it as a text or a float; any
+    other value as it is.
+
+    >>> [as_index(index) for index in (2, 2.0, "2", "x", True, None)]
+    [2, 2, 2, 'x', True, None]
+    """
+    if isinstance(index, str) and index.isascii() and index.isdigit():
+        return int(index) if len(index) < _MAX_DIGITS else index
+
+    is_whole = isinstance(index, float) and index.is_integer()
+    return int(index) if is_whole else index
 
 
 # No provider gives more answers at once.

@@ -40,6 +40,7 @@ from conversation_state.adapters.engine.streaming import (
     achunks_of,
     add_rest,
     add_to,
+    as_index,
     check_event,
     checked_choice,
     chunks_of,
@@ -239,7 +240,7 @@ class CallAssembler:
 
     def _read_call_piece(self, node: ObjectReader) -> ToolCall:
         raw = node.raw
-        at = raw.get("index")
+        at = as_index(raw.get("index"))
         if at is not None and (at.__class__ is not int or not 0 <= at < _MAX_INDEX):
             node.wrong("index", "the index of a call, from 0 to 2**31 - 1, or null")
             at = None

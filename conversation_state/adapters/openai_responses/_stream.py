@@ -38,6 +38,7 @@ from conversation_state.adapters.engine.streaming import (
     SurrogateBuffer,
     achunks_of,
     add_to,
+    as_index,
     check_event,
     chunks_of,
     make_call_chunk,
@@ -664,7 +665,7 @@ class ResponsesStream:
             if isinstance(each, str) and each in self._by_id:
                 return self._by_id[each]
 
-        at: Any = event.raw.get("output_index")
+        at: Any = as_index(event.raw.get("output_index"))
         return self._at.get(at) if at.__class__ is int else None
 
     def _find_or_open_item(
@@ -680,7 +681,8 @@ class ResponsesStream:
             if again or not item.is_done:
                 return item
 
-        return self._open_item(raw, event.raw.get("output_index"), f"{event.path}.item")
+        at = as_index(event.raw.get("output_index"))
+        return self._open_item(raw, at, f"{event.path}.item")
 
     def _find_item_of(self, event: ObjectReader, kind: str) -> Any:
         """
@@ -707,7 +709,7 @@ class ResponsesStream:
         if isinstance(item_id, str) and item_id not in self._by_id:
             raw["id"] = item_id
 
-        at, path = event.raw.get("output_index"), f"{event.path}.item"
+        at, path = as_index(event.raw.get("output_index")), f"{event.path}.item"
         item = self._open_item(raw, at, path)
         if isinstance(item_id, str):
             self._by_id[item_id] = item
@@ -840,7 +842,7 @@ def _read_part_number(event: ObjectReader, where: str) -> int | None:
     The number of the block in the list *where*, 0 if missing; None if it is invalid.
     """
     key = _NUMBERS.get(where, "")
-    number = event.raw.get(key)
+    number = as_index(event.raw.get(key))
     if number is None:
         return 0
 
