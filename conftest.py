@@ -126,7 +126,6 @@ def pytest_collection_finish() -> None:
     # It looks for trio's random numbers among what is not frozen, and warns.
     import hypothesis  # noqa: F401, PLC0415
 
-    gc.collect()
     gc.freeze()
     gc.enable()
 

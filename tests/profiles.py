@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 
-__all__ = ["is_thorough"]
+__all__ = ["fewer", "is_thorough"]
 
 # No test asserts a time, so none fails for being slow on a busy machine; and the
 # examples are the same in every run, so that one commit has one result, beside a CI
@@ -22,6 +22,11 @@ settings.register_profile("quick", _SAME, max_examples=5)
 settings.register_profile("brief", _SAME, max_examples=5)
 settings.register_profile("thorough", _SAME, max_examples=2_000, derandomize=False)
 settings.load_profile("default")
+
+
+def fewer() -> settings:
+    """The settings of tests that try dozens of things with each example."""
+    return settings(max_examples=max(settings().max_examples // 3, 1))
 
 
 def is_thorough() -> bool:

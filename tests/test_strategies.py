@@ -130,32 +130,18 @@ class TestShares:
         [conversations(), states(), st.from_type(Aggregator)],
         ids=["conversations", "states", "by type"],
     )
-    def test_of_what_happens(self, strategy: st.SearchStrategy[Iterable[Message]]):
+    def test_of_what_happens(
+        self,
+        strategy: st.SearchStrategy[Iterable[Message]],
+        monkeypatch: pytest.MonkeyPatch,
+    ):
         """
         Enough draws have calls with results, late results and the like, and few are
-        empty.
+        empty. In one state of twenty, at least, two branches that both added something
+        meet.
         """
         seen: Counter[str] = Counter()
-
-        @_DRAWS
-        @given(strategy)
-        def draw(drawn: Iterable[Message]) -> None:
-            seen.update(["draws", *list_features(drawn)])
-
-        draw()
-        shares = {
-            name: 100 * seen[name] / seen["draws"] for name in [*_SHARES, "empty"]
-        }
-
-        assert seen["draws"] >= 0.95 * _DRAWS.max_examples
-        assert [name for name, least in _SHARES.items() if shares[name] < least] == []
-        assert shares["empty"] <= 5
-
-    def test_of_diamonds(self, monkeypatch: pytest.MonkeyPatch):
-        """
-        In one state of twenty, at least, two branches that both added something meet.
-        """
-        join, met, seen = Aggregator.join, [], Counter()  # type: ignore[var-annotated]
+        join, met = Aggregator.join, []
 
         def note_join(self: Aggregator, *others: Aggregator) -> Aggregator:
             joined = join(self, *others)
@@ -167,15 +153,22 @@ class TestShares:
         monkeypatch.setattr(Aggregator, "join", note_join)
 
         @_DRAWS
-        @given(states())
-        def draw(_state: Aggregator) -> None:
-            seen["draws"] += 1
+        @given(strategy)
+        def draw(drawn: Iterable[Message]) -> None:
+            seen.update(["draws", *list_features(drawn)])
+            seen["states"] += isinstance(drawn, Aggregator)
             seen["diamonds"] += bool(met)
             met.clear()
 
         draw()
+        shares = {
+            name: 100 * seen[name] / seen["draws"] for name in [*_SHARES, "empty"]
+        }
 
-        assert seen["diamonds"] / seen["draws"] >= 0.05
+        assert seen["draws"] >= 0.95 * _DRAWS.max_examples
+        assert [name for name, least in _SHARES.items() if shares[name] < least] == []
+        assert shares["empty"] <= 5
+        assert seen["diamonds"] >= 0.05 * seen["states"]
 
 
 class TestConversations:

@@ -49,6 +49,7 @@ from tests import recorded
 from tests.adapters.contract import problem_paths
 from tests.adapters.helpers import WIRES, ask_node, table
 from tests.adapters.stream_contract import events_of
+from tests.profiles import fewer
 
 FIXTURES = WIRES / "ag_ui.jsonl"
 PROVIDERS = ("anthropic", "gemini", "openai_chat", "openai_responses")
@@ -160,7 +161,7 @@ class TestMessages:
 
     def test_contract(self):
         """It keeps the laws of all adapters."""
-        check_adapter(ag_ui)
+        check_adapter(ag_ui, settings=fewer())
 
     @given(aggregators())
     def test_valid(self, state):

@@ -61,6 +61,7 @@ from tests import recorded
 from tests.adapters.contract import problem_paths
 from tests.adapters.helpers import WIRES, ask_node, table
 from tests.adapters.test_ag_ui import MADE, PROVIDERS, chunks_in
+from tests.profiles import fewer
 
 FIXTURES = WIRES / "ai_sdk.jsonl"
 # Parts of an answer, as useChat has them.
@@ -78,7 +79,7 @@ class TestMessages:
 
     def test_contract(self):
         """It keeps the laws of all adapters."""
-        check_adapter(ai_sdk)
+        check_adapter(ai_sdk, settings=fewer())
 
     def test_mapping(self):
         """A run of answers and results is one message, and a call has its result."""

@@ -35,6 +35,7 @@ from tests.adapters.example import dump, load, load_usage
 from tests.adapters.example_stream import aload_chunks, load_chunks
 from tests.adapters.helpers import both, exactly, some, table
 from tests.adapters.stream_contract import StreamContract, split_text
+from tests.profiles import fewer
 
 # Conversations, as the provider writes them: what it has, with keys of newer versions
 
@@ -160,7 +161,7 @@ class TestContract(FormatContract):
 
 def test_public_contract():
     """And the public contract for adapters."""
-    check_adapter(example)
+    check_adapter(example, settings=fewer())
 
 
 class TestStreams(StreamContract):
