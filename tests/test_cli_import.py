@@ -512,6 +512,19 @@ class TestExport:
         assert pipe.is_fifo()
         assert 0o600 == path.stat().st_mode & 0o777
 
+    @pytest.mark.skipif(sys.platform == "win32", reason="needs permissions of POSIX")
+    @pytest.mark.parametrize("verb", ["export", "page"])
+    def test_new_file(self, run, chat, verb):
+        """A new file can be read by its user only; one that is there stays as it is."""
+        path = run.folder / "new"
+
+        run(verb, "chat", "-o", path)
+        assert 0o600 == path.stat().st_mode & 0o777
+
+        path.chmod(0o644)
+        run(verb, "chat", "-o", path)
+        assert 0o644 == path.stat().st_mode & 0o777
+
     def test_no_such_folder(self, run, chat):
         """A folder that can't be written is reported, with status 2."""
         path = run.folder / "missing" / "out.jsonl"

@@ -128,7 +128,8 @@ def tree(
     "--output",
     metavar="FILE",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-    help="Where to write the page; standard output without it, or with -.",
+    help="Where to write the page; only its user can read a new file. Standard output "
+    "without it, or with -.",
 )
 @click.option("--title", help="The title of the page; NAME without it.")
 @click.option(

@@ -749,7 +749,7 @@ _MAX_REPORTED = 10
     metavar="FILE",
     type=click.Path(dir_okay=False, allow_dash=True),
     default="-",
-    help="Write to this file instead of stdout.",
+    help="Write to this file instead of stdout; only its user can read a new one.",
 )
 @click.option("--id", "with_id", is_flag=True, help='Add the name as "id".')
 def export(
@@ -879,7 +879,10 @@ def print_payload(payload: Any, output: str) -> None:
 
 
 def replace_file(output: Path, text: str) -> None:
-    """Write the file *output* atomically: on errors an existing one is unchanged."""
+    """
+    Write the file *output* atomically: on errors an existing one is unchanged. Only its
+    user can read a new one, as a new store.
+    """
     path = output
     try:
         is_new = not path.exists()
@@ -892,9 +895,9 @@ def replace_file(output: Path, text: str) -> None:
         path = path.resolve()
         partial = path.with_name(f".{path.name}.partial")
         try:
-            partial.touch()
+            # Before the content.
+            partial.touch(mode=0o600)
             if not is_new:
-                # Before the content: the file may be for the eyes of its owner.
                 shutil.copymode(path, partial)
 
             partial.write_text(text, encoding="utf-8", newline="\n")
