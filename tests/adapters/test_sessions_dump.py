@@ -464,7 +464,8 @@ def test_lines_without_what_others_refer_to(name, key, some):
     A session with a line that has no id, or no time, is written again, and what is
     written is read.
     """
-    whole = parse(next(each for each in FILES if each.parent.name.startswith(name)))
+    path = next(each for each in FILES if each.parent.name.startswith(name))
+    whole: Any = parse(path)
     for line in (whole["messages"] if name == "opencode" else whole)[some]:
         about = line["info"] if name == "opencode" else line
         value = about.pop(key)
