@@ -602,12 +602,30 @@ class TestTrouble:
         assert [DecodeError, LoadedTree] == [type(each) for each in found]
         assert f"{where}[0]: is" in str(found[0])
 
-    def test_half_of_a_surrogate_pair_among_children(self):
-        """It is mended and a problem, as elsewhere."""
-        first = web("1", None, ["\ud83d"], "user", "x")
-        loaded = load_one(webui("1", first))
+    @pytest.mark.parametrize("where", ["all", "childrenIds", "id", "key", "parentId"])
+    def test_half_of_a_surrogate_pair_in_ids(self, where):
+        """It is mended and a problem, as elsewhere; ids that are equal stay so."""
+        half = "\ud83d"
+        key, own, parent, child = [
+            half if where in {"all", each} else "1"
+            for each in ("key", "id", "parentId", "childrenIds")
+        ]
+        payload = webui(
+            key,
+            web("2", None, [child], "user", "x"),
+            web(own, "2", ["3"], "assistant", "y"),
+            web("3", parent, [], "user", "z"),
+        )
+        messages = payload["chat"]["history"]["messages"]
+        messages[key] = messages.pop(own)
+        loaded = load_one(payload)
+        written = dump_tree(loaded.tree, format="open_webui").payload
 
-        assert any("childrenIds[0]: half" in each for each in loaded.problems)
+        assert any("half of a surrogate pair" in each for each in loaded.problems)
+        shown = json.dumps([written, loaded.problems], ensure_ascii=False)
+        assert "\ufffd" in shown.encode().decode()
+        if where == "all":
+            assert 3 == len(loaded.tree.switch(loaded.tree.find("3")).present)
 
     def test_one_of_several(self):
         """A conversation that can't be read is one error, and the others are read."""

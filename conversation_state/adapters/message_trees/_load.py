@@ -18,7 +18,12 @@ from conversation_state._canonical import is_loadable
 from conversation_state._persistent import EMPTY_MAP, final, freeze_map
 from conversation_state._wording import shorten_repr
 from conversation_state.adapters.engine.notes import with_notes
-from conversation_state.adapters.engine.reading import DocumentReader, is_list, is_map
+from conversation_state.adapters.engine.reading import (
+    DocumentReader,
+    is_list,
+    is_map,
+    mended,
+)
 from conversation_state.adapters.message_trees._forms import (
     FORMS,
     SOURCE,
@@ -385,7 +390,9 @@ def _list_chain(messages: Sequence[Any], path: str) -> list[_Item]:
 
 
 def _map_items(items: Mapping[str, Any], path: str) -> Iterator[_Item]:
-    return ((key, each, f"{path}.{key}", None) for key, each in items.items())
+    return (
+        (key, each, f"{path}.{mended(str(key))}", None) for key, each in items.items()
+    )
 
 
 def _list_nested(messages: Sequence[Any], path: str) -> list[_Item]:
@@ -429,9 +436,11 @@ def _read_record(  # noqa: PLR0917 - where it stands
         is_inner = bool(place.body and place.id)
         said = reader.rest(body, frozenset() if is_inner else frozenset(ids), path)
 
-    own = (item if place.id else body or {}).get(place.id or "id")
-    id = own if key is None else key
-    parent = item.get(place.parent, above)
+    own = reader.json(
+        (item if place.id else body or {}).get(place.id or "id"), f"{path}.id"
+    )
+    id = own if key is None else reader.json(key, path)
+    parent = reader.json(item.get(place.parent, above), f"{path}.{place.parent}")
     if not isinstance(id, str) or not id:
         reader.wrong(f"{path}.id", id, "a text that is not empty")
         return None
