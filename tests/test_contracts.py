@@ -31,6 +31,7 @@ from conversation_state import (
     ToolCall,
     Usage,
     UserMessage,
+    testing,
 )
 from conversation_state.adapters import Lost, anthropic, openai_chat
 from conversation_state.codec import from_data, to_data
@@ -40,7 +41,12 @@ from conversation_state.counting import (
     by_encoding,
     calibrated,
 )
-from conversation_state.errors import BudgetExceededError, DecodeError, Problem
+from conversation_state.errors import (
+    BudgetExceededError,
+    DecodeError,
+    MissingExtraError,
+    Problem,
+)
 from conversation_state.parts import ImagePart, TextPart
 from conversation_state.testing import (
     BrokenLawsError,
@@ -262,6 +268,39 @@ def keep_entries(state, keeps):
         entries=[each for each in state.entries if keeps(each.message)],
         ledger=list(state.ledger),
     )
+
+
+class TestExtra:
+    """What is imported when it is first used."""
+
+    @pytest.mark.parametrize("missing", ["hypothesis", "pytest", "hypothesis.extra"])
+    def test_missing(self, monkeypatch, missing):
+        """Where a package of the extra is missing, the extra is named."""
+        error = ModuleNotFoundError(name=missing)
+        monkeypatch.setattr(testing, "_get_attribute", raising(error))
+
+        with pytest.raises(MissingExtraError, match=r"conversation-state\[testing\]"):
+            testing.__getattr__("SHAPES")
+
+    @pytest.mark.parametrize("missing", ["numpy", "extra.pytest", None])
+    def test_another(self, monkeypatch, missing):
+        """Another error says what it said."""
+        error = ModuleNotFoundError(name=missing)
+        monkeypatch.setattr(testing, "_get_attribute", raising(error))
+
+        with pytest.raises(ModuleNotFoundError) as caught:
+            testing.__getattr__("SHAPES")
+
+        assert caught.value is error
+
+
+def raising(error):
+    """A function that raises *error*."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
 
 
 class TestCheckReducer:
