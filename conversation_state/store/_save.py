@@ -540,7 +540,6 @@ def _contains_equal(
 
     saved = load_newest(transaction, text)
     _find_common_start(transaction, entries, saved)
-    _find_common_start(transaction, ledger, saved)
     return _contains(transaction, old, entries, ledger)[1]
 
 

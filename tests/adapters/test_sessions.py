@@ -870,14 +870,15 @@ class TestSeveral:
     @pytest.mark.parametrize("kind", [each for each in WRITTEN if each in FORMATS])
     def test_two(self, kind):
         """Each is loaded alone, with its own problems; load_session says so."""
-        text = write_two(kind, end="{\n")
+        text = write_two(kind, end="{\n") + "{\n"
         first, second = load_sessions(text)
 
         assert outline(first.tree.present) == [("user", "one"), ("assistant", "one!")]
         assert outline(second.tree.present) == [("user", "two"), ("assistant", "two!")]
         assert first.name != second.name
-        assert any("is no JSON object" in each for each in first.problems)
-        assert not any("is no JSON object" in each for each in second.problems)
+        for each in (first, second):
+            assert 1 == sum("is no JSON object" in line for line in each.problems)
+
         with pytest.raises(DecodeError, match="2 sessions; load_sessions"):
             load_session(text)
 
@@ -918,6 +919,23 @@ class TestSeveral:
 
         assert ("", "s1") == (one.title, one.name)
         assert ("T", "s2") == (two.title, two.name)
+
+    @pytest.mark.parametrize("kind", ["claude_code", "codex", "pi", "sts"])
+    def test_goes_on(self, kind):
+        """Lines of a session that stand behind another one's are of the first."""
+        first, _, second = write_two(kind, end="|").partition("|")
+        found = [*load_sessions(f"{first}{second}{first}")]
+
+        assert 2 == len(found)
+
+    def test_two_heads(self):
+        """A rollout of Codex that was resumed may have the old head behind its own."""
+        raws = parse(CODEX)
+        head = {**raws[0], "payload": {**raws[0]["payload"], "id": "resumed"}}
+
+        [found] = load_sessions([head, *raws])
+
+        assert "resumed" == found.name
 
     def test_heads_of_a_fork(self):
         """A rollout of Codex that names its source has the head and the items of it."""

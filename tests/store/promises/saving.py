@@ -106,8 +106,9 @@ class SavingPromises(StoreCase):
             head = saving.save(name, grown)
             assert head == saving.save(name, grown)
             assert grown == self.other(store).load(name)
-            with pytest.raises(StaleHeadError):
-                saving.save(name, other.add_user_prompt("more").add_user_prompt("x"))
+            for refused in (other.add_user_prompt("a").add_user_prompt("b"), same):
+                with pytest.raises(StaleHeadError):
+                    saving.save(name, refused)
 
         assert () == store.verify()
 
