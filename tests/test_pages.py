@@ -54,6 +54,7 @@ from conversation_state.tree import MessageTree
 from conversation_state.trimming import repair, shorten_tool_results
 from tests import pictures
 from tests.hostile import FORGERIES, messages_from
+from tests.profiles import fewer
 
 ASKED = Aggregator.new().add_user_prompt("Where to?")
 SEA = ASKED.add_assistant_message("To the sea.")
@@ -243,6 +244,7 @@ class TestStyles:
 class TestRedact:
     """Pages without content."""
 
+    @fewer()
     @given(st.lists(hostile_messages, max_size=4), forged)
     def test_no_text_stays(self, some, label):
         """No text of a message, name or label is in the page."""

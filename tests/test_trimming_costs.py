@@ -217,9 +217,7 @@ class TestEveryBudget:
         state = grown(31, transcript)
         whole = trim(state, None, *steps)
         read_again = pickle.loads(pickle.dumps(whole._selection))
-        # Of a long view, three hundred budgets.
-        step_size = max(3, whole.total_tokens // 300)
-        for limit in range(1, whole.total_tokens + 5, step_size):
+        for limit in range(1, whole.total_tokens + 5, 3):
             budget = TokenBudget(context_window=limit)
             for step in (fit(), keep_last(1 + limit % 20)):
                 context = TrimContext.of(state, budget)._with_selection(read_again)
@@ -342,7 +340,7 @@ class TestCallsWithOneId:
         named once and gets its result, without another look at those before it.
         """
         counts = []
-        for size in (20, 400):
+        for size in (20, 200):
             called = AssistantMessage(tool_calls=[ToolCall("c", "f")] * size)
             state = Aggregator.new([called, *[result("c")] * size, UserMessage("?")])
             counts.append(count_lines(partial(trim, state, None, repair())) / size)
@@ -361,7 +359,7 @@ class TestManySummaries:
         each of them once, not once more for all others.
         """
         counts = []
-        for size in (20, 400):
+        for size in (20, 200):
             state = Aggregator.new([UserMessage("Hi.")] * (4 * size))
             view = trim(
                 state,
