@@ -174,6 +174,12 @@ class TestIndex:
             items = "1 item" if size == 1 else f"{size:,} items"
             assert f"position {at} of a log of {items}" == str(raised.value)
 
+    def test_cost(self):
+        """An item of fewer than a million is found in one call, however many."""
+        logs = [Log(range(size)) for size in (100, 2_000, 40_000)]
+
+        assert 1 == len({count_calls(lambda log=log: log[3]) for log in logs})  # type: ignore[misc]
+
 
 class TestSlice:
     @given(st.integers(0, 110), st.slices(110), st.booleans())
@@ -652,6 +658,16 @@ class TestEqual:
         pairs = list(product(ours, theirs))
         for one, other in reversed(pairs) if is_backwards else pairs:
             assert (list(one) == list(other)) is one.equals(other, known)
+
+    def test_versions_share_their_start(self):
+        """What two versions share is not compared, block for block."""
+        start = Log(range(32 * 400))
+        known: set[tuple[int, int]] = set()
+        one, other = (start.extend(range(-99, 0)) for _ in range(2))
+
+        assert count_calls(lambda: one.equals(other, known)) < 100
+        assert one == other
+        assert one != start.extend(range(99))
 
     def test_each_version_costs_what_it_adds(self):
         """

@@ -2,7 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from conversation_state import Aggregator, AssistantMessage, ToolMessage, UserMessage
 from conversation_state.adapters import anthropic, gemini, openai_chat, openai_responses
+from conversation_state.codec import encode
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import Message
 from conversation_state.parts import ImagePart, ReasoningPart, RefusalPart
@@ -24,7 +27,12 @@ from conversation_state.testing import (
     provider_payloads,
     states,
 )
-from conversation_state.testing.shapes import write_shapes
+from conversation_state.testing.shapes import (
+    ACTS,
+    TurnWriter,
+    grow_state,
+    write_shapes,
+)
 from conversation_state.tools import Parameter, ToolInfo
 from conversation_state.usage import Usage
 from tests.profiles import is_thorough
@@ -223,7 +231,51 @@ class TestConversations:
         assert [each.text for each in found] == ["form 0"]
 
 
+class Variant(TurnWriter):
+    """Takes the option with a number of each choice, or one from the start again."""
+
+    variant = 0
+
+    def pick(self, *options: Any) -> Any:
+        return options[self.variant % len(options)]
+
+
+def digest_variants(write: Callable[[TurnWriter], Any]) -> str:
+    """A digest of what *write* makes of three variants of a turn."""
+    digest = blake2b(digest_size=6)
+    for variant in range(3):
+        turn = Variant(2)
+        turn.variant = variant
+        digest.update(encode(tuple(write(turn))))
+
+    return digest.hexdigest()
+
+
+def act_on(act: Callable[[TurnWriter, Aggregator], Aggregator]) -> Any:
+    """What *act* makes of a short state: its messages, and its usage."""
+
+    def write(turn: TurnWriter) -> Iterator[Any]:
+        state = act(turn, grow_state(SHAPES["call and result"].write(turn)))
+        yield from state
+        for entry in state.ledger:
+            yield UserMessage(f"{entry.model} {entry.usage}")
+
+    return write
+
+
 class TestShapes:
+    def test_are_the_same_in_each_release(self):
+        """
+        What each shape and act writes is pinned, so that examples can be compared; a
+        digest is replaced where one is changed on purpose.
+        """
+        pinned = json.loads(Path(__file__).with_name("shapes.json").read_text("utf-8"))
+
+        assert pinned == {
+            **{name: digest_variants(shape.write) for name, shape in SHAPES.items()},
+            **{name: digest_variants(act_on(act)) for name, act in ACTS.items()},
+        }
+
     def test_are_what_they_are_named(self):
         """
         The examples of shapes that are the same in every run show what their names say.

@@ -61,7 +61,8 @@ TESTS: dict[str, Sequence[str]] = {
     ),
     "adapters.engine": (
         *("adapters/test_[aeo]*.py", "adapters/test_gemini*.py"),
-        *("adapters/test_pydantic_ai.py", "adapters/test_stream_pieces.py"),
+        *("adapters/test_pydantic_ai.py", "adapters/test_request_rules.py"),
+        "adapters/test_stream_pieces.py",
     ),
     "adapters.message_trees": ("test_cli_formats.py",),
     "adapters.sessions": ("hosts/test_claude_agent.py", "test_cli_convert.py"),

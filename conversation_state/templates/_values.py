@@ -54,7 +54,10 @@ class Fields(dict[Any, Any]):
 
     def __gotemplate_lookup__(self, key: str | int) -> Any:
         # As gotpl looks up a field.
-        return read_below(self, key)
+        if key in self:
+            return self[key]
+
+        raise Missing(*self._path, key)
 
 
 class DocumentText(str):
@@ -83,7 +86,7 @@ class Items(list[Any]):
         self._path = path
 
 
-def read_below(value: Any, key: str | int, path: str = "") -> Any:
+def read_below(value: Any, key: str | int, path: str) -> Any:
     """What *value*, at *path*, has under *key*, or at that position."""
     if isinstance(value, Variables):
         return value[str(key)]

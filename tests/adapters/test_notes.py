@@ -100,6 +100,11 @@ def takes(called, given, named):
 class TestLists:
     """The lists of formats."""
 
+    def test_no_other_names(self):
+        """A name that the package does not have is an error, and no list."""
+        with pytest.raises(AttributeError, match="has no attribute 'PROVIDER'"):
+            _ = adapters.PROVIDER
+
     def test_providers(self):
         """Each format says of itself whether it both dumps and loads plain JSON."""
         formats = {name: find_format(name) for name in FORMATS}

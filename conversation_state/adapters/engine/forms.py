@@ -51,8 +51,9 @@ def note_forms(
 
 def note_calls(message: AssistantMessage, source: str) -> AssistantMessage:
     """*message*, a chunk of a response, with such notes on its calls."""
-    # Most chunks have further arguments of a call that was noted when it began.
-    if not source or not any(c.id or c.name for c in message.tool_calls):
+    # Most chunks have further arguments of a call that was noted when it began, with
+    # its id: where a name has a rule, both come together.
+    if not source or not any(call.id for call in message.tool_calls):
         return message
 
     noter = _Noter(source, rules(source), home_rules(source))

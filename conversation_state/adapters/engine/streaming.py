@@ -158,8 +158,8 @@ def number_of_choice(index: Any, position: int) -> int:
     if it has none, and its position if it is no number. So nothing of an answer is
     dropped for an odd one.
 
-    >>> [number_of_choice(index, 1) for index in (None, 2, 2.0, "2", "x", True, -1)]
-    [0, 2, 2, 2, 1, 1, 1]
+    >>> [number_of_choice(index, 1) for index in (None, 0, 2, 2.0, "2", "x", True, -1)]
+    [0, 0, 2, 2, 2, 1, 1, 1]
     """
     if index is None:
         return 0
