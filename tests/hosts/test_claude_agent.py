@@ -614,7 +614,7 @@ class TestConversation:
         async def use() -> Any:
             await sessions.append(KEY, conversation()[:1])
             await sessions.append(AGENT, first)
-            await sessions.append(again, [*first, *second])
+            await sessions.append(again, [first[0], *second])
             return await sessions.session(KEY)
 
         session = asyncio.run(use())

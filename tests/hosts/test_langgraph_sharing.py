@@ -760,6 +760,16 @@ class TestReadable:
         assert "m" == state[-1].response.model
         assert anthropic.dump(state[:2]).payload["messages"]
 
+    def test_repeated(self, store):
+        """One message that is there more than once is as many entries."""
+        saver, config = saver_of(store), None
+        odd, other = UNRESTORABLE[2], ASKED[0]
+        for messages in ([odd, odd], [other, odd, odd, odd], [odd, other, odd]):
+            config = put(saver, {"messages": messages}, config)
+            entries = store.load(saver.name("1")).entries
+
+            assert len(messages) == len({entry.id for entry in entries})
+
     def test_branches(self, store):
         """
         A checkpoint that continues one with such a list has its conversation under the
