@@ -171,6 +171,7 @@ class DocumentReader:
         # Whether it is an answer, which was paid for: numbers that can't be kept are
         # texts in it, and no problems.
         self.is_answer = False
+        self._is_of_call = False  # what is read now
 
     def problem(self, path: str, what: str) -> None:
         """Report that what is at *path* can't be read."""
@@ -225,7 +226,21 @@ class DocumentReader:
             self.json(item, f"{path}[{at}]", depth + 1) for at, item in enumerate(value)
         ]
 
-    def _read_odd_scalar(self, value: Any, path: str) -> str | None:
+    def arguments(self, value: Any, path: str) -> Any:
+        """
+        What is at *path* as `json` reads it, with integers of any size: arguments of a
+        call are a text of JSON, which holds them.
+        """
+        self._is_of_call = True
+        try:
+            return self.json(value, path)
+        finally:
+            self._is_of_call = False
+
+    def _read_odd_scalar(self, value: Any, path: str) -> str | int | None:
+        if self._is_of_call and value.__class__ is int:
+            return value
+
         if self.is_answer and isinstance(value, (int, float)):
             return repr(value) if isinstance(value, float) else hex(value)
 

@@ -179,9 +179,15 @@ def read_object_text(node: ObjectReader, key: str) -> str:
     The text of the object under *key*, for a field of ours that has a text, such as
     `ToolCall.arguments`; "" if there was a problem.
     """
-    problems = node.reading.count
-    value = node.reading.json(node.raw[key], f"{node.path}.{key}")
-    return dump_json(value).decode() if node.reading.count == problems else ""
+    reading, problems = node.reading, node.reading.count
+    value = reading.arguments(node.raw[key], f"{node.path}.{key}")
+    if reading.count > problems:
+        return ""
+
+    try:
+        return dump_json(value).decode()
+    except TypeError:  # an integer of more than 64 bits
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def parse_object(text: str) -> tuple[dict[str, Any] | None, str]:
@@ -204,7 +210,7 @@ def parse_object(text: str) -> tuple[dict[str, Any] | None, str]:
         return None, "arguments must be a JSON object"
 
     reader = DocumentReader()
-    whole = reader.json(value, "$")
+    whole = reader.arguments(value, "$")
     if reader.problems:
         return None, f"arguments can't be represented as JSON: {reader.problems[0]}"
 

@@ -575,7 +575,7 @@ class StreamedCalls:
         if is_map(value) or is_list(value):
             piece.wrong(name, "a text, a number, true or false")
         elif name != "stringValue":
-            value = piece.reading.json(value, f"{piece.path}.{name}")
+            value = piece.reading.arguments(value, f"{piece.path}.{name}")
             inside[last] = None if name == "nullValue" else value
         else:
             if not isinstance(inside.get(last), list):
