@@ -60,9 +60,14 @@ def image(url):
     return said(content=[{"type": "image_url", "image_url": {"url": url}}])
 
 
-def tool(name="look"):
+def tool(name="look", **parameters):
     """A tool of Chat Completions."""
-    return {"type": "function", "function": {"name": name, "parameters": {}}}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def typed(**schema):
+    """The parameters of a tool of Chat Completions or Gemini with one property."""
+    return {"type": "object", "properties": {"tags": schema}}
 
 
 def two(first, second):
@@ -113,6 +118,31 @@ CHAT = {
     "too_many_tools": (
         chat(said(), tools=[tool(f"t{at}") for at in range(129)]),
         chat(said(), tools=[tool(f"t{at}") for at in range(128)]),
+    ),
+    "tools_empty": (chat(said(), tools=[]), chat(said(), tools=[tool()])),
+    "choice_without_tools": (
+        chat(said(), tool_choice="auto"),
+        chat(said(), tool_choice="none"),
+    ),
+    "schema_type": (
+        chat(said(), tools=[tool(properties={})]),
+        chat(said(), tools=[tool(type="object", properties={})]),
+    ),
+    "schema_items": (
+        chat(said(), tools=[tool(**typed(type="array"))]),
+        chat(said(), tools=[tool(**typed(type="array", items={}))]),
+    ),
+    "options_without_stream": (
+        chat(said(), stream_options={"include_usage": True}),
+        chat(said(), stream=True, stream_options={"include_usage": True}),
+    ),
+    "old_limit": (
+        chat(said(), model="gpt-5-mini", max_tokens=9),
+        chat(said(), model="gpt-5-mini", max_completion_tokens=9),
+    ),
+    "json_not_named": (
+        chat(said(), response_format={"type": "json_object"}),
+        chat(said("system", "In JSON!"), response_format={"type": "json_object"}),
     ),
     "answer_of_nothing": (
         chat(said(), said("assistant", None), said()),
@@ -250,6 +280,14 @@ RESPONSES = {
     ),
     "unknown_key": (asked(said(tool_calls=[])), asked(said())),
     "foreign_item": (asked(said(), item("tool_use")), asked(said())),
+    "moved_parameter": (
+        asked(said(), max_tokens=9),
+        asked(said(), max_output_tokens=9),
+    ),
+    "json_not_named": (
+        asked(said(), text={"format": {"type": "json_object"}}),
+        asked(said(content="As JSON."), text={"format": {"type": "json_object"}}),
+    ),
     "call_without_result": (asked(said(), CALL, said()), turn()),
     "result_without_call": (asked(said(), OUTPUT), turn()),
     "result_late": (
@@ -367,7 +405,46 @@ def look(**more):
     return {"name": "look", "input_schema": SCHEMA, **more}
 
 
+def failed(*blocks):
+    """A whole turn of Anthropic's Messages, whose result failed."""
+    result = RESULT | {"is_error": True, "content": list(blocks)}
+    return talk([text()], [USE], [result])
+
+
+def thinking(budget=2_000, **more):
+    """A request of Anthropic's Messages that asks for thinking."""
+    asked_for = {"type": "enabled", "budget_tokens": budget}
+    return talk([text()], thinking=asked_for, **more)
+
+
+PICTURE = block("image", source={"type": "url", "url": "https://example.com/a.png"})
+PNG_DATA = "iVBORw0KGgoAAAANSUhEUg=="
+HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+
 ANTHROPIC = {
+    "failed_result_with_media": (failed(text(), PICTURE), failed(text())),
+    "thinking_temperature": (thinking(temperature=0.5), thinking(temperature=1)),
+    "two_samplings": (
+        talk([text()], model="claude-sonnet-4-5", temperature=0.5, top_p=0.5),
+        talk([text()], model="claude-sonnet-4-20250514", temperature=0.5, top_p=0.5),
+    ),
+    "thinking_forced_tool": (
+        thinking(tool_choice={"type": "any"}),
+        thinking(tool_choice={"type": "auto"}),
+    ),
+    "thinking_budget": (thinking(1_023), thinking(1_024)),
+    "thinking_over_limit": (
+        thinking(2_000, max_tokens=2_000),
+        thinking(2_000, max_tokens=2_001),
+    ),
+    "image_of_other_format": (
+        media("image", "image/jpeg", PNG_DATA),
+        media("image", "image/png", PNG_DATA),
+    ),
+    "marker_order": (
+        talk([text(**HOUR)], system=[text(**MARKER)]),
+        talk([text(**MARKER)], system=[text(**HOUR)]),
+    ),
     "missing": (talk([of(text(), "text")]), talk([text()])),
     "type": (used(input="{}"), used(input={})),
     "extra": (talk([text(index=0)]), talk([text(citations=None)])),
@@ -538,6 +615,7 @@ def declared(**function):
 
 SIGNED = invoked() | {"thoughtSignature": "signed"}
 GEMINI_3 = {"model": "gemini-3-pro-preview"}
+IN_JSON = {"generationConfig": {"responseMimeType": "application/json"}}
 
 GEMINI = {
     "no_contents": ({}, contents([WORDS])),
@@ -618,6 +696,26 @@ GEMINI = {
     ),
     "media_without_type": (blob(""), blob("image/png")),
     "media_format": (blob("image/svg+xml"), blob("image/webp")),
+    "schema_items": (
+        declared(parameters=typed(type="ARRAY")),
+        declared(parameters=typed(type="ARRAY", items={"type": "STRING"})),
+    ),
+    "schema_required": (
+        declared(parameters={**typed(), "required": ["tags", "days"]}),
+        declared(parameters={**typed(), "required": ["tags"]}),
+    ),
+    "schema_properties": (
+        declared(parameters=typed(type="STRING", properties={"a": {}})),
+        declared(parameters=typed(type="OBJECT", properties={"a": {}})),
+    ),
+    "schema_enum": (
+        declared(parameters=typed(enum=["", "a"])),
+        declared(parameters=typed(enum=["a"])),
+    ),
+    "json_beside_functions": (
+        declared() | IN_JSON | {"model": "gemini-2.5-flash"},
+        declared() | IN_JSON | GEMINI_3,
+    ),
     "schema_key": (
         declared(parameters={"properties": {"a": {"$schema": "x"}}}),
         declared(parameters={"properties": {"$schema": {"type": "STRING"}}}),
@@ -733,6 +831,10 @@ FURTHER = [
     ("openai_chat", "id_not_nine", around(called("call0001"), result("call0001"))),
     ("openai_chat", "id_not_nine", around(called("call000001"), result("call000001"))),
     ("openai_chat", "alternation", chat(said("assistant"), said())),
+    ("openai_chat", "missing", chat(said(), tools=[{"type": "function"}])),
+    ("openai_chat", "missing", chat(said(), tools=[of(tool(), "type")])),
+    ("openai_chat", "old_limit", chat(said(), model="o3", max_tokens=9)),
+    ("openai_responses", "missing", asked(said(), tools=[tool()])),
     ("openai_responses", "call_without_result", asked(CALL, CALL | OTHER, OUTPUT)),
     ("openai_responses", "call_without_result", asked(OUTPUT, CALL)),
     ("openai_responses", "result_without_call", asked(OUTPUT, CALL)),
@@ -758,6 +860,7 @@ FURTHER = [
     ("gemini", "call_without_result", contents([WORDS], [invoked()])),
     ("gemini", "name_characters", declared(name="x" * 65)),
     ("gemini", "media_format", blob("image/jpg")),
+    ("gemini", "schema_key", declared(parameters=typed(anyOf=[{"const": "a"}]))),
 ]
 
 

@@ -154,7 +154,7 @@ class Plain:
 
 def array(items: Any = None, **more: Any) -> dict[str, Any]:
     """The schema of an array of these items."""
-    return {"type": "array", **({} if items is None else {"items": items}), **more}
+    return {"type": "array", "items": {} if items is None else items, **more}
 
 
 def closed(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:

@@ -248,7 +248,7 @@ def _(turn: TurnWriter) -> Iterator[Message]:
         yield turn.result(calls[at], f"zone {at + 1}", is_error=at == 1)
 
 
-@_shape("arguments as a model writes them")
+@_shape("arguments as a model writes them", share=2)
 def _(turn: TurnWriter) -> Iterator[Message]:
     # Not as `json.dumps` writes them: neither the order of the keys, nor the spaces,
     # nor the escapes.
@@ -343,7 +343,7 @@ def _(turn: TurnWriter) -> Iterator[Message]:
     yield turn.say("The train leaves at", reason="length")
 
 
-@_shape("filtered answer")
+@_shape("filtered answer", share=2)
 def _(turn: TurnWriter) -> Iterator[Message]:
     yield turn.ask()
     yield turn.say(turn.pick("", "The train"), reason="content_filter")
@@ -487,6 +487,16 @@ def _(turn: TurnWriter) -> Iterator[Message]:
     yield turn.say("Which city?")
 
 
+@_shape("failed result with an image", "media")
+def _(turn: TurnWriter) -> Iterator[Message]:
+    call = turn.call("screenshot")
+    image = ImagePart(data=_PNG, media_type="image/png")
+    yield turn.ask()
+    yield turn.say("", call)
+    yield turn.result(call, [TextPart("The page is broken:"), image], is_error=True)
+    yield turn.say("Try it again.")
+
+
 @_shape("empty result")
 def _(turn: TurnWriter) -> Iterator[Message]:
     call = turn.call("clock", "")
@@ -526,7 +536,7 @@ def _(turn: TurnWriter) -> Iterator[Message]:
     yield AssistantMessage("Let me see.", tool_calls=[ToolCall("", "clock", "{}")])
 
 
-@_shape("repeated ids")
+@_shape("repeated ids", share=2)
 def _(turn: TurnWriter) -> Iterator[Message]:
     # Of two turns, as of servers that count from 0 in each response.
     for text in ("12:30", "12:31"):

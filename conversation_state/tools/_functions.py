@@ -369,6 +369,11 @@ class _Inliner:
             return self._inline_component(**schema)
 
         inlined = {key: self.inline(value) for key, value in schema.items()}
+        if inlined.get("type") == "array":
+            # Of anything, said aloud: "array schema missing items" is refused. Source:
+            # https://github.com/sigoden/aichat/pull/1049
+            inlined.setdefault("items", {})
+
         values = schema.get("enum")
         if isinstance(values, list) and len({type(each) for each in values}) == 1:
             inlined.setdefault("type", _SCALARS.get(type(values[0]), "null"))

@@ -12,8 +12,10 @@ from conversation_state._persistent import thaw
 from conversation_state.adapters import anthropic
 from conversation_state.adapters.anthropic import dump, load, load_usage
 from conversation_state.errors import DecodeError
-from conversation_state.messages import AssistantMessage
-from conversation_state.parts import FilePart, ImagePart, UnknownPart
+from conversation_state.messages import AssistantMessage, ToolMessage, UserMessage
+from conversation_state.parts import FilePart, ImagePart, TextPart, UnknownPart
+from conversation_state.testing.provider import judge
+from conversation_state.tools import ToolCall
 from tests.adapters.anthropic import (
     REQUESTS,
     RESPONSES,
@@ -169,3 +171,23 @@ class TestRecorded:
             assert response["input_tokens"] == cost(response).prompt_tokens
             with pytest.raises(DecodeError, match="neither messages nor content"):
                 load(response)
+
+
+class TestFailedResults:
+    def test_with_an_image(self):
+        """
+        Of a result that failed, with an image, the image goes out and the mark is lost:
+        the provider refuses both together.
+        """
+        image = ImagePart(url="https://example.com/a.png")
+        failed = ToolMessage(
+            [TextPart("Broken:"), image], tool_call_id="c1", is_error=True
+        )
+        call = AssistantMessage(tool_calls=[ToolCall("c1", "screenshot", "{}")])
+        dumped = anthropic.dump([UserMessage("Look."), call, failed])
+        [result] = dumped.payload["messages"][-1]["content"]
+
+        assert ["text", "image"] == [block["type"] for block in result["content"]]
+        assert "is_error" not in result
+        assert ["is_error"] == [lost.what for lost in dumped.lost]
+        assert () == judge("anthropic", dumped.payload)

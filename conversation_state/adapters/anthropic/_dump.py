@@ -468,17 +468,28 @@ class AnthropicWriter(PayloadWriter):
             blocks = self._write_blocks(content, path, "tool")
             raw["content"] = [block for _, block in blocks]
 
-        if message.is_error and raw["content"]:
-            raw["is_error"] = True
-        elif message.is_error:
-            why = "the provider rejects an error without content"
-            self.lose(path, "is_error", why)
+        if message.is_error:
+            self._mark_failed(raw, path)
         elif notes.get("is_error") is False:
             raw["is_error"] = False
 
         self.lose_tool_name(message, path, self._tools.get(call_id, ""))
         merge_kept_keys(map_of(notes, "keys"), raw)
         self.turns.result(make_piece(path, [(path, raw)], notes))
+
+    def _mark_failed(self, raw: dict[str, Any], path: str) -> None:
+        content = raw["content"]
+        blocks = [] if isinstance(content, str) else content
+        if not content:
+            why = "the provider rejects an error without content"
+            self.lose(path, "is_error", why)
+        elif any(block.get("type") != "text" for block in blocks):
+            # The picture of what went wrong is worth more than the mark. Source:
+            # https://github.com/vellum-ai/vellum-assistant/pull/18387
+            why = "the provider rejects an error with other than texts"
+            self.lose(path, "is_error", why)
+        else:
+            raw["is_error"] = True
 
     def assistant(self, message: AssistantMessage, path: str) -> None:
         notes = self.notes_without_name(message, path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -71,11 +73,22 @@ _REQUIRED: Mapping[str, tuple[tuple[str, type, str], ...]] = {
 _RESULT_OF = ("tool_use_id", str, "a valid string")
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _MAX_IMAGE = 5 * 1024 * 1024
+_MAGIC = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": b"GIF8",
+}
 
 # The models that take an answer's beginning as the last message.
 _OLD_MODEL = re.compile(
     r"claude-(?:[123]|instant|(?:opus|sonnet|haiku)-4-(?:[015]|20)\b|"
     r"(?:opus|sonnet|haiku)-4-20)"
+)
+
+
+# The models that take a temperature or top_p, and not both.
+_ONE_SAMPLING = re.compile(
+    r"claude-(?:opus-4-[1-9](?!\d)|(?:sonnet|haiku)-4-[5-9](?!\d))"
 )
 
 
@@ -107,17 +120,29 @@ class AnthropicRequest:
     def __init__(self, body: Mapping[str, Any], memory: Any, *, whole: bool) -> None:
         self.body = body
         self.memory = memory
+        thinking = body.get("thinking")
+        self.thinking: Mapping[str, Any] = (
+            thinking
+            if isinstance(thinking, Mapping) and thinking.get("type") == "enabled"
+            else {}
+        )
         self.faults = Faults()
         self.messages: list[tuple[str, list[Block]]] = []
         self.uses: list[tuple[int, int, Block]] = []
         self.results: list[tuple[int, int, Block]] = []
-        self.markers = 0
+        # Path and time to live of each marker of what to cache.
+        self.markers: list[tuple[str, str]] = []
         self.media: list[tuple[str, Block]] = []
         if whole:
             for key in ("model", "max_tokens"):
                 if body.get(key) is None:
                     self.faults.note("missing", key)
 
+        # In the order in which the provider caches them.
+        for at, tool in objects_of(body.get("tools")):
+            self._note_marker(f"tools.{at}", tool)
+
+        self._read_system(body.get("system"))
         messages = body.get("messages")
         if messages is None:
             self.faults.note("missing", "messages")
@@ -129,10 +154,11 @@ class AnthropicRequest:
             for at, message in enumerate(messages):
                 self._read_message(at, message)
 
-        self._read_system(body.get("system"))
-        for _, tool in objects_of(body.get("tools")):
-            if tool.get("cache_control"):
-                self.markers += 1
+    def _note_marker(self, path: str, block: Block) -> None:
+        marker = block.get("cache_control")
+        if marker:
+            ttl = marker.get("ttl", "5m") if isinstance(marker, Mapping) else "5m"
+            self.markers.append((f"{path}.cache_control.ttl", str(ttl)))
 
     def _read_system(self, system: Any) -> None:
         if system is None or isinstance(system, str):
@@ -209,9 +235,7 @@ class AnthropicRequest:
 
         self._read_keys(path, kind, block)
 
-        if block.get("cache_control"):
-            self.markers += 1
-
+        self._note_marker(path, block)
         return kind
 
     def _read_keys(self, path: str, kind: str, block: Block) -> None:
@@ -515,8 +539,7 @@ def find_missing_thinking(request: AnthropicRequest) -> Iterator[Finding]:
     Answers with calls, after the newest words of a user, that begin without thinking
     although the request asks for it.
     """
-    thinking = request.body.get("thinking")
-    if not isinstance(thinking, Mapping) or thinking.get("type") != "enabled":
+    if not request.thinking:
         return
 
     for at in range(len(request.messages) - 1, -1, -1):
@@ -532,8 +555,81 @@ def find_missing_thinking(request: AnthropicRequest) -> Iterator[Finding]:
 
 def find_too_many_markers(request: AnthropicRequest) -> Iterator[Finding]:
     """More than four markers of what to cache."""
-    if request.markers > 4:  # noqa: PLR2004 - named in the docstring
-        yield "messages", {"count": request.markers}
+    if len(request.markers) > 4:  # noqa: PLR2004 - named in the docstring
+        yield "messages", {"count": len(request.markers)}
+
+
+def find_markers_out_of_order(request: AnthropicRequest) -> Iterator[Finding]:
+    """Markers of what to cache for an hour behind ones for five minutes."""
+    is_short = False
+    for path, ttl in request.markers:
+        if ttl == "1h" and is_short:
+            yield path, {"path": path}
+
+        is_short = is_short or ttl == "5m"
+
+
+def find_failed_results_with_media(request: AnthropicRequest) -> Iterator[Finding]:
+    """Results that failed, with other than texts."""
+    for at, block_at, block in request.results:
+        inner = block.get("content")
+        if (
+            block.get("is_error")
+            and isinstance(inner, list | tuple)
+            and any(each.get("type") != "text" for each in inner)
+        ):
+            path = f"messages.{at}.content.{block_at}.tool_result"
+            yield path, {"path": path}
+
+
+def find_odd_temperatures(request: AnthropicRequest) -> Iterator[Finding]:
+    """A temperature other than 1 beside thinking."""
+    if request.thinking and request.body.get("temperature") not in (None, 1):
+        yield "temperature", {}
+
+
+def find_two_samplings(request: AnthropicRequest) -> Iterator[Finding]:
+    """Both *temperature* and *top_p*, for a model that takes one of them."""
+    body = request.body
+    if (
+        body.get("temperature") is not None
+        and body.get("top_p") is not None
+        and _ONE_SAMPLING.search(str(body.get("model")))
+    ):
+        yield "top_p", {}
+
+
+def find_forced_tools(request: AnthropicRequest) -> Iterator[Finding]:
+    """A choice of tool that forces a call, beside thinking."""
+    choice = request.body.get("tool_choice")
+    if (
+        request.thinking
+        and isinstance(choice, Mapping)
+        and choice.get("type") in ("any", "tool")
+    ):
+        yield "tool_choice", {}
+
+
+def find_small_budgets(request: AnthropicRequest) -> Iterator[Finding]:
+    """Thinking with less than 1,024 tokens."""
+    budget = request.thinking.get("budget_tokens")
+    if isinstance(budget, int) and budget < 1_024:  # noqa: PLR2004 - as documented
+        yield "thinking.enabled.budget_tokens", {}
+
+
+def find_budgets_over_the_limit(request: AnthropicRequest) -> Iterator[Finding]:
+    """Thinking with as many tokens as the whole answer; with tools that may be."""
+    budget, limit = (
+        request.thinking.get("budget_tokens"),
+        request.body.get("max_tokens"),
+    )
+    if (
+        isinstance(budget, int)
+        and isinstance(limit, int)
+        and budget >= limit
+        and not request.body.get("tools")
+    ):
+        yield "max_tokens", {}
 
 
 def find_markers_on_empty_texts(request: AnthropicRequest) -> Iterator[Finding]:
@@ -602,6 +698,22 @@ def find_odd_images(request: AnthropicRequest) -> Iterator[Finding]:
             yield where, {"path": where}
 
 
+def find_other_images(request: AnthropicRequest) -> Iterator[Finding]:
+    """Images whose first bytes are of another media type than the one they state."""
+    for path, block in request.media:
+        encoded = _base64(block)
+        if block["type"] == "image" and encoded and encoded[0] in _IMAGES:
+            try:
+                begin = base64.b64decode(encoded[1][:16])
+            except binascii.Error:
+                continue
+
+            for kind, magic in _MAGIC.items():
+                if begin.startswith(magic) and kind != encoded[0]:
+                    where = f"{path}.source.base64"
+                    yield where, {"path": where, "kind": encoded[0], "found": kind}
+
+
 def find_odd_documents(request: AnthropicRequest) -> Iterator[Finding]:
     """Documents whose media type is not PDF."""
     for path, block in request.media:
@@ -660,6 +772,7 @@ _REFERENCE = "https://docs.claude.com/en/api/messages"
 _TOOL_USE = (
     "https://docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use"
 )
+_THINKING = "https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
 _BEDROCK = "https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html"
 
 
@@ -760,6 +873,12 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         "messages.{at}: `{name}` tool use with id `{id}` was found without a "
         "corresponding `{name}_tool_result` block",
         _REFERENCE,
+    ),
+    _rule(
+        "failed_result_with_media",
+        find_failed_results_with_media,
+        '{path}: all content must be type "text" if "is_error" is true',
+        _ISSUES + "vellum-ai/vellum-assistant/pull/18387",
     ),
     # Ids and names.
     _rule(
@@ -895,6 +1014,41 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         _ISSUES + "n8n-io/n8n/issues/22550",
     ),
     _rule(
+        "thinking_temperature",
+        find_odd_temperatures,
+        "`temperature` may only be set to 1 when thinking is enabled. Please consult "
+        "our documentation at https://docs.anthropic.com/en/docs/build-with-claude/"
+        "extended-thinking#important-considerations-when-using-extended-thinking",
+        _ISSUES + "MartialBE/one-hub/issues/529",
+    ),
+    _rule(
+        "two_samplings",
+        find_two_samplings,
+        "`temperature` and `top_p` cannot both be specified for this model. Please use "
+        "only one.",
+        _ISSUES + "BerriAI/litellm/issues/15097",
+    ),
+    _rule(
+        "thinking_forced_tool",
+        find_forced_tools,
+        "Thinking may not be enabled when tool_choice forces tool use.",
+        _ISSUES + "mastra-ai/mastra/issues/7507",
+    ),
+    _rule(
+        "thinking_budget",
+        find_small_budgets,
+        "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+        _THINKING,
+    ),
+    _rule(
+        "thinking_over_limit",
+        find_budgets_over_the_limit,
+        "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult "
+        "our documentation at https://docs.claude.com/en/docs/build-with-claude/"
+        "extended-thinking#max-tokens-and-context-window-size",
+        _THINKING,
+    ),
+    _rule(
         "media_of_assistant",
         find_media_of_assistants,
         "messages.{at}: `{kind}` blocks can only be in `user` messages",
@@ -907,6 +1061,13 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         "{path}: Input should be 'image/jpeg', 'image/png', 'image/gif' or "
         "'image/webp'",
         _ISSUES + "NousResearch/hermes-agent/issues/55432",
+    ),
+    _rule(
+        "image_of_other_format",
+        find_other_images,
+        "{path}: The image was specified using the {kind} media type, but the image "
+        "appears to be a {found} image",
+        _ISSUES + "vybestack/llxprt-code/issues/2130",
     ),
     _rule(
         "document_format",
@@ -926,6 +1087,14 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         find_too_many_markers,
         "A maximum of 4 blocks with cache_control may be provided. Found {count}.",
         _ISSUES + "tghamm/Anthropic.SDK/issues/50",
+    ),
+    _rule(
+        "marker_order",
+        find_markers_out_of_order,
+        "{path}: a ttl='1h' cache_control block must not come after a ttl='5m' "
+        "cache_control block. Note that blocks are processed in the following order: "
+        "`tools`, `system`, `messages`.",
+        _ISSUES + "cnighswonger/claude-code-cache-fix/issues/44",
     ),
     _rule(
         "marker_on_empty_text",

@@ -11,6 +11,8 @@ from conversation_state.testing.provider._reading import (
     Faults,
     Finding,
     article,
+    find_inner_schemas,
+    has_word_json,
     noted,
     objects_of,
     says,
@@ -42,6 +44,8 @@ _FOREIGN_PARTS = frozenset(
     ]
 )
 _MOST = 128
+# Those that think.
+_NEW_MODEL = re.compile(r"(?:o\d|gpt-5)(?:[-.](?!chat)|\Z)")
 
 
 class CompletionRequest:
@@ -82,6 +86,14 @@ class CompletionRequest:
         else:
             for at, message in enumerate(messages):
                 self._read_message(at, message)
+
+        for at, tool in objects_of(body.get("tools")):
+            if tool.get("type") is None:
+                self.faults.note("missing", f"tools[{at}].type")
+            elif tool["type"] == "function" and not isinstance(
+                tool.get("function"), Mapping
+            ):
+                self.faults.note("missing", f"tools[{at}].function")
 
     def _read_message(self, at: int, message: Any) -> None:
         path = f"messages[{at}]"
@@ -253,6 +265,70 @@ def find_too_many_tools(request: CompletionRequest) -> Iterator[Finding]:
     tools = request.body.get("tools")
     if isinstance(tools, list | tuple) and len(tools) > _MOST:
         yield "tools", {"path": "tools", "limit": _MOST, "length": len(tools)}
+
+
+def find_empty_tools(request: CompletionRequest) -> Iterator[Finding]:
+    """An array of tools without a tool."""
+    if request.body.get("tools") in ([], ()):
+        yield "tools", {}
+
+
+def find_choice_without_tools(request: CompletionRequest) -> Iterator[Finding]:
+    """A choice of a tool where there is none."""
+    chosen = request.body.get("tool_choice")
+    if chosen not in (None, "none") and not request.body.get("tools"):
+        yield "tool_choice", {}
+
+
+def find_options_without_stream(request: CompletionRequest) -> Iterator[Finding]:
+    """Options of a stream where none is asked for."""
+    body = request.body
+    if body.get("stream_options") is not None and not body.get("stream"):
+        yield "stream_options", {}
+
+
+def find_old_limits(request: CompletionRequest) -> Iterator[Finding]:
+    """``max_tokens`` for a model that thinks."""
+    body = request.body
+    if body.get("max_tokens") is not None and _NEW_MODEL.match(str(body.get("model"))):
+        yield "max_tokens", {}
+
+
+def find_json_not_named(request: CompletionRequest) -> Iterator[Finding]:
+    """An answer in JSON, of which no message says a word."""
+    form = request.body.get("response_format")
+    if isinstance(form, Mapping) and form.get("type") == "json_object":
+        contents = [message.get("content") for message in request.messages]
+        if not has_word_json(contents):
+            yield "messages", {}
+
+
+def _parameters(
+    request: CompletionRequest,
+) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    for at, tool in objects_of(request.body.get("tools")):
+        function = tool.get("function")
+        if isinstance(function, Mapping):
+            parameters = function.get("parameters")
+            if isinstance(parameters, Mapping) and parameters:
+                name = str(function.get("name"))
+                yield f"tools[{at}].function.parameters", name, parameters
+
+
+def find_odd_parameters(request: CompletionRequest) -> Iterator[Finding]:
+    """Parameters of a function that are not those of an object."""
+    for path, name, parameters in _parameters(request):
+        kind = parameters.get("type")
+        if kind != "object":
+            yield path, {"path": path, "name": name, "kind": kind}
+
+
+def find_arrays_without_items(request: CompletionRequest) -> Iterator[Finding]:
+    """Arrays in the parameters of a function that do not say of what."""
+    for path, name, parameters in _parameters(request):
+        for keys, schema in find_inner_schemas(parameters):
+            if schema.get("type") == "array" and "items" not in schema:
+                yield path, {"path": path, "name": name, "keys": keys}
 
 
 def find_null_answers(request: CompletionRequest) -> Iterator[Finding]:
@@ -689,6 +765,69 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
         _ISSUES + "0x4m4/hexstrike-ai/issues/29",
         param="{path}",
         code="array_above_max_length",
+    ),
+    _rule(
+        "tools_empty",
+        find_empty_tools,
+        "Invalid 'tools': empty array. Expected an array with minimum length 1, but "
+        "got an empty array instead.",
+        _ISSUES + "JetBrains/koog/issues/786",
+        param="tools",
+        code="empty_array",
+    ),
+    _rule(
+        "choice_without_tools",
+        find_choice_without_tools,
+        "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' "
+        "are specified.",
+        _ISSUES + "writer/writer-framework/pull/1013",
+        param="tool_choice",
+    ),
+    _rule(
+        "schema_type",
+        find_odd_parameters,
+        "Invalid schema for function '{name}': schema must be a JSON Schema of 'type: "
+        '"object"\', got \'type: "{kind}"\'.',
+        _ISSUES + "browserbase/stagehand/issues/1159",
+        param="{path}",
+        code="invalid_function_parameters",
+    ),
+    _rule(
+        "schema_items",
+        find_arrays_without_items,
+        "Invalid schema for function '{name}': In context={keys}, array schema missing "
+        "items.",
+        _ISSUES + "sigoden/aichat/pull/1049",
+        taken_by=("mistral", "vllm"),
+        param="{path}",
+        code="invalid_function_parameters",
+    ),
+    # Parameters beside the conversation.
+    _rule(
+        "options_without_stream",
+        find_options_without_stream,
+        "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+        _ISSUES + "BerriAI/litellm/issues/5803",
+        param="stream_options",
+    ),
+    _rule(
+        "old_limit",
+        find_old_limits,
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+        "'max_completion_tokens' instead.",
+        _ISSUES + "griptape-ai/ComfyUI-Griptape/issues/312",
+        taken_by=("openrouter",),
+        param="max_tokens",
+        code="unsupported_parameter",
+    ),
+    _rule(
+        "json_not_named",
+        find_json_not_named,
+        "'messages' must contain the word 'json' in some form, to use "
+        "'response_format' of type 'json_object'.",
+        "https://platform.openai.com/docs/guides/structured-outputs#json-mode",
+        taken_by=("mistral", "vllm"),
+        param="messages",
     ),
     # Empty content.
     _rule(

@@ -9,6 +9,7 @@ from typing import Any
 from conversation_state.testing.provider._reading import (
     Faults,
     Finding,
+    find_inner_schemas,
     noted,
     objects_of,
 )
@@ -56,6 +57,7 @@ _SCHEMA_KEYS_REFUSED = frozenset(
         "uniqueItems",
         "allOf",
         "oneOf",
+        "const",
     ]
 )
 _IMAGES = ("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif")
@@ -416,26 +418,75 @@ def find_odd_blobs(request: GeminiRequest) -> Iterator[Finding]:
             yield f"{path}.mime_type", {"kind": kind}
 
 
+def _schemas(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for path, function in _declarations(request):
+        for keys, schema in find_inner_schemas(function.get("parameters")):
+            # A name is in brackets: parameters.properties[tags].items
+            inner, is_name = "", False
+            for key in keys:
+                inner += f"[{key}]" if is_name else f".{key}"
+                is_name = key == "properties" and not is_name
+
+            yield f"{path}.parameters{inner}", schema
+
+
 def find_odd_schema_keys(request: GeminiRequest) -> Iterator[Finding]:
     """
     Keys of JSON Schema, in the parameters of a function, that Gemini's subset lacks.
     """
-    for path, function in _declarations(request):
-        parameters = function.get("parameters")
-        if isinstance(parameters, Mapping):
-            yield from _odd_keys(f"{path}.parameters", parameters)
+    for path, schema in _schemas(request):
+        for key in schema:
+            if key in _SCHEMA_KEYS_REFUSED:
+                yield path, {"path": path, "key": key}
 
 
-def _odd_keys(path: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
-    for key, value in schema.items():
-        if key in _SCHEMA_KEYS_REFUSED:
-            yield path, {"path": path, "key": key}
-        elif key == "properties" and isinstance(value, Mapping):
-            for name, each in value.items():
-                if isinstance(each, Mapping):
-                    yield from _odd_keys(f"{path}.properties[{name}]", each)
-        elif key == "items" and isinstance(value, Mapping):
-            yield from _odd_keys(f"{path}.items", value)
+def _type_of(schema: Mapping[str, Any]) -> str:
+    return str(schema.get("type", "")).upper()
+
+
+def find_arrays_without_items(request: GeminiRequest) -> Iterator[Finding]:
+    """Arrays in the parameters of a function that do not say of what."""
+    for path, schema in _schemas(request):
+        if _type_of(schema) == "ARRAY" and "items" not in schema:
+            yield f"{path}.items", {"path": f"{path}.items"}
+
+
+def find_undefined_properties(request: GeminiRequest) -> Iterator[Finding]:
+    """Required properties that are not among the properties."""
+    for path, schema in _schemas(request):
+        required, defined = schema.get("required"), schema.get("properties") or {}
+        for at, name in enumerate(required if isinstance(required, list) else ()):
+            if name not in defined:
+                yield f"{path}.required[{at}]", {"path": f"{path}.required[{at}]"}
+
+
+def find_properties_of_others(request: GeminiRequest) -> Iterator[Finding]:
+    """Properties of what is not an object."""
+    for path, schema in _schemas(request):
+        if _type_of(schema) not in ("OBJECT", "") and schema.get("properties"):
+            yield f"{path}.properties", {"path": f"{path}.properties"}
+
+
+def find_empty_choices(request: GeminiRequest) -> Iterator[Finding]:
+    """Choices without a character."""
+    for path, schema in _schemas(request):
+        choices = schema.get("enum")
+        for at, choice in enumerate(choices if isinstance(choices, list) else ()):
+            if choice == "":
+                yield f"{path}.enum[{at}]", {"path": f"{path}.enum[{at}]"}
+
+
+def find_json_beside_functions(request: GeminiRequest) -> Iterator[Finding]:
+    """An answer in JSON beside functions, of a model before Gemini 3."""
+    body = _by_camel(request.body)
+    config = body.get("generationConfig")
+    if (
+        re.search(r"gemini-[12]\b", str(body.get("model")))
+        and isinstance(config, Mapping)
+        and _by_camel(config).get("responseMimeType") == "application/json"
+        and any(_declarations(request))
+    ):
+        yield "generation_config.response_mime_type", {}
 
 
 _ISSUES = "https://github.com/"
@@ -636,5 +687,35 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
         "Invalid JSON payload received. Unknown name \"{key}\" at '{path}': Cannot "
         "find field.",
         _REFERENCE,
+    ),
+    _rule(
+        "schema_items",
+        find_arrays_without_items,
+        "* GenerateContentRequest.{path}: missing field.\n",
+        _ISSUES + "cline/cline/issues/7339",
+    ),
+    _rule(
+        "schema_required",
+        find_undefined_properties,
+        "* GenerateContentRequest.{path}: property is not defined\n",
+        _ISSUES + "probelabs/probe/issues/569",
+    ),
+    _rule(
+        "schema_properties",
+        find_properties_of_others,
+        "* GenerateContentRequest.{path}: only allowed for OBJECT type\n",
+        _ISSUES + "anomalyco/opencode/pull/11888",
+    ),
+    _rule(
+        "schema_enum",
+        find_empty_choices,
+        "* GenerateContentRequest.{path}: cannot be empty\n",
+        _ISSUES + "Bobsilvio/ha-claude/pull/32",
+    ),
+    _rule(
+        "json_beside_functions",
+        find_json_beside_functions,
+        "Function calling with a response mime type: 'application/json' is unsupported",
+        _ISSUES + "symfony/ai/issues/803",
     ),
 )

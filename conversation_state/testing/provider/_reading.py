@@ -13,7 +13,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Faults", "Finding", "article", "is_spoken", "noted", "objects_of", "says"]
+__all__ = [
+    "Faults",
+    "Finding",
+    "article",
+    "find_inner_schemas",
+    "has_word_json",
+    "is_spoken",
+    "noted",
+    "objects_of",
+    "says",
+]
 
 Finding = tuple[str, Mapping[str, Any]]
 
@@ -53,6 +63,38 @@ def objects_of(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
 def is_spoken(text: str) -> bool:
     """Whether *text* has more than white space."""
     return bool(text) and not text.isspace()
+
+
+def has_word_json(value: Any) -> bool:
+    """Whether a text anywhere in *value* has "JSON", in whatever case."""
+    if isinstance(value, str):
+        return "json" in value.lower()
+
+    if isinstance(value, Mapping):
+        return any(map(has_word_json, value.values()))
+
+    return isinstance(value, list | tuple) and any(map(has_word_json, value))
+
+
+def find_inner_schemas(
+    schema: Any, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """
+    *schema*, and those of its properties, items and alternatives, each with the keys
+    to it.
+    """
+    if not isinstance(schema, Mapping):
+        return
+
+    yield path, schema
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping):
+        for name, each in properties.items():
+            yield from find_inner_schemas(each, (*path, "properties", str(name)))
+
+    yield from find_inner_schemas(schema.get("items"), (*path, "items"))
+    for at, each in objects_of(schema.get("anyOf")):
+        yield from find_inner_schemas(each, (*path, f"anyOf[{at}]"))
 
 
 # What is wrong in the form, and does not keep the rest from being read.

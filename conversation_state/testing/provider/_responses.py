@@ -10,6 +10,7 @@ from conversation_state.testing.provider._reading import (
     Faults,
     Finding,
     article,
+    has_word_json,
     noted,
     objects_of,
     says,
@@ -98,6 +99,10 @@ class ResponsesRequest:
         self.continues = bool(
             body.get("previous_response_id") or body.get("conversation")
         )
+        for at, tool in objects_of(body.get("tools")):
+            if tool.get("type") == "function":
+                self._read_string(f"tools[{at}].name", tool, "name")
+
         if whole and not isinstance(body.get("model"), str) and not body.get("prompt"):
             self.faults.note("missing", "model")
 
@@ -206,6 +211,37 @@ class ResponsesRequest:
                 self.faults.note("missing", f"{where}.text")
 
             self.parts.append((where, role, part))
+
+
+# Parameters of Chat Completions, and where each is here.
+_MOVED = {
+    "messages": "input",
+    "response_format": "text.format",
+    "max_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
+}
+
+
+def find_moved_parameters(request: ResponsesRequest) -> Iterator[Finding]:
+    """Parameters of Chat Completions that have another name here."""
+    for name, now in _MOVED.items():
+        if request.body.get(name) is not None:
+            yield name, {"path": name, "now": now}
+
+
+def find_json_not_named(request: ResponsesRequest) -> Iterator[Finding]:
+    """An answer in JSON, of which no message says a word."""
+    text = request.body.get("text")
+    form = text.get("format") if isinstance(text, Mapping) else None
+    if (
+        isinstance(form, Mapping)
+        and form.get("type") == "json_object"
+        and not request.continues
+        and not has_word_json(
+            [request.body.get("input"), request.body.get("instructions")]
+        )
+    ):
+        yield "input", {}
 
 
 def find_unanswered_calls(request: ResponsesRequest) -> Iterator[Finding]:
@@ -591,6 +627,26 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
         _REFERENCE,
         param="{path}",
         code="invalid_value",
+    ),
+    _rule(
+        "moved_parameter",
+        find_moved_parameters,
+        "Unsupported parameter: '{path}'. In the Responses API, this parameter has "
+        "moved to '{now}'. Try again with the new parameter. See the API documentation "
+        "for more information: "
+        "https://platform.openai.com/docs/api-reference/responses/create.",
+        _ISSUES + "madox2/vim-ai/issues/162",
+        param="{path}",
+        code="unsupported_parameter",
+    ),
+    _rule(
+        "json_not_named",
+        find_json_not_named,
+        "Response input messages must contain the word 'json' in some form to use "
+        "'text.format' of type 'json_object'.",
+        "https://platform.openai.com/docs/guides/structured-outputs#json-mode",
+        taken_by=("vllm",),
+        param="input",
     ),
     # Calls and outputs.
     _rule(
