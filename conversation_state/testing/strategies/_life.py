@@ -37,7 +37,7 @@ T = TypeVar("T")
 _OPTIONS = ("parallel", "late", "interrupted", "media", "reasoning", "long")
 _LONG = 61  # messages of a long conversation
 # One conversation of so many.
-_EMPTY, _LONG_SHARE, _ODD_SHARE = 40, 14, 24
+_EMPTY, _LONG_SHARE, _ODD_SHARE = 40, 10, 24
 
 
 @cache
