@@ -172,12 +172,17 @@ HOSTS = {
 def test_goes_home_as_it_came(name, recordings):
     """
     A request that a provider accepted, loaded and dumped again, is key for key what it
-    was, and the judge still accepts it.
+    was, and the judge still accepts it. An empty list of calls, which some servers take
+    and OpenAI refuses, is left out.
     """
     adapter = FORMATS[name]
     for exchange in lines(recordings / "requests" / f"{name}.jsonl"):
         loaded = adapter.load(exchange["request"])
         again = adapter.dump(loaded)
+
+        for message in exchange["request"].get("messages", ()):
+            if not message.get("tool_calls", True):
+                del message["tool_calls"]
 
         assert again.payload.items() <= exchange["request"].items()
         assert () == again.lost

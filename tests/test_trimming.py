@@ -138,7 +138,7 @@ def best_view(history, limit, *, keep_system):
     return BudgetExceededError if views else InvalidTranscriptError
 
 
-words = st.sampled_from(["x", "four", "eight wd", "a longer text of words"])
+words = st.sampled_from(["x", "four", "eight wd", "a longer text of words", ""])
 pool = st.one_of(
     words.map(SystemMessage),
     words.map(UserMessage),
@@ -208,6 +208,21 @@ class TestFit:
                 assert needed > limit
                 with pytest.raises(BudgetExceededError):
                     trim(history, TokenBudget(context_window=needed - 1), fit(**choice))
+
+    @pytest.mark.parametrize("limit", range(6))
+    @pytest.mark.parametrize(
+        "texts", [("0", ""), ("0", *[""] * 5), ("", ""), ("0", "a", "")]
+    )
+    def test_begins_with_an_empty_user(self, texts, limit):
+        """
+        A run may begin with an empty message of a user, which fills no tokens: nothing
+        is made to stand before it, and it needs no more than it fills.
+        """
+        first, *others = texts
+        history = (AssistantMessage(first), *map(UserMessage, others))
+        view = trim(history, TokenBudget(context_window=limit), fit())
+
+        assert best_view(history, limit, keep_system=True) == view.messages
 
     @given(anything, st.integers(0, 60), st.data())
     def test_fits_what_a_step_before_it_left(self, history, limit, data):

@@ -219,25 +219,21 @@ def _starts_with_user(context: TrimContext, seq: int) -> bool:
 _NOT_FIRST = (AssistantMessage, ToolMessage)
 
 
-def _find_user_start(context: TrimContext, survey: Survey, seq: int) -> CutPoint | None:
+def _find_user_start(
+    context: TrimContext, cuts: Log[CutPoint], seq: int, later: CutPoint | None
+) -> CutPoint | None:
     """
-    The first cut from position *seq* on at which a run begins with a user's message, or
-    with system messages directly before one.
+    The first cut from position *seq* on, and not behind *later*, at which a run begins
+    with a user's message, or with system messages directly before one.
     """
-    cuts, users = survey.cuts, survey.users
-    nearest = bisect_left(users, seq, key=_seq)
-    if nearest == len(users):
-        return None
-
-    at = bisect_left(cuts, users[nearest].seq, key=_seq)
-    selection = context._selection
-    while at and cuts[at - 1].seq >= seq:
-        if not all(map(_is_system, selection.messages_at(cuts[at - 1].seq))):
+    for cut in cuts.iterate(bisect_left(cuts, seq, key=_seq)):
+        if later is not None and cut.seq > later.seq:
             break
 
-        at -= 1
+        if _starts_with_user(context, cut.seq):
+            return cut
 
-    return cuts[at]
+    return None
 
 
 def _with_made_prompt(context: TrimContext, seq: int) -> TrimContext:
@@ -382,26 +378,41 @@ class Fit(_KeepNewest):
             # The task stays before the run, and needs room. A user's message that is
             # nearer than what that costs is the better start.
             later = _find_cut(cuts, excess + start.tokens, rewrites)
-            user = _find_user_start(context, survey, cut.seq)
-            if user is not None and (later is None or user.seq <= later.seq):
+            user = _find_user_start(context, cuts, cut.seq, later)
+            if user is not None:
                 return RunStart(user)
 
             if later is not None:
-                # Two users may be neighbours, but where turns alternate.
-                is_apart = context.rules.alternates and _starts_with_user(
-                    context, later.seq
-                )
-                return RunStart(later) if is_apart else start._replace(cut=later)
+                return start._replace(cut=later)
 
-        # The smallest run, with what goes before it, is too large.
+        left_out = self._count_left_out(context, survey, earlier, rewrites)
+        raise BudgetExceededError(excess + limit - left_out, limit)
+
+    def _count_left_out(
+        self,
+        context: TrimContext,
+        survey: Survey,
+        earlier: TaskFinder,
+        rewrites: Log[Rewrite],
+    ) -> int:
+        """How many tokens the smallest run leaves out, less what is put before it."""
+        cuts = survey.cuts
         last = cuts[-1]
-        task = self._find_start(context, survey, last, earlier).tokens
-        least = last.tokens
-        if rewrites:
-            least -= context._selection.count_saved(last.seq)
+        added = self._find_start(context, survey, last, earlier).tokens
+        # An empty message of a user is no task, but a run may begin with it.
+        for cut in reversed(cuts) if added else ():
+            if last.tokens - cut.tokens >= added:
+                break
 
-        least = max(least, lead_tokens)
-        raise BudgetExceededError(excess + limit + task - least, limit)
+            if _starts_with_user(context, cut.seq):
+                last, added = cut, 0
+                break
+
+        left_out = last.tokens
+        if rewrites:
+            left_out -= context._selection.count_saved(last.seq)
+
+        return max(left_out, survey.lead_tokens) - added
 
     def _choose_spaced(
         self,
