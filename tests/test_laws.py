@@ -213,6 +213,13 @@ class TestLaws:
         ):
             monkeypatch.setattr(state, "_log", state.add_user_prompt("b")._log)
 
+    def test_ids_used_again(self):
+        """Of calls whose ids are used again none is said to have lost a result."""
+        twice = AssistantMessage(tool_calls=[ToolCall("a", "f"), ToolCall("b", "f")])
+        state = Aggregator.new().add(twice).add(twice)
+
+        laws.leaving_out_keeps_the_rest(state, [state.entries[0].id])
+
 
 class TestTranscripts:
     @given(transcripts())

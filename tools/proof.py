@@ -262,6 +262,11 @@ def read_facts() -> dict[str, Any]:
     return json.loads(FACTS.read_text("utf-8")) if FACTS.exists() else {}
 
 
+def write_page() -> None:
+    """Write the page anew, from what the runs until now found."""
+    PAGE.write_text(render_page(PAGE.read_text("utf-8"), read_facts()), "utf-8")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the parts that were asked for, and write the page; 1 if one failed."""
     parser = argparse.ArgumentParser(prog="python -m tools.proof")
@@ -271,13 +276,14 @@ def main(arguments: Sequence[str]) -> int:
     chosen = [] if asked.render else asked.only.split(",")
     for name in chosen:
         print(f"== {name}", flush=True)
-        # Kept at once: the next part may take an hour.
+        # Kept at once: the next part may take an hour, and the tests read the page.
         facts = {**read_facts(), name: {**describe_circumstances(), **PARTS[name]()}}
         ordered = {part: facts[part] for part in PARTS if part in facts}
         FACTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+        write_page()
 
     facts = read_facts()
-    PAGE.write_text(render_page(PAGE.read_text("utf-8"), facts), encoding="utf-8")
+    write_page()
     return int(any(facts[name]["exit"] for name in chosen))
 
 

@@ -401,13 +401,14 @@ def leaving_out_keeps_the_rest(state: Aggregator, entry_ids: Iterable[str]) -> N
             assert is_pair, "what has no call went, too"
 
     assert rest.ledger == state.ledger, "another bill"
-    assert _find_unanswered(rest) <= _find_unanswered(state), "a call lost its result"
-
-
-def _find_unanswered(state: Aggregator) -> set[tuple[str, str]]:
-    # Calls without a result, and results without a call, each with its entry; of calls
-    # whose id no other call has.
     made = Counter(call.id for message in state for call in message.tool_calls)
+    unanswered = _find_unanswered(state, made)
+    assert _find_unanswered(rest, made) <= unanswered, "a call lost its result"
+
+
+def _find_unanswered(state: Aggregator, made: Counter[str]) -> set[tuple[str, str]]:
+    # Calls without a result, and results without a call, each with its entry; of calls
+    # whose id was made once.
     found = {}
     alone = set()
     for entry in state.entries:
