@@ -719,7 +719,7 @@ class StaleHeadError(StoreError):
         actual: object,
         advice: str = (
             "Load the head, join your state into it and save that; or pass the head "
-            "as expecting= to replace it"
+            "as expecting= to replace it; to undo what is saved, call store.rollback()"
         ),
     ) -> None:
         if expected is None:

@@ -145,7 +145,8 @@ ERRORS = [
         (
             "chat.db: 'chat' is now revision 2, and the state to be saved does not "
             "contain all of it. Nothing was written. Load the head, join your state "
-            "into it and save that; or pass the head as expecting= to replace it"
+            "into it and save that; or pass the head as expecting= to replace it; to "
+            "undo what is saved, call store.rollback()"
         ),
     ),
     (
@@ -154,7 +155,8 @@ ERRORS = [
         (
             "chat.db: 'chat' is not saved, and revision 1 was expected. Nothing was "
             "written. Load the head, join your state into it and save that; or pass "
-            "the head as expecting= to replace it"
+            "the head as expecting= to replace it; to undo what is saved, call "
+            "store.rollback()"
         ),
     ),
     (

@@ -339,6 +339,15 @@ class TestParts:
                 },
             ),
             (
+                FilePart(data=b"hi", media_type="video/mp4"),
+                {
+                    "type": "blob",
+                    "mime_type": "video/mp4",
+                    "modality": "video",
+                    "content": "aGk=",
+                },
+            ),
+            (
                 UnknownPart({"type": "compaction", "id": "x"}, source="otel"),
                 {"type": "compaction", "id": "x"},
             ),
@@ -431,6 +440,7 @@ class TestLost:
                 "type",
             ),
             (ToolMessage("a", tool_call_id="c", tool_name="f"), "", "tool_name"),
+            (ToolMessage("a", tool_call_id="c", tool_name="X"), "", "tool_name"),
             (
                 UserMessage([UnknownPart({"type": "x"}, source="gemini")]),
                 ".parts[0]",
