@@ -124,7 +124,7 @@ class TestPage:
         assert "```text\na 1\n```" in text
         assert "| Suite 3 | us | 5 | 0 | 0 |" in text
         assert "| Peer 1 | 2 of 3 |" in text
-        assert "| `usage` | 3 | 2 | 1 |" in text
+        assert "| `usage` | 2 of 3 |" in text
         assert "<!-- fuzz -->\n\nThis part has not been run." in text
 
     def test_marks(self):

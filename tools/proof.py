@@ -210,13 +210,15 @@ def describe_part(
         rows = [(peer, f"{kept} of {of}") for peer, (kept, of) in found["kept"].items()]
         yield render_table(("library", "laws it keeps"), rows)
     else:
+        groups: dict[tuple[int, int], list[str]] = {}
+        for row in found["rows"]:
+            key = row["killed"], row["planted"]
+            groups.setdefault(key, []).append(f"`{row['module']}`")
+
+        best = sorted(groups, key=lambda each: (-each[0] / each[1], -each[1]))
         yield render_table(
-            ("module", "mutants", "killed", "survived"),
-            [
-                (f"`{row['module']}`", row["planted"], row["killed"], count)
-                for row in found["rows"]
-                for count in [len(row["survivors"])]
-            ],
+            ("modules", "killed"),
+            [(", ".join(groups[each]), f"{each[0]} of {each[1]}") for each in best],
         )
 
 
