@@ -230,6 +230,8 @@ class TestDask(ExecutorContract):
             executor.submit(branches.add_text_after, go, str(number), CHAT)
             for number in range(2)
         ]
+        # Each worker has one thread, and something to do before what comes now.
+        _wait_until(lambda: [1, 1] == [*map(len, client.processing().values())])
         futures = [executor.submit(Path.touch, ran) for _ in range(3)]
 
         assert all(map(Future.cancel, futures))
