@@ -13,7 +13,7 @@ LISTS = "; `conversation-state ls` lists the names"
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
+def _stay_in_folder(tmp_path, monkeypatch):
     """A folder with a store and an export."""
     monkeypatch.delenv("CONVERSATION_STATE_STORE", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -214,7 +214,7 @@ class TestLaws:
             monkeypatch.setattr(state, "_log", state.add_user_prompt("b")._log)
 
     def test_ids_used_again(self):
-        """Of calls whose ids are used again none is said to have lost a result."""
+        """A call whose id is used again is not reported to have lost its result."""
         twice = AssistantMessage(tool_calls=[ToolCall("a", "f"), ToolCall("b", "f")])
         state = Aggregator.new().add(twice).add(twice)
 

@@ -162,9 +162,9 @@ class _Finder(ast.NodeVisitor):
         end = self._place(node.end_lineno, node.end_col_offset)
         old = what or " ".join(self.source[start:end].split())
         change = f"{old[:60]} → {text[:60]}"
-        self._append(node.lineno, node.end_lineno, change, start, end, text)
+        self._append_change(node.lineno, node.end_lineno, change, start, end, text)
 
-    def _append(self, line: Any, last: Any, *what: Any) -> None:
+    def _append_change(self, line: Any, last: Any, *what: Any) -> None:
         fields = (self.path, line, last, *what, not self.functions)
         self.found.append(Mutant._make(fields))
 
@@ -181,7 +181,7 @@ class _Finder(ast.NodeVisitor):
         if old and between.count(old) == 1 and "\n" not in old:
             text = between.replace(old, new)
             change = f"{old} → {new}"
-            self._append(left.end_lineno, right.lineno, change, start, end, text)
+            self._append_change(left.end_lineno, right.lineno, change, start, end, text)
 
     def visit_Compare(self, node: ast.Compare) -> None:
         left: ast.AST = node.left

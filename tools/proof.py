@@ -265,7 +265,7 @@ def read_facts() -> dict[str, Any]:
 
 
 def write_page() -> None:
-    """Write the page anew, from what the runs until now found."""
+    """Write the page from what the runs until now found."""
     PAGE.write_text(render_page(PAGE.read_text("utf-8"), read_facts()), "utf-8")
 
 

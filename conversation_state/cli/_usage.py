@@ -103,7 +103,7 @@ def _describe_mistake(  # noqa: PLR0911 - one for each kind of mistake
 
 def _describe_missing(param: click.Parameter, words: Sequence[str]) -> str:
     if param.name == "url":
-        stores = [_quote(word) for word in words if is_sqlite(word)]
+        stores = [_quote_word(word) for word in words if is_sqlite(word)]
         hint = f"if it is {stores[0]}, give" if stores else "give"
         store = stores[0] if stores else "FILE, or set CONVERSATION_STATE_STORE"
         return f"expected a store, got none; {hint} --store {store}"
@@ -148,12 +148,12 @@ def _describe_extra(extra: str, context: click.Context, words: Sequence[str]) ->
     ]
     stores = [word for word in words if is_sqlite(word)]
     if stores and stores[0] in extra.split():
-        store = _quote(stores[0])
+        store = _quote_word(stores[0])
         meant = f"if {store} is the store, give --store {store}"
     elif takes == ["NAME"] and extra.isdigit() and command.name != "trim":
         meant = f"revision {extra} of a name is NAME@{extra}"
     else:
-        meant = _MEANT.get(context.info_name or "", "").format(word=_quote(extra))
+        meant = _MEANT.get(context.info_name or "", "").format(word=_quote_word(extra))
 
     got = f"got {shorten_repr(extra)}"
     what = (
@@ -166,7 +166,7 @@ def _describe_extra(extra: str, context: click.Context, words: Sequence[str]) ->
 
 def describe_command(word: str, near: Sequence[str]) -> str:
     """That there is no command *word*; *near* are those with nearly that name."""
-    what, file = f"no such command {shorten_repr(word)}", _quote(word)
+    what, file = f"no such command {shorten_repr(word)}", _quote_word(word)
     if is_sqlite(word):
         return f"{what}; for a store: conversation-state ls --store {file}"
 
@@ -178,7 +178,7 @@ def describe_command(word: str, near: Sequence[str]) -> str:
     return f"{what}; {hint}"
 
 
-def _quote(word: str) -> str:
+def _quote_word(word: str) -> str:
     return escape_line(shlex.quote(word))
 
 

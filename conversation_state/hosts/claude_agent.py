@@ -127,7 +127,7 @@ class ClaudeSessionStore(StoreHost):
                 If the subpath is empty.
         """
         transcript = _Transcript.of(key)
-        await run_in_anyio_thread(partial(self._append, transcript, entries))
+        await run_in_anyio_thread(partial(self._append_entries, transcript, entries))
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """
@@ -270,7 +270,7 @@ class ClaudeSessionStore(StoreHost):
 
         return await run_in_anyio_thread(read)
 
-    def _append(self, transcript: _Transcript, entries: Sequence[Any]) -> None:
+    def _append_entries(self, transcript: _Transcript, entries: Sequence[Any]) -> None:
         texts = _write_entries(entries)
         if texts:
             add = partial(transcript.append, entries=entries, texts=texts)

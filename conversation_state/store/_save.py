@@ -380,7 +380,7 @@ def _save_checked(
     origin, grew = Origin.of(state), False
     if name is not None and old is not None and head is not None:
         check_kind(transaction, name, is_timeline=is_timeline)
-        grew, has_all = _contains(transaction, old, entries, ledger)
+        grew, has_all = _contains_past(transaction, old, entries, ledger)
         if expecting is None and not has_all:
             _check_contained(transaction, old, head, origin, (entries, ledger))
             grew = True
@@ -506,7 +506,7 @@ def _check_contained(
         raise StaleHeadError(transaction.url, head.name, None, head, *advice)
 
 
-def _contains(
+def _contains_past(
     transaction: Transaction, old: Revision, entries: LogToWrite, ledger: LogToWrite
 ) -> tuple[bool, bool]:
     """Whether the entries begin with those of *old*; and the ledger with its, too."""
@@ -523,8 +523,8 @@ def _contains_equal(
     ledger: LogToWrite,
 ) -> bool:
     """
-    `_contains` where values count and not their bytes, since 1, 1.0 and True are equal,
-    and a store that remembers the head compares values.
+    `_contains_past` where values count and not their bytes, since 1, 1.0 and True are
+    equal, and a store that remembers the head compares values.
     """
     for new, (table, branch, length) in zip(
         (entries, ledger), old.log_ends, strict=True
@@ -540,7 +540,7 @@ def _contains_equal(
 
     saved = load_newest(transaction, text)
     _find_common_start(transaction, entries, saved)
-    return _contains(transaction, old, entries, ledger)[1]
+    return _contains_past(transaction, old, entries, ledger)[1]
 
 
 def _begins_with(

@@ -143,7 +143,7 @@ class CheckpointWriter:
         write(key, stored.packed(), stored.hold)
         # A run that continues the newest checkpoint has written what is new above.
         if newest is not None and newest is not self.before:
-            self._mirror(max(stored, newest, key=lambda each: each.id), newest)
+            self._mirror_newest(max(stored, newest, key=lambda each: each.id), newest)
 
     def _check_parent(self, before: StoredCheckpoint) -> None:
         """
@@ -208,7 +208,9 @@ class CheckpointWriter:
         self.thread.put(key, BYTES + packed)
         return IN_RECORD
 
-    def _mirror(self, newest: StoredCheckpoint, previous: StoredCheckpoint) -> None:
+    def _mirror_newest(
+        self, newest: StoredCheckpoint, previous: StoredCheckpoint
+    ) -> None:
         """
         Save the conversations of the *newest* checkpoint under their names, which have
         those of the *previous* one.

@@ -34,7 +34,7 @@ def read_request(wire: str, body: Mapping[str, Any]) -> list[RequestLine]:
 
 
 def read_arguments(arguments: Any) -> str:
-    """*arguments* of a call in one form, whoever wrote them; "" if they are invalid."""
+    """*arguments* of a call in one normal form; "" if they are invalid."""
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")

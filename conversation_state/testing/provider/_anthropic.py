@@ -732,7 +732,7 @@ def find_large_images(request: AnthropicRequest) -> Iterator[Finding]:
             yield where, {"path": where, "size": len(encoded[1]), "limit": _MAX_IMAGE}
 
 
-def _schemas(request: AnthropicRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _list_schemas(request: AnthropicRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for at, tool in objects_of(request.body.get("tools")):
         if _is_custom(tool):
             schema = tool.get("input_schema")
@@ -742,14 +742,14 @@ def _schemas(request: AnthropicRequest) -> Iterator[tuple[str, Mapping[str, Any]
 
 def find_unions_at_top(request: AnthropicRequest) -> Iterator[Finding]:
     """Schemas of tools with a union at their top."""
-    for path, schema in _schemas(request):
+    for path, schema in _list_schemas(request):
         if any(key in schema for key in ("oneOf", "allOf", "anyOf")):
             yield path, {"path": path}
 
 
 def find_schemas_without_type(request: AnthropicRequest) -> Iterator[Finding]:
     """Schemas of tools that are not of an object."""
-    for path, schema in _schemas(request):
+    for path, schema in _list_schemas(request):
         if schema.get("type") != "object":
             where = f"{path}.type"
             words = "Input should be 'object'" if "type" in schema else "Field required"

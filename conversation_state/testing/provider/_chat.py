@@ -274,14 +274,14 @@ def find_empty_tools(request: CompletionRequest) -> Iterator[Finding]:
 
 
 def find_choice_without_tools(request: CompletionRequest) -> Iterator[Finding]:
-    """A choice of a tool where there is none."""
+    """A choice of a tool in a request without tools."""
     chosen = request.body.get("tool_choice")
     if chosen not in (None, "none") and not request.body.get("tools"):
         yield "tool_choice", {}
 
 
 def find_options_without_stream(request: CompletionRequest) -> Iterator[Finding]:
-    """Options of a stream where none is asked for."""
+    """Options of a stream in a request that is not streamed."""
     body = request.body
     if body.get("stream_options") is not None and not body.get("stream"):
         yield "stream_options", {}
@@ -303,7 +303,7 @@ def find_json_not_named(request: CompletionRequest) -> Iterator[Finding]:
             yield "messages", {}
 
 
-def _parameters(
+def _list_parameters(
     request: CompletionRequest,
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     for at, tool in objects_of(request.body.get("tools")):
@@ -317,7 +317,7 @@ def _parameters(
 
 def find_odd_parameters(request: CompletionRequest) -> Iterator[Finding]:
     """Parameters of a function that are not those of an object."""
-    for path, name, parameters in _parameters(request):
+    for path, name, parameters in _list_parameters(request):
         kind = parameters.get("type")
         if kind != "object":
             yield path, {"path": path, "name": name, "kind": kind}
@@ -325,7 +325,7 @@ def find_odd_parameters(request: CompletionRequest) -> Iterator[Finding]:
 
 def find_arrays_without_items(request: CompletionRequest) -> Iterator[Finding]:
     """Arrays in the parameters of a function that do not say of what."""
-    for path, name, parameters in _parameters(request):
+    for path, name, parameters in _list_parameters(request):
         for keys, schema in find_inner_schemas(parameters):
             if schema.get("type") == "array" and "items" not in schema:
                 yield path, {"path": path, "name": name, "keys": keys}

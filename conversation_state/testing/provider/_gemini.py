@@ -418,7 +418,7 @@ def find_odd_blobs(request: GeminiRequest) -> Iterator[Finding]:
             yield f"{path}.mime_type", {"kind": kind}
 
 
-def _schemas(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _list_schemas(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for path, function in _declarations(request):
         for keys, schema in find_inner_schemas(function.get("parameters")):
             # A name is in brackets: parameters.properties[tags].items
@@ -434,7 +434,7 @@ def find_odd_schema_keys(request: GeminiRequest) -> Iterator[Finding]:
     """
     Keys of JSON Schema, in the parameters of a function, that Gemini's subset lacks.
     """
-    for path, schema in _schemas(request):
+    for path, schema in _list_schemas(request):
         for key in schema:
             if key in _SCHEMA_KEYS_REFUSED:
                 yield path, {"path": path, "key": key}
@@ -446,14 +446,14 @@ def _type_of(schema: Mapping[str, Any]) -> str:
 
 def find_arrays_without_items(request: GeminiRequest) -> Iterator[Finding]:
     """Arrays in the parameters of a function that do not say of what."""
-    for path, schema in _schemas(request):
+    for path, schema in _list_schemas(request):
         if _type_of(schema) == "ARRAY" and "items" not in schema:
             yield f"{path}.items", {"path": f"{path}.items"}
 
 
 def find_undefined_properties(request: GeminiRequest) -> Iterator[Finding]:
     """Required properties that are not among the properties."""
-    for path, schema in _schemas(request):
+    for path, schema in _list_schemas(request):
         required, defined = schema.get("required"), schema.get("properties") or {}
         for at, name in enumerate(required if isinstance(required, list) else ()):
             if name not in defined:
@@ -462,14 +462,14 @@ def find_undefined_properties(request: GeminiRequest) -> Iterator[Finding]:
 
 def find_properties_of_others(request: GeminiRequest) -> Iterator[Finding]:
     """Properties of what is not an object."""
-    for path, schema in _schemas(request):
+    for path, schema in _list_schemas(request):
         if _type_of(schema) not in ("OBJECT", "") and schema.get("properties"):
             yield f"{path}.properties", {"path": f"{path}.properties"}
 
 
 def find_empty_choices(request: GeminiRequest) -> Iterator[Finding]:
     """Choices without a character."""
-    for path, schema in _schemas(request):
+    for path, schema in _list_schemas(request):
         choices = schema.get("enum")
         for at, choice in enumerate(choices if isinstance(choices, list) else ()):
             if choice == "":
