@@ -316,12 +316,8 @@ class StoredChat:
             raise TypeError(f"model is {shorten_repr(model)}; expected {expected}")
 
         with self._lock:
-            asked, present = ask(self.tree), self.timeline.moment.number
-            for other in self.running.values():
-                has_come = other._shown is not other._asked
-                is_before = has_come and _begins_with(asked, other._shown)
-                if is_before or other.step == present:
-                    self._end_answer(other, _STOPPED)
+            for other in self._find_superseded(ask(self.tree)):
+                self._end_answer(other, _STOPPED)
 
             # With a note it is a step of its own, also where nothing is added.
             self._commit_change(
@@ -343,6 +339,16 @@ class StoredChat:
             self._show_chat(running={**self.running, answer.step: answer})
             drain(answer.chunks, partial(self._end_answer, answer))
             return answer
+
+    def _find_superseded(self, asked: State) -> list[ChatAnswer]:
+        """The answers that end where *asked* goes on, or from where it does."""
+        present = self.timeline.moment.number
+        return [
+            other
+            for other in self.running.values()
+            if other.step == present
+            or (other._shown is not other._asked and _begins_with(asked, other._shown))
+        ]
 
     def _end_answer(self, answer: ChatAnswer, error: Exception | None) -> None:
         with self._lock:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     # A command imports this when it runs, so that --help is quick.
     from conversation_state.pages import History
     from conversation_state.store import Store
+    from conversation_state.testing.provider import StrictProvider
     from conversation_state.tree import MessageTree
 
 _MAX_REVISIONS = 1_000
@@ -263,7 +264,11 @@ def strict_provider(context: click.Context, *, port: int, answer: str) -> None:
         print_line(f'           anthropic.Anthropic(base_url="{url}", api_key="any")')
         while True:
             sleep(_POLL_S)
-            while provider.requests:
-                request = provider.requests.pop(0)
-                for refusal in request.refusals:
-                    print_line(f"Refused {request.path}: {refusal}")
+            _print_refusals(provider)
+
+
+def _print_refusals(provider: StrictProvider) -> None:
+    while provider.requests:
+        request = provider.requests.pop(0)
+        for refusal in request.refusals:
+            print_line(f"Refused {request.path}: {refusal}")

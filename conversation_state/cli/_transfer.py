@@ -11,7 +11,7 @@ import importlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -173,12 +173,11 @@ def import_(
     _check_one_format(source, format_name)
     tally: Counter[str] = Counter()
     names: Counter[str] = Counter()
-    unreadable = 0
     total = _input.total_bytes(files)
     try:
         with progress(total, doing="Importing", as_json=as_json) as bar:
             # What comes through a pipe may wait for what becomes of it.
-            for found, result, left_out in _import_each(
+            results = _import_each(
                 store,
                 _read_source(source, files, bar)
                 if source
@@ -188,26 +187,11 @@ def import_(
                 prefix,
                 on_conflict,
                 batched=total is not None,
-            ):
-                if isinstance(result, _CannotImportError):
-                    bar.print(str(result))
-                    unreadable += result.is_failure
-                    if strict and result.is_failure:
-                        break
-
-                    continue
-
-                _report_left_out(bar, result, left_out)
-                tally[result.outcome] += 1
-                bar.count(tally.total())
-                if as_json:
-                    print_json(_result_data(found, result))
-                else:
-                    _report_result(bar, result, names)
-
-                if result.outcome == SKIPPED and on_conflict == "stop":
-                    break
-
+            )
+            ends = {SKIPPED} if on_conflict == "stop" else set()
+            unreadable = _report_each(
+                bar, results, tally, names, ends, strict=strict, as_json=as_json
+            )
             if not as_json:
                 _print_saved(tally, names, unreadable)
     except KeyboardInterrupt:
@@ -218,6 +202,46 @@ def import_(
         raise
 
     return FAILED if unreadable else BROKEN if tally[SKIPPED] else 0
+
+
+# Not within `with`, where an interrupt of a loop may be missed: see
+# tests/test_interrupted_loops.py.
+def _report_each(
+    bar: ProgressBar,
+    results: Iterable[_Outcome],
+    tally: Counter[str],
+    names: Counter[str],
+    ends: Container[str],
+    *,
+    strict: bool,
+    as_json: bool,
+) -> int:
+    """
+    Report what came of each document, up to an outcome of *ends*; how many could not
+    be read.
+    """
+    unreadable = 0
+    for found, result, left_out in results:
+        if isinstance(result, _CannotImportError):
+            bar.print(str(result))
+            unreadable += result.is_failure
+            if strict and result.is_failure:
+                break
+
+            continue
+
+        _report_left_out(bar, result, left_out)
+        tally[result.outcome] += 1
+        bar.count(tally.total())
+        if as_json:
+            print_json(_result_data(found, result))
+        else:
+            _report_result(bar, result, names)
+
+        if result.outcome in ends:
+            break
+
+    return unreadable
 
 
 def _check_one_format(source: str | None, format_name: str | None) -> None:

@@ -148,12 +148,10 @@ class Cost:
     total: Decimal = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        total = Decimal(0)
+        amounts = [line.amount for line in self.lines if line.amount is not None]
         # The program's own context may round after a few digits.
         with localcontext(EXACT):
-            for line in self.lines:
-                if line.amount is not None:
-                    total += line.amount
+            total = sum(amounts, Decimal(0))
 
         object.__setattr__(self, "total", total)
 

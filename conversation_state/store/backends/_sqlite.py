@@ -716,6 +716,12 @@ class SqliteBackend:
         What a block does, in one function, and in one statement if there is one row for
         each table: a block alone takes a third of a save.
         """
+        values, more = [*keys], {}
+        for table, rows in tables.items():
+            values += rows[0]
+            if len(rows) > 1:
+                more[table] = rows[1:]
+
         block, turn = SqliteBlock(self.url), self._turn
         if not turn.begin(block, self._timeout_s):
             raise StoreError(self.url, _BUSY_THREAD)
@@ -724,12 +730,6 @@ class SqliteBackend:
         try:
             block.connection = connection = self._acquire()
             self._check_log(connection)
-            values, more = [*keys], {}
-            for table, rows in tables.items():
-                values += rows[0]
-                if len(rows) > 1:
-                    more[table] = rows[1:]
-
             sql = connection.additions.get((condition, *tables))
             sql = sql or connection.prepare_addition(condition, *tables)
             if more:
@@ -807,7 +807,10 @@ class SqliteBackend:
             sql = "PRAGMA wal_checkpoint(TRUNCATE)"
             # SQLite waits for readers and writers by itself, but not for another
             # process that does the same.
-            while block.run(sql).fetchone()[0]:
+            while True:
+                if not block.run(sql).fetchone()[0]:
+                    return
+
                 if time.monotonic() >= until:
                     raise StoreError(self.url, _LOG_REMAINS.format(self._path.name))
 

@@ -100,7 +100,11 @@ def _read_log(path: Path) -> list[int]:
                 return []
 
             page_size, salt = _LOG_HEADER.unpack(start)
-            while len(frame := file.read(_FRAME.size)) == _FRAME.size:
+            while True:
+                frame = file.read(_FRAME.size)
+                if len(frame) < _FRAME.size:
+                    break
+
                 page, _, frame_salt = _FRAME.unpack(frame)
                 # What is left of an earlier log has another salt.
                 if frame_salt != salt:

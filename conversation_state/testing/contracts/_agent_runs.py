@@ -437,22 +437,38 @@ def play(
     """What comes of *script*, and of one more prompt after it."""
     outcome = ScriptOutcome(script)
     director = Director(max_rounds)
-    thread = f"thread-{uuid4().hex[:12]}"
     with StrictProvider(level=level, default=director.answer) as provider:
         url = provider.url(wire)
-        for turn in (*script, AgentTurn(LAST_PROMPT)):
-            known = len(provider.requests)
-            director.begin(turn)
-            found = form.turn(director, url, turn, thread)
-            outcome.outcomes += found
-            outcome.counts.append(len(provider.requests) - known)
-            if any(each.is_endless for each in found):
-                break
-
+        outcome.outcomes, outcome.counts = _take_turns(
+            form, script, director, provider, url
+        )
         outcome.requests = list(provider.requests)
 
     outcome.answered = director.answered
     return outcome
+
+
+def _take_turns(
+    form: AgentForm,
+    script: Script,
+    director: Director,
+    provider: StrictProvider,
+    url: str,
+) -> tuple[list[TurnOutcome], list[int]]:
+    """What comes of each turn and of the last prompt, and how many requests did."""
+    outcomes: list[TurnOutcome] = []
+    counts: list[int] = []
+    thread = f"thread-{uuid4().hex[:12]}"
+    for turn in (*script, AgentTurn(LAST_PROMPT)):
+        known = len(provider.requests)
+        director.begin(turn)
+        found = form.turn(director, url, turn, thread)
+        outcomes += found
+        counts.append(len(provider.requests) - known)
+        if any(each.is_endless for each in found):
+            break
+
+    return outcomes, counts
 
 
 def is_settled(answered: Answered) -> bool:
