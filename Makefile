@@ -19,7 +19,7 @@ OF_VERSIONS = $(filter-out tests/test_codec_timeline.py tests/test_parallel_dask
 	tests/test_messages.py tests/test_aggregator*.py tests/test_codec*.py \
 	tests/test_errors.py tests/test_timeline*.py tests/test_tools_functions.py \
 	tests/test_streams*.py tests/test_cells*.py tests/test_waiting.py \
-	tests/test_parallel*.py tests/test_pickling.py \
+	tests/test_parallel*.py tests/test_pickling.py tests/test_interrupted_loops.py \
 	$(patsubst %,tests/store/test_%.py,fork interrupts sqlite store)))
 
 # The interpreter of version $(1) that can make environments: $(PYTHON), one on
