@@ -40,7 +40,7 @@ them are arguments of the exception, so errors survive pickling.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 import attrs
 
@@ -78,6 +78,8 @@ __all__ = [
     "UnknownOutcomeError",
     "UnpricedError",
 ]
+
+E = TypeVar("E", bound="ConversationStateError")
 
 
 class ConversationStateError(Exception):
@@ -137,10 +139,19 @@ class StreamClosedError(ConversationStateError, RuntimeError):
     """An element was sent to a closed stream, or read from one."""
 
 
-# attrs gives all facts to `BaseException.__init__`, and a pickle calls the class with
-# these. Not frozen: a frozen exception can't be unpickled, nor get a traceback. Equal
-# only to itself, as all exceptions are.
-@attrs.define(slots=False, repr=False, eq=False)
+# attrs leaves an exception equal only to itself, as all are, which type checkers have
+# to be told.
+@dataclass_transform(eq_default=False, field_specifiers=(attrs.field,))
+def _define(cls: type[E]) -> type[E]:
+    """
+    A class whose facts are attributes and arguments: attrs gives all of them to
+    `BaseException.__init__`, and a pickle calls the class with these. Not frozen: a
+    frozen exception can't be unpickled, nor get a traceback.
+    """
+    return attrs.define(slots=False, repr=False)(cls)
+
+
+@_define
 class MissingExtraError(ConversationStateError, ImportError):
     """
     A feature needs packages that are not installed.
@@ -181,7 +192,7 @@ class Problem(NamedTuple):
         return f"{self.path}: {self.what}"
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class _ProblemsError(ConversationStateError, ValueError):
     """Problems with their paths."""
 
@@ -217,7 +228,7 @@ class ParseError(_ProblemsError):
     _cannot = "parse this message"
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class ConcatError(ConversationStateError, ValueError):
     """
     Chunks that can't be of one message.
@@ -255,7 +266,7 @@ class ConcatError(ConversationStateError, ValueError):
         )
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class ProviderStreamError(ConversationStateError, RuntimeError):
     """
     A provider reported a failure in the middle of a response.
@@ -273,7 +284,7 @@ class ProviderStreamError(ConversationStateError, RuntimeError):
         return f"the provider broke off: {self.reason}"
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class TemplateError(ConversationStateError, ValueError):
     """
     A template that can't be rendered.
@@ -316,7 +327,7 @@ class MissingVariableError(TemplateError, LookupError):
 _LISTED = 5
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class BranchError(ConversationStateError, RuntimeError):
     """
     A step of a fan-out that did not return a state of its branch.
@@ -415,7 +426,7 @@ def _leaf_errors(errors: Iterable[BaseException]) -> Iterator[int]:
             yield id(error)
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class UnknownMomentError(ConversationStateError, LookupError):
     """
     A moment that a timeline does not keep, or that is not ahead of its present.
@@ -448,7 +459,7 @@ class UnknownMomentError(ConversationStateError, LookupError):
 # Views, budgets, models and prices
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class InvalidTranscriptError(ConversationStateError, ValueError):
     """
     No valid view of a conversation contains its newest message.
@@ -474,7 +485,7 @@ class InvalidTranscriptError(ConversationStateError, ValueError):
         )
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class DroppedHistoryError(InvalidTranscriptError):
     """
     A view leaves messages out because a place in the conversation is invalid.
@@ -511,7 +522,7 @@ class DroppedHistoryError(InvalidTranscriptError):
         return hash(self.args)
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class BudgetExceededError(ConversationStateError, ValueError):
     """
     Even the smallest valid view of a conversation is over the budget.
@@ -540,7 +551,7 @@ class BudgetExceededError(ConversationStateError, ValueError):
         )
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class CompactionError(ConversationStateError, ValueError):
     """
     Messages that one message can't replace, or an invalid summary.
@@ -565,7 +576,7 @@ class CompactionError(ConversationStateError, ValueError):
         return f"can't compact {' to '.join(few)}: {self.problem}"
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class UnknownModelError(ConversationStateError, LookupError):
     """
     A model that a registry does not have.
@@ -593,7 +604,7 @@ class UnknownModelError(ConversationStateError, LookupError):
         return f"{shown}; did you mean {' or '.join(map(repr, self.near))}?"
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class UnpricedError(ConversationStateError, ValueError):
     """
     Usage without a known price.
@@ -615,7 +626,7 @@ class UnpricedError(ConversationStateError, ValueError):
 # Stores
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class StoreError(ConversationStateError, RuntimeError):
     """
     An operation of a store failed. Nothing was changed, except perhaps after an
@@ -635,7 +646,7 @@ class StoreError(ConversationStateError, RuntimeError):
         return f"{self.store.removesuffix(':')}: {self.problem}"
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class NotSavedError(StoreError, LookupError):
     """
     A name, revision, label or entry that a store does not have.
@@ -666,7 +677,7 @@ class NotSavedError(StoreError, LookupError):
             self.problem += f": {self.why}"
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class MirroredNameError(StoreError):
     """
     A save under a name that a host writes but does not read: its next run would
@@ -782,7 +793,7 @@ class StaleThreadError(StaleHeadError):
         self.namespace = namespace
 
 
-@attrs.define(slots=False, repr=False, eq=False)
+@_define
 class UnknownOutcomeError(StoreError):
     """
     The connection to a store's server was lost during a commit. The change was

@@ -244,6 +244,12 @@ class TestErrors:
 
         assert f"{make.__name__}({shown})" == repr(error)
 
+    def test_is_compared_as_any_exception(self, make, arguments, text):
+        """Each error is another one; only what a view lists of its own is a value."""
+        count = 1 if make is errors.DroppedHistoryError else 2
+
+        assert count == len({make(*arguments), make(*arguments)})
+
     @pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, copy_by_pickle])
     def test_copies(self, make, arguments, text, make_copy):
         """A copy, and what another process gets, is the same error."""

@@ -154,16 +154,20 @@ class TestTrimmingMiddleware:
         ]
         assert state[1].text == ""
 
-    def test_a_refusal_beside_a_call_stays_one(self, is_async):
-        """A message with a call is not empty without its refusal."""
-        (call,) = asks("c1").tool_calls
+    @pytest.mark.parametrize(
+        ("text", "calls"), [("", asks("c1").tool_calls), ("One is booked.", [])]
+    )
+    def test_a_refusal_beside_something_else_stays_one(self, text, calls, is_async):
+        """A message with a call or a text is not empty without its refusal."""
         refusal = {"refusal": "I can't book more."}
-        asked = AIMessage("", additional_kwargs=refusal, tool_calls=[call])
-        model = Scripted(answers=[asked, AIMessage("Done.")])
-        run_turn(agent_of(model, Trimmer(None)), "Book it.", is_async=is_async)
+        left = AIMessage(text, additional_kwargs=refusal, tool_calls=calls)
+        model = Scripted(answers=[left, AIMessage("Done."), AIMessage("Bye.")])
+        agent = agent_of(model, Trimmer(None))
+        run_turn(agent, "Book it.", is_async=is_async)
+        run_turn(agent, "And?", is_async=is_async)
 
         sent = model._requests[-1][1]
-        assert ("", refusal, [call]) == (
+        assert (text, refusal, calls) == (
             *(sent.text, sent.additional_kwargs, sent.tool_calls),
         )
 

@@ -27,7 +27,7 @@ from conversation_state.adapters.langchain import (
     load_readable,
 )
 from conversation_state.hosts._host import check_trimmer, import_lazily
-from conversation_state.messages import AssistantMessage, Message
+from conversation_state.messages import Message
 from conversation_state.trimming import TrimContext, Trimmer
 
 if TYPE_CHECKING:
@@ -113,9 +113,5 @@ def _dump_shown(message: Message) -> BaseMessage:
 
 def is_only_refusal(message: Message) -> bool:
     """Whether *message* is a refusal, with no text and no call."""
-    return (
-        isinstance(message, AssistantMessage)
-        and bool(message.refusal)
-        and not message.text.strip()
-        and not message.tool_calls
-    )
+    is_sent = message.text.strip() or message.tool_calls
+    return bool(message.refusal) and not is_sent
