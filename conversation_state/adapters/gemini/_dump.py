@@ -257,7 +257,7 @@ class GeminiWriter(PayloadWriter):
             self.lose(path, "assistant", _JOINED)
             differs = {
                 key: joined.get(key) != content[key]
-                for key in content.keys() - {"role", "parts"}
+                for key in content.keys() - {"parts"}
             }
             self.lose_each(path, differs, "the content it was joined to has another")
             joined["parts"].extend(content["parts"])
