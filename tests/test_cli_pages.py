@@ -206,17 +206,25 @@ class TestStrictProvider:
         assert 2 == result.exit_code
         assert "choose another --port" in result.stderr
 
+    def test_invalid_call(self):
+        """A call that can't be read is reported, with its form."""
+        args = ["strict-provider", "--port", "0", "--call", "trains({)"]
+        result = CliRunner().invoke(cli, args)
+
+        assert 2 == result.exit_code
+        assert "'trains({)': expected NAME, or NAME({...})" in result.stderr
+
     @pytest.mark.skipif(
         sys.platform == "win32", reason="Windows has no SIGINT for one process"
     )
     def test_serves(self):
         """
-        The printed line makes a client that gets the answer; what is refused is
-        printed; Ctrl-C ends it with status 0.
+        The printed line makes a client that gets the call and the answer; what is
+        refused or not called is printed; Ctrl-C ends it with status 0.
         """
-        command = [*MAIN, "strict-provider", "--port", "0", "--answer", "It rains."]
+        options = ["--answer", "It rains.", "--call", "now", "--delay", "0.001"]
         with subprocess.Popen(
-            command,
+            [*MAIN, "strict-provider", "--port", "0", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -234,16 +242,24 @@ class TestStrictProvider:
                 ) as ask:
                     asked = {"role": "user", "content": "Well?"}
                     create = ask.chat.completions.create
+                    tool = {"type": "function", "function": {"name": "now"}}
+                    called = create(model="m", messages=[asked], tools=[tool])
                     answer = create(model="m", messages=[asked])
                     with pytest.raises(openai.BadRequestError):
                         create(model="m", messages=[])
 
-                refused = server.stdout.readline()
+                missing, refused = [server.stdout.readline() for _ in range(2)]
                 server.send_signal(signal.SIGINT)
                 rest = server.communicate()
             finally:
                 server.kill()
 
         assert "It rains." == answer.choices[0].message.content
+        (call,) = called.choices[0].message.tool_calls
+        assert "now" == call.function.name
+        assert (
+            "Not called in /v1/chat/completions: 'now': the request offers no tools\n"
+            == missing
+        )
         assert refused.startswith("Refused /v1/chat/completions: ")
         assert (("", ""), 0) == (rest, server.returncode)

@@ -9,10 +9,12 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.testing.provider import (
+    CallTools,
     ErrorReply,
     Gate,
     Hangup,
@@ -365,6 +367,318 @@ def received(provider, **more):
             return count
 
     return None
+
+
+CITY: Any = {"type": "object", "properties": {"city": {"type": "string"}}}
+CITY["required"] = ["city"]
+
+
+def turn_of_chat(provider, stream):
+    """A question with two tools, and their results, with OpenAI's client."""
+    url = provider.url("openai_chat")
+    messages: list[Any] = [user()]
+    functions = [{"name": name, "parameters": CITY} for name in ("trains", "weather")]
+    tools = [{"type": "function", "function": each} for each in functions]
+    with openai.OpenAI(base_url=url, api_key="k", max_retries=0) as client:
+
+        def ask():
+            asked: Any = {"model": "gpt-4o", "messages": messages, "tools": tools}
+            if not stream:
+                return client.chat.completions.create(**asked)
+
+            with client.chat.completions.stream(**asked) as events:
+                return events.get_final_completion()
+
+        message: Any = ask().choices[0].message
+        messages.append(message.to_dict())
+        calls = [
+            (each.function.name, each.function.arguments) for each in message.tool_calls
+        ]
+        messages.extend(
+            {"role": "tool", "tool_call_id": each.id, "content": "1"}
+            for each in message.tool_calls
+        )
+
+        return calls, ask().choices[0].message.content
+
+
+def turn_of_responses(provider, stream):
+    """A question with two tools, and their results, with OpenAI's client."""
+    url = provider.url("openai_responses")
+    items: list[Any] = [user()]
+    tools = [
+        {"type": "function", "name": name, "parameters": CITY, "strict": False}
+        for name in ("trains", "weather")
+    ]
+    with openai.OpenAI(base_url=url, api_key="k", max_retries=0) as client:
+
+        def ask():
+            asked: Any = {"model": "gpt-5", "input": items, "tools": tools}
+            if not stream:
+                return client.responses.create(**asked)
+
+            with client.responses.stream(**asked) as events:
+                return events.get_final_response()
+
+        output: Any = ask().output
+        items.extend(each.to_dict() for each in output)
+        for each in output:
+            result = {"type": "function_call_output", "output": "1"}
+            items.append({**result, "call_id": each.call_id})
+
+        calls = [(each.name, each.arguments) for each in output]
+        return calls, ask().output_text
+
+
+def turn_of_messages(provider, stream):
+    """A question with two tools, and their results, with Anthropic's client."""
+    url = provider.url("anthropic")
+    messages: list[Any] = [user()]
+    tools = [{"name": name, "input_schema": CITY} for name in ("trains", "weather")]
+    with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as client:
+
+        def ask():
+            asked: Any = {"model": "claude-opus-4-8", "max_tokens": 9, "tools": tools}
+            if not stream:
+                return client.messages.create(**asked, messages=messages)
+
+            with client.messages.stream(**asked, messages=messages) as events:
+                return events.get_final_message()
+
+        blocks = ask().content
+        messages.append(
+            {"role": "assistant", "content": [each.to_dict() for each in blocks]}
+        )
+        results = [
+            {"type": "tool_result", "tool_use_id": each.id, "content": "1"}
+            for each in blocks
+        ]
+        messages.append({"role": "user", "content": results})
+        calls = [(each.name, json.dumps(each.input)) for each in blocks]
+        return calls, ask().content[0].text
+
+
+def turn_of_gemini(provider, stream):
+    """A question with two tools, and their results, with Google's client."""
+    contents: list[Any] = [{"role": "user", "parts": [{"text": "When?"}]}]
+    functions = [
+        {"name": name, "parameters_json_schema": CITY} for name in ("trains", "weather")
+    ]
+    config = {"tools": [{"function_declarations": functions}]}
+    with gemini(provider) as models:
+
+        def ask():
+            asked: Any = {
+                "model": "gemini-3-pro",
+                "contents": contents,
+                "config": config,
+            }
+            if not stream:
+                return models.generate_content(**asked).candidates[0].content.parts
+
+            return [
+                part
+                for event in models.generate_content_stream(**asked)
+                for part in event.candidates[0].content.parts
+            ]
+
+        parts: Any = ask()
+        calls = [each.function_call for each in parts]
+        contents.append({"role": "model", "parts": parts})
+        results = [
+            {"function_response": {"name": each.name, "response": {"result": 1}}}
+            for each in calls
+        ]
+        contents.append({"role": "user", "parts": results})
+        calls = [(each.name, json.dumps(each.args)) for each in calls]
+        return calls, "".join(each.text for each in ask())
+
+
+def ask_wire(provider, path, body):
+    """The answer to a request, as JSON."""
+    url = f"{provider.base_url}{path}"
+    return httpx.post(url, json={"model": "m", **body}, timeout=PATIENCE_S).json()
+
+
+TURNS = [turn_of_chat, turn_of_responses, turn_of_messages, turn_of_gemini]
+
+
+class TestCallTools:
+    @pytest.mark.parametrize("stream", [False, True])
+    @pytest.mark.parametrize("turn", TURNS)
+    def test_turn(self, turn, stream):
+        """
+        The client of each vendor gets the calls of a question, in one answer, and then
+        the text; so does a second question, of a second provider.
+        """
+        default = CallTools("weather", 'trains({"city": "Bern"})', "other", answer="At")
+        expected = [("weather", '{"city": "city"}'), ("trains", '{"city": "Bern"}')]
+        for _ in range(2):
+            with StrictProvider(default=default) as provider:
+                assert (expected, "At") == turn(provider, stream)
+                assert () == provider.refusals
+
+    def test_ids(self):
+        """A conversation goes on with a provider that was started again."""
+        tool = {"type": "function", "function": {"name": "trains", "parameters": CITY}}
+        messages: list[Any] = []
+        message: Any = None
+        for _ in range(2):
+            with StrictProvider(default=CallTools("trains")) as provider:
+                messages.append(user())
+                with chat(provider) as ask:
+                    message = ask(messages, tools=[tool]).choices[0].message
+                    (call,) = message.tool_calls
+                    messages.append(message.to_dict())
+                    result = {"role": "tool", "tool_call_id": call.id, "content": "1"}
+                    messages.append(result)
+                    message = ask(messages, tools=[tool]).choices[0].message
+                    messages.append(message.to_dict())
+
+            assert "OK." == message.content
+
+    @pytest.mark.parametrize(
+        ("path", "body", "count"),
+        [
+            ("/v1/chat/completions", {"tool_choice": "none"}, 0),
+            ("/v1/chat/completions", {"parallel_tool_calls": False}, 1),
+            ("/v1/chat/completions", {"parallel_tool_calls": True}, 2),
+            ("/v1/chat/completions", {"tool_choice": "required"}, 2),
+            ("/v1/messages", {"tool_choice": {"type": "none"}}, 0),
+            ("/v1/messages", {"tool_choice": {"type": "any"}}, 2),
+            (
+                "/v1/messages",
+                {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+                1,
+            ),
+        ],
+    )
+    def test_choice(self, path, body, count):
+        """A request that forbids calls, or several at once, gets none, or one."""
+        chat_tool = {"function": {"name": "trains", "parameters": CITY}}
+        tool: Any = {"name": "trains", "input_schema": CITY}
+        if "chat" in path:
+            tool = {"type": "function", **chat_tool}
+
+        body = {"messages": [user()], "tools": [tool], "max_tokens": 9, **body}
+        with StrictProvider(default=CallTools("trains", "trains")) as provider:
+            answer = ask_wire(provider, path, body)
+
+        if "chat" in path:
+            calls = answer["choices"][0]["message"].get("tool_calls", ())
+        else:
+            calls = [each for each in answer["content"] if each["type"] == "tool_use"]
+
+        assert count == len(calls)
+
+    @pytest.mark.parametrize("key", ["toolConfig", "tool_config"])
+    def test_gemini_choice(self, key):
+        """Google's two spellings of a request forbid calls."""
+        mode = {"functionCallingConfig": {"mode": "NONE"}}
+        body = {
+            "contents": {"parts": [{"text": "Hi."}]},
+            "tools": {"function_declarations": [{"name": "now"}]},
+        }
+        with StrictProvider(default=CallTools("now")) as provider:
+            path = "/v1beta/models/gemini-2.5-pro:generateContent"
+            called = ask_wire(provider, path, body)
+            told = ask_wire(provider, path, {**body, key: mode})
+
+        (part,) = called["candidates"][0]["content"]["parts"]
+        assert {"functionCall": {"name": "now", "args": {}}} == part
+        assert "OK." == told["candidates"][0]["content"]["parts"][0]["text"]
+
+    @pytest.mark.parametrize(
+        ("path", "body"),
+        [
+            (
+                "/v1/responses",
+                {"input": "Hi.", "tools": [{"type": "function", "name": "now"}]},
+            ),
+            (
+                "/v1/responses",
+                {
+                    "input": [user(), {"role": "developer", "content": "Be brief."}],
+                    "tools": [
+                        {"type": "web_search"},
+                        {"type": "function", "name": "now"},
+                    ],
+                },
+            ),
+        ],
+    )
+    def test_question(self, path, body):
+        """A text is a question; instructions after it change nothing."""
+        with StrictProvider(default=CallTools("now")) as provider:
+            answer = ask_wire(provider, path, body)
+
+        assert ["now"] == [each.get("name") for each in answer["output"]]
+
+    def test_text_after_results(self):
+        """A message with results gets the answer, whatever else it has."""
+        called = {"type": "tool_use", "id": "c1", "name": "now", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": "c1", "content": "12:00"}
+        more = {"type": "text", "text": "Be brief."}
+        messages: list[Any] = [
+            user(),
+            {"role": "assistant", "content": [called]},
+            {"role": "user", "content": [result, more]},
+        ]
+        body: Any = {"messages": messages, "max_tokens": 9}
+        body["tools"] = [{"name": "now", "input_schema": {"type": "object"}}]
+        with StrictProvider(default=CallTools("now")) as provider:
+            answer = ask_wire(provider, "/v1/messages", body)
+
+        assert ["text"] == [each["type"] for each in answer["content"]]
+
+    SCHEMAS: tuple[Any, ...] = (
+        {},
+        {"at": {"type": "string", "minLength": 9}},
+        {"at": {"type": "string", "maxLength": 1}},
+        {"at": {"type": "string", "format": "date-time"}},
+        {"at": {"type": "string", "format": "uuid"}},
+        {"at": {"enum": ["b", "a"]}},
+        {"at": {"const": 7}},
+        {"at": {"type": "integer", "minimum": 5}},
+        {"at": {"type": "integer", "maximum": -5, "minimum": -9}},
+        {"at": {"type": "number", "exclusiveMinimum": 3}},
+        {"at": {"type": "boolean"}},
+        {"at": {"type": "null"}},
+        {"at": {"type": ["null", "integer"]}},
+        {"at": {"anyOf": [{"type": "null"}, {"type": "integer"}]}},
+        {"at": {"oneOf": [{"type": "array", "items": {"type": "integer"}}]}},
+        {"at": {"allOf": [{"$ref": "#/$defs/Place"}], "description": "Where."}},
+        {"at": {"$ref": "#/$defs/Node"}},
+        {"at": {"type": "array", "minItems": 2, "items": {"$ref": "#/$defs/Place"}}},
+        {"at": {"type": "object"}, "to": {}},
+    )
+
+    @pytest.mark.parametrize("schema", SCHEMAS)
+    def test_arguments(self, schema):
+        """The arguments that are made of a schema are valid by it."""
+        place: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
+        node: Any = {"next": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}
+        node = {"type": "object", "properties": node, "required": ["next"]}
+        schema = {"properties": schema, "required": [*schema], "type": "object"}
+        schema["$defs"] = {"Place": {**place, "required": ["name"]}, "Node": node}
+        tool = {"type": "function", "function": {"name": "go", "parameters": schema}}
+        body = {"messages": [user()], "tools": [tool]}
+        with StrictProvider(default=CallTools("go")) as provider:
+            answer = ask_wire(provider, "/v1/chat/completions", body)
+
+        (call,) = answer["choices"][0]["message"]["tool_calls"]
+        arguments = json.loads(call["function"]["arguments"])
+        checker = Draft202012Validator.FORMAT_CHECKER
+        Draft202012Validator(schema, format_checker=checker).validate(arguments)
+        assert set(schema.get("required", ())) == {*arguments}
+
+    @pytest.mark.parametrize(
+        "call", ["", "(", "now(", "now)", "now(1)", "now({)", "now([])", "a b", "{}"]
+    )
+    def test_invalid(self, call):
+        """A call of another form is refused, with the form that is expected."""
+        with pytest.raises(ValueError, match=r"expected NAME, or NAME\(\{\.\.\.\}\)"):
+            CallTools(call)
 
 
 class TestFaults:

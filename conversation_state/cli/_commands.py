@@ -257,7 +257,7 @@ EXAMPLES = {
     "export": "oslo-cancelled --format anthropic --store chats.db",
     "page": "oslo-cancelled -o oslo.html --store chats.db",
     "serve": "--store chats.db",
-    "strict-provider": "--answer 'It rains.'",
+    "strict-provider": "--call weather --answer 'It rains.'",
     "label": "oslo-cancelled booked --store chats.db",
     "annotate": "oslo-cancelled title=Norway --store chats.db",
     "fork": "oslo-cancelled@booked oslo-again --store chats.db",

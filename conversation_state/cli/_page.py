@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     # A command imports this when it runs, so that --help is quick.
     from conversation_state.pages import History
     from conversation_state.store import Store
-    from conversation_state.testing.provider import StrictProvider
+    from conversation_state.testing.provider import CallTools, StrictProvider
     from conversation_state.tree import MessageTree
 
 _MAX_REVISIONS = 1_000
@@ -238,21 +238,53 @@ def _make_port_error(port: int, error: OSError) -> RefusedError:
     show_default=True,
     help="The port on 127.0.0.1; 0 for any that is free.",
 )
-@click.option("--answer", default="OK.", show_default=True, help="What it answers.")
+@click.option(
+    "--answer", default="OK.", show_default=True, help="The text that it answers."
+)
+@click.option(
+    "--call",
+    "calls",
+    metavar="CALL",
+    multiple=True,
+    help="Call this tool when a user asks, and give the --answer to its result. CALL "
+    "is NAME, with arguments made from the tool's JSON Schema, or "
+    '\'NAME({"city": "Paris"})\'. May be given several times.',
+)
+@click.option(
+    "--delay",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="Wait so long before each piece of a stream, or before a whole answer.",
+)
 @click.pass_context
-def strict_provider(context: click.Context, *, port: int, answer: str) -> None:
+def strict_provider(
+    context: click.Context,
+    *,
+    port: int,
+    answer: str,
+    calls: tuple[str, ...],
+    delay: float,
+) -> None:
     """
     Serve a provider that refuses what real ones refuse.
 
     For any program, in any language: it speaks OpenAI's Chat Completions and
     Responses, Anthropic's Messages and Gemini, streamed and whole, and takes any key
     and model. What a provider would refuse gets that provider's error, and is printed;
-    the rest gets the --answer. Ctrl-C ends it.
+    a question gets each --call of a tool that it offers, and the rest the --answer.
+    Ctrl-C ends it.
     """
-    from conversation_state.testing.provider import StrictProvider
+    from conversation_state.testing.provider import CallTools, StrictProvider
 
     with exit_on_error(context), suppress(KeyboardInterrupt), ExitStack() as stack:
-        provider = StrictProvider(default=answer, port=port)
+        try:
+            default = CallTools(*calls, answer=answer, delay=delay)
+        except ValueError as error:
+            raise RefusedError(f"{error}") from None
+
+        provider = StrictProvider(default=default, port=port)
         try:
             stack.enter_context(provider)
         except OSError as error:
@@ -264,11 +296,15 @@ def strict_provider(context: click.Context, *, port: int, answer: str) -> None:
         print_line(f'           anthropic.Anthropic(base_url="{url}", api_key="any")')
         while True:
             sleep(_POLL_S)
-            _print_refusals(provider)
+            _print_requests(provider, default)
 
 
-def _print_refusals(provider: StrictProvider) -> None:
+def _print_requests(provider: StrictProvider, default: CallTools) -> None:
+    """Print what was refused, and which calls were not made."""
     while provider.requests:
         request = provider.requests.pop(0)
         for refusal in request.refusals:
             print_line(f"Refused {request.path}: {refusal}")
+
+        if not request.refusals and (missing := default.describe_missing(request)):
+            print_line(f"Not called in {request.path}: {missing}")

@@ -78,18 +78,23 @@ class AnswerPiece(NamedTuple):
 
 
 class Numbers:
-    """Ids that no two answers of one provider share."""
+    """
+    Ids that no two answers of one provider share.
 
-    def __init__(self) -> None:
+    Those of another provider have another *mark*: four letters or digits.
+    """
+
+    def __init__(self, mark: str = "call") -> None:
         self._count = itertools.count(1)
+        self._mark = mark
 
     def id(self, prefix: str) -> str:
         """A new id that begins with *prefix*."""
-        return f"{prefix}{next(self._count):06d}"
+        return f"{prefix}{self.call_id()}"
 
     def call_id(self) -> str:
         """A new id of a call, which every host takes: nine letters and digits."""
-        return f"call{next(self._count):05d}"
+        return f"{self._mark}{next(self._count):05d}"
 
 
 def pieces_of(message: AssistantMessage) -> list[AnswerPiece]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from conversation_state._lazy import open_later
 
 if TYPE_CHECKING:
+    from conversation_state.testing.provider._calls import CallTools
     from conversation_state.testing.provider._judge import HOSTS, RULES, WIRES, judge
     from conversation_state.testing.provider._memory import Memory
     from conversation_state.testing.provider._rules import ProviderRule, Refusal
@@ -36,6 +37,7 @@ __all__ = [
     "HOSTS",
     "RULES",
     "WIRES",
+    "CallTools",
     "ErrorReply",
     "Gate",
     "Hangup",
@@ -50,6 +52,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "_calls": ("CallTools",),
     "_judge": ("HOSTS", "RULES", "WIRES", "judge"),
     "_memory": ("Memory",),
     "_rules": ("Refusal", "ProviderRule"),

@@ -8,6 +8,7 @@ handler runs in a thread for each connection; what it shares is behind one lock.
 from __future__ import annotations
 
 import json
+import secrets
 import select
 import socket
 import threading
@@ -144,7 +145,8 @@ class StrictProvider:
         self.memory = Memory() if remembers else None
         self.requests: list[ReceivedRequest] = []
         self._script = list(script)
-        self._numbers = Numbers()
+        # A conversation may go on with a second provider, which refuses an id twice.
+        self._numbers = Numbers(secrets.token_hex(2))
         self._errors: list[Exception] = []
         self._lock = RLock()
         self._closing = threading.Event()
