@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from conversation_state import AssistantMessage, ToolCall, ToolMessage, open_store
-from conversation_state.testing.provider import Gate, Reply, StrictProvider
+from conversation_state.testing.provider import CallTools, Gate, Reply, StrictProvider
 
 pytest.importorskip("openai")
 
@@ -148,7 +148,9 @@ def test_turns(tmp_path):
     state = load(tmp_path)
 
     assert ["At 0.", "At 1.", "At 2."] == re.findall(r"At [0-9]\.", terminal.printed)
-    assert f"At 2.  ({state.total_usage.total_tokens} tokens)" in terminal.printed
+    assert (
+        f"At 2.  ({state.total_usage.total_tokens} tokens so far)" in terminal.printed
+    )
     assert 6 == len(state.ledger)
 
 
@@ -206,8 +208,30 @@ def test_stop(tmp_path):
     ] == answers
     assert ["call_A"] == [each.tool_call_id for each in results]
     assert 2 == terminal.printed.count("runs ")
-    assert 2 == terminal.printed.count("(unknown tokens)")
+    assert 2 == terminal.printed.count("(unknown tokens so far)")
     assert "Traceback" not in terminal.printed
+
+
+def test_started_again(tmp_path):
+    """An empty line asks nothing, and the next start shows what was said."""
+    with StrictProvider(default=CallTools("trains", answer="At noon.")) as server:
+        with pasted(tmp_path, server) as terminal:
+            terminal.type("\n  \n")
+            terminal.say("When?")
+            assert terminal.wait_for("At noon.")
+            assert 0 == terminal.leave(CTRL_D)
+
+        with pasted(tmp_path, server) as terminal:
+            assert 0 == terminal.leave(CTRL_D)
+
+        assert 2 == len(server.requests)
+
+    state = load(tmp_path)
+    assert ["When?", "At noon."] == [state[0].text, state[-1].text]
+    assert ["user", "assistant", "tool", "assistant"] == [each.role for each in state]
+    shown = [line for line in terminal.printed.splitlines() if ": " in line]
+    assert ["user: When?", "assistant: At noon."] == [shown[0], shown[-2]]
+    assert "calls trains" in terminal.printed
 
 
 def test_killed(tmp_path):
