@@ -1329,7 +1329,7 @@ any_join: Any = join
             lambda: PAID.add_assistant_message(b"a"),
         ),
         (
-            *(InvalidMessageError, "add_tool_call takes ToolCalls, or one"),
+            *(InvalidMessageError, "make a call of it: ToolCall(id, name, arguments)"),
             lambda: PAID.add_tool_call("c1"),
         ),
         (

@@ -21,7 +21,7 @@ from pydantic import PrivateAttr
 from conversation_state.adapters import langchain
 from conversation_state.counting import TokenBudget
 from conversation_state.errors import DecodeError
-from conversation_state.hosts.langchain import trimming_middleware
+from conversation_state.hosts.langchain import trimmed, trimming_middleware
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.trimming import Trimmer, keep_last, rolling_summary
 from conversation_state.usage import Usage
@@ -245,6 +245,14 @@ class TestRequest:
         assert lead is None
         assert messages[0] is self.PROMPT
 
+    def test_a_message_without_a_text(self):
+        """A picture alone is sent as it is."""
+        block = {"type": "image", "base64": "AAAA", "mime_type": "image/png"}
+        picture = HumanMessage([block])
+        _, (sent,) = self.shown(messages=[picture])
+
+        assert sent is picture
+
     def test_a_step_that_hides_the_prompt(self):
         """Then it is sent all the same, but for it nothing that is hidden."""
         step = keep_last(1, keep_system=False)
@@ -295,5 +303,7 @@ class TestMiddlewareArguments:
 
     def test_something_else_is_refused(self):
         """The error names the parameter."""
-        with pytest.raises(TypeError, match="trimmer: expected a Trimmer, got"):
-            trimming_middleware(keep_last(1))  # type: ignore[arg-type]
+        step: Any = keep_last(1)
+        for use in (trimming_middleware, lambda step: trimmed([], step)):
+            with pytest.raises(TypeError, match="^trimmer: expected a Trimmer, got"):
+                use(step)
