@@ -305,5 +305,5 @@ class TestMiddlewareArguments:
         """The error names the parameter."""
         step: Any = keep_last(1)
         for use in (trimming_middleware, lambda step: trimmed([], step)):
-            with pytest.raises(TypeError, match="^trimmer: expected a Trimmer, got"):
+            with pytest.raises(TypeError, match=r"^trimmer: expected a Trimmer, got"):
                 use(step)
