@@ -1,12 +1,11 @@
 """
 A whole turn of an agent, from the question to the saved answer and its bill, with
 each provider's protocol, over plain HTTP. With the official clients it is a page of the
-documentation, which takes the responses from here.
+documentation.
 """
 
 import json
 import urllib.request
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -30,7 +29,7 @@ from conversation_state.usage import Usage
 BUDGET = TokenBudget(context_window=8_000, max_output_tokens=1_000)
 MODEL = "model-of-tests"
 TOOL = ToolInfo(
-    "departures",
+    "trains",
     "Trains that leave soon.",
     {
         "type": "object",
@@ -40,7 +39,7 @@ TOOL = ToolInfo(
 )
 
 
-def departures(city: str) -> list[str]:
+def trains(city: str) -> list[str]:
     """The tool that the model calls."""
     return [f"{city} 12:30", f"{city} 13:00"]
 
@@ -62,7 +61,7 @@ def chat_response(id, message, reason):
 CHAT_CALL = {
     "id": "call_1",
     "type": "function",
-    "function": {"name": "departures", "arguments": '{"city": "Bern"}'},
+    "function": {"name": "trains", "arguments": '{"city": "Bern"}'},
 }
 CHAT = [
     chat_response(
@@ -123,7 +122,7 @@ RESPONSES = [
             "type": "function_call",
             "id": "fc_1",
             "call_id": "call_1",
-            "name": "departures",
+            "name": "trains",
             "arguments": '{"city": "Bern"}',
             "status": "completed",
         },
@@ -174,7 +173,7 @@ ANTHROPIC = [
         {
             "type": "tool_use",
             "id": "toolu_1",
-            "name": "departures",
+            "name": "trains",
             "input": {"city": "Bern"},
         },
         "tool_use",
@@ -229,44 +228,10 @@ def gemini_response(id, part):
 
 GEMINI = [
     gemini_response(
-        "g-1", {"functionCall": {"name": "departures", "args": {"city": "Bern"}}}
+        "g-1", {"functionCall": {"name": "trains", "args": {"city": "Bern"}}}
     ),
     gemini_response("g-2", {"text": "At 12:30."}),
 ]
-
-
-class Clients(ExitStack):
-    """
-    The official clients for the documentation's page: each asks a strict provider that
-    answers one turn whole, and one streamed.
-    """
-
-    def openai_chat(self):
-        return self.openai(*CHAT, *map(chat_stream, CHAT))
-
-    def openai_responses(self):
-        return self.openai(*RESPONSES, *map(responses_stream, RESPONSES))
-
-    def openai(self, *responses):
-        make = pytest.importorskip("openai").OpenAI
-        url = self.serve(*responses)
-        return self.enter_context(make(api_key="none", base_url=url))
-
-    def anthropic(self):
-        make = pytest.importorskip("anthropic").Anthropic
-        url = self.serve(*ANTHROPIC, *map(anthropic_stream, ANTHROPIC))
-        return self.enter_context(make(api_key="none", base_url=url))
-
-    def gemini(self):
-        genai = pytest.importorskip("google.genai")
-        url = self.serve(*GEMINI, *([each] for each in GEMINI))
-        options = genai.types.HttpOptions(base_url=url)
-        client = genai.Client(api_key="none", http_options=options)
-        return self.enter_context(client)
-
-    def serve(self, *responses):
-        provider = StrictProvider(responses, remembers=False)
-        return self.enter_context(provider).base_url
 
 
 def post(server, path, **body):
@@ -341,7 +306,7 @@ def test_a_turn_from_question_to_saved_answer(turn, is_streamed):
                 *ask(server, adapter, payload, is_streamed=is_streamed)
             )
             for each in state[-1].tool_calls:
-                state = state.add_tool_response(call(departures, each))
+                state = state.add_tool_response(call(trains, each))
 
             if state[-1].role == "assistant":
                 break
@@ -356,5 +321,5 @@ def test_a_turn_from_question_to_saved_answer(turn, is_streamed):
     assert Usage(20, 10) == saved.total_usage
     assert () == cost(saved).unbilled
     sent = json.dumps(server.requests[1].body)
-    for words in ("next train", "departures", "Trains that leave soon.", "Bern 13:00"):
+    for words in ("next train", '"trains"', "Trains that leave soon.", "Bern 13:00"):
         assert words in sent

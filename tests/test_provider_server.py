@@ -172,6 +172,14 @@ class TestWhole:
         )
         assert "answer-1" == answer.response_id
 
+    def test_signature_of_gemini(self):
+        """Google's client reads a call whose signature the provider makes up."""
+        call = AssistantMessage(tool_calls=[ToolCall("c1", "get_weather", "{}")])
+        with StrictProvider([call]) as provider, gemini(provider) as models:
+            answer = models.generate_content(model="gemini-3.8-flash", contents="Hi.")
+
+        assert answer.candidates[0].content.parts[0].thought_signature
+
 
 class TestStreamed:
     def test_chat(self):

@@ -157,11 +157,11 @@ class Script:
                     [
                         f"call_{city}",
                         f"call_{number}",
-                        "functions.departures:0",
+                        "functions.trains:0",
                         f"call_{'x' * 60}_{number}",
                     ][: None if IS_WILD else 1]
                 )
-                calls.append(ToolCall(call_id, "departures", f'{{"city": "{city}"}}'))
+                calls.append(ToolCall(call_id, "trains", f'{{"city": "{city}"}}'))
 
         message = AssistantMessage(content, tool_calls=calls, response=meta)
         if kind == "cut":
@@ -182,7 +182,7 @@ def run_agent_turns(seed: int, wire: str, page: dict[str, Any]) -> list[str]:
     """The refusals in a conversation of some turns."""
     script, adapter = Script(seed), ADAPTERS[wire]
 
-    def departures(city: str) -> str:
+    def trains(city: str) -> str:
         """Trains that leave soon."""
         return script.run_tool(city)
 
@@ -193,7 +193,7 @@ def run_agent_turns(seed: int, wire: str, page: dict[str, Any]) -> list[str]:
 
         return [script.answer()]
 
-    page["departures"] = departures
+    page["trains"] = trains
     state = Aggregator.new().add_user_prompt("When is the next train?")
     for _ in range(6):
         try:
@@ -236,7 +236,7 @@ def run_resumed(seed: int, page: dict[str, Any]) -> list[str]:
             write(text)
         script.die(0.15)
 
-    def departures(city: str) -> str:
+    def trains(city: str) -> str:
         """Trains that leave soon."""
         result = script.run_tool(city)
         disturb("How long will it take?")
@@ -247,7 +247,7 @@ def run_resumed(seed: int, page: dict[str, Any]) -> list[str]:
         disturb("Hurry!")
         return script.answer()
 
-    page |= {"store": store, "departures": departures}
+    page |= {"store": store, "trains": trains}
     start = Aggregator.new([SystemMessage("You find trains.")])
     store.save("chat", start.add_user_prompt("When is the next train?"))
     for _ in range(8):
@@ -378,7 +378,7 @@ def _anthropic_events(number: int) -> list[dict[str, Any]]:
     call = {
         "type": "tool_use",
         "id": f"toolu_{number}",
-        "name": "departures",
+        "name": "trains",
         "input": {},
     }
     piece = {"type": "input_json_delta", "partial_json": '{"city": '}

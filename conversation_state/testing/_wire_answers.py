@@ -607,6 +607,7 @@ def _write_gemini(
     if "gemini-3" in str(body.get("model", "")):
         first = next((part for part in parts if "functionCall" in part), {})
         if first:
+            # With the number 20 characters: Google's client reads Base64.
             first.setdefault("thoughtSignature", numbers.id("Cr4FAXLI2nz"))
 
     if signature:
