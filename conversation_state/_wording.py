@@ -218,6 +218,12 @@ def shorten_text(text: str, limit: int) -> str:
 _MAX_PATH = 500
 
 
+def read_title(notes: Mapping[str, Any]) -> str:
+    """The title that the *notes* of a name have; "" if they have none."""
+    title = notes.get("title")
+    return title.strip() if isinstance(title, str) else ""
+
+
 def shorten_path(path: str) -> str:
     """
     A place in a value for an error's message: without its middle where hostile data

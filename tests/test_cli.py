@@ -508,7 +508,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("data", "problem"),
         [
-            (None, "No such file or directory"),
+            (None, "no such file; {folder} has chats.jsonl"),
             *[
                 (data, "empty; expected a conversation on each line")
                 for data in (b"", b"\n", b"\n  \r\n\n", b"\xef\xbb\xbf")
@@ -526,9 +526,30 @@ class TestBadInput:
         result = run("--json", path, write(line("oslo")))
 
         assert 2 == result.exit_code
-        assert f"{path}: {problem}\n" == result.stderr
+        assert f"{path}: {problem.format(folder=tmp_path)}\n" == result.stderr
         assert ["oslo"] == names(result)
-        assert "directory" in run(tmp_path).stderr.lower()
+        assert f"{tmp_path}: a folder; give its files: it" in run(tmp_path).stderr
+
+    @pytest.mark.parametrize(
+        ("file", "reason"),
+        [
+            ("chat.jsonl", "no such file; did you mean '{folder}/chats.jsonl'?"),
+            ("oslo", "no such file; {folder} has chats.jsonl"),
+            ("none/chats.jsonl", "no such file; there is no folder '{folder}/none'"),
+        ],
+    )
+    def test_missing_file(self, tmp_path, write, file, reason):
+        """What is near a missing file is listed, but for what nobody typed."""
+        write(line("oslo"))
+        (tmp_path / ".hidden").touch()
+        (tmp_path / "chats.db-wal").touch()
+
+        result = run(tmp_path / file)
+
+        assert (
+            f"{tmp_path / file}: {reason.format(folder=tmp_path)}\n"
+            == (result.stderr.splitlines(keepends=True)[-1])
+        )
 
     def test_binary_file(self, write):
         """

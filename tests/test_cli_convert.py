@@ -74,7 +74,7 @@ class TestConvert:
         other.write_text("# Notes")
         asked = {
             (other, "--to", "pi"): "notes.md: no session; expected claude_code, codex",
-            (tmp_path / "none", "--to", "pi"): "none: No such file or directory",
+            (tmp_path / "none", "--to", "pi"): "none: no such file; ",
             (CLAUDE, "--to", "cursor"): "'cursor' is not one of 'claude_code'",
             (CLAUDE, "--to", "pi", "--format", "x"): "'x' is not one of 'claude_code'",
         }

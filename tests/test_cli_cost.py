@@ -21,6 +21,7 @@ ANSWER = AssistantMessage(
     "At noon.", response=ResponseMeta(usage=USED, model="gpt-4o", id="r1")
 )
 BILLED = ASKED.add_response(ANSWER)
+STOPPED = AssistantMessage("At", response=ResponseMeta("interrupted"))
 PRICED = BILLED.add_usage(Usage(7, 3), model="gpt-4o-mini")
 
 
@@ -93,6 +94,50 @@ class TestCost:
             store.save("trip", PRICED)
 
         assert "gpt-4o-mini" not in run("cost", "trip@1").stdout
+
+    def test_of_branches(self, run):
+        """
+        A name costs what all its branches cost together, as on its page, and a
+        revision what it costs alone.
+        """
+        with open_store(run.path) as store:
+            store.save("trip", ASKED)
+            store.save("trip", ASKED.add_response(STOPPED))
+            store.rollback("trip", 1)
+            store.save("trip", store.load("trip").add_response(ANSWER))
+
+        known = str(cost(BILLED))
+        shown = run("cost", "trip").stdout
+        (record,) = run.json("cost", "trip")
+
+        assert f"Total of 2 branches: at least {known}\n" in shown
+        assert "Not recorded: the usage of 1 answer of a model\n" in shown
+        assert f"Cost: {known} and 1 answer of unknown usage." in (
+            run("page", "trip").stdout
+        )
+        assert f"Total: {known}\n" in run("cost", "trip@4").stdout
+        assert run("cost", "trip@2").stdout.startswith("Total: unknown\n")
+        assert (2, 1, False) == (
+            record["branches"],
+            record["unrecorded_answers"],
+            record["complete"],
+        )
+
+    def test_in_another_branch(self, run):
+        """An answer of another branch has no number in the newest revision."""
+        unbilled = ASKED.add(ANSWER)
+        with open_store(run.path) as store:
+            store.save("trip", ASKED)
+            store.save("trip", unbilled)
+            store.rollback("trip", 1)
+
+        (record,) = run.json("cost", "trip")
+
+        assert "Not in the ledger: a message of another branch, 1,100 tokens" in (
+            run("cost", "trip").stdout
+        )
+        assert [None] == [each["number"] for each in record["unbilled"]]
+        assert [] == run.json("cost", "trip@3")[0]["unbilled"]
 
     def test_json(self, run):
         """Programs get exact amounts as text, and the head."""

@@ -1170,6 +1170,32 @@ class TestNotes:
         kept = notes(run, "w1")
         assert {"system": "Be brief.", "models": ("m",)} == {**kept["chat"]}
 
+    @pytest.mark.parametrize(
+        ("value", "key"),
+        [
+            (CHATGPT, "title"),
+            (CLAUDE_AI, "name"),
+            (OPEN_WEBUI, "title"),
+            (LIBRECHAT, "title"),
+        ],
+    )
+    def test_title(self, run, value, key):
+        """
+        The title of an export stands beside its name, and above its log and its page;
+        a page without words does not have it.
+        """
+        saved = run("import", run.write(json.dumps({**value, key: "To Bern <&\x1b"})))
+        name, title = saved.stdout.splitlines()[1].split(maxsplit=1)
+        heading, row = run("names").stdout.splitlines()
+
+        assert "To Bern <&\\x1b" == title
+        assert heading.endswith("MESSAGES  NAME  TITLE")
+        assert row.endswith(f"  {name}    {title}")
+        assert f"Title: {title}" == run("log", name).stdout.splitlines()[0]
+        assert "<h1>To Bern &lt;&amp;" in run("page", name).stdout
+        assert "<h1>Mine</h1>" in run("page", name, "--title", "Mine").stdout
+        assert "Bern" not in run("page", name, "--redact").stdout
+
     def test_too_much(self, run):
         """What the notes of a name can't hold is listed, and the rest is kept."""
         record = {"id": "x", "messages": HI, "tools": ["t" * 20_000], "model": "m"}

@@ -853,8 +853,8 @@ class TestFiles:
             f"{database}: {words}",
             f"{text}: not a SQLite file, in which this framework keeps its data",
             f"{empty}: not a SQLite file, in which this framework keeps its data",
-            f"{tmp_path}: Is a directory",
-            f"{tmp_path / 'none'}: No such file or directory",
+            f"{tmp_path}: a folder; give its files: it has a.db, a.json, empty",
+            f"{tmp_path / 'none'}: no such file; {tmp_path} has a.db, a.json, empty",
         ] == [str(each) for each in found]
 
     @pytest.mark.parametrize("source", FILES)

@@ -531,7 +531,8 @@ class TestExport:
 
         result = run("export", "chat", "-o", path, status=2)
 
-        assert f"Error: {path}: No such file or directory\n" == result.stderr
+        reason = f"there is no folder {str(path.parent)!r}"
+        assert f"Error: {path}: {reason}\n" == result.stderr
 
     def test_full_disk(self, run, chat, monkeypatch):
         """

@@ -147,7 +147,9 @@ class TestPage:
         """A file that can't be written is reported."""
         path = run.folder / "none" / "trip.html"
 
-        assert "No such file" in run("page", "trip", "-o", path, status=2).stderr
+        assert (
+            "there is no folder '" in run("page", "trip", "-o", path, status=2).stderr
+        )
 
 
 class TestServe:

@@ -11,7 +11,12 @@ from click.testing import CliRunner
 from conversation_state.aggregator import Aggregator
 from conversation_state.cli import _exit, _options
 from conversation_state.cli._commands import cli
-from conversation_state.messages import AssistantMessage, ToolMessage, UserMessage
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
 from conversation_state.rendering import render_transcript
 from conversation_state.store import open_store
 from conversation_state.tools import ToolCall
@@ -415,7 +420,7 @@ class TestLog:
 
         def list_marked(name):
             rows = run("log", name).stdout.splitlines()[1:]
-            return [row.split()[0] for row in rows if "abandoned" in row]
+            return [row.split()[0] for row in rows if "other" in row]
 
         assert [2, 1, 2, 1, None] == [
             each["parent"] for each in run.json("log", "travel")
@@ -484,6 +489,22 @@ class TestShow:
         assert [2] == [
             each["number"] for each in run.json("show", "travel@2", "--last", 1)
         ]
+
+    def test_empty_system_message(self, run):
+        """A system message without content is left out, and the numbers stay."""
+        erased = SystemMessage("Secret.")
+        state = Aggregator.new([SystemMessage(""), SystemMessage("Be brief."), erased])
+        with open_store(run.path) as store:
+            store.save("brief", state.add_user_prompt(""))
+
+        run("erase", "brief", "3", "--reason", "asked", "--yes")
+        shown = run("show", "brief", "--number").stdout
+
+        assert ["[2] system", "[3] system", "[4] user"] == re.findall(
+            r"^\[.\] \w+", shown, re.MULTILINE
+        )
+        assert 4 == len(run.json("show", "brief"))
+        assert 1 == run("show", "brief", "--markdown").stdout.count("Be brief.")
 
     def test_last_reads_no_more(self, run, store, monkeypatch):
         """The rest is not even loaded."""

@@ -269,6 +269,16 @@ class TestTables:
         assert "at least $1.05" == costs["Total"]
         assert "Cost: $1.05 and 2 entries without a price: " in page
 
+    def test_unrecorded(self):
+        """Where nothing is recorded there is no count of tokens, and not zero."""
+        stopped = AssistantMessage("To", response=ResponseMeta("interrupted"))
+        asked = Aggregator.new().add_user_prompt("Where to?")
+        timeline = Timeline.begin(asked).commit(asked.add_response(stopped))
+        timeline = timeline.commit(asked.add_response(stopped), on=0)
+
+        rows = [row[1:] for row in read_rows(make_page(timeline))[1:]]
+        assert [["–", "–", "–", "unknown"]] * 3 == rows
+
     def test_without_usage(self):
         """Without a ledger there is no bill."""
         state = Aggregator.new().add_user_prompt("Where to?")

@@ -15,6 +15,7 @@ import click
 
 from conversation_state._wording import format_count
 from conversation_state.cli._exit import RefusedError, exit_on_error, print_error
+from conversation_state.cli._sources import describe_file_error
 from conversation_state.cli._transfer import print_lost, print_payload
 
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ def _read_session(session: str, source: str | None) -> LoadedSession:
         more = f" ({format_count(len(others), 'more problem')})" if others else ""
         raise RefusedError(f"{session}: {first.what}{more}") from None
     except OSError as error:
-        raise RefusedError(f"{session}: {error.strerror}") from None
+        reason = describe_file_error(session, error)
+        raise RefusedError(f"{session}: {reason}") from None
 
 
 def _write_session(

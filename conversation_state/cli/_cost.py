@@ -6,7 +6,7 @@ Prices and what can't be priced come from `counting.cost`; printing them is here
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -15,6 +15,7 @@ from conversation_state._wording import format_count, format_dollars
 from conversation_state.cli._exit import print_line, print_table
 from conversation_state.cli._inspect import head_data
 from conversation_state.cli._options import (
+    SavedState,
     find_state,
     print_json,
     store_command,
@@ -25,16 +26,15 @@ if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
     from decimal import Decimal
 
-    from conversation_state.aggregator import Aggregator
     from conversation_state.counting import Cost
-    from conversation_state.store import Store
+    from conversation_state.store import Head, Store
 
 _NO_MODEL = "(no model recorded)"
 
 
 class _Bill(NamedTuple):
     cost: Cost  # the cost of the whole ledger, with what is not in it
-    numbers: dict[str, int]  # the numbers of messages in the state, from 1, by entry id
+    numbers: dict[str, int]  # of messages in the revision, from 1, by entry id
 
 
 @store_command(has_pages=True)
@@ -44,16 +44,20 @@ def cost(store: Store, *, name: str, lines: bool, as_json: bool) -> None:
     """
     Print what a conversation cost, by model.
 
-    Prices each entry of the ledger of NAME at the prices of its time, or of now if
-    its time is unknown, with what was inherited at a fork. What can't be priced is
-    listed and makes the total "at least" or "unknown": usage without a known model
-    or price, and answers whose usage is not in the ledger. Needs the extra
-    "prices".
+    Of NAME that is the cost of all its branches together, as on its page; of
+    NAME@REVISION that of this revision, with what was inherited at a fork. Prices each
+    entry of the ledger at the prices of its time, or of now if its time is unknown.
+    What can't be priced is listed and makes the total "at least" or "unknown": usage
+    without a known model or price, and answers whose usage is not in the ledger.
+    Needs the extra "prices".
     """
     which = find_state(store, name)
-    bill = _compute_bill(which.load(store))
+    others = _list_other_tips(store, which)
+    bill = _compute_bill(store, which, others)
+    branches = 1 + len(others)
     if as_json:
-        print_json({**head_data(which.head), **_bill_data(bill)})
+        data = {**head_data(which.head), "branches": branches, **_bill_data(bill)}
+        print_json(data)
         return
 
     if bill.cost.lines and lines:
@@ -82,16 +86,29 @@ def cost(store: Store, *, name: str, lines: bool, as_json: bool) -> None:
         print_table(heading, rows)
 
     total = _format_amount(bill.cost.total, is_complete=bill.cost.complete)
-    print_line(f"Total: {total}")
+    of_all = f" of {branches:,} branches" if others else ""
+    print_line(f"Total{of_all}: {total}")
     for line in _describe_unknown(bill):
         print_line(line)
 
 
-def _compute_bill(state: Aggregator) -> _Bill:
+def _list_other_tips(store: Store, which: SavedState) -> list[Head]:
+    """The newest revision of each other branch; none beside one that was asked for."""
+    if which.at is not None:
+        return []
+
+    heads = list(store.history(which.name))
+    grown = {which.head.revision, *[head.parent for head in heads]}
+    return [head for head in heads if head.revision not in grown]
+
+
+def _compute_bill(store: Store, which: SavedState, others: Sequence[Head]) -> _Bill:
     from conversation_state.counting import cost as price_ledger
 
+    state = which.load(store)
     numbers = {entry.id: number for number, entry in enumerate(state.entries, 1)}
-    return _Bill(price_ledger(state), numbers)
+    joined = state.join(*[store.load(head.name, at=head) for head in others])
+    return _Bill(price_ledger(joined), numbers)
 
 
 def _format_amount(amount: Decimal, *, is_complete: bool) -> str:
@@ -115,8 +132,10 @@ def _describe_unknown(bill: _Bill) -> Iterator[str]:
     for data in _unbilled_data(bill):
         model = f" of {data['model']}" if data["model"] else ""
         if data["tokens"] is not None:
+            number = data["number"]
+            where = f"message {number}" if number else "a message of another branch"
             yield (
-                f"Not in the ledger: message {data['number']}, "
+                f"Not in the ledger: {where}, "
                 f"{format_count(data['tokens'], 'token')}{model}"
             )
 
@@ -135,7 +154,8 @@ def _unbilled_data(bill: _Bill) -> list[dict[str, Any]]:
         response, usage = read_response(entry.message), read_usage(entry.message)
         data.append(
             {
-                "number": bill.numbers[entry.id],
+                # None in another branch, of which only `entry_id` is known.
+                "number": bill.numbers.get(entry.id),
                 "entry_id": entry.id,
                 "model": response.model if response is not None else "",
                 # None where the provider reported none, which is not zero.

@@ -108,16 +108,21 @@ def paint(line: str, **style: Any) -> str:
 
 
 def print_table(
-    heading: Sequence[str], rows: Sequence[Sequence[str]], **style: Any
+    heading: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    texts: int = 1,
+    **style: Any,
 ) -> None:
     """
-    Print aligned columns: figures to the right, the last, which is text, left
-    and in the *style*.
+    Print aligned columns: figures to the right, the last ones, *texts* of them, to the
+    left, and the very last in the *style*.
     """
     widths = [max(map(len, column)) for column in zip(heading, *rows, strict=True)]
     for number, (*cells, last) in enumerate((heading, *rows)):
         figures = "  ".join(
-            cell.rjust(width) for cell, width in zip(cells, widths, strict=False)
+            cell.rjust(width) if at <= len(cells) - texts else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(cells, widths, strict=False))
         )
         if number:
             print_line(f"{figures}  {paint(last, **style)}".rstrip())

@@ -40,6 +40,7 @@ from conversation_state.cli._input import (
     UnreadableInput,
 )
 from conversation_state.cli._langgraph import read_langgraph
+from conversation_state.cli._sources import describe_file_error
 from conversation_state.errors import DecodeError, InvalidUsageError
 from conversation_state.hosts import agents
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
@@ -77,9 +78,10 @@ def read_files(
                         yield from found.to_inputs(file)
                 else:
                     yield UnreadableInput(file, 0, _describe_tables(db, source))
-        except (RowError, sqlite3.Error, OSError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            yield UnreadableInput(file, 0, shorten_text(reason, MAX_REASON))
+        except OSError as error:
+            yield UnreadableInput(file, 0, describe_file_error(file, error))
+        except (RowError, sqlite3.Error) as error:
+            yield UnreadableInput(file, 0, shorten_text(str(error), MAX_REASON))
         except UnicodeDecodeError:
             # SQLite quotes what it finds where its schema should be.
             yield UnreadableInput(

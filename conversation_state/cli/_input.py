@@ -123,7 +123,7 @@ def read_files(
         except _UNPACKING as error:
             yield UnreadableInput(file, 0, str(error))
         except OSError as error:
-            yield UnreadableInput(file, 0, error.strerror or str(error))
+            yield UnreadableInput(file, 0, _sources.describe_file_error(file, error))
 
 
 def total_bytes(files: Sequence[str]) -> int | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, read_title, shorten_text
 from conversation_state.cli._exit import (
     BROKEN,
     paint,
@@ -35,13 +35,17 @@ from conversation_state.cli._options import (
 if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
     from conversation_state.diffing import Diff
+    from conversation_state.messages import Message
     from conversation_state.store import Head, LabelMove, NamedHead, Store
+
+
+_MAX_TITLE = 60
 
 
 @store_command(has_pages=True)
 @click.option("--prefix", default="", help="Only names that start with this.")
 def names(store: Store, *, prefix: str, as_json: bool) -> None:
-    """List the saved names, each with its newest revision."""
+    """List the saved names, with their titles."""
     # Page by page, and printed at the end: the width of a column is that of all.
     found: list[NamedHead] = []
     while page := store.heads(prefix=prefix, after=found[-1].name if found else ""):
@@ -51,11 +55,17 @@ def names(store: Store, *, prefix: str, as_json: bool) -> None:
         for each in found:
             print_json({**head_data(each.head), "name_notes": each.notes})
     elif found:
-        rows = [
+        rows: list[tuple[str, ...]] = [
             (f"{head.revision}", _format_time(head), f"{head.length:,}", head.name)
             for head, _ in found
         ]
-        print_table(("REVISIONS", "SAVED (UTC)", "MESSAGES", "NAME"), rows)
+        heading: tuple[str, ...] = ("REVISIONS", "SAVED (UTC)", "MESSAGES", "NAME")
+        titles = [shorten_text(read_title(notes), _MAX_TITLE) for _, notes in found]
+        if any(titles):
+            heading = (*heading, "TITLE")
+            rows = [(*row, title) for row, title in zip(rows, titles, strict=True)]
+
+        print_table(heading, rows, texts=len(heading) - 3)
 
 
 @store_command(has_pages=True)
@@ -74,7 +84,7 @@ def log(
     List the revisions of NAME, the newest first.
 
     With NAME@3, those from revision 3 back. FROM is the revision that each one grew
-    from; what the first one listed did not grow from is on an abandoned branch, which
+    from; what the first one listed did not grow from is on another branch, which
     `rollback` restores. TOKENS is the estimated size of the messages, a quarter of
     their characters. With --moves, each move of a label, the newest first: from which
     revision to which, and when.
@@ -102,7 +112,7 @@ def log(
         else:
             size, filled = f"{head.length:,}", f"{tokens:,}"
             number, parent = f"{head.revision}", f"{head.parent or ''}"
-            where = "" if head.revision == branch else "abandoned"
+            where = "" if head.revision == branch else "other"
             labels = "; ".join(
                 filter(None, [", ".join(head.labels), format_notes(head.notes)])
             )
@@ -111,6 +121,9 @@ def log(
 
         if head.revision == branch:
             branch = head.parent
+
+    if title := not as_json and read_title(store.notes(newest.name)):
+        print_line(paint(f"Title: {title}", bold=True))
 
     if rows:
         heading = ("REVISION", "FROM", "SAVED (UTC)", "MESSAGES", "TOKENS", "BRANCH")
@@ -176,7 +189,8 @@ def show(
     Print a conversation as a transcript.
 
     --last reads no more than it prints, however long the conversation is.
-    --number prints the numbers that `erase` takes.
+    --number prints the numbers that `erase` takes. System messages without content,
+    as exports of ChatGPT have, are left out of the transcript.
     """
     _check_exclusive(json=as_json, markdown=markdown, number=number)
     which = find_state(store, name)
@@ -196,15 +210,35 @@ def show(
     if start:
         print_error(f"({start:,} earlier messages are not shown)")
 
+    numbered = [
+        (at, entry.message)
+        for at, entry in enumerate(entries, start + 1)
+        if not _is_empty(entry.message)
+    ]
     _print_transcript(
-        [entry.message for entry in entries],
-        start if number else None,
+        [message for _, message in numbered],
+        [at for at, _ in numbered] if number else None,
         markdown=markdown,
     )
 
 
+def _is_empty(message: Message) -> bool:
+    """Whether a message is a system message without content."""
+    from conversation_state.messages import SystemMessage, find_erasure
+
+    return (
+        isinstance(message, SystemMessage)
+        and not message.text
+        and all(part.kind == "text" for part in message.parts)
+        and find_erasure(message) is None
+    )
+
+
 def _print_transcript(
-    messages: Sequence[Any], start: int | None, *, markdown: bool = False
+    messages: Sequence[Message],
+    numbers: Sequence[int] | None,
+    *,
+    markdown: bool = False,
 ) -> None:
     from conversation_state.rendering import render_transcript
 
@@ -216,16 +250,15 @@ def _print_transcript(
         print_text(text)
         return
 
-    number = start or 0
+    remaining = iter(numbers or ())
     for line in text.split("\n"):
         # In a transcript only the line that names the role is not indented.
         if not line or line.startswith(" "):
             print_line(line)
             continue
 
-        number += 1
         role = line.partition(" ")[0]
-        prefix = "" if start is None else paint(f"[{number}] ", dim=True)
+        prefix = "" if numbers is None else paint(f"[{next(remaining)}] ", dim=True)
         print_line(prefix + paint(line, bold=True, fg=_ROLE_COLOURS.get(role)))
 
 

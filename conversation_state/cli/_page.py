@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from conversation_state._wording import escape_line
+from conversation_state._wording import escape_line, read_title
 from conversation_state.cli._exit import (
     RefusedError,
     exit_on_error,
@@ -101,8 +101,8 @@ def tree(
     Draw NAME as a tree, the newest on top.
 
     The tree is one of its revisions, or of its messages. Each branch has a lane;
-    abandoned branches end beside the one that the newest revision is on. Long runs
-    without forks are folded.
+    others end beside the one that the newest revision is on. Long runs without forks
+    are folded.
     """
     from conversation_state.pages import draw_outline
 
@@ -132,7 +132,9 @@ def tree(
     help="Where to write the page; only its user can read a new file. Standard output "
     "without it, or with -.",
 )
-@click.option("--title", help="The title of the page; NAME without it.")
+@click.option(
+    "--title", help="The title of the page; without it that of NAME, or NAME."
+)
 @click.option(
     "--limit",
     metavar="TOKENS",
@@ -167,7 +169,7 @@ def page(
 
     text = make_page(
         _read_tree(store, which.name, kind, _MAX_REVISIONS),
-        title=title or which.name,
+        title=title or read_title(store.notes(which.name)) or which.name,
         view=view,
         redact=redact,
     )

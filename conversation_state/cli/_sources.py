@@ -16,6 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from difflib import get_close_matches
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -88,6 +89,37 @@ class NotRead(NamedTuple):
     file: str
     reason: str
     is_error: bool = True
+
+
+def describe_file_error(file: str, error: OSError) -> str:
+    """Why *file* can't be read, with what is near it if there is no such file."""
+    folder = Path(file).parent
+    if Path(file).is_dir():
+        return f"a folder; give its files: it has {_list_names(_list_files(file))}"
+
+    if not isinstance(error, FileNotFoundError):
+        return error.strerror or str(error)
+
+    names = _list_files(str(folder))
+    near = get_close_matches(Path(file).name, names, 1, 0.7)
+    if near:
+        return f"no such file; did you mean {str(folder / near[0])!r}?"
+
+    if folder.is_dir():
+        return f"no such file; {folder.resolve()} has {_list_names(names)}"
+
+    return f"no such file; there is no folder {str(folder)!r}"
+
+
+def _list_files(folder: str) -> list[str]:
+    """The names of the files in *folder*, but for hidden ones and those of SQLite."""
+    try:
+        names = [each.name for each in Path(folder).iterdir() if each.is_file()]
+    except OSError:
+        return []
+
+    beside = ("-shm", "-wal", "-journal")
+    return sorted(n for n in names if not (n.startswith(".") or n.endswith(beside)))
 
 
 def open_sources(

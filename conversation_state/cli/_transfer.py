@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import click
 
-from conversation_state._wording import format_count, shorten_repr
+from conversation_state._wording import format_count, read_title, shorten_repr
 from conversation_state.cli._exit import (
     BROKEN,
     FAILED,
@@ -193,7 +193,7 @@ def import_(
                 bar, results, tally, names, ends, strict=strict, as_json=as_json
             )
             if not as_json:
-                _print_saved(tally, names, unreadable)
+                _print_saved(store, tally, names, unreadable)
     except KeyboardInterrupt:
         print_error(
             f"Interrupted. {_format_summary(tally)} What was saved stays; "
@@ -421,8 +421,13 @@ def _report_result(bar: ProgressBar, result: ImportResult, names: Counter[str]) 
         names[result.name] += 1
 
 
-def _print_saved(tally: Counter[str], names: Counter[str], unreadable: int) -> None:
-    """Print how many conversations there were, and the names that were counted."""
+def _print_saved(
+    store: Store, tally: Counter[str], names: Counter[str], unreadable: int
+) -> None:
+    """
+    Print how many conversations there were, and the names that were counted, with
+    their titles.
+    """
     summary = _format_summary(tally)
     if unreadable and not tally:
         summary = "Nothing was saved."
@@ -430,8 +435,10 @@ def _print_saved(tally: Counter[str], names: Counter[str], unreadable: int) -> N
         summary = f"{summary} What could not be read is not saved."
 
     print_line(summary)
+    width = max(map(len, names), default=0)
     for name in names:
-        print_line(f"  {name}")
+        title = read_title(store.notes(name))
+        print_line(f"  {name.ljust(width)}  {title}".rstrip())
 
     more = tally.total() - tally[SKIPPED] - names.total()
     if more:
@@ -930,4 +937,8 @@ def replace_file(output: Path, text: str) -> None:
             partial.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise RefusedError(f"{output}: {error.strerror}") from None
+        reason = error.strerror
+        if not output.parent.is_dir():
+            reason = f"there is no folder {str(output.parent)!r}"
+
+        raise RefusedError(f"{output}: {reason}") from None

@@ -316,11 +316,15 @@ def _draw_row(
         completion += usage.completion_tokens
         tokens += usage.total_tokens
 
+    counts = [f"{each:,}" for each in (prompt, completion, tokens)]
+    if found.unbilled and not found.lines:
+        counts = ["–"] * 3  # nothing is recorded, which is not zero
+
     return element(
         "tr",
         None,
         element("th", {"scope": scope}, title),
-        [element(tag, None, f"{each:,}") for each in (prompt, completion, tokens)],
+        [element(tag, None, each) for each in counts],
         _draw_amount(found, tag) if has_prices else None,
     )
 

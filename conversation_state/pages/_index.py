@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from conversation_state._persistent import thaw
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, read_title
 from conversation_state.errors import StoreError
 from conversation_state.pages._graphs import excerpt_newest
 from conversation_state.pages._markup import Child, Markup, Words, draw_rest, element
@@ -67,9 +67,7 @@ def draw_names(store: Store, words: Words, *, prefix: str, after: str) -> Markup
 
 def _draw_head(store: Store, found: NamedHead, words: Words, now: datetime) -> Markup:
     head = found.head
-    given = found.notes.get("title")
-    title = given if isinstance(given, str) and given.strip() else head.name
-    is_titled = title is given
+    title = read_title(found.notes)
     role, excerpt = find_last_words(store, head.name, head)
     facts: list[Child] = [f"{format_count(head.length, 'message')}"]
     if head.revision > 1:
@@ -77,9 +75,9 @@ def _draw_head(store: Store, found: NamedHead, words: Words, now: datetime) -> M
 
     last = [f"{role}: ", words.excerpt(excerpt, 160)] if role else None
     inner = [
-        element("b", None, words.line(title)),
+        element("b", None, words.line(title or head.name)),
         " ",
-        element("small", None, words.line(head.name), " · ") if is_titled else None,
+        element("small", None, words.line(head.name), " · ") if title else None,
         element("small", None, facts),
         draw_notes(
             {key: value for key, value in found.notes.items() if key != "title"}, words
