@@ -857,13 +857,14 @@ class TestOnTurn:
 
         assert Refused is caplog.records[0].exc_info[0]
 
-    def test_an_interrupt_when_time_is_up(self):
-        """It loses no turn of the others, and its own call is made again."""
+    @pytest.mark.parametrize("times", [1, 4])
+    def test_an_interrupt_when_time_is_up(self, times):
+        """It loses no turn of the others, and its own call is made again, once."""
         turns: list[Turn] = []
 
         def on_turn(turn):
             turns.append(turn)
-            if len(turns) == 1:
+            if len(turns) <= times:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):

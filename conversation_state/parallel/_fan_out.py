@@ -428,13 +428,11 @@ class _RunningFanOut:
         return FanOut(state, tuple(failures))
 
     def _settle_rest(self, error: BaseException | None) -> None:
-        # Those that have not ended: the call ends with *error*, or else time is up.
+        # Those that have not ended: the call ends with *error*, or else time is up,
+        # which is the failure of each.
         for branch in [*self._unsettled]:
-            problem: Exception = CancelledError()
-            if error is None:
-                problem = TimeoutError(f"{branch} took longer than {self._timeout_s} s")
-
-            branch.outcomes.append(branch.conclude(problem))
+            late = TimeoutError(f"{branch} took longer than {self._timeout_s} s")
+            branch.outcomes.append(branch.conclude(late))
             try:
                 self._settle_branch(branch)
             except BaseException as interrupt:
