@@ -47,6 +47,14 @@ class TestHonest:
         assert report.not_drawn == ("stop", "crash")
         assert "not drawn, for this form can't: stop, crash" in str(report)
 
+    def test_laws_are_on_the_page(self):
+        """The page about tests names each law of agents."""
+        page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+        with pytest.raises(BrokenLawsError) as caught:
+            check_agent(lambda *_: 1 / 0, settings=FEW)
+
+        assert [] == [each.law for each in caught.value.results if each.law not in page]
+
 
 # Each fault in an agent that is honest otherwise.
 
