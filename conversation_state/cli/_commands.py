@@ -45,7 +45,7 @@ from conversation_state.cli._usage import advise_on_mistakes, describe_command
 
 class _SectionedGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        return [each.name or "" for each in _list_commands()]
+        return [str(each.name) for each in _list_commands()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         # What a shell calls listing.
@@ -313,11 +313,12 @@ def _list_commands() -> list[click.Command]:
 
 
 for _command in _list_commands():
-    _example = f"{_command.name} {EXAMPLES[_command.name or '']}"
+    _name = str(_command.name)
+    _example = f"{_name} {EXAMPLES[_name]}"
     _command.epilog = f"\b\nExample:\n  conversation-state {_example}"
     for _option in _command.params:
         if isinstance(_option, click.Option) and _option.name == "as_json":
-            _keys = _KEYS.get(_command.name or "")
+            _keys = _KEYS.get(_name)
             _help = (_option.help or "").removesuffix(".")
             _option.help = f"{_help}: {_keys}." if _keys else _option.help
 
