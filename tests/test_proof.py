@@ -7,10 +7,13 @@ import pytest
 
 from tools.mutants import (
     ROOT,
+    Measured,
     choose_tests,
     find_mutants,
     find_tests,
     list_modules,
+    put_in_order,
+    read_durations,
     take_sample,
 )
 from tools.proof import PAGE, PARTS, count_tests, read_facts, render_page
@@ -33,6 +36,7 @@ def f(a: int = 1, *, b: "str" = "") -> bool:
     elif a > lose("not a word of it"):
         return False
 
+    assert b, "word"
     return a is None
 '''
 
@@ -144,17 +148,41 @@ class TestPage:
         } == count_tests(Done([line], 1))
 
 
-def test_chosen_tests():
-    """
-    Of a line in a fixture all tests of its file meet the mutant; all there are of a
-    line that runs at import, which may be while one of them runs.
-    """
-    source = "def f():\n    a = 1\n    b = 2\n    c = 3\n\n\nd = 4\n"
-    mutants = find_mutants("a.py", source)
-    run = ["t.py::A::b|run"]
-    lines = {"a.py": {2: run, 3: ["t.py::A::b|setup"], 4: [""], 7: run}}
+SECONDS = {"t.py::A::b[c|d]": 3.5, "t.py::e": 0.02, "u.py::f": 0.4, "u.py::g": 0.0}
 
-    chosen = [choose_tests(each, lines, ["t.py", "u.py"]) for each in mutants]
 
-    both = ["t.py", "u.py"]
-    assert chosen == [["t.py::A::b"], ["t.py"], both, both]
+class TestChosenTests:
+    """The tests that meet a mutant."""
+
+    def test_of_a_line(self):
+        """
+        Of a line in a fixture all tests of its file meet the mutant; all there are of a
+        line that runs at import, which may be while one of them runs.
+        """
+        source = "def f():\n    a = 1\n    b = 2\n    c = 3\n    d = 4\n\n\ne = 5\n"
+        run = ["t.py::A::b[c|d]|run"]
+        lines = {"a.py": {2: run, 3: ["t.py::A::b[c|d]|setup"], 4: [""], 8: run}}
+        measured = Measured(lines, SECONDS)
+
+        chosen = [choose_tests(each, measured) for each in find_mutants("a.py", source)]
+
+        everything = ["t.py::e", "u.py::g", "u.py::f", "t.py::A::b[c|d]"]
+        assert ["t.py::A::b[c|d]"] == chosen[0]
+        assert ["t.py::e", "t.py::A::b[c|d]"] == chosen[1]
+        assert [everything] * 3 == chosen[2:]
+
+    def test_order(self):
+        """Quick tests run before slow ones, and all of them before docstrings."""
+        seconds = {**SECONDS, "conversation_state/a.py::conversation_state.a": 0.0}
+
+        *tests, last = put_in_order(seconds, seconds)
+
+        assert ["t.py::e", "u.py::g", "u.py::f", "t.py::A::b[c|d]"] == tests
+        assert "conversation_state/a.py::conversation_state.a" == last
+
+
+def test_durations():
+    """A test takes as long as its call and its fixtures together."""
+    lines = "0.25s setup    a.py::b[c d]\n1.50s call     a.py::b[c d]\n\n(2 hidden.)"
+
+    assert {"a.py::b[c d]": 1.75} == read_durations(lines)

@@ -18,14 +18,14 @@ import argparse
 import ast
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -50,7 +50,9 @@ TESTS: dict[str, Sequence[str]] = {
     "counting": ("test_prices.py", "test_bills.py", "test_trimming.py"),
     "_locks": ("test_cells.py", "test_streams_interrupts.py"),
     "_wording": ("test_aggregator.py", "test_messages.py"),
-    "_waiting": ("test_streams_async.py", "test_streams.py"),
+    "_waiting": (
+        *("hosts/test_langgraph_keys.py", "test_streams_async.py", "test_streams.py"),
+    ),
     # What all formats, or all hosts, have in common.
     "adapters": (
         *("adapters/test_crossing.py", "adapters/test_made_ids.py"),
@@ -74,11 +76,30 @@ TESTS: dict[str, Sequence[str]] = {
     "parts": ("test_values.py", "test_messages.py"),
     "requests": ("adapters/test_request_rules.py", "test_trimming_steps.py"),
     "store": ("adapters/test_message_trees.py",),
-    "testing": (
-        *("test_contracts*.py", "test_laws.py", "test_*_machine.py"),
-        *("test_planted_faults.py", "test_strategies.py"),
+    "testing.__init__": (
+        *("test_contracts*.py", "test_laws.py", "test_planted_faults.py"),
+        *("test_strategies.py", "test_*_machine.py"),
     ),
-    "testing.provider": ("test_provider*.py",),
+    "testing._code": ("test_contracts.py", "test_laws.py", "test_planted_faults.py"),
+    "testing._comparison": (
+        *("test_codec_fast.py", "test_contracts.py", "test_contracts_streams.py"),
+        *("test_laws.py", "test_planted_faults.py", "test_strategies.py"),
+    ),
+    "testing._current": ("test_contracts_chats.py", "test_pytest_plugin.py"),
+    "testing._drawing": ("test_codec.py", "test_laws.py", "test_strategies.py"),
+    "testing._state_laws": ("test_aggregator_machine.py", "test_laws.py"),
+    "testing._state_machine": ("test_aggregator_machine.py",),
+    "testing._wire_answers": (
+        *("test_contracts_agents.py", "test_contracts_streams.py"),
+        *("test_provider_server.py", "test_strategies.py"),
+    ),
+    "testing._wire_requests": ("test_contracts_streams.py", "test_strategies.py"),
+    "testing.contracts": ("test_planted_faults.py",),
+    "testing.laws": ("test_*_machine.py",),
+    "testing.machines": ("test_laws.py", "test_timeline_machine.py"),
+    "testing.provider": ("test_contracts_agents.py",),
+    "testing.shapes": ("test_codec.py", "test_laws.py", "test_strategies.py"),
+    "testing.strategies": ("test_codec.py", "test_contracts.py", "test_laws.py"),
     "timeline": ("test_values.py",),
     "tree": ("test_values.py",),
     "usage": ("test_values.py",),
@@ -110,6 +131,8 @@ _SWAPS: dict[type[ast.AST], str] = {
 _LONG_S = 120
 # What a user is told; nothing depends on its words.
 _PROSE = re.compile("[a-z] [a-z]")
+# In what pytest lists: how long a test, or a fixture of it, took.
+_DURATION = re.compile(r"^([\d.]+)s (?:setup|call|teardown) +(.+)$", re.MULTILINE)
 
 
 class Mutant(NamedTuple):
@@ -270,6 +293,10 @@ class _Finder(ast.NodeVisitor):
         # The words of an error are prose.
         self._add(node, "pass")
 
+    def visit_Assert(self, node: ast.Assert) -> None:
+        # So are those of a failed assertion.
+        self.visit(node.test)
+
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         pass
 
@@ -345,11 +372,21 @@ def find_tests(module: str) -> list[str]:
     return put_in_order(path.relative_to(ROOT).as_posix() for path in found)
 
 
-def put_in_order(tests: Iterable[str]) -> list[str]:
-    """*tests* by name, and those in docstrings last."""
-    # What pytest imports by itself is there twice if its package imports it, too. Not
-    # if a test has imported both.
-    return sorted(tests, key=lambda each: (each.startswith(PACKAGE), each))
+def put_in_order(
+    tests: Iterable[str], seconds: Mapping[str, float] | None = None
+) -> list[str]:
+    """
+    *tests* by name, and those in docstrings last; where *seconds* says how long each
+    takes, those that take a tenth of it before.
+    """
+
+    def rank(test: str) -> tuple[bool, int, str]:
+        # What pytest imports by itself is there twice if its package imports it, too.
+        # Not if a test has imported both.
+        taken = (seconds or {}).get(test, 0)
+        return test.startswith(PACKAGE), int(math.log10(max(taken, 0.01)) // 1), test
+
+    return sorted(tests, key=rank)
 
 
 def take_sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
@@ -365,38 +402,59 @@ def take_sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant
 # Runs
 
 
-def run_pytest(copy: Path, arguments: Sequence[str], timeout_s: float) -> int | None:
-    """The exit code of pytest in *copy*; None if it did not end."""
+class Measured(NamedTuple):
+    """
+    One run of the tests of a module without a mutant.
+
+    Attributes:
+        lines: The tests that run each line of each of its files; "" at import.
+
+        seconds: How long each test takes.
+    """
+
+    lines: dict[str, dict[int, list[str]]]
+    seconds: dict[str, float]
+
+
+def run_pytest(
+    copy: Path, arguments: Sequence[str], tests: Iterable[str], timeout_s: float
+) -> tuple[int | None, str]:
+    """The exit code of pytest in *copy*, None if it did not end, and its output."""
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(copy)}
+    listed = copy.parent / "tests.txt"
+    listed.write_text("\n".join(tests), encoding="utf-8")
     try:
-        return subprocess.run(  # noqa: S603 - ours
-            [sys.executable, "-m", "pytest", "-q", "-x", *arguments],
+        done = subprocess.run(  # noqa: S603 - ours
+            [sys.executable, "-m", "pytest", "-q", "-x", *arguments, f"@{listed}"],
             cwd=copy,
             env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             timeout=timeout_s,
+            encoding="utf-8",
             check=False,
-        ).returncode
+        )
     except subprocess.TimeoutExpired:
-        return None
+        return None, ""
+    else:
+        return done.returncode, done.stdout
 
 
-def measure_lines(
-    copy: Path, tests: Sequence[str]
-) -> tuple[dict[str, dict[int, list[str]]], float]:
-    """
-    The tests that run each line of each file of the package, and the seconds that all
-    take. Lines that run at import have "".
-    """
+def measure_tests(copy: Path, files: Iterable[str], tests: Sequence[str]) -> Measured:
+    """What *tests* run of *files*, which are relative to the package."""
     from coverage import CoverageData  # noqa: PLC0415 - where mutants are planted only
 
-    began = time.monotonic()
+    included = "".join(f"\n  {copy / PACKAGE / file}" for file in files)
+    config = copy.parent / "coverage.ini"
+    config.write_text(f"[run]\ninclude ={included}\n", encoding="utf-8")
     # Measuring takes several times as long: no test hangs because of that.
-    options = ("--timeout=3600", "--cov-context=test", "--cov-report=")
-    code = run_pytest(copy, [*options, f"--cov={PACKAGE}", *tests], 3600)
+    options = ("--timeout=3600", "--durations=0", "--durations-min=0")
+    coverage = ("--cov", f"--cov-config={config}", "--cov-context=test")
+    arguments = (*options, *coverage, "--cov-report=")
+    code, output = run_pytest(copy, arguments, tests, 3600)
     if code != 0:
-        raise RuntimeError(f"the tests fail without a mutant: {' '.join(tests)}")
+        said = output.strip().rpartition("\n")[2]
+        raise RuntimeError(f"without a mutant, {said}: {' '.join(tests)}")
 
     data = CoverageData(str(copy / ".coverage"))
     data.read()
@@ -405,32 +463,49 @@ def measure_lines(
         name = Path(path).relative_to(copy / PACKAGE).as_posix()
         lines[name] = data.contexts_by_lineno(path)
 
-    return lines, time.monotonic() - began
+    return Measured(lines, read_durations(output))
 
 
-def choose_tests(
-    mutant: Mutant, lines: dict[str, dict[int, list[str]]], tests: Sequence[str]
-) -> list[str]:
+def read_durations(output: str) -> dict[str, float]:
+    r"""
+    The seconds of each test that pytest lists.
+
+    >>> read_durations("0.25s setup    a.py::b[c d]\n1.50s call     a.py::b[c d]")
+    {'a.py::b[c d]': 1.75}
     """
-    The tests that run the lines of *mutant*; all of a file where a fixture does, which
-    others may use, too; and all where it runs at import, which our own plugin of pytest
-    does before anything is measured, or the first test of several that need the module.
+    seconds: dict[str, float] = {}
+    for time, test in _DURATION.findall(output):
+        seconds[test] = seconds.get(test, 0) + float(time)
+
+    return seconds
+
+
+def choose_tests(mutant: Mutant, measured: Measured) -> list[str]:
     """
-    here = lines.get(mutant.path, {})
+    The tests that run the lines of *mutant*, the quickest first; all of a file where a
+    fixture does, which others may use, too; and all where it runs at import, which our
+    own plugin of pytest does before anything is measured, or the first test of several
+    that need the module.
+    """
+    here = measured.lines.get(mutant.path, {})
     contexts = {
         context
         for line in range(mutant.line, mutant.last + 1)
         for context in here.get(line, ())
     }
-    ids = {
-        context.partition("::" if context.endswith("|setup") else "|")[0]
-        for context in contexts
-    }
-    runs_first = mutant.is_global or not ids or "" in ids
-    if runs_first or len(ids) > 200:  # noqa: PLR2004 - the length of a command
-        return list(tests)
+    if mutant.is_global or not contexts or "" in contexts:
+        return put_in_order(measured.seconds, measured.seconds)
 
-    return put_in_order(ids)
+    ids = {context.rpartition("|")[0] for context in contexts}
+    files = tuple(
+        f"{context.partition('::')[0]}::"
+        for context in contexts
+        if context.endswith("|setup")
+    )
+    chosen = [
+        test for test in measured.seconds if test in ids or test.startswith(files)
+    ]
+    return put_in_order(chosen, measured.seconds)
 
 
 def make_copy(folder: str, number: int) -> Path:
@@ -451,23 +526,23 @@ def make_copy(folder: str, number: int) -> Path:
     return copy
 
 
-def plant(
-    copy: Path,
-    mutant: Mutant,
-    lines: dict[str, dict[int, list[str]]],
-    tests: Sequence[str],
-    seconds: float,
-) -> bool:
+def plant(copy: Path, mutant: Mutant, measured: Measured) -> bool:
     """Whether the tests notice *mutant*."""
-    chosen = choose_tests(mutant, lines, tests)
+    chosen = choose_tests(mutant, measured)
+    rest = put_in_order(measured.seconds.keys() - {*chosen}, measured.seconds)
     path = copy / PACKAGE / mutant.path
     source = path.read_text(encoding="utf-8")
     changed = f"{source[: mutant.start]}{mutant.text}{source[mutant.end :]}"
     try:
         path.write_text(changed, encoding="utf-8")
         # Some tests run the line in a process of its own, which is not measured.
-        runs = [chosen, tests] if chosen != tests and seconds < _LONG_S else [chosen]
-        return any(run_pytest(copy, each, 30 + 3 * seconds) != 0 for each in runs)
+        runs = [chosen, rest] if sum(measured.seconds.values()) < _LONG_S else [chosen]
+        for tests in filter(None, runs):
+            seconds = sum(measured.seconds[test] for test in tests)
+            if run_pytest(copy, (), tests, 30 + 3 * seconds)[0] != 0:
+                return True
+
+        return False
     finally:
         path.write_text(source, encoding="utf-8")
 
@@ -476,16 +551,13 @@ def check_module(
     module: str, copies: Sequence[Path], sample: int, seed: int
 ) -> dict[str, Any]:
     """What became of a sample of the mutants of *module*, as JSON values."""
-    tests = find_tests(module)
-    mutants = [
-        mutant
+    sources = {
+        path.relative_to(ROOT / PACKAGE).as_posix(): path.read_text("utf-8")
         for path in list_files(module)
-        for mutant in find_mutants(
-            path.relative_to(ROOT / PACKAGE).as_posix(), path.read_text("utf-8")
-        )
-    ]
+    }
+    mutants = [each for item in sources.items() for each in find_mutants(*item)]
     chosen = take_sample(mutants, sample, seed)
-    lines, seconds = measure_lines(copies[0], tests)
+    measured = measure_tests(copies[0], sources, find_tests(module))
     free: SimpleQueue[Path] = SimpleQueue()
     for copy in copies:
         free.put(copy)
@@ -493,7 +565,7 @@ def check_module(
     def check(mutant: Mutant) -> bool:
         copy = free.get()
         try:
-            return plant(copy, mutant, lines, tests, seconds)
+            return plant(copy, mutant, measured)
         finally:
             free.put(copy)
 
