@@ -43,13 +43,9 @@ def running_loop() -> Any:
         except (AttributeError, RuntimeError):  # perhaps it is just being imported
             pass
 
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is None:
-        return None
-
     try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
+        return sys.modules["asyncio"].get_running_loop()
+    except (KeyError, RuntimeError):
         return None
 
 

@@ -5,15 +5,30 @@ as a script that replays it.
 
 import asyncio
 import contextlib
+import json
 import sys
 import textwrap
+import urllib.request
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from conversation_state.adapters import (
+    anthropic,
+    gemini,
+    openai_chat,
+    openai_responses,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
 from conversation_state.testing import BrokenLawsError, check_agent, replay_agent
 from conversation_state.testing.contracts import AgentTurn
+from conversation_state.tools import ToolCall
 from tests.agents import (
     NOT_RUN,
     TOOLS,
@@ -300,6 +315,78 @@ class TestFaults:
     def test_replays_what_holds(self):
         """A script that breaks no law raises nothing."""
         replay_agent(ListAgent(), [AgentTurn("Where to?", ["To Bern."])])  # type: ignore[list-item]
+
+
+THREAD = [
+    SystemMessage("Be brief."),
+    UserMessage("Where to?"),
+    AssistantMessage("Let me see.", tool_calls=[ToolCall("c1", "search", '{"a": 1}')]),
+    ToolMessage("A city.", tool_call_id="c1", name="search"),
+    AssistantMessage("To Bern."),
+]
+SHOWN = """\
+  system: 'Be brief.'
+  user: 'Where to?'
+  assistant: 'Let me see.'
+  call c1: 'search' {"a": 1}
+  result c1: 'A city.'
+  assistant: 'To Bern.'"""
+REFUSED_TOOLS = [{"functionDeclarations": [{"name": "?"}]}]
+GEMINI_PART = {"functionResponse": {"name": "clock", "response": {"output": "Noon."}}}
+
+
+class TestWires:
+    """What a refused request says is shown in the same words for each wire."""
+
+    @staticmethod
+    def show(wire, body):
+        """What is shown of *body*, which *wire* refuses."""
+
+        def run(base_url, prompt, thread):
+            path = {
+                "anthropic": "/messages",
+                "gemini": "/models/m:generateContent",
+                "openai_chat": "/chat/completions",
+                "openai_responses": "/responses",
+            }[wire]
+            data = json.dumps({**body, "tools": REFUSED_TOOLS}).encode()
+            urllib.request.urlopen(urllib.request.Request(base_url + path, data))
+
+        with pytest.raises(AssertionError) as caught:
+            replay_agent(run, [], wire=wire)
+
+        lines = str(caught.value).splitlines()
+        return "\n".join([line for line in lines if line.startswith("  ")])
+
+    @pytest.mark.parametrize("wire", [anthropic, gemini, openai_chat, openai_responses])
+    def test_all(self, wire):
+        """Instructions, texts, calls with their arguments, and results."""
+        payload = wire.dump(THREAD).payload
+        body = payload if isinstance(payload, dict) else {"messages": payload}
+        shown = self.show(wire.FORMAT.name, body)
+
+        # Gemini takes an object from a tool.
+        assert SHOWN == shown.replace("\"{'output': 'A city.'}\"", "'A city.'")
+
+    @pytest.mark.parametrize(
+        ("wire", "body", "shown"),
+        [
+            ("openai_responses", {"input": "Hi."}, "  user: 'Hi.'"),
+            (
+                "gemini",
+                {"system_instruction": {"parts": [{"text": "Be brief."}]}},
+                "  system: 'Be brief.'",
+            ),
+            (
+                "gemini",
+                {"contents": [{"role": "user", "parts": [GEMINI_PART]}]},
+                """  result clock: "{'output': 'Noon.'}\"""",
+            ),
+        ],
+    )
+    def test_short_forms(self, wire, body, shown):
+        """A text for a list, Python's names, and results without an id."""
+        assert shown == self.show(wire, body)
 
 
 class TestCommands:

@@ -28,19 +28,62 @@ TestDecoded = DecodedMachine.TestCase
 TestDecoded.settings = settings(stateful_step_count=50)
 
 
-def test_negative_numbers(monkeypatch):
-    """
-    Timelines whose moments are also found from the end, as those of a list, are found
-    out in a few runs.
-    """
-    goto = Timeline.goto
+def find_newest(timeline):
+    return timeline.moments[-1].number
 
-    def goto_from_end(self, moment):
-        is_negative = isinstance(moment, int) and moment < 0
-        last = len(self.moments)
-        return goto(self, self.moments[moment % last] if is_negative else moment)
 
-    monkeypatch.setattr(Timeline, "goto", goto_from_end)
-    few = settings(max_examples=20, database=None, phases=[Phase.generate])
-    with pytest.raises(AssertionError, match=r"-\d+ is not there, and was gone to"):
-        run_state_machine_as_test(TimelineMachine, settings=few)
+def goto_from_end(self, moment):
+    if isinstance(moment, int) and moment < 0:
+        moment = self.moments[moment % len(self.moments)]
+
+    return GOTO(self, moment)
+
+
+def goto_next(self, moment):
+    return self if moment == find_newest(self) + 1 else GOTO(self, moment)
+
+
+def amend_not(ages):
+    def amend(self, moment, state, label=None, *, note=None):
+        if moment in [each.number for each in self.moments[ages]]:
+            return self
+
+        return AMEND(self, moment, state, label, note=note)
+
+    return amend
+
+
+AMEND, GOTO = Timeline.amend, Timeline.goto
+FAULTS = {
+    "found from the end, as in a list": (
+        "goto",
+        goto_from_end,
+        r"-\d+ is not there, and was gone to",
+    ),
+    "not there yet": ("goto", goto_next, r"\d+ is not there, and was gone to"),
+    "the newest but one": ("amend", amend_not(slice(-2, -1)), "not {"),
+    "older ones": ("amend", amend_not(slice(-2)), "not {"),
+}
+
+
+class TestFaults:
+    """The machine notices a fault in a few runs."""
+
+    @pytest.mark.parametrize("moment", FAULTS)
+    def test_of_moments(self, monkeypatch, moment):
+        """Timelines that take one moment for another, or leave it as it is."""
+        verb, fault, message = FAULTS[moment]
+        monkeypatch.setattr(Timeline, verb, fault)
+        few = settings(max_examples=20, database=None, phases=[Phase.generate])
+        with pytest.raises(AssertionError, match=message):
+            run_state_machine_as_test(TimelineMachine, settings=few)
+
+    @pytest.mark.parametrize(
+        ("verb", "message"),
+        [("undo", "undid what is not there"), ("redo", "redid what is not there")],
+    )
+    def test_at_the_ends(self, monkeypatch, verb, message):
+        """Undo and redo give the same object where there is nothing to do."""
+        monkeypatch.setattr(Timeline, verb, lambda self, *_: decode(encode(self)))
+        with pytest.raises(AssertionError, match=message):
+            TimelineMachine().begin(0, "", None, is_filtered=False)

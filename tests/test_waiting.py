@@ -11,7 +11,11 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from conversation_state._waiting import run_in_anyio_thread, start_task
+from conversation_state._waiting import (
+    run_in_anyio_thread,
+    running_loop,
+    start_task,
+)
 
 # Seconds for what comes at once on an idle machine; reached only by a fault.
 PATIENCE_S = 60
@@ -35,6 +39,27 @@ def test_a_task_that_ended_is_freed():
         assert tasks[0]() is None
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_task_of_a_worker_thread(backend):
+    """What a worker thread starts is a task of the event loop it works for."""
+    loops = []
+
+    async def main():
+        ended = anyio.Event()
+
+        async def work():
+            loops.append(running_loop())
+            ended.set()
+
+        await anyio.to_thread.run_sync(start_task, work)
+        with anyio.fail_after(PATIENCE_S):
+            await ended.wait()
+
+        assert [running_loop()] == loops
+
+    anyio.run(main, backend=backend)
 
 
 class TestThreadsOfTasks:
