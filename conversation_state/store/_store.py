@@ -1501,7 +1501,8 @@ def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
     The store at *url*; made if it is not there yet.
 
     - ``chats.db``, or any other text that does not begin as a URL, is the path of a
-      file; so is a `pathlib.Path`.
+      file; so is a `pathlib.Path`. Text with options, such as ``chats.db?mode=ro``, is
+      refused: only a URL has options.
     - ``memory:`` is new each time, and gone with the program.
     - ``sqlite:///chats.db`` is a file in the current folder, and
       ``sqlite:////srv/chats.db`` one by its full path; ``%`` and two digits

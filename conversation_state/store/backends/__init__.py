@@ -59,13 +59,39 @@ def find_path(url: str) -> str:
     The path of the file that `open_store` opens for *url*; "" for what is no file.
 
     Text is a path unless it begins as a URL, or is a scheme alone.
+
+    Raises:
+        StoreError: A path has the options of a URL.
     """
     scheme, colon, rest = url.partition(":")
     if scheme == "sqlite" and colon:
-        return unquote(rest.partition("?")[0].removeprefix("///"))
+        path = rest.partition("?")[0].removeprefix("///")
+        _check_no_options(url, path)
+        return unquote(path)
 
-    is_scheme = scheme in _SCHEMES or url in {"", ":memory:"}
-    return "" if is_scheme or _URL_START.match(url) else url
+    if scheme in _SCHEMES or url in {"", ":memory:"} or _URL_START.match(url):
+        return ""
+
+    _check_no_options(url, url)
+    return url
+
+
+# What was meant as an option of a URL, and would be a part of a file's name.
+_OPTIONS = re.compile(r"\?(?=\w+=|\w*\Z)|[#;&](?=\w+=)")
+
+
+def _check_no_options(url: str, path: str) -> None:
+    found = _OPTIONS.search(path)
+    if found is None:
+        return
+
+    file, options = path[: found.start()], path[found.end() :]
+    options = options if "=" in options else "mode=ro"
+    raise StoreError(
+        url,
+        f"options follow a ? in a URL: sqlite:///{quote(file)}?{options}; if this is "
+        "the name of a file, give a pathlib.Path",
+    )
 
 
 def restore_file(
