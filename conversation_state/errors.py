@@ -168,7 +168,8 @@ class MissingExtraError(ConversationStateError, ImportError):
     def __str__(self) -> str:
         return (
             f"{self.wanted} needs packages that are not installed; "
-            f'pip install "conversation-state[{self.extra}]"'
+            f'pip install "conversation-state[{self.extra}]"; '
+            f'in a checkout, pip install ".[{self.extra}]"'
         )
 
 

@@ -39,8 +39,11 @@ def call(
 
     Whatever goes wrong is a message, marked with *is_error*, that the model can act
     on: that no tool has the name, what is wrong with each argument, with its path, or
-    the class and the message of what *function* raised, which is logged with its
-    traceback to ``conversation_state.tool_calls``. An interrupt is raised.
+    the class and the message of what *function* raised. That is also logged as an
+    error, with its traceback, to ``conversation_state.tool_calls``, and Python prints
+    on stderr what no handler takes: give
+    ``logging.getLogger("conversation_state.tool_calls")`` a handler, or disable it. An
+    interrupt is raised.
 
     Args:
         function: What `ToolInfo.from_function` describes: a function, a bound

@@ -732,7 +732,9 @@ class TestProcess:
         )
 
         assert 2 == result.returncode
-        assert 'pip install "conversation-state[cli]"' in result.stderr
+        assert 'pip install "conversation-state[cli]"; in a checkout, pip install ' in (
+            result.stderr
+        )
         assert "Traceback" not in result.stderr
         assert "" == result.stdout
 

@@ -108,7 +108,7 @@ ERRORS = [
         ("templates in Jinja2's syntax", "jinja"),
         (
             "templates in Jinja2's syntax needs packages that are not installed; pip "
-            'install "conversation-state[jinja]"'
+            'install "conversation-state[jinja]"; in a checkout, pip install ".[jinja]"'
         ),
     ),
     (
