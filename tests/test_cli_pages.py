@@ -246,11 +246,13 @@ class TestStrictProvider:
                     create = ask.chat.completions.create
                     tool = {"type": "function", "function": {"name": "now"}}
                     called = create(model="m", messages=[asked], tools=[tool])
+                    with pytest.raises(openai.BadRequestError):
+                        create(model="m", messages=[asked], tools=[])
                     answer = create(model="m", messages=[asked])
                     with pytest.raises(openai.BadRequestError):
                         create(model="m", messages=[])
 
-                missing, refused = [server.stdout.readline() for _ in range(2)]
+                first, missing, second = [server.stdout.readline() for _ in range(3)]
                 server.send_signal(signal.SIGINT)
                 rest = server.communicate()
             finally:
@@ -263,5 +265,6 @@ class TestStrictProvider:
             "Not called in /v1/chat/completions: 'now': the request offers no tools\n"
             == missing
         )
-        assert refused.startswith("Refused /v1/chat/completions: ")
+        assert first.startswith("Refused /v1/chat/completions: ")
+        assert second.startswith("Refused /v1/chat/completions: ")
         assert (("", ""), 0) == (rest, server.returncode)

@@ -18,6 +18,7 @@ from conversation_state.testing.provider import (
     ErrorReply,
     Gate,
     Hangup,
+    ReceivedRequest,
     Reply,
     Silence,
     StrictProvider,
@@ -678,7 +679,34 @@ class TestCallTools:
         arguments = json.loads(call["function"]["arguments"])
         checker = Draft202012Validator.FORMAT_CHECKER
         Draft202012Validator(schema, format_checker=checker).validate(arguments)
-        assert set(schema.get("required", ())) == {*arguments}
+        assert set(schema["required"]) == {*arguments}
+
+    def test_optional(self):
+        """An argument that may be null is another value."""
+        numbers = [{"type": "null"}, {"type": "integer"}]
+        schema = {"at": {"anyOf": numbers}, "to": {"type": ["null", "string"]}}
+        schema = {"type": "object", "properties": schema, "required": [*schema]}
+        tool = {"type": "function", "function": {"name": "go", "parameters": schema}}
+        body = {"messages": [user()], "tools": [tool]}
+        with StrictProvider(default=CallTools("go")) as provider:
+            answer = ask_wire(provider, "/v1/chat/completions", body)
+
+        (call,) = answer["choices"][0]["message"]["tool_calls"]
+        assert '{"at": 1, "to": "to"}' == call["function"]["arguments"]
+
+    def test_delay(self):
+        """Calls and answers are as slow as they are asked to be."""
+        tool = {"type": "function", "function": {"name": "now"}}
+        question: Any = {"messages": [user()], "tools": [tool]}
+        default = CallTools("now", delay=0.5)
+        replies: list[Any] = [
+            default(ReceivedRequest("openai_chat", "/", body, {}))
+            for body in (question, {**question, "tools": []})
+        ]
+
+        assert [0.5, 0.5] == [each.delay for each in replies]
+        assert ["now"] == [each.name for each in replies[0].answer.tool_calls]
+        assert "OK." == replies[1].answer
 
     @pytest.mark.parametrize(
         "call", ["", "(", "now(", "now)", "now(1)", "now({)", "now([])", "a b", "{}"]
