@@ -460,8 +460,17 @@ class UnknownMomentError(ConversationStateError, LookupError):
 # Views, budgets, models and prices
 
 
+class _ViewError(ConversationStateError, ValueError):
+    """A view that can't be made."""
+
+    # Set by `trim` if summaries were made before the error: they cost tokens, and would
+    # be lost with the view.
+    summaries: tuple[Any, ...] = ()
+    summary_responses: tuple[Any, ...] = ()
+
+
 @_define
-class InvalidTranscriptError(ConversationStateError, ValueError):
+class InvalidTranscriptError(_ViewError):
     """
     No valid view of a conversation contains its newest message.
 
@@ -474,10 +483,6 @@ class InvalidTranscriptError(ConversationStateError, ValueError):
     """
 
     problems: tuple[str, ...]
-    # Set by `trim` if summaries were made before the error: they cost tokens, and would
-    # be lost with the view.
-    summaries: tuple[Any, ...] = attrs.field(default=(), init=False)
-    summary_responses: tuple[Any, ...] = attrs.field(default=(), init=False)
 
     def __str__(self) -> str:
         return (
@@ -524,7 +529,7 @@ class DroppedHistoryError(InvalidTranscriptError):
 
 
 @_define
-class BudgetExceededError(ConversationStateError, ValueError):
+class BudgetExceededError(_ViewError):
     """
     Even the smallest valid view of a conversation is over the budget.
 
@@ -540,8 +545,6 @@ class BudgetExceededError(ConversationStateError, ValueError):
 
     needed_tokens: int
     limit_tokens: int
-    summaries: tuple[Any, ...] = attrs.field(default=(), init=False)
-    summary_responses: tuple[Any, ...] = attrs.field(default=(), init=False)
 
     def __str__(self) -> str:
         return (
@@ -553,7 +556,7 @@ class BudgetExceededError(ConversationStateError, ValueError):
 
 
 @_define
-class CompactionError(ConversationStateError, ValueError):
+class CompactionError(_ViewError):
     """
     Messages that one message can't replace, or an invalid summary.
 
@@ -569,8 +572,6 @@ class CompactionError(ConversationStateError, ValueError):
 
     problem: str
     seqs: tuple[int, ...]
-    summaries: tuple[Any, ...] = attrs.field(default=(), init=False)
-    summary_responses: tuple[Any, ...] = attrs.field(default=(), init=False)
 
     def __str__(self) -> str:
         few = [f"messages[{seq}]" for seq in self.seqs[:1] + self.seqs[1:][-1:]]

@@ -160,6 +160,24 @@ ERRORS = [
         ),
     ),
     (
+        errors.StaleHeadError,
+        ("chat.db", "chat", 10**60, "revision 2", "Look."),
+        (
+            "chat.db: 'chat' is now revision 2, and an integer of 200 bits was "
+            "expected. Nothing was written. Look."
+        ),
+    ),
+    (
+        errors.StaleThreadError,
+        ("chat.db", "t", "", None, "c2"),
+        (
+            "chat.db: another run changed thread 't': this run began when it was "
+            "empty, and the newest checkpoint is now c2. Nothing was written. Run it "
+            "again with a config of the thread alone to go on from there; or name the "
+            "checkpoint_id it is to begin from, to leave the other's turn aside"
+        ),
+    ),
+    (
         errors.StaleThreadError,
         ("chat.db", "t", "inner", "c1", "c2"),
         (
@@ -181,6 +199,7 @@ ERRORS = [
         ("it is too long", "{{ a }}"),
         "can't render '{{ a }}': it is too long",
     ),
+    (errors.TemplateError, ("it is empty", ""), "can't render: it is empty"),
     (
         errors.UnknownModelError,
         ("gpt-none", "genai-prices", ("gpt-one", "gpt-nine")),
@@ -252,8 +271,13 @@ class TestErrors:
 
     @pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, copy_by_pickle])
     def test_copies(self, make, arguments, text, make_copy):
-        """A copy, and what another process gets, is the same error."""
-        error = make(*arguments)
+        """
+        A copy, and what another process gets, is the same error, also of one that was
+        made with names.
+        """
+        _, *names = inspect.signature(make.__init__).parameters
+        given = dict(zip(names, arguments, strict=False))
+        error = make(*arguments) if "args" in given else make(**given)
         copied = make_copy(error)
 
         assert (type(error), error.args, vars(error), text) == (

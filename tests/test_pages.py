@@ -186,7 +186,8 @@ class TestStructure:
         """A page allows its own styles and its own script, by their digests."""
         text = make_page(TRIP)
         page = PageReader(text)
-        (policy,) = re.findall(r'Policy" content="([^"]*)"', text)
+        start = '<meta http-equiv="Content-Security-Policy" content='
+        (policy,) = re.findall(f'{start}"([^"]*)"', text)
 
         assert policy.startswith("default-src &#x27;none&#x27;; ")
         for raw in page.raw.values():
@@ -301,6 +302,17 @@ class TestTimelines:
         }
         assert "moment 1 and moment 0: 1 message in common, 1 only in" in page.text
         assert 2 == page.count("td", "cs-a") - 1 == page.count("table", "cs-diff")
+
+    def test_differences_of_order(self):
+        """A message that two states have in another order says where it is, too."""
+        one, other = (
+            ASKED.fork().add_user_prompt("1"),
+            ASKED.fork().add_user_prompt("2"),
+        )
+        joined = Timeline.begin(ASKED).commit(one.join(other))
+        page = PageReader(make_page(joined.commit(other.join(one), on=0)))
+
+        assert "elsewhere in moment 1, too" in page.text
 
     def test_many_differences(self):
         """Those of the newest twenty branches; others are not compared."""
@@ -713,6 +725,7 @@ class TestCards:
         assert "hotels not JSONno result here" in text
         assert "trains to=Bern, after=12ok" in text
         assert "weather city=Bernfailed" in text
+        assert "for a call of" not in text
         assert 4 == page.count("article")
 
     def test_another_tool(self):

@@ -159,9 +159,14 @@ class TestPages:
         assert "assistant: Home." in shown
 
     def test_all_names_are_searched(self, store):
-        """Words are found in all names, each hit with a link to its place."""
+        """
+        Words are found in all names, each hit with a link to its place; the form above
+        searches on.
+        """
         answer = connect(store).get("/", params={"search": "UPHILL"})
+        (field,) = re.findall('<input [^>]*value="UPHILL"[^>]*>', answer.text)
 
+        assert 'name="search"' in field
         assert "Found in 2 messages" in text_of(answer)
         assert ["/name/trip?until=3#m-3"] == links_of(answer, "/name/trip?until")
         assert 2 == answer.text.count("<mark>Uphill</mark>")
@@ -179,7 +184,7 @@ class TestPages:
             ),
             ({"search": "THE SEA"}, ["Found in 1 message", "the sea"], ["Uphill."]),
             ({"limit": 5}, ["The model sees", "over budget"], []),
-            ({"limit": 1_000}, ["as in the view before"], []),
+            ({"limit": 1_000}, ["up to here as in the view before"], []),
             ({"limit": 1}, ["No valid view fits"], []),
         ],
         ids=str,
