@@ -276,7 +276,9 @@ class TestTables:
         timeline = Timeline.begin(asked).commit(asked.add_response(stopped))
         timeline = timeline.commit(asked.add_response(stopped), on=0)
 
-        rows = [row[1:] for row in read_rows(make_page(timeline))[1:]]
+        page = make_page(timeline)
+        rows = [row[1:] for row in read_rows(page)[1:]]
+        assert "Cost unknown: 2 answers of unknown usage." in page
         assert [["–", "–", "–", "unknown"]] * 3 == rows
 
     def test_without_usage(self):

@@ -126,6 +126,17 @@ class TestPages:
         assert "trip" in text_of(client.get("/", params={"prefix": "tr"}))
         assert "other" not in text_of(client.get("/", params={"prefix": "tr"}))
 
+    def test_title(self, store):
+        """The title of a conversation is the heading of its page, above its name."""
+        client = connect(store)
+        assert "<h1>trip</h1><p>4 messages</p>" in client.get("/name/trip").text
+
+        store.annotate("trip", {"title": "To <Bern>"})
+        page = client.get("/name/trip").text
+
+        assert "<h1>To &lt;Bern&gt;</h1><p>trip · 4 messages</p>" in page
+        assert "<title>To &lt;Bern&gt;</title>" in page
+
     def test_many_names(self, store):
         """A hundred names are on a page, with a link to the next."""
         for number in range(150):
@@ -699,7 +710,9 @@ class TestActs:
         with monkeypatch.context() as patch:
             # The page that says what was refused reads the newest revision, too.
             patch.setattr(
-                server, "draw_name", lambda *_, **__: NamePage("", Markup(""), [])
+                server,
+                "draw_name",
+                lambda *_, **__: NamePage(Markup(""), "", Markup(""), []),
             )
             answer = post(client, act, name="trip", at=2, seen=4, **fields)
         saved = latest("trip").revision

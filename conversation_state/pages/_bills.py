@@ -300,7 +300,8 @@ def _draw_table(
     if has_prices and (total.unpriced or total.unbilled):
         # Why something has no price names its model.
         why = words.line(str(total), 500) if total.unpriced else str(total)
-        pieces.append(element("p", {"class": "cs-rest"}, "Cost: ", why, "."))
+        heading = "Cost " if why.startswith("unknown") else "Cost: "
+        pieces.append(element("p", {"class": "cs-rest"}, heading, why, "."))
 
     return join_markup(pieces)
 

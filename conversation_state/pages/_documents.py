@@ -303,7 +303,7 @@ def _draw_nav(
 
 def write_document(
     title: Markup,
-    facts: str,
+    facts: Child,
     *content: Child,
     with_tree: bool,
     is_live: bool = False,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from conversation_state import adapters
-from conversation_state._wording import format_count, shorten_repr
+from conversation_state._wording import format_count, read_title, shorten_repr
 from conversation_state.adapters import Export
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget
@@ -72,7 +72,8 @@ from conversation_state.trimming import TrimContext, trim
 class NamePage(NamedTuple):
     """The pieces of the page of one name."""
 
-    facts: str
+    title: Markup
+    facts: Child
     tools: Markup
     content: list[Child]
 
@@ -165,9 +166,17 @@ def draw_name(
             draw_notes(head.notes, words),
         ),
     )
-    facts = f"{format_count(head.length, 'message')}"
+    title = read_title(store.notes(query.name))
+    name = words.line(query.name)
+    facts: list[Child] = [name, " · "] if title else []
+    facts.append(f"{format_count(head.length, 'message')}")
     tools = draw_tools(query, head, newest)
-    return NamePage(facts, tools, [nav, element("div", None, content, foot)])
+    return NamePage(
+        words.line(title) if title else name,
+        facts,
+        tools,
+        [nav, element("div", None, content, foot)],
+    )
 
 
 def _draw_problem(problem: Child) -> Markup:

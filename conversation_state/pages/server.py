@@ -297,7 +297,7 @@ class _Pages:
             typed=typed,
         )
         text = write_document(
-            self._words.line(query.name),
+            page.title,
             page.facts,
             *page.content,
             with_tree=True,
