@@ -34,6 +34,7 @@ from conversation_state import (
     testing,
 )
 from conversation_state.adapters import Lost, anthropic, openai_chat
+from conversation_state.aggregator import Entry
 from conversation_state.codec import from_data, to_data
 from conversation_state.counting import (
     TokenBudget,
@@ -1252,6 +1253,7 @@ CODES = {
     "no number": ([float("nan")], "[float('nan')]"),
     "decimal": (Decimal(1), "Decimal('1')"),
     "time": (timedelta(1), "datetime.timedelta(days=1)"),
+    "named tuple": (Entry("a", UserMessage("b")), "Entry('a', UserMessage('b'))"),
     "long text": ("Where to? " * 100, "'Where to? ' * 100"),
     "other text": ("a" * 80, repr("a" * 80)),
     "view": (
@@ -1331,6 +1333,15 @@ class TestFormatCode:
         """
         assert code == format_code(value)
         run_code(format_example({"value": value}))
+
+    def test_of_a_function(self):
+        """A class inside of a function can't be imported, and is shown as its repr."""
+
+        @attrs.frozen
+        class Local:
+            x: int
+
+        assert repr([Local(1)]) == format_code([Local(1)])
 
     def test_in_tests(self):
         """A test of a user's own prints the states that were drawn as code."""

@@ -224,7 +224,7 @@ class _Writer:
             if entry.model:
                 arguments.append(f"model={entry.model!r}")
 
-            if entry.at is not None and entry.at != USUAL_TIME:
+            if entry.at not in {None, USUAL_TIME}:
                 arguments.append(f"at={self.format(entry.at)}")
 
             yield f".add_usage({', '.join(arguments)})"
@@ -265,10 +265,6 @@ def _format_text(text: str) -> str:
 def _is_same(value: Any, default: Any) -> bool:
     if isinstance(value, Mapping) and isinstance(default, Mapping):
         return not value and not default
-
-    # An empty tuple of parts is not the default of content, which is an empty text.
-    if isinstance(value, tuple) and isinstance(default, (list, tuple)):
-        return value == tuple(default)
 
     return type(value) is type(default) and bool(value == default)
 
