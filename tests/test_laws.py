@@ -10,6 +10,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
@@ -47,6 +48,7 @@ from conversation_state.testing.strategies import (
     usages,
 )
 from conversation_state.timeline import Timeline
+from conversation_state.tree import MessageTree
 from tests.processes import ROOT, run_script
 
 # Three states of one timeline.
@@ -204,6 +206,21 @@ class TestLaws:
         with pytest.raises(AssertionError):
             law(*arguments)
 
+    def test_of_timelines(self, monkeypatch):
+        """Of a timeline in which a moment is its own parent."""
+        timeline = Timeline.begin("a").commit("b")
+        first, second = timeline.moments
+        moments = [first, attrs.evolve(second, parent=1)]
+        monkeypatch.setattr(Timeline, "moments", moments)
+        with pytest.raises(AssertionError, match="a parent came later"):
+            laws.timelines_add_up(timeline)
+
+    def test_of_paths(self, monkeypatch):
+        """The tree of the states whose paths are looked at has to add up."""
+        monkeypatch.setattr(MessageTree, "leaves", ())
+        with pytest.raises(AssertionError, match="other leaves"):
+            laws.paths_lead_to_states(STATE, OTHER)
+
     def test_unchanged(self, monkeypatch):
         """A state that changes is noticed."""
         state = Aggregator.new(messages=[UserMessage("a")])
@@ -212,6 +229,15 @@ class TestLaws:
             laws.unchanged(state),
         ):
             monkeypatch.setattr(state, "_log", state.add_user_prompt("b")._log)
+
+    def test_unchanged_timelines(self, monkeypatch):
+        """So is a timeline that changes."""
+        timeline = Timeline.begin("a")
+        with (
+            pytest.raises(AssertionError, match="was changed"),
+            laws.unchanged(timeline),
+        ):
+            monkeypatch.setattr(Timeline, "limit", 1)
 
     def test_ids_used_again(self):
         """A call whose id is used again is not reported to have lost its result."""

@@ -87,7 +87,9 @@ TESTS: dict[str, Sequence[str]] = {
     ),
     "testing._current": ("test_contracts_chats.py", "test_pytest_plugin.py"),
     "testing._drawing": ("test_codec.py", "test_laws.py", "test_strategies.py"),
-    "testing._state_laws": ("test_aggregator_machine.py", "test_laws.py"),
+    "testing._state_laws": (
+        *("test_aggregator_machine.py", "test_diffing.py", "test_laws.py"),
+    ),
     "testing._state_machine": ("test_aggregator_machine.py",),
     "testing._wire_answers": (
         *("test_contracts_agents.py", "test_contracts_streams.py"),
@@ -95,7 +97,11 @@ TESTS: dict[str, Sequence[str]] = {
     ),
     "testing._wire_requests": ("test_contracts_streams.py", "test_strategies.py"),
     "testing.contracts": ("test_planted_faults.py",),
-    "testing.laws": ("test_*_machine.py",),
+    "testing.laws": (
+        *("test_*_machine.py", "test_cells.py", "test_chunks.py", "test_parallel.py"),
+        *("test_requests_law.py", "test_timeline.py", "test_trimming_compact.py"),
+        *("test_trimming_properties.py", "test_usage.py"),
+    ),
     "testing.machines": ("test_laws.py", "test_timeline_machine.py"),
     "testing.provider": ("test_contracts_agents.py",),
     "testing.shapes": ("test_codec.py", "test_laws.py", "test_strategies.py"),
