@@ -269,7 +269,7 @@ class TestTables:
         assert "at least $1.05" == costs["Total"]
         assert "Cost: $1.05 and 2 entries without a price: " in page
 
-    def test_unrecorded(self):
+    def test_unrecorded(self, monkeypatch):
         """Where nothing is recorded there is no count of tokens, and not zero."""
         stopped = AssistantMessage("To", response=ResponseMeta("interrupted"))
         asked = Aggregator.new().add_user_prompt("Where to?")
@@ -280,6 +280,12 @@ class TestTables:
         rows = [row[1:] for row in read_rows(page)[1:]]
         assert "Cost unknown: 2 answers of unknown usage." in page
         assert [["–", "–", "–", "unknown"]] * 3 == rows
+
+        monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
+        timeline = timeline.commit(asked.add_usage(Usage(1), model="gpt-4o"), on=0)
+        page = make_page(timeline)
+        assert "Total" in read_rows(page)[-1]
+        assert "Not counted: 2 answers of unknown usage." in page
 
     def test_without_usage(self):
         """Without a ledger there is no bill."""

@@ -195,14 +195,17 @@ class _Union(NamedTuple):
 def _price_union(
     ledger: Sequence[LedgerEntry], entries: Sequence[Entry], max_priced: int | None
 ) -> tuple[Cost, bool]:
-    """The cost, and whether it has prices."""
+    """The cost, and whether it has prices; of long ledgers only the tokens."""
+    unbilled: tuple[Any, ...] = ()
     if max_priced is None or len(ledger) <= max_priced:
         try:
             return cost(_Union(ledger, entries)), True
         except MissingExtraError:
-            pass
+            # Without models there is nothing to price, and the same is unbilled.
+            nameless = [entry._replace(model="") for entry in ledger]
+            unbilled = cost(_Union(nameless, entries)).unbilled
 
-    return Cost(tuple([CostLine(entry, None) for entry in ledger])), False
+    return Cost(tuple([CostLine(entry, None) for entry in ledger]), unbilled), False
 
 
 # Tables
@@ -302,6 +305,11 @@ def _draw_table(
         why = words.line(str(total), 500) if total.unpriced else str(total)
         heading = "Cost " if why.startswith("unknown") else "Cost: "
         pieces.append(element("p", {"class": "cs-rest"}, heading, why, "."))
+    elif total.unbilled:
+        left_out = str(Cost((), total.unbilled)).removeprefix("unknown: ")
+        pieces.append(
+            element("p", {"class": "cs-rest"}, "Not counted: ", left_out, ".")
+        )
 
     return join_markup(pieces)
 
