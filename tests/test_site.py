@@ -1,5 +1,6 @@
 """What the documentation's site is built from."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 from tools import pictures
 
 ROOT = Path(__file__).resolve().parent.parent
-FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLE = re.compile(r"^```python\n((?!>>>).*?)^```$", re.MULTILINE | re.DOTALL)
+HIDDEN = re.compile(r"<!-+ invisible-code-block: python\n(.*?)-->", re.DOTALL)
 
 
 class TestIndex:
@@ -22,11 +25,7 @@ class TestIndex:
 
 
 class TestLinks:
-    @pytest.mark.parametrize(
-        "page",
-        [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))],
-        ids=lambda page: page.name,
-    )
+    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
     def test_lead_somewhere(self, page):
         """Links between pages lead to files, and to headings that are there."""
         text = re.sub(
@@ -47,6 +46,34 @@ def list_headings(page):
     for title in re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE):
         plain = re.sub(r"[^\w\- ]", "", title.lower())
         yield plain.replace(" ", "-")
+
+
+class TestExamples:
+    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+    def test_can_be_pasted(self, page):
+        """No example needs what only code that is not shown defines."""
+        text = page.read_text("utf-8")
+        _, hidden = read_names(HIDDEN.findall(text))
+        used, shown = read_names(EXAMPLE.findall(text))
+
+        assert set() == used & hidden - shown
+
+
+def read_names(examples):
+    """The names that Python code uses, and those that it defines."""
+    used: set[str] = set()
+    defined: set[str] = set()
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    for node in ast.walk(compile("\n".join(examples), "page", "exec", flags)):
+        match node:
+            case ast.Name():
+                (used if isinstance(node.ctx, ast.Load) else defined).add(node.id)
+            case ast.alias():
+                defined.add((node.asname or node.name).partition(".")[0])
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                defined.add(node.name)
+
+    return used, defined
 
 
 class TestPictures:
