@@ -32,6 +32,16 @@ ERRORS = [
         "can't compact messages[3]: a call would lose its result",
     ),
     (
+        errors.CompactionError,
+        ("a call would lose its result", (3, 4, 6)),
+        "can't compact messages[3] to messages[6]: a call would lose its result",
+    ),
+    (
+        errors.ConcatError,
+        ("chunk", None, "Hi", 2),
+        "chunk 2 is 'Hi'; expected a message",
+    ),
+    (
         errors.ConcatError,
         (),
         "can't concatenate no chunks at all; a message needs at least one",
@@ -130,6 +140,11 @@ ERRORS = [
         "chat.db: there is no name 'chot'; did you mean 'chat' or 'shot'?",
     ),
     (
+        errors.NotSavedError,
+        ("chat.db", "revision", 3, (), "it may have been collected"),
+        "chat.db: there is no revision 3: it may have been collected",
+    ),
+    (
         errors.ParseError,
         ((Problem("$.a", "missing"), Problem("$.b", "expected a str")),),
         "can't parse this message: 2 problems\n  $.a: missing\n  $.b: expected a str",
@@ -206,6 +221,19 @@ ERRORS = [
         "genai-prices knows no model 'gpt-none'; did you mean 'gpt-one' or 'gpt-nine'?",
     ),
     (
+        errors.UnknownModelError,
+        ("gpt-none", "genai-prices"),
+        (
+            "genai-prices knows no model 'gpt-none', nor any that is written like it; "
+            "check the name, or install a newer genai-prices"
+        ),
+    ),
+    (
+        errors.UnknownMomentError,
+        (9, "is not kept", tuple((at, "") for at in range(7))),
+        "moment 9 is not kept; valid moments: 2, 3, 4, 5, 6",
+    ),
+    (
         errors.UnknownMomentError,
         (9, "is not kept", ((1, "first"), (2, ""))),
         "moment 9 is not kept; valid moments: 1 ('first'), 2",
@@ -224,6 +252,7 @@ ERRORS = [
             "save the same state once more, without expecting=, does no harm"
         ),
     ),
+    (errors.UnpricedError, ("", "unknown"), "can't price this usage: unknown"),
     (
         errors.UnpricedError,
         ("gpt-none", "the model is unknown"),
@@ -293,6 +322,7 @@ def test_problem_alone():
     error = errors.InvalidMessageError("is late")
 
     assert ("is late", "", "") == (error.problem, error.owner, error.field)
+    assert ("is late", "InvalidMessageError('is late')") == (str(error), repr(error))
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from conversation_state._wording import (
     format_dollars,
     name_load,
     name_to_json,
+    read_title,
     shorten_path,
     shorten_repr,
     shorten_text,
@@ -199,6 +200,15 @@ def test_shorten_repr_of_what_raises():
     assert "a Broken whose repr raises an error" == shorten_repr(Broken())
     assert "a list whose repr raises an error" == shorten_repr([Broken()])
     assert "a list whose repr raises an error" == shorten_repr(endless)
+
+
+@pytest.mark.parametrize(
+    ("title", "notes"),
+    [("A trip", {"title": " A trip\n"}), ("", {"title": 5}), ("", {})],
+)
+def test_read_title(title, notes):
+    """The title is a text, or else there is none."""
+    assert title == read_title(notes)
 
 
 @pytest.mark.parametrize(("length", "is_cut"), [(500, False), (501, True)])
