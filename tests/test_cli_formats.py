@@ -1195,6 +1195,8 @@ class TestNotes:
         assert "<h1>To Bern &lt;&amp;" in run("page", name).stdout
         assert "<h1>Mine</h1>" in run("page", name, "--title", "Mine").stdout
         assert "Bern" not in run("page", name, "--redact").stdout
+        asked = run("show", "TO Bern <&\x1b", status=2)
+        assert f"it is the title of {name!r}\n" in asked.stderr
 
     def test_too_much(self, run):
         """What the notes of a name can't hold is listed, and the rest is kept."""

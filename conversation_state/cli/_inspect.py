@@ -26,6 +26,7 @@ from conversation_state.cli._exit import (
 from conversation_state.cli._options import (
     find_state,
     format_notes,
+    iterate_names,
     message_data,
     print_json,
     store_command,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
     from conversation_state.diffing import Diff
     from conversation_state.messages import Message
-    from conversation_state.store import Head, LabelMove, NamedHead, Store
+    from conversation_state.store import Head, LabelMove, Store
 
 
 _MAX_TITLE = 60
@@ -46,11 +47,8 @@ _MAX_TITLE = 60
 @click.option("--prefix", default="", help="Only names that start with this.")
 def names(store: Store, *, prefix: str, as_json: bool) -> None:
     """List the saved names, with their titles."""
-    # Page by page, and printed at the end: the width of a column is that of all.
-    found: list[NamedHead] = []
-    while page := store.heads(prefix=prefix, after=found[-1].name if found else ""):
-        found += page
-
+    # Printed at the end: the width of a column is that of all.
+    found = list(iterate_names(store, prefix))
     if as_json:
         for each in found:
             print_json({**head_data(each.head), "name_notes": each.notes})

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from conversation_state._wording import escape_line, shorten_repr
+from conversation_state._wording import escape_line, read_title, shorten_repr
 from conversation_state.cli._exit import (
     DeclinedError,
     RefusedError,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
     from conversation_state.aggregator import Aggregator, Entry
     from conversation_state.errors import NotSavedError
-    from conversation_state.store import Head, Store
+    from conversation_state.store import Head, NamedHead, Store
     from conversation_state.trimming import TrimContext
 
 ENVIRONMENT = "CONVERSATION_STATE_STORE"
@@ -234,7 +234,7 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
 
         cut = text.rfind("@", 0, cut)
     else:
-        raise _make_missing_error(text, unknown)
+        raise _make_missing_error(store, text, unknown)
 
     rest = text[cut + 1 :] if cut < len(text) else None
     if rest is not None and at is not None:
@@ -251,7 +251,17 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
     return SavedState(head, head.revision, text)
 
 
-def _make_missing_error(text: str, unknown: Sequence[NotSavedError]) -> Exception:
+def iterate_names(store: Store, prefix: str = "") -> Iterator[NamedHead]:
+    """All names that start with *prefix*, read page by page."""
+    after = ""
+    while page := store.heads(prefix=prefix, after=after):
+        yield from page
+        after = page[-1].name
+
+
+def _make_missing_error(
+    store: Store, text: str, unknown: Sequence[NotSavedError]
+) -> Exception:
     """That none of the names that *text* may begin with is saved."""
     if not unknown:
         return RefusedError(
@@ -260,6 +270,14 @@ def _make_missing_error(text: str, unknown: Sequence[NotSavedError]) -> Exceptio
 
     # The longest name is what was meant, unless another one is nearly there.
     likely = min(unknown, key=lambda each: not each.near)
+    titled = [
+        repr(each.name)
+        for each in iterate_names(store)
+        if read_title(each.notes).casefold() == text.casefold()
+    ]
+    if titled:
+        return RefusedError(f"{likely}; it is the title of {', '.join(titled[:5])}")
+
     if likely.near:
         return likely
 
