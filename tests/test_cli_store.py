@@ -84,7 +84,7 @@ class TestOpening:
         A path is the address of its file, before the command, after it, which wins,
         and in the environment; nothing in it is read as in a URL.
         """
-        run.path = run.folder / "a%20b?mode=ro.db"
+        run.path = run.folder / "a%20b?.db"
         run.write(line("here"), name="here.jsonl")
         run("import", run.folder / "here.jsonl", url=str(run.path))
         with open_store(run.path) as store:
@@ -97,7 +97,7 @@ class TestOpening:
         monkeypatch.chdir(run.folder)
         asked = [
             ["--store", str(run.path), "names"],
-            ["--store", "no.db", "names", "--store", "a%20b?mode=ro.db"],
+            ["--store", "no.db", "names", "--store", "a%20b?.db"],
         ]
 
         for args in asked:

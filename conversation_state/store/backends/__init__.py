@@ -66,13 +66,13 @@ def find_path(url: str) -> str:
     scheme, colon, rest = url.partition(":")
     if scheme == "sqlite" and colon:
         path = rest.partition("?")[0].removeprefix("///")
-        _check_no_options(url, path)
+        _check_no_options(url, path, unquote)
         return unquote(path)
 
     if scheme in _SCHEMES or url in {"", ":memory:"} or _URL_START.match(url):
         return ""
 
-    _check_no_options(url, url)
+    _check_no_options(url, url, str)
     return url
 
 
@@ -80,7 +80,7 @@ def find_path(url: str) -> str:
 _OPTIONS = re.compile(r"\?(?=\w+=|\w*\Z)|[#;&](?=\w+=)")
 
 
-def _check_no_options(url: str, path: str) -> None:
+def _check_no_options(url: str, path: str, decode: Callable[[str], str]) -> None:
     found = _OPTIONS.search(path)
     if found is None:
         return
@@ -89,8 +89,8 @@ def _check_no_options(url: str, path: str) -> None:
     options = options if "=" in options else "mode=ro"
     raise StoreError(
         url,
-        f"options follow a ? in a URL: sqlite:///{quote(file)}?{options}; if this is "
-        "the name of a file, give a pathlib.Path",
+        f"options follow a ? in a URL: sqlite:///{quote(decode(file))}?{options}; a "
+        f"file of this name is sqlite:///{quote(decode(path))}",
     )
 
 
