@@ -525,6 +525,14 @@ class TestExport:
         run(verb, "chat", "-o", path)
         assert 0o644 == path.stat().st_mode & 0o777
 
+    def test_name(self, run, chat, monkeypatch):
+        """A name in place of a file leads to the command that takes names."""
+        monkeypatch.chdir(run.folder)
+        asked = run("import", "chat", "other", status=2).stderr
+
+        assert asked.count("it is a name in the store, as `conversation-state sh") == 1
+        assert "chat: no such file; " in asked
+
     def test_no_such_folder(self, run, chat):
         """A folder that can't be written is reported, with status 2."""
         path = run.folder / "missing" / "out.jsonl"

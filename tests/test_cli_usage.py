@@ -79,6 +79,10 @@ def fail(*words):
             "sqlite:///chats.db: there is no name 'chats.db",
         ),
         # Options.
+        (
+            ("strict-provider", "--delay", "slow"),
+            "Invalid value for '--delay': 'slow' is not a number.",
+        ),
         (("--json", "ls", *STORE), "--json is an option of ls, and stands after that "),
         (("--limit", "8", "trim"), "--limit is an option of trim, and stands after th"),
         (("ls", "--jsn", *STORE), "No such option '--jsn'. Did you mean '--json'?\n"),

@@ -280,7 +280,7 @@ def _import_each(
     batch: dict[str, InputConversation] = {}
     size = 0
     for item in items:
-        found = _name_conversation(item, prefix)
+        found = _name_conversation(store, item, prefix)
         if isinstance(found, _CannotImportError):
             yield from _import_batch(store, batch, on_conflict, starts)
             batch, size = {}, 0
@@ -347,12 +347,16 @@ def _make_state(found: InputConversation) -> Aggregator | MessageTree:
 
 
 def _name_conversation(
-    item: object, prefix: str
+    store: Store, item: object, prefix: str
 ) -> InputConversation | _CannotImportError:
     from conversation_state.cli._input import STANDARD_INPUT, UnreadableInput
 
     if isinstance(item, UnreadableInput):
-        error = _CannotImportError(str(item))
+        reason = str(item)
+        if item.file and item.file in store and not Path(item.file).exists():
+            reason += "; it is a name in the store, as `conversation-state show` takes"
+
+        error = _CannotImportError(reason)
         error.is_failure = item.is_error
         return error
 

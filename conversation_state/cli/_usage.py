@@ -89,7 +89,9 @@ def _describe_mistake(  # noqa: PLR0911 - one for each kind of mistake
         return _describe_extra(extra[1], error.ctx, words)
 
     if isinstance(error, (click.BadParameter, click.BadOptionUsage)):
-        return error.format_message().replace("a valid integer range", "a number")
+        return re.sub(
+            "a valid (integer|float) range", "a number", error.format_message()
+        )
 
     if isinstance(command, click.Group) and error.message == "Missing command.":
         last = words[-1] if words else ""
