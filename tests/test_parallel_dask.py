@@ -226,12 +226,13 @@ class TestDask(ExecutorContract):
     def test_cancelled(self, client, executor, tmp_path):
         """What is cancelled before it begins never begins."""
         go, ran = str(tmp_path / "go"), tmp_path / "ran"
+        # Each worker has one thread, and something to do before what comes then.
         waits = [
-            executor.submit(branches.add_text_after, go, str(number), CHAT)
-            for number in range(2)
+            DaskExecutor(client, workers=[address]).submit(
+                branches.add_text_after, go, "late", CHAT
+            )
+            for address in client.scheduler_info()["workers"]
         ]
-        # Each worker has one thread, and something to do before what comes now.
-        _wait_until(lambda: [1, 1] == [*map(len, client.processing().values())])
         futures = [executor.submit(Path.touch, ran) for _ in range(3)]
 
         assert all(map(Future.cancel, futures))
