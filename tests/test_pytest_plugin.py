@@ -3,6 +3,7 @@ The plugin for pytest: its fixtures, and what a session with it imports and prin
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,7 +84,8 @@ def test_is_light():
 """
 
 CHECKS = '''
-from hypothesis import settings
+from hypothesis import given, settings
+from hypothesis.strategies import integers
 
 settings.register_profile("few", max_examples=12)
 settings.load_profile("few")
@@ -99,7 +101,16 @@ def remind(state):
 
 
 def test_remind():
-    check_reducer(remind, without=LAWS[1:])
+    check_reducer(remind, without=LAWS[2:])
+
+
+@given(integers())
+def test_own(number):
+    pass
+
+
+def test_calls_another():
+    given(integers())(lambda number: None)()
 
 
 class TestRemind(ReducerContract):
@@ -111,7 +122,7 @@ def test_marker(request):
     """Laws of a class have Hypothesis' marker."""
     items = request.session.items
     marked = [item.name for item in items if item.get_closest_marker("hypothesis")]
-    assert marked == ["test_keeps_the_bill"]
+    assert marked == ["test_own", "test_keeps_the_bill"]
 '''
 
 LAWS = [law.name for law in ReducerContract.laws.values() if not law.is_extra]
@@ -152,16 +163,20 @@ class TestChecks:
     def test_statistics(self, run):
         """
         Laws are in Hypothesis' statistics, those of a call and those of a class, which
-        have its marker, too.
+        have its marker, too; the tests that are there without us are, as before.
         """
         output = run(
             *(CHECKS, "--hypothesis-show-statistics"),
-            *("-k", "test_remind or the_bill or test_marker"),
+            *("-k", "test_remind or the_bill or test_marker or own or another"),
         )
 
-        assert "3 passed" in output
-        assert "test_it.py::test_remind: " in output
-        assert "test_it.py::TestRemind::test_keeps_the_bill" in output
+        assert "5 passed" in output
+        assert [
+            "test_remind: takes every state:",
+            "test_remind: keeps messages:",
+            "test_own:",
+            "TestRemind::test_keeps_the_bill:",
+        ] == re.findall("^test_it.py::(.*)", output, re.MULTILINE)
         assert "Stopped because settings.max_examples=12" in output
 
     def test_shows_no_lines_of_the_kit(self, run):

@@ -7,7 +7,6 @@ nothing that is not used: a fixture imports what it gives.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,8 +95,7 @@ def pytest_runtest_call(item: Any) -> Generator[None, Any, None]:
     Keep Hypothesis' statistics of the checks in a test, for
     ``--hypothesis-show-statistics``.
     """
-    wants_statistics = item.config.getoption("--hypothesis-show-statistics", None)
-    if not wants_statistics or "conversation_state.testing" not in sys.modules:
+    if not item.config.getoption("--hypothesis-show-statistics", None):
         yield
         return
 
