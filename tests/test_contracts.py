@@ -33,7 +33,7 @@ from conversation_state import (
     UserMessage,
     testing,
 )
-from conversation_state.adapters import Lost, anthropic, openai_chat
+from conversation_state.adapters import Export, Lost, anthropic, openai_chat
 from conversation_state.aggregator import Entry
 from conversation_state.codec import from_data, to_data
 from conversation_state.counting import (
@@ -378,6 +378,19 @@ class TestCheckReducer:
         laws |= {"keeps pairs", "adds no problems"}
         assert laws == find_broken(
             check_reducer, without_empty, laws, without=["keeps messages"]
+        )
+
+    def test_which_of_two(self):
+        """A reducer that removes now one and now another of two equal messages."""
+        places = itertools.cycle([0, 1])
+
+        def remove_one(state):
+            return state.without({state.entries[next(places)].id})
+
+        twice = Aggregator.new(messages=[UserMessage("a")] * 2)
+        laws = {"is pure"}
+        assert breaks(
+            *(check_reducer, remove_one, laws, ReducerContract), states=st.just(twice)
         )
 
     def test_states(self):
@@ -1198,6 +1211,79 @@ def test_remembers(check, subject, law, options):
     first law has shown it that example.
     """
     assert law in find_broken(check, subject, {law}, **options)
+
+
+class Alternating:
+    """An adapter that loads now one message and now another."""
+
+    def __init__(self, *messages):
+        self.messages = itertools.cycle(messages)
+
+    def dump(self, messages):
+        return Export([], ())
+
+    def load(self, payload):
+        return [next(self.messages)]
+
+
+ASKED = UserMessage("a", metadata={"x": 1, "y": 2})
+CALL = ToolCall("c", "f", '{"x": 1}')
+# Two values, and what is shown of how they differ.
+DIFFERENCES = [
+    (ASKED, ASKED.replace(name="b"), "[0].name: first '', then 'b'"),
+    (
+        ASKED,
+        ASKED.replace(metadata={"x": True, "y": 2}),
+        "[0].metadata: first {'x': 1, 'y': 2}, then {'x': True, 'y': 2}",
+    ),
+    (
+        UserMessage([ImagePart(url="https://a/b")]),
+        UserMessage([ImagePart(url="https://a/c")]),
+        "[0].content[0].url: first 'https://a/b', then 'https://a/c'",
+    ),
+    (
+        AssistantMessage(tool_calls=[CALL]),
+        AssistantMessage(tool_calls=[attrs.evolve(CALL, arguments='{"x":1}')]),
+        """[0].tool_calls[0].arguments: first '{"x": 1}', then '{"x":1}'""",
+    ),
+    # Several differences, another kind and another length are shown whole.
+    (
+        UserMessage("a"),
+        UserMessage("b", name="c"),
+        "[0]: first UserMessage('a'), then UserMessage('b', name='c')",
+    ),
+    (
+        UserMessage("a"),
+        SystemMessage("a"),
+        "[0]: first UserMessage('a'), then SystemMessage('a')",
+    ),
+    (
+        UserMessage([TextPart("a")]),
+        UserMessage([TextPart("a")] * 2),
+        "[0].content: first (TextPart('a'),), then (TextPart('a'), TextPart('a'))",
+    ),
+    (
+        AssistantMessage("a", response=ResponseMeta("stop")),
+        AssistantMessage("a", response=ResponseMeta("stop", Usage(1))),
+        "[0].response: first ResponseMeta('stop'), then ResponseMeta('stop', Usage(1))",
+    ),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "shown"), DIFFERENCES)
+def test_shows_where_values_differ(first, second, shown):
+    """Of two values that differ in one part, that part is shown, and its path."""
+    others = {*AdapterContract.laws} - {"is pure"}
+    with pytest.raises(BrokenLawsError) as caught:
+        check_adapter(
+            Alternating(first, second),
+            conversations=st.just((first,)),
+            normalise=lambda message: message,
+            without=others,
+            settings=settings(FEW, max_examples=1),
+        )
+
+    assert f"\n  {shown}\n" in str(caught.value)
 
 
 # What can't be checked

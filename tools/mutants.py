@@ -82,8 +82,8 @@ TESTS: dict[str, Sequence[str]] = {
     ),
     "testing._code": ("test_contracts.py", "test_laws.py", "test_planted_faults.py"),
     "testing._comparison": (
-        *("test_codec_fast.py", "test_contracts.py", "test_contracts_streams.py"),
-        *("test_laws.py", "test_planted_faults.py", "test_strategies.py"),
+        *("test_aggregator_machine.py", "test_contracts.py", "test_laws.py"),
+        *("test_planted_faults.py", "test_timeline_machine.py"),
     ),
     "testing._current": ("test_contracts_chats.py", "test_pytest_plugin.py"),
     "testing._drawing": ("test_codec.py", "test_laws.py", "test_strategies.py"),

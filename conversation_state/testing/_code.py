@@ -36,7 +36,7 @@ _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _MISSING = inspect.Parameter.empty
 _UNNAMED = 2  # arguments that need no name
 # The keywords of every message, which the signature of its class does not list.
-_COMMON_FIELDS: dict[str, Any] = {
+COMMON_FIELDS: dict[str, Any] = {
     "name": "",
     "run_id": None,
     "turn_id": None,
@@ -164,7 +164,7 @@ class _Writer:
         for name, parameter in inspect.signature(type(value)).parameters.items():
             defaults = {name: parameter.default}
             if parameter.kind is parameter.VAR_KEYWORD:
-                defaults = _COMMON_FIELDS
+                defaults = COMMON_FIELDS
 
             for each, default in defaults.items():
                 found = getattr(value, each, default)

@@ -10,6 +10,8 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+import attrs
+
 from conversation_state._wording import shorten_text
 from conversation_state.aggregator import Aggregator, Checkpoint, LedgerEntry, Turn
 from conversation_state.codec import (
@@ -19,30 +21,11 @@ from conversation_state.codec import (
     encode_message,
 )
 from conversation_state.messages import Message
-from conversation_state.parts import (
-    AudioPart,
-    FilePart,
-    ImagePart,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    UnknownPart,
-    VideoPart,
-)
-from conversation_state.testing._code import format_code
+from conversation_state.parts import KINDS, UnknownPart
+from conversation_state.testing._code import COMMON_FIELDS, format_code
 from conversation_state.tools import ToolCall
 
 T = TypeVar("T")
-PARTS = (
-    AudioPart,
-    FilePart,
-    ImagePart,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    UnknownPart,
-    VideoPart,
-)
 _SHOWN = 300  # characters of a value in an error
 
 
@@ -127,19 +110,18 @@ def _list_parts(value: Any) -> dict[str, Any] | None:
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return {f"[{at}]": each for at, each in enumerate(value)}
 
-    if isinstance(value, (Message, ToolCall, *PARTS)):
-        names = [name for name in _FIELDS if hasattr(value, name)]
+    if isinstance(value, Message):
+        names = [
+            *[field.name for field in attrs.fields(type(value))[1:]],
+            *COMMON_FIELDS,
+        ]
+        return {f".{name}": getattr(value, name) for name in names}
+
+    if isinstance(value, (ToolCall, *KINDS.values(), UnknownPart)):
+        names = [field.name for field in attrs.fields(type(value))]
         return {f".{name}": getattr(value, name) for name in names}
 
     return None
-
-
-_FIELDS = (
-    *("content", "tool_calls", "response", "tool_call_id", "tool_name", "is_error"),
-    *("raw", "source", "text", "signature", "url", "data", "media_type", "detail"),
-    *("id", "name", "arguments", "index", "type"),
-    *("run_id", "turn_id", "timestamp", "metadata", "unknown"),
-)
 
 
 def assert_same_on_copies(
