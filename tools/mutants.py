@@ -135,8 +135,8 @@ _SWAPS: dict[type[ast.AST], str] = {
 
 # Where all tests of a module take longer, only those chosen for a mutant meet it.
 _LONG_S = 120
-# What a user is told; nothing depends on its words.
-_PROSE = re.compile("[a-z] [a-z]")
+# What a user is told, also around what is filled in; nothing depends on its words.
+_PROSE = re.compile("[a-z] [a-z]|} [a-z]|[:,] {")
 # In what pytest lists: how long a test, or a fixture of it, took.
 _DURATION = re.compile(r"^([\d.]+)s (?:setup|call|teardown) +(.+)$", re.MULTILINE)
 

@@ -84,10 +84,7 @@ def find_difference(expected: Any, found: Any) -> tuple[str, Any, Any]:
     both as they are, with an empty path, if they differ in several.
     """
     parts, others = _list_parts(expected), _list_parts(found)
-    if type(expected) is not type(found) or parts is None or others is None:
-        return "", expected, found
-
-    if [*parts] != [*others]:
+    if type(expected) is not type(found) or [*parts] != [*others]:
         return "", expected, found
 
     differing = [name for name in parts if not is_same(parts[name], others[name])]
@@ -99,13 +96,13 @@ def find_difference(expected: Any, found: Any) -> tuple[str, Any, Any]:
     return f"{name}{path}", before, after
 
 
-def _list_parts(value: Any) -> dict[str, Any] | None:
-    """The parts of a value, each under its path; None if it has none."""
+def _list_parts(value: Any) -> dict[str, Any]:
+    """The parts of a value, each under its path."""
     if isinstance(value, Mapping):
         # Metadata is shown whole: what is missing there is seen beside the rest.
         keys = all(isinstance(key, str) and key.isidentifier() for key in value)
         is_ours = type(value) is dict and keys
-        return {f".{key}": each for key, each in value.items()} if is_ours else None
+        return {f".{key}": each for key, each in value.items()} if is_ours else {}
 
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return {f"[{at}]": each for at, each in enumerate(value)}
@@ -121,7 +118,7 @@ def _list_parts(value: Any) -> dict[str, Any] | None:
         names = [field.name for field in attrs.fields(type(value))]
         return {f".{name}": getattr(value, name) for name in names}
 
-    return None
+    return {}
 
 
 def assert_same_on_copies(
