@@ -4,16 +4,22 @@ import re
 import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
 
 from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.counting import cost
 from conversation_state.messages import AssistantMessage, ResponseMeta
+from conversation_state.pages import read_history
+from conversation_state.pages._bills import compute_bills
 from conversation_state.store import open_store
 from conversation_state.usage import Usage
 from tests.commands import HOSTILE, Commands
 from tests.states import rebuild_state
+from tests.test_pages_bills import billed_timelines
 
 ASKED = Aggregator.new().add_user_prompt("When is the next train?")
 USED = Usage(1_000, 100)
@@ -122,6 +128,26 @@ class TestCost:
             record["unrecorded_answers"],
             record["complete"],
         )
+
+    @given(billed_timelines())
+    @settings(max_examples=20)
+    def test_of_timelines(self, timeline):
+        """So does a timeline, whose moments may lack messages of those before them."""
+        with TemporaryDirectory() as folder:
+            run = Commands(Path(folder))
+            with open_store(run.path) as store:
+                store.save_timeline("trip", timeline)
+                total = compute_bills(read_history(store, "trip")).total
+
+            (record,) = run.json("cost", "trip")
+
+        assert total.complete == record["complete"]
+        assert [each.entry.id for each in total.lines] == [
+            each["ledger_id"] for each in record["lines"]
+        ]
+        assert {each.id for each in total.unbilled} == {
+            each["entry_id"] for each in record["unbilled"]
+        }
 
     def test_in_another_branch(self, run):
         """An answer of another branch has no number in the newest revision."""

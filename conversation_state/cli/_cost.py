@@ -6,7 +6,7 @@ Prices and what can't be priced come from `counting.cost`; printing them is here
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
     from decimal import Decimal
 
+    from conversation_state.aggregator import Aggregator
     from conversation_state.counting import Cost
-    from conversation_state.store import Head, Store
+    from conversation_state.store import Store
 
 _NO_MODEL = "(no model recorded)"
 
@@ -52,9 +53,8 @@ def cost(store: Store, *, name: str, lines: bool, as_json: bool) -> None:
     Needs the extra "prices".
     """
     which = find_state(store, name)
-    others = _list_other_tips(store, which)
-    bill = _compute_bill(store, which, others)
-    branches = 1 + len(others)
+    branches, whole = _load_branches(store, which)
+    bill = _compute_bill(which.load(store), whole)
     if as_json:
         data = {**head_data(which.head), "branches": branches, **_bill_data(bill)}
         print_json(data)
@@ -86,29 +86,34 @@ def cost(store: Store, *, name: str, lines: bool, as_json: bool) -> None:
         print_table(heading, rows)
 
     total = _format_amount(bill.cost.total, is_complete=bill.cost.complete)
-    of_all = f" of {branches:,} branches" if others else ""
+    of_all = f" of {branches:,} branches" if branches > 1 else ""
     print_line(f"Total{of_all}: {total}")
     for line in _describe_unknown(bill):
         print_line(line)
 
 
-def _list_other_tips(store: Store, which: SavedState) -> list[Head]:
-    """The newest revision of each other branch; none beside one that was asked for."""
+def _load_branches(store: Store, which: SavedState) -> tuple[int, Aggregator]:
+    """
+    How many branches a name has, and what they have together; of a revision that was
+    asked for, that revision.
+    """
     if which.at is not None:
-        return []
+        return 1, which.load(store)
 
-    heads = list(store.history(which.name))
-    grown = {which.head.revision, *[head.parent for head in heads]}
-    return [head for head in heads if head.revision not in grown]
+    heads = list(store.history(which.name))[::-1]
+    grown = {head.parent for head in heads}
+    tips = [head for head in heads if head.revision not in grown]
+    # A revision has all of the one that it grew from, unless moments were committed.
+    needed = heads if store._is_timeline(which.name) else tips
+    first, *others = [store.load(head.name, at=head) for head in needed]
+    return len(tips), first.join(*others)
 
 
-def _compute_bill(store: Store, which: SavedState, others: Sequence[Head]) -> _Bill:
+def _compute_bill(state: Aggregator, whole: Aggregator) -> _Bill:
     from conversation_state.counting import cost as price_ledger
 
-    state = which.load(store)
     numbers = {entry.id: number for number, entry in enumerate(state.entries, 1)}
-    joined = state.join(*[store.load(head.name, at=head) for head in others])
-    return _Bill(price_ledger(joined), numbers)
+    return _Bill(price_ledger(whole), numbers)
 
 
 def _format_amount(amount: Decimal, *, is_complete: bool) -> str:
