@@ -309,6 +309,20 @@ class TestEveryRow:
         assert found or table in {"records", "uses", "blobs", "changes"}
         assert () == Store(backend).verify()
 
+    def test_what_a_record_alone_holds(self):
+        """A lost message that nothing but a record holds on to is found as well."""
+        backend = MemoryBackend()
+        store = Store(backend)
+        write(store, lambda rows: rows.put(b"held", b"", rows.save("a", CHAT).entries))
+        store.delete("a")
+        store.collect_garbage()
+        assert () == store.verify()
+        with backend.writing() as rows:
+            *_, (newest, *_) = rows.scan("entries", None, None)
+            _drop_row(rows._tables["entries"], newest)
+
+        assert "records" in {damage.where for damage in Store(backend).verify()}
+
     def test_another_name(self):
         """
         The row of one name's revision with the content of another's is not loaded, and
