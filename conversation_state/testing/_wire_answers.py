@@ -22,6 +22,7 @@ __all__ = [
     "Numbers",
     "cut_text",
     "stream_answer",
+    "stream_error",
     "write_answer",
 ]
 
@@ -30,6 +31,21 @@ Json: TypeAlias = Mapping[str, Any]
 Cut: TypeAlias = Callable[[str], Iterable[str]]
 
 _CREATED = 1_700_000_000
+
+# Why an answer ended, in the words of those that do not speak as OpenAI does. What is
+# no word of OpenAI's is written as it is.
+_ANTHROPIC_REASONS = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+_GEMINI_REASONS = {
+    "stop": "STOP",
+    "tool_calls": "STOP",
+    "length": "MAX_TOKENS",
+    "content_filter": "SAFETY",
+}
 
 
 def write_answer(
@@ -51,6 +67,15 @@ def stream_answer(
 ) -> Iterator[dict[str, Any]]:
     """The events of a stream that says *response*, a whole one."""
     return _STREAMS[wire](response, body, cut)
+
+
+def stream_error(wire: str, number: int) -> dict[str, Any]:
+    """The event with *number*, from 0, of a stream that the server breaks off."""
+    if wire == "openai_responses":
+        said = {"code": "server_error", "message": "The server had an error"}
+        return {"type": "error", **said, "param": None, "sequence_number": number}
+
+    return dict(_ERRORS[wire])
 
 
 def cut_text(text: str, size: int = 12) -> Iterator[str]:
@@ -172,6 +197,25 @@ def tokens_of(message: AssistantMessage, body: Json) -> Usage:
     return Usage(len(json.dumps(body)) // 4, -(-answered // 4))
 
 
+def _model_of(message: AssistantMessage, body: Json) -> str:
+    """The model that answers: the one that *message* says, or that was asked for."""
+    response = message.response
+    return (response and response.model) or body.get("model", "strict")
+
+
+def _reason_of(message: AssistantMessage, usual: str, words: Mapping[str, str]) -> str:
+    """Why *message* ended, in *words*; *usual* if it does not say."""
+    response = message.response
+    reason = (response and response.finish_reason) or ""
+    return words.get(reason, reason) or usual
+
+
+def _id_of(message: AssistantMessage, prefix: str, numbers: Numbers) -> str:
+    """The id of the response, or a new one."""
+    response = message.response
+    return (response and response.id) or numbers.id(prefix)
+
+
 # Chat Completions
 
 
@@ -201,19 +245,18 @@ def _write_chat(
     elif written["content"] is None and written["refusal"] is None:
         written["content"] = ""
 
-    response = message.response
     usual = "tool_calls" if calls else "stop"
     return {
-        "id": (response and response.id) or numbers.id("chatcmpl-"),
+        "id": _id_of(message, "chatcmpl-", numbers),
         "object": "chat.completion",
         "created": _CREATED,
-        "model": (response and response.model) or body.get("model", "strict"),
+        "model": _model_of(message, body),
         "choices": [
             {
                 "index": 0,
                 "message": written,
                 "logprobs": None,
-                "finish_reason": (response and response.finish_reason) or usual,
+                "finish_reason": _reason_of(message, usual, {}),
             }
         ],
         "usage": _chat_usage(tokens_of(message, body)),
@@ -228,6 +271,7 @@ def _chat_usage(usage: Usage) -> dict[str, Any]:
         "total_tokens": usage.total_tokens,
         "prompt_tokens_details": {
             "cached_tokens": prompt.cached_tokens,
+            "cache_write_tokens": usage.extra.get("cache_write_tokens", 0),
             "audio_tokens": prompt.audio_tokens,
         },
         "completion_tokens_details": {
@@ -237,6 +281,10 @@ def _chat_usage(usage: Usage) -> dict[str, Any]:
             "rejected_prediction_tokens": completion.rejected_prediction_tokens,
         },
     }
+
+
+# What a stream has of a message in pieces; the rest is in its first event.
+_IN_PIECES = {"content", "refusal", "reasoning_content", "tool_calls"}
 
 
 def _stream_chat(response: Json, body: Json, cut: Cut) -> Iterator[dict[str, Any]]:
@@ -254,7 +302,8 @@ def _stream_chat(response: Json, body: Json, cut: Cut) -> Iterator[dict[str, Any
 
     for choice in response.get("choices") or ():
         message = choice["message"]
-        yield chunk({"role": "assistant", "content": "", "refusal": None})
+        rest = {key: message[key] for key in message if key not in _IN_PIECES}
+        yield chunk({**rest, "role": "assistant", "content": "", "refusal": None})
         reasoning = message.get("reasoning_content")
         if reasoning is not None:
             for text in cut(reasoning) if reasoning else ("",):
@@ -312,10 +361,9 @@ def _write_responses(
         else:
             output.append(_output_item(piece, body, numbers))
 
-    meta = message.response
-    reason = _INCOMPLETE.get(meta.finish_reason if meta else "")
+    reason = _INCOMPLETE.get(_reason_of(message, "", {}))
     return {
-        "id": (meta and meta.id) or numbers.id("resp_"),
+        "id": _id_of(message, "resp_", numbers),
         "object": "response",
         "created_at": _CREATED,
         "status": "incomplete" if reason else "completed",
@@ -323,7 +371,7 @@ def _write_responses(
         "incomplete_details": {"reason": reason} if reason else None,
         "instructions": body.get("instructions"),
         "max_output_tokens": body.get("max_output_tokens"),
-        "model": (meta and meta.model) or body.get("model", "strict"),
+        "model": _model_of(message, body),
         "output": output,
         "parallel_tool_calls": body.get("parallel_tool_calls", True),
         "previous_response_id": body.get("previous_response_id"),
@@ -378,11 +426,13 @@ def _output_item(piece: AnswerPiece, body: Json, numbers: Numbers) -> dict[str, 
 
 
 def _responses_usage(usage: Usage) -> dict[str, Any]:
-    cached = usage.prompt_tokens_details.cached_tokens
     reasoning = usage.completion_tokens_details.reasoning_tokens
     return {
         "input_tokens": usage.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": cached},
+        "input_tokens_details": {
+            "cached_tokens": usage.prompt_tokens_details.cached_tokens,
+            "cache_write_tokens": usage.extra.get("cache_write_tokens", 0),
+        },
         "output_tokens": usage.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": reasoning},
         "total_tokens": usage.total_tokens,
@@ -433,8 +483,7 @@ def _item_events(at: int, item: Json, cut: Cut) -> Iterator[dict[str, Any]]:
         for text in cut(item["arguments"]):
             yield {"type": f"{name}.delta", **place, "delta": text}
 
-        done = {"arguments": item["arguments"], "name": item["name"]}
-        yield {"type": f"{name}.done", **place, **done}
+        yield {"type": f"{name}.done", **place, "arguments": item["arguments"]}
 
     yield {"type": "response.output_item.done", "output_index": at, "item": item}
 
@@ -469,15 +518,14 @@ def _write_anthropic(
 ) -> dict[str, Any]:
     """The whole response."""
     content = [_content_block(piece, numbers) for piece in pieces_of(message)]
-    response = message.response
     usual = "tool_use" if message.tool_calls else "end_turn"
     return {
-        "id": (response and response.id) or numbers.id("msg_"),
+        "id": _id_of(message, "msg_", numbers),
         "type": "message",
         "role": "assistant",
-        "model": (response and response.model) or body.get("model", "strict"),
+        "model": _model_of(message, body),
         "content": content,
-        "stop_reason": (response and response.finish_reason) or usual,
+        "stop_reason": _reason_of(message, usual, _ANTHROPIC_REASONS),
         "stop_sequence": None,
         "usage": _anthropic_usage(tokens_of(message, body)),
     }
@@ -613,17 +661,16 @@ def _write_gemini(
     if signature:
         parts.append({"text": "", "thoughtSignature": signature})
 
-    response = message.response
     candidate = {
         "content": {"parts": parts, "role": "model"},
-        "finishReason": (response and response.finish_reason) or "STOP",
+        "finishReason": _reason_of(message, "STOP", _GEMINI_REASONS),
         "index": 0,
     }
     return {
         "candidates": [candidate],
         "usageMetadata": _gemini_usage(tokens_of(message, body)),
-        "modelVersion": (response and response.model) or body.get("model", "strict"),
-        "responseId": (response and response.id) or numbers.id("response"),
+        "modelVersion": _model_of(message, body),
+        "responseId": _id_of(message, "response", numbers),
     }
 
 
@@ -694,4 +741,16 @@ _STREAMS: Mapping[str, Callable[[Json, Json, Cut], Iterator[dict[str, Any]]]] = 
     "openai_responses": _stream_responses,
     "anthropic": _stream_anthropic,
     "gemini": _stream_gemini,
+}
+_ERRORS: Mapping[str, Json] = {
+    "openai_chat": {
+        "error": {"message": "The server had an error", "type": "server_error"}
+    },
+    "anthropic": {
+        "type": "error",
+        "error": {"type": "overloaded_error", "message": "Overloaded"},
+    },
+    "gemini": {
+        "error": {"code": 503, "message": "Overloaded", "status": "UNAVAILABLE"}
+    },
 }

@@ -22,14 +22,10 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import ImagePart, ReasoningPart, RefusalPart, TextPart
 from conversation_state.tools import ToolCall
-from conversation_state.usage import Usage
 
 Json: TypeAlias = dict[str, Any]
-# Cuts a text into the pieces of a stream.
-Cut: TypeAlias = Callable[[str], list[str]]
 
 FORMATS = ("openai_chat", "openai_responses", "anthropic", "gemini")
-_USAGE = Usage(1_021, 83)
 
 
 def write_request(wire: str, messages: Iterable[Message]) -> Json:
@@ -332,23 +328,4 @@ _REQUESTS: dict[str, Callable[[list[Message]], Json]] = {
     "openai_responses": _request_responses,
     "anthropic": _request_anthropic,
     "gemini": _request_gemini,
-}
-# What a server says when it breaks off with an error.
-ERRORS: dict[str, Json] = {
-    "openai_chat": {
-        "error": {"message": "The server had an error", "type": "server_error"}
-    },
-    "openai_responses": {
-        "type": "error",
-        "code": "server_error",
-        "message": "The server had an error",
-        "param": None,
-    },
-    "anthropic": {
-        "type": "error",
-        "error": {"type": "overloaded_error", "message": "Overloaded"},
-    },
-    "gemini": {
-        "error": {"code": 503, "message": "Overloaded", "status": "UNAVAILABLE"}
-    },
 }

@@ -20,10 +20,10 @@ from conversation_state.testing._drawing import once
 from conversation_state.testing._wire_answers import (
     Numbers,
     stream_answer,
+    stream_error,
     write_answer,
 )
 from conversation_state.testing._wire_requests import (
-    ERRORS,
     FORMATS,
     is_object,
     write_request,
@@ -143,7 +143,7 @@ def _draw_answer(
     number = draw(st.integers(0, 999_999))
     parts: list[Part] = []
     if draw(_choose((False, False, True))):
-        parts.append(ReasoningPart("Let me think.", signature=f"c2lnbmVk{number:06}"))
+        parts.append(ReasoningPart("Let me think.", signature=f"c2lnbmVk{number:08}"))
 
     wants_calls = fault in {*BROKEN_ANSWERS[:5]}
     count = draw(_choose((1, 1, 2, 3))) if wants_calls else draw(_choose((0, 0, 1, 2)))
@@ -242,28 +242,10 @@ _BODY: Mapping[str, Any] = {
     "include": ["reasoning.encrypted_content"],
     "stream_options": {"include_usage": True},
 }
-# Why an answer ended, in the words of those that do not speak as OpenAI does.
-_REASONS: Mapping[str, Mapping[str, str]] = {
-    "anthropic": {
-        "stop": "end_turn",
-        "tool_calls": "tool_use",
-        "length": "max_tokens",
-        "content_filter": "refusal",
-    },
-    "gemini": {
-        "stop": "STOP",
-        "tool_calls": "STOP",
-        "length": "MAX_TOKENS",
-        "content_filter": "SAFETY",
-    },
-}
 
 
 def _write_response(wire: str, message: AssistantMessage) -> dict[str, Any]:
-    meta = message.response or ResponseMeta()
-    reason = _REASONS.get(wire, {}).get(meta.finish_reason, meta.finish_reason)
-    answer = message.replace(response=attrs.evolve(meta, finish_reason=reason))
-    return write_answer(wire, answer, _BODY, Numbers())
+    return write_answer(wire, message, _BODY, Numbers())
 
 
 def _sent_answers(wire: str) -> SearchStrategy[AssistantMessage]:
@@ -293,7 +275,7 @@ def _draw_events(draw: DrawFn, wire: str) -> list[dict[str, Any]]:
         events = events[: draw(st.integers(0, len(events) - 1))]
 
     if end == "error":
-        events.append(ERRORS[wire])
+        events.append(stream_error(wire, len(events)))
     elif end == "repeated" and wire == "openai_chat":
         # Some servers repeat the last chunk, with the usage.
         events.append(events[-1])
