@@ -115,7 +115,8 @@ def _list_parts(value: Any) -> dict[str, Any]:
         return {f".{name}": getattr(value, name) for name in names}
 
     if isinstance(value, (ToolCall, *KINDS.values(), UnknownPart)):
-        names = [field.name for field in attrs.fields(type(value))]
+        kind: Any = type(value)
+        names = [field.name for field in attrs.fields(kind)]
         return {f".{name}": getattr(value, name) for name in names}
 
     return {}
