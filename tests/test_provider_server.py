@@ -737,6 +737,38 @@ class TestFaults:
         assert 529 == overloaded.value.status_code
         assert "overloaded_error" == overloaded.value.type
 
+    @pytest.mark.parametrize(
+        ("status", "kinds"),
+        [
+            (401, ("invalid_request_error", "authentication_error", "UNAUTHENTICATED")),
+            (429, ("rate_limit_error", "rate_limit_error", "RESOURCE_EXHAUSTED")),
+            (500, ("server_error", "api_error", "INTERNAL")),
+            (529, ("server_error", "overloaded_error", "UNAVAILABLE")),
+        ],
+    )
+    def test_kinds(self, status, kinds):
+        """The error of a status is JSON in the words of each vendor."""
+        chat_body = {"model": "m", "messages": [user()]}
+        requests = {
+            "/v1/chat/completions": chat_body,
+            "/v1/messages": {**chat_body, "max_tokens": 9},
+            "/v1beta/models/m:generateContent": {
+                "contents": [{"role": "user", "parts": [{"text": "Hi."}]}]
+            },
+        }
+        with StrictProvider([ErrorReply(status)] * 3) as provider:
+            responses = [
+                httpx.post(provider.base_url + path, json=body, timeout=PATIENCE_S)
+                for path, body in requests.items()
+            ]
+
+        assert [status] * 3 == [each.status_code for each in responses]
+        assert {"application/json"} == {
+            each.headers["Content-Type"] for each in responses
+        }
+        errors = [each.json()["error"] for each in responses]
+        assert kinds == (errors[0]["type"], errors[1]["type"], errors[2]["status"])
+
     def test_retry(self):
         """A client that tries again gets the next answer of the script."""
         script = [ErrorReply(429, retry_after=0.01), Hangup(), "Rain."]

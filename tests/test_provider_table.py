@@ -492,7 +492,8 @@ ANTHROPIC = {
     ),
     "server_call_without_result": (
         talk([text()], [SEARCH], [text()]),
-        talk([text()], [SEARCH, FOUND], [text()]),
+        # A paused answer goes on where it is the last.
+        talk([text()], [SEARCH, FOUND], [text()], [SEARCH]),
     ),
     "id_characters": (used(id="functions.f:0"), used(id="functions_f-0")),
     "name_characters": (used(name="a.b"), used(name="a_b")),

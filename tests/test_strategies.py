@@ -11,12 +11,19 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-from conversation_state import Aggregator, AssistantMessage, ToolMessage, UserMessage
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from conversation_state.adapters import anthropic, gemini, openai_chat, openai_responses
 from conversation_state.codec import encode
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import Message
-from conversation_state.parts import ImagePart, ReasoningPart, RefusalPart
+from conversation_state.parts import ImagePart, ReasoningPart, RefusalPart, TextPart
 from conversation_state.testing import (
     SHAPES,
     ConversationShape,
@@ -27,6 +34,7 @@ from conversation_state.testing import (
     provider_payloads,
     states,
 )
+from conversation_state.testing._wire_requests import write_request
 from conversation_state.testing.shapes import (
     ACTS,
     TurnWriter,
@@ -388,6 +396,26 @@ class TestModelAnswers:
             model_answers(broken=["late"])
 
 
+_THOUGHTS = [ReasoningPart("Hm.", signature="c2lnbmVk"), ReasoningPart("So.")]
+_CALLS = [ToolCall("c1", "search", '{"q": "a"}'), ToolCall("c2", "clock", "")]
+_CONVERSATION = [
+    SystemMessage("Be brief."),
+    UserMessage(
+        [
+            TextPart("What is it?"),
+            ImagePart(url="https://example.org/a.png"),
+            ImagePart(data=b"a", media_type="image/gif"),
+        ]
+    ),
+    AssistantMessage([*_THOUGHTS, TextPart("Let me see.")], tool_calls=_CALLS),
+    ToolMessage("A cat.", tool_call_id="c1"),
+    ToolMessage("No clock.", tool_call_id="c2", is_error=True),
+    AssistantMessage([RefusalPart("No.")]),
+    UserMessage("Why?"),
+    AssistantMessage(""),
+]
+
+
 @pytest.mark.parametrize("wire", _ADAPTERS)
 class TestWires:
     def test_payloads_are_read(self, wire: str):
@@ -428,6 +456,12 @@ class TestWires:
         draw()
 
         assert {*ends} == {"error", "cut", "whole"}
+
+    def test_requests_are_as_recorded(self, wire: str):
+        """The requests of one conversation are those of a file, which people read."""
+        recorded = Path(__file__).with_name("requests.json").read_text("utf-8")
+
+        assert json.loads(recorded)[wire] == write_request(wire, _CONVERSATION)
 
     def test_unknown_formats_are_refused(self, wire: str):
         """An unknown format is an error that lists the known ones."""
