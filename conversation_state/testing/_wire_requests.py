@@ -83,7 +83,7 @@ def _chat_message(message: Message) -> Json:
     if isinstance(message, AssistantMessage):
         return _chat_answer(message)
 
-    written: Json = {"role": message.role, "content": getattr(message, "text", "")}
+    written: Json = {"role": message.role, "content": message.text}
     if isinstance(message, UserMessage) and not isinstance(message.content, str):
         parts = [_chat_part(each) for each in message.parts]
         written["content"] = [each for each in parts if each] or ""
@@ -103,12 +103,16 @@ def _chat_part(part: Any) -> Json | None:
 
 def _chat_answer(message: AssistantMessage) -> Json:
     refusals = [each.text for each in message.parts if isinstance(each, RefusalPart)]
-    written: Json = {"role": "assistant", "content": message.text or None}
+    written: Json = {"role": "assistant", "content": message.text}
     if refusals:
         written["refusal"] = "".join(refusals)
 
     if message.tool_calls:
         written["tool_calls"] = [_chat_call(each) for each in message.tool_calls]
+
+    # An answer of nothing else has to have a text, if an empty one.
+    if not message.text and (refusals or message.tool_calls):
+        written["content"] = None
 
     return written
 
@@ -135,7 +139,7 @@ def _request_responses(messages: list[Message]) -> Json:
         elif isinstance(message, AssistantMessage):
             items += _response_items(message)
         else:
-            parts = [_response_part(each) for each in getattr(message, "parts", ())]
+            parts = [_response_part(each) for each in message.parts]
             content = [each for each in parts if each]
             if content:
                 items.append({"role": message.role, "content": content})
@@ -221,7 +225,7 @@ def _write_blocks(message: Message) -> list[Json]:
     if isinstance(message, SystemMessage):
         return []
 
-    blocks = [_write_block(each) for each in getattr(message, "parts", ())]
+    blocks = [_write_block(each) for each in message.parts]
     content = [each for each in blocks if each]
     if isinstance(message, ToolMessage):
         result: Json = {"type": "tool_result", "tool_use_id": message.tool_call_id}
@@ -298,7 +302,7 @@ def _request_gemini(messages: list[Message]) -> Json:
 def _gemini_parts(message: Message) -> list[Json]:
     parts: list[Json] = []
     signature = ""
-    for part in getattr(message, "parts", ()):
+    for part in message.parts:
         if isinstance(part, (TextPart, RefusalPart)) and part.text:
             parts.append({"text": part.text})
         elif isinstance(part, ReasoningPart):
