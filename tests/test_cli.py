@@ -536,6 +536,7 @@ class TestBadInput:
             ("chat.jsonl", "no such file; did you mean '{folder}/chats.jsonl'?"),
             ("oslo", "no such file; {folder} has chats.jsonl"),
             ("none/chats.jsonl", "no such file; there is no folder '{folder}/none'"),
+            ("chats.jsonl/oslo", "Not a directory"),
         ],
     )
     def test_missing_file(self, tmp_path, write, file, reason):

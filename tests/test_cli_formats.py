@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import sys
 import zipfile
 from typing import Any
 
@@ -1480,6 +1481,17 @@ class TestFiles:
 
         assert why in result.stderr
         assert 1 == result.stderr.count("\n")
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes by name")
+    def test_piped_archive(self, run):
+        """A zip archive is read from its end, which a pipe has only once."""
+        there, here = os.pipe()
+        os.write(here, FILES["zip"])
+        os.close(here)
+        result = run("import", f"/dev/fd/{there}", status=2)
+        os.close(there)
+
+        assert "can't be read from a pipe; give its path" in result.stderr
 
     def test_bomb(self, run, monkeypatch):
         """What expands beyond reason is refused before it is read to its end."""

@@ -163,6 +163,17 @@ class TestServe:
         assert "choose another --port" in result.stderr
         assert "attempting to bind" not in result.stderr
 
+    @pytest.mark.parametrize("package", ["starlette", "uvicorn"])
+    def test_without_its_packages(self, run, monkeypatch, package):
+        """A server that is not installed is reported, with how to install it."""
+        monkeypatch.delitem(
+            sys.modules, "conversation_state.pages.server", raising=False
+        )
+        monkeypatch.setitem(sys.modules, package, None)
+        result = run("serve", status=2)
+
+        assert 'pip install "conversation-state[page]"' in result.stderr
+
     def test_the_address_is_not_printed(self, run, monkeypatch):
         """An output that can't be written to is no fault of the port."""
 
