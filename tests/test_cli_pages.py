@@ -163,13 +163,11 @@ class TestServe:
         assert "choose another --port" in result.stderr
         assert "attempting to bind" not in result.stderr
 
-    @pytest.mark.parametrize("package", ["starlette", "uvicorn"])
-    def test_without_its_packages(self, run, monkeypatch, package):
+    def test_without_its_packages(self, run, monkeypatch):
         """A server that is not installed is reported, with how to install it."""
-        monkeypatch.delitem(
-            sys.modules, "conversation_state.pages.server", raising=False
-        )
-        monkeypatch.setitem(sys.modules, package, None)
+        server = "conversation_state.pages.server"
+        monkeypatch.delitem(sys.modules, server, raising=False)
+        monkeypatch.setitem(sys.modules, "uvicorn", None)
         result = run("serve", status=2)
 
         assert 'pip install "conversation-state[page]"' in result.stderr
