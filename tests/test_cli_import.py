@@ -432,13 +432,15 @@ class TestExport:
         assert chat == decode(result.stdout.encode())
         assert "" == result.stderr
 
-    def test_to_a_file_from_a_terminal(self, run, chat, monkeypatch):
-        """A payload goes to the file that is named, wherever stdout leads."""
+    @pytest.mark.parametrize("name", ["openai_chat", "pi"])
+    def test_to_a_file_from_a_terminal(self, run, chat, monkeypatch, name):
+        """A document or a session goes to the file named, wherever stdout leads."""
         monkeypatch.setattr(_transfer, "is_stdout_terminal", lambda: True)
         path = run.folder / "exported.json"
-        run("export", "chat", "--format", "openai_chat", "-o", path)
+        result = run("export", "chat", "--format", name, "-o", path)
 
-        assert openai_chat.dump(chat).payload == json.loads(path.read_text("utf-8"))
+        assert "" == result.stdout
+        assert all(map(json.loads, path.read_text("utf-8").splitlines()))
 
     def test_provider(self, run, chat):
         """A provider's format is its payload; what is lost is reported on stderr."""
