@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,12 @@ MORE = CHAT.add_user_prompt("and?")
 LARGE = CHAT.extend([UserMessage("x" * 3_000)] * 200)
 
 
-@pytest.fixture
-def folder():
-    """A folder of another user, who may not write whatever the rights are."""
+@contextmanager
+def folder_of_another():
+    """
+    A folder of another user, who may not write whatever the rights are. Not a fixture:
+    between the phases of a test, coverage writes files of its own.
+    """
     if not hasattr(os, "geteuid"):
         pytest.skip("this system has other rights")
 
@@ -103,43 +107,44 @@ class TestFull:
 
 
 class TestRights:
-    def test_given_back(self, folder):
+    def test_given_back(self):
         """
         A file that can't be written is read, and saves are errors that say why. When
         the rights are given back, as the error advises, the same store writes: at once,
         in a block that was opened to read meanwhile as well.
         """
-        path, url = folder / "chats.db", f"sqlite:///{folder}/chats.db"
-        with open_store(url) as store:
-            store.save("chat", CHAT)
+        with folder_of_another() as folder:
+            path, url = folder / "chats.db", f"sqlite:///{folder}/chats.db"
+            with open_store(url) as store:
+                store.save("chat", CHAT)
 
-        path.chmod(0o444)
-        before = path.read_bytes()
-        with open_store(url) as store:
-            for save in (
-                lambda: store.save("chat", MORE),
-                lambda: store.save("new", CHAT.fork()),
-                lambda: store.fork("chat", "fork"),
-                lambda: store.label("chat", "here"),
-                lambda: store.delete("chat"),
-                lambda: store.erase(CHAT.entries[0].id, reason="asked"),
-            ):
-                assert CHAT == store.load("chat")
-                with pytest.raises(StoreError, match=r"mode=ro"):
-                    save()
+            path.chmod(0o444)
+            before = path.read_bytes()
+            with open_store(url) as store:
+                for save in (
+                    lambda: store.save("chat", MORE),
+                    lambda: store.save("new", CHAT.fork()),
+                    lambda: store.fork("chat", "fork"),
+                    lambda: store.label("chat", "here"),
+                    lambda: store.delete("chat"),
+                    lambda: store.erase(CHAT.entries[0].id, reason="asked"),
+                ):
+                    assert CHAT == store.load("chat")
+                    with pytest.raises(StoreError, match=r"mode=ro"):
+                        save()
 
-            store.load("chat")
-            assert before == path.read_bytes()
+                store.load("chat")
+                assert before == path.read_bytes()
+
+                path.chmod(0o644)
+                store.save("chat", MORE)
+                path.chmod(0o444)
+                store.save("chat", MORE.add_user_prompt("as it is open"))
 
             path.chmod(0o644)
-            store.save("chat", MORE)
-            path.chmod(0o444)
-            store.save("chat", MORE.add_user_prompt("as it is open"))
-
-        path.chmod(0o644)
-        with open_store(url) as store:
-            assert ("chat",) == store.names()
-            assert 3 == len(store.load("chat"))
+            with open_store(url) as store:
+                assert ("chat",) == store.names()
+                assert 3 == len(store.load("chat"))
 
 
 class TestTooManyFiles:
