@@ -36,12 +36,10 @@ def load_anyio() -> Any:
 def running_loop() -> Any:
     # Code that runs under trio has imported it; asking anyio which loop runs is
     # slower.
-    trio = sys.modules.get("trio")
-    if trio is not None:
-        try:  # `in_trio_run` would be quicker, and is new in trio 0.29
-            return trio.lowlevel.current_trio_token()
-        except (AttributeError, RuntimeError):  # perhaps it is just being imported
-            pass
+    try:  # `in_trio_run` would be quicker, and is new in trio 0.29
+        return sys.modules["trio"].lowlevel.current_trio_token()
+    except (KeyError, AttributeError, RuntimeError):  # perhaps just being imported
+        pass
 
     try:
         return sys.modules["asyncio"].get_running_loop()

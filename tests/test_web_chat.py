@@ -386,6 +386,7 @@ class TestPage:
             tab = watched.tab
             box, keys = tab.get_by_role("textbox"), tab.keyboard
             messages = tab.locator("[data-id] .parts")
+            playwright.expect(box).to_be_focused()  # of itself, when it is first shown
             keys.press("Enter")  # nothing is sent
             keys.insert_text(HOSTILE)
             keys.press("Shift+Enter")

@@ -51,7 +51,8 @@ TESTS: dict[str, Sequence[str]] = {
     "_locks": ("test_cells.py", "test_streams_interrupts.py"),
     "_wording": ("test_aggregator.py", "test_messages.py"),
     "_waiting": (
-        *("hosts/test_langgraph_keys.py", "test_streams_async.py", "test_streams.py"),
+        *("hosts/test_langgraph_contract.py", "test_streams_async.py"),
+        "test_streams.py",
     ),
     # What all formats, or all hosts, have in common.
     "adapters": (
