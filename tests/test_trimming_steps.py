@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator, requests
@@ -91,6 +91,8 @@ def kept_last(history, n):
 class TestKeepLast:
     """`keep_last` keeps so many messages, and no group in part."""
 
+    # All of them, and a made prompt before the first.
+    @example((AssistantMessage("a"), *[UserMessage("b")] * 4), 5)
     @given(anything, st.integers(1, 6))
     def test_keeps_the_most_that_is_valid(self, history, n):
         """The longest valid run of at most *n*; if there is none, the shortest."""

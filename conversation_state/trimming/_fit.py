@@ -29,6 +29,7 @@ from conversation_state.messages import (
 )
 from conversation_state.requests import (
     has_stopped_calls,
+    is_made,
     is_well_formed,
     make_prompt,
 )
@@ -765,8 +766,10 @@ class _KeepCount(_KeepNewest):
         at = bisect_left(cuts, lead, key=_seq)
         if survey.size - lead_size > self.last:
             seq, place = selection.find_shown(survey.size - self.last)
-            # A view can't start in the middle of what one position shows.
-            at = bisect_left(cuts, seq + (place > 0), key=_seq)
+            # A view can't start in the middle of what one position shows, but for what
+            # was made to stand before it.
+            before = selection.messages_at(seq)[:place]
+            at = bisect_left(cuts, seq + (not all(map(is_made, before))), key=_seq)
 
         # A newest group of more than *last* messages is kept whole.
         cut = cuts[min(at, len(cuts) - 1)]
