@@ -37,9 +37,9 @@ def draw_evenly(*strategies: SearchStrategy[T]) -> SearchStrategy[T]:
     return st.sampled_from(strategies).flatmap(lambda chosen: chosen)
 
 
-def rarely(usual: SearchStrategy[T], *rare: SearchStrategy[T]) -> SearchStrategy[T]:
-    """One of *rare* about every fourth time, shrinking to *usual*."""
-    return draw_evenly(*[usual] * 3 * len(rare), *rare)
+def rarely(usual: SearchStrategy[T], rare: SearchStrategy[T]) -> SearchStrategy[T]:
+    """*rare* about every fourth time, shrinking to *usual*."""
+    return draw_evenly(usual, usual, usual, rare)
 
 
 def optional(**fields: SearchStrategy[Any]) -> SearchStrategy[Fields]:

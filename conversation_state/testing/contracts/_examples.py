@@ -151,8 +151,7 @@ VIEWS: SearchStrategy[TrimContext] = cover(
         _make_view,
         rarely(
             conversations(max_turns=4).map(tuple),
-            transcripts(max_size=4),
-            broken_transcripts(max_size=3),
+            draw_evenly(transcripts(max_size=4), broken_transcripts(max_size=3)),
         ),
         st.none() | st.integers(1, 130),
         st.just([]) | st.lists(st.integers(0, 7), max_size=2),

@@ -9,7 +9,13 @@ from hypothesis.strategies import SearchStrategy
 
 from conversation_state.documents import Document
 from conversation_state.templates import Placeholder, Template
-from conversation_state.testing._drawing import build_class, once, optional, rarely
+from conversation_state.testing._drawing import (
+    build_class,
+    draw_evenly,
+    once,
+    optional,
+    rarely,
+)
 from conversation_state.testing.strategies._messages import messages
 from conversation_state.testing.strategies._values import (
     json_values,
@@ -55,8 +61,10 @@ def _parameter_schemas(
     array, record = st.just("array"), st.just("object")
     return rarely(
         st.one_of(scalars),
-        build_class(Parameter, type=array, items=st.none() | items, **common),
-        build_class(Parameter, type=record, properties=properties, **common),
+        draw_evenly(
+            build_class(Parameter, type=array, items=st.none() | items, **common),
+            build_class(Parameter, type=record, properties=properties, **common),
+        ),
     )
 
 
