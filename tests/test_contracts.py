@@ -1286,6 +1286,52 @@ def test_shows_where_values_differ(first, second, shown):
     assert f"\n  {shown}\n" in str(caught.value)
 
 
+# Two results of one state, and what is shown of how they differ.
+RESULTS = [
+    (
+        lambda state: state.add_user_prompt("b"),
+        lambda state: state.add_user_prompt("c"),
+        "messages[1].content: first 'b', then 'c'",
+    ),
+    (
+        lambda state: state.add_usage(Usage(1)),
+        lambda state: state.add_usage(Usage(2)),
+        "ledger[0].usage: first Usage(1), then Usage(2)",
+    ),
+    (
+        lambda state: state.add_usage(Usage(1), model="m"),
+        lambda state: state.add_usage(Usage(1), model="n"),
+        "ledger[0].model: first 'm', then 'n'",
+    ),
+    (
+        lambda state: Aggregator.new(messages=state),
+        lambda state: state,
+        "entries[0]: first None, then 'asked'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "shown"), RESULTS)
+def test_shows_where_results_differ(first, second, shown):
+    """Of two results of a reducer that differ in one part, that part is shown."""
+    asked = rebuild_state(Aggregator.new(), entries=[Entry("asked", UserMessage("a"))])
+    reducers = itertools.cycle([first, second])
+
+    def alternate(state):
+        return next(reducers)(state)
+
+    laws = {law.name for law in ReducerContract.laws.values() if not law.is_extra}
+    with pytest.raises(BrokenLawsError) as caught:
+        check_reducer(
+            alternate,
+            states=st.just(asked),
+            without=laws - {"is pure"},
+            settings=settings(FEW, max_examples=1),
+        )
+
+    assert f"\n  {shown}\n" in str(caught.value)
+
+
 # What can't be checked
 
 

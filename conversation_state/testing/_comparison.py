@@ -100,8 +100,7 @@ def _list_parts(value: Any) -> dict[str, Any]:
     """The parts of a value, each under its path."""
     if isinstance(value, Mapping):
         # Metadata is shown whole: what is missing there is seen beside the rest.
-        keys = all(isinstance(key, str) and key.isidentifier() for key in value)
-        is_ours = type(value) is dict and keys
+        is_ours = type(value) is dict and all(str(key).isidentifier() for key in value)
         return {f".{key}": each for key, each in value.items()} if is_ours else {}
 
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
@@ -170,7 +169,11 @@ def compare_content(state: Aggregator, before: Aggregator) -> dict[str, Any]:
         "entries": [entry.id if entry.id in known else None for entry in state.entries],
         "messages": compare_messages(state),
         "ledger": [
-            (entry.id if entry.id in recorded else None, entry.usage, entry.model)
+            {
+                "id": entry.id if entry.id in recorded else None,
+                "usage": entry.usage,
+                "model": entry.model,
+            }
             for entry in state.ledger
         ],
     }
