@@ -20,6 +20,7 @@ from conversation_state import (
     UserMessage,
 )
 from conversation_state.adapters import anthropic, gemini, openai_chat, openai_responses
+from conversation_state.chunks import concat
 from conversation_state.codec import encode
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import Message
@@ -416,29 +417,42 @@ _CONVERSATION = [
 ]
 
 
+def list_kinds(message: AssistantMessage) -> set[str]:
+    """What *message* is made of."""
+    calls = message.tool_calls
+    found: set[str] = {part.kind for part in message.parts}
+    found |= {"several calls"} if len(calls) > 1 else set()
+    has_arguments = any(len(call.arguments) > len("{}") for call in calls)
+    return found | ({"arguments"} if has_arguments else set())
+
+
 @pytest.mark.parametrize("wire", _ADAPTERS)
 class TestWires:
     def test_payloads_are_read(self, wire: str):
         """
         Our adapters read what is written here without them, requests and responses.
         """
+        request = {"openai_responses": "input", "gemini": "contents"}
         kinds: set[str] = set()
 
         @_FEW
         @given(provider_payloads(wire))
         def draw(payload) -> None:
-            kinds.update({"messages", "input", "contents", "usage"} & {*payload})
+            is_request = request.get(wire, "messages") in payload
+            kinds.add("request" if is_request else "response")
             _ADAPTERS[wire].load(payload)
 
         draw()
 
-        assert kinds
+        assert kinds == {"request", "response"}
 
     def test_streams_are_read(self, wire: str):
         """
-        Streams are whole, broken off, or end with an error; all of what came is read.
+        Streams are whole, broken off, or end with an error; all of what came is read:
+        texts, thoughts, refusals, and one call or several, with arguments.
         """
         ends: Counter[str] = Counter()
+        seen: set[str] = set()
 
         @_FEW
         @given(event_streams(wire))
@@ -452,10 +466,15 @@ class TestWires:
             else:
                 reasons = [c.response.finish_reason for c in chunks if c.response]
                 ends["cut" if "interrupted" in reasons else "whole"] += 1
+                if chunks:
+                    seen.update(list_kinds(concat(chunks)))
 
         draw()
 
         assert {*ends} == {"error", "cut", "whole"}
+        # Two wires have no form of their own for refusals: they are texts.
+        refusal = {"refusal"} if wire.startswith("openai") else set()
+        assert seen == {"text", "reasoning", "arguments", "several calls"} | refusal
 
     def test_requests_are_as_recorded(self, wire: str):
         """The requests of one conversation are those of a file, which people read."""

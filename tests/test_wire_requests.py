@@ -19,8 +19,18 @@ from conversation_state.adapters import (
     openai_chat,
     openai_responses,
 )
-from conversation_state.messages import Message, ToolMessage
-from conversation_state.parts import ImagePart, ReasoningPart
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    ImagePart,
+    ReasoningPart,
+    TextPart,
+    UnknownPart,
+)
 from conversation_state.testing._wire_requests import write_request
 from conversation_state.testing.provider import judge
 from conversation_state.testing.shapes import write_shapes
@@ -193,3 +203,15 @@ class TestRequests:
     def test_of_conversations(self, wire, messages):
         """Of whatever `conversations` draws."""
         check(wire, messages)
+
+    def test_of_nothing_to_say(self, wire):
+        """Empty texts, and parts that are no wire's, leave nothing behind."""
+        odd = [TextPart(""), UnknownPart({"type": "sticker"})]
+        said = [UserMessage([*odd, TextPart("Hi.")]), AssistantMessage([*odd])]
+        said += [UserMessage("So?"), AssistantMessage([*odd, TextPart("Yes.")])]
+        check(wire, said)
+        loaded = ADAPTERS[wire].load(write_request(wire, said))
+        parts = [part for message in loaded for part in message.parts]
+
+        assert ["Hi.", "So?", "Yes."] == [part.text for part in parts if part.text]
+        assert {"text"} == {part.kind for part in parts}
