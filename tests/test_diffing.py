@@ -198,6 +198,16 @@ class TestDiff:
             diff(state, wrong)
 
 
+TRUNK = grown(Aggregator.new(), "x")
+JOINED = grown(TRUNK.fork(), "joined")
+# Each has messages of its own, one that a join brought to both, and one that is alike.
+LEFT = grown(TRUNK.fork(), "l").join(JOINED).add_user_prompt("Hi.")
+LEFT = LEFT.add(AssistantMessage("Hi.")).add_usage(Usage(1))
+RIGHT = grown(TRUNK.fork(), "r").join(JOINED).add_user_prompt("Hi.")
+RIGHT = RIGHT.add_usage(Usage(2))
+ALIKE = Pair(LEFT.entries[3], RIGHT.entries[3])
+
+
 class TestLaws:
     """What holds for every two states."""
 
@@ -259,6 +269,34 @@ class TestLaws:
         assert broken(laws.diffs_are_mirrored, a, b, verb="reversed", to=lambda d: d)
         assert broken(laws.joins_bring_the_difference, a, b, entries=other.entries)
         assert broken(laws.joins_bring_the_difference, a, b, ledger=other.ledger)
+
+    @pytest.mark.parametrize(
+        ("path", "value", "message"),
+        [
+            ("entries.common", 0, "more is in common"),
+            ("entries.rest_a", (), "another rest"),
+            ("entries.only_a", (), "others are only in a"),
+            ("entries.only_b", (), "others are only in b"),
+            ("entries.both", (), "others are in both"),
+            ("entries.reordered", True, "says True of another order"),
+            ("ledger.only_b", (), "others are only in b"),
+            ("same", (), "equal messages on both sides are in no pair"),
+            ("same", (ALIKE, ALIKE), "out of order"),
+            ("same", (Pair(ALIKE.a, ALIKE.a),), "alike, and not only in b"),
+            ("same", (Pair(LEFT.entries[1], ALIKE.b), ALIKE), "alike twice"),
+            ("same", (Pair(LEFT.entries[1], RIGHT.entries[1]),), "alike, of two texts"),
+            ("same", (Pair(LEFT.entries[4], ALIKE.b),), "alike, in two roles"),
+        ],
+    )
+    def test_broken_part(self, monkeypatch, path, value, message):
+        """So does one of a comparison of which one part is wrong."""
+        found = diff(LEFT, RIGHT)
+        *way, name = path.split(".")
+        changed = getattr(found, way[0]) if way else found
+        object.__setattr__(changed, name, value)
+        monkeypatch.setattr(_state_laws, "diff", lambda *_: found)
+        with pytest.raises(AssertionError, match=message):
+            laws.diffs_are_complete(LEFT, RIGHT)
 
 
 GIF = ImagePart(data=b"GIF")

@@ -30,6 +30,7 @@ from conversation_state import (
 from conversation_state.messages import UnknownMessage
 from conversation_state.parts import KINDS, Part, UnknownPart
 from conversation_state.testing import laws, register, strategies
+from conversation_state.testing._comparison import unpickled
 from conversation_state.testing.strategies import (
     STRATEGIES,
     aggregators,
@@ -50,6 +51,7 @@ from conversation_state.testing.strategies import (
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 from tests.processes import ROOT, run_script
+from tests.states import rebuild_state
 
 # Three states of one timeline.
 RELATIVES = timelines().flatmap(
@@ -152,6 +154,13 @@ STATE = Aggregator.new(messages=[UserMessage("a")]).add_usage(Usage(1))
 OTHER = STATE.fork().add_user_prompt("b").add_usage(Usage(2))
 
 
+CALL = AssistantMessage(tool_calls=[ToolCall("c", "f")])
+ANSWERED = STATE.extend([CALL, ToolMessage("d", tool_call_id="c"), UserMessage("e")])
+FIRST, CALLED, RESULT, _ = [entry.id for entry in ANSWERED.entries]
+JOIN, REPLACE = Aggregator.join, Aggregator.replace_message
+WITHOUT = Aggregator.without
+
+
 def join_twice(state, *others):
     for one in others:
         state = state.extend(one)
@@ -163,19 +172,145 @@ def join_nothing(state, *_others):
     return state
 
 
+def join_always(state, *others):
+    """Makes another state, if one of equal content."""
+    return unpickled(JOIN(state, *others))
+
+
+def join_again(state, *others):
+    """Does so, but of a state and itself."""
+    is_known = all(one is state for one in others)
+    return state if is_known else join_always(state, *others)
+
+
+def join_in_front(state, *others):
+    joined = JOIN(state, *others)
+    new = list(joined.entries)[len(state) :]
+    return rebuild_state(joined, entries=[*new, *state.entries])
+
+
 def fork_nothing(state, *, at=0):
     return Aggregator.new(messages=state)
 
 
-LIES = [
-    (laws.join_is_idempotent, "join", join_twice, (STATE, OTHER)),
-    (laws.turns_bring_what_was_added, "join", join_twice, (STATE, OTHER)),
-    (laws.join_keeps_both_orders, "join", join_nothing, (STATE, OTHER)),
-    (laws.join_counts_usage_once, "join", join_nothing, (STATE, OTHER)),
-    (laws.forks_inherit, "fork", fork_nothing, (STATE,)),
-    (laws.states_add_up, "init_len", 5, (STATE,)),
-    (laws.states_add_up, "total_usage", Usage(9), (STATE,)),
-]
+def extend_in_place(state, _messages):
+    longer = state.add_user_prompt("more")
+    object.__setattr__(state, "_log", longer._log)
+    return longer
+
+
+def replace_always(*arguments):
+    """Makes another state, if one of equal content."""
+    return unpickled(REPLACE(*arguments))
+
+
+def replace_in_place(state, entry_id, message):
+    entries = [
+        entry._replace(message=message) if entry.id == entry_id else entry
+        for entry in state.entries
+    ]
+    return rebuild_state(state, entries=entries)
+
+
+def leave_out_alone(state, entry_ids):
+    """Leaves a result without its call, and a call without its result."""
+    entries = [entry for entry in state.entries if entry.id not in entry_ids]
+    return rebuild_state(state, entries=entries, init_len=0)
+
+
+def then_change(verb, change):
+    """*verb*, and then a change of the list of entries."""
+
+    def changed(state, *arguments):
+        made = verb(state, *arguments)
+        return rebuild_state(made, entries=change(list(made.entries)), init_len=0)
+
+    return changed
+
+
+def then_bill(verb):
+    """*verb*, and then a usage more."""
+    return lambda *arguments: verb(*arguments).add_usage(Usage(1))
+
+
+def drop_results(entries):
+    return [entry for entry in entries if entry.message.role != "tool"]
+
+
+def turn_rest_round(entries):
+    return [entries[0], *entries[:0:-1]]
+
+
+PAIR = (STATE, OTHER)
+SAME_CALL = (ANSWERED, CALLED, CALL.replace(content="f"))
+OTHER_START = (ANSWERED, FIRST, UserMessage("f"))
+# Of each law, the verbs that may lie: how, for which states, and what it says.
+LIES: dict[Any, list[tuple[str, Any, tuple[Any, ...], str]]] = {
+    laws.states_add_up: [
+        ("init_len", 5, (STATE,), "forked outside"),
+        ("total_usage", Usage(9), (STATE,), "is no sum"),
+    ],
+    laws.forks_inherit: [("fork", fork_nothing, (STATE,), "not the first 1")],
+    laws.join_is_idempotent: [
+        ("join", join_twice, PAIR, "something to itself"),
+        ("join", join_again, PAIR, "a branch brought something"),
+    ],
+    laws.join_is_associative: [("join", join_twice, (STATE, OTHER, OTHER), "is not")],
+    laws.join_keeps_both_orders: [
+        ("join", join_nothing, PAIR, "ordered union"),
+        ("join", join_in_front, PAIR, "ordered union"),
+        ("join", join_always, (OTHER, STATE), "a needless state"),
+        ("total_usage", Usage(9), PAIR, "is no sum"),
+    ],
+    laws.join_counts_usage_once: [("join", join_nothing, PAIR, "^joined Usage")],
+    laws.turns_bring_what_was_added: [
+        ("join", join_twice, PAIR, "something else"),
+        ("join", join_in_front, PAIR, "ordered union"),
+        ("join", join_again, PAIR, "a branch brought something"),
+    ],
+    laws.checkpoints_restore: [
+        ("total_usage", Usage(9), (STATE, []), "is no sum"),
+        ("extend", extend_in_place, (STATE.fork(), []), "was changed"),
+    ],
+    laws.replacing_keeps_what_follows: [
+        (
+            *("replace_message", replace_always),
+            *((ANSWERED, CALLED, CALL), "nothing was replaced"),
+        ),
+        ("replace_message", lambda a, *_: a, OTHER_START, "another message"),
+        ("replace_message", replace_in_place, OTHER_START, "no identity"),
+        (
+            *("replace_message", then_change(REPLACE, drop_results)),
+            *(SAME_CALL, "others went"),
+        ),
+        (
+            *("replace_message", then_change(REPLACE, lambda some: some[1:])),
+            *(SAME_CALL, "the past changed"),
+        ),
+        (
+            *("replace_message", then_change(REPLACE, turn_rest_round)),
+            *(OTHER_START, "reordered"),
+        ),
+        ("replace_message", then_bill(REPLACE), OTHER_START, "another bill"),
+        ("join", join_in_front, OTHER_START, "a join reorders"),
+        ("join", join_nothing, OTHER_START, "a join loses messages"),
+    ],
+    laws.leaving_out_keeps_the_rest: [
+        ("without", lambda a, _: unpickled(a), (ANSWERED, []), "nothing was left out"),
+        ("without", lambda a, _: a, (ANSWERED, [CALLED]), "is still there"),
+        (
+            *("without", then_change(WITHOUT, lambda some: some[::-1])),
+            *((ANSWERED, [CALLED]), "in another order"),
+        ),
+        (
+            *("without", then_change(WITHOUT, lambda some: some[1:])),
+            *((ANSWERED, [CALLED]), "what has no call went"),
+        ),
+        ("without", then_bill(WITHOUT), (ANSWERED, [CALLED]), "another bill"),
+        ("without", leave_out_alone, (ANSWERED, [CALLED]), "lost its result"),
+        ("without", leave_out_alone, (ANSWERED, [RESULT]), "lost its result"),
+    ],
+}
 
 
 class TestLaws:
@@ -196,14 +331,14 @@ class TestLaws:
             law(*arguments)
 
     @pytest.mark.parametrize(
-        ("law", "verb", "lie", "arguments"),
-        LIES,
-        ids=[f"{law.__name__}, {verb}" for law, verb, *_ in LIES],
+        ("law", "told"),
+        [(law, told) for law, lies in LIES.items() for told in lies],
     )
-    def test_of_states(self, monkeypatch, law, verb, lie, arguments):
+    def test_of_states(self, monkeypatch, law, told):
         """Of states whose verbs lie."""
+        verb, lie, arguments, message = told
         monkeypatch.setattr(Aggregator, verb, lie)
-        with pytest.raises(AssertionError):
+        with pytest.raises(AssertionError, match=message):
             law(*arguments)
 
     def test_of_timelines(self, monkeypatch):
@@ -229,6 +364,15 @@ class TestLaws:
             laws.unchanged(state),
         ):
             monkeypatch.setattr(state, "_log", state.add_user_prompt("b")._log)
+
+    def test_unchanged_but_for_its_objects(self, monkeypatch):
+        """So is one that holds equal messages, but other objects."""
+        state = Aggregator.new(messages=[UserMessage("a")])
+        with (
+            pytest.raises(AssertionError, match="holds other objects"),
+            laws.unchanged(state),
+        ):
+            monkeypatch.setattr(state, "_log", unpickled(state)._log)
 
     def test_unchanged_timelines(self, monkeypatch):
         """So is a timeline that changes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from operator import is_
 from typing import Any
 
 from conversation_state.aggregator import Aggregator, Turn, join
@@ -183,16 +184,14 @@ def unchanged(*values: Aggregator | Timeline[Any]) -> Generator[None, None, None
     A context in which states and timelines do not change, down to the identity of every
     message or state.
     """
-    before = [_list_facts(value) for value in values]
+    before = [(value, _list_facts(value)) for value in values]
     yield
     # Equality is enough for properties that are computed at each access. What is held
     # is also compared by identity: replacing it by an equal one is a change, too.
-    for value, expected in zip(values, before, strict=True):
+    for value, expected in before:
         now = _list_facts(value)
         assert now == expected, f"{value!r} was changed: {expected}, now {now}"
-        assert all(
-            ours is theirs for ours, theirs in zip(now[-1], expected[-1], strict=True)
-        )
+        assert all(map(is_, now[-1], expected[-1])), f"{value!r} holds other objects"
 
 
 def read_origin(state: Aggregator) -> tuple[object, ...]:
@@ -322,9 +321,8 @@ def _split_entries(divergence: Divergence[Any], a: list[Any], b: list[Any]) -> N
     assert divergence.reordered == ([e.id for e in met_a] != [e.id for e in met_b]), (
         f"says {divergence.reordered} of another order"
     )
-    assert divergence.changed == tuple(
-        [pair for pair in divergence.both if pair.a != pair.b]
-    )
+    changed = [pair for pair in divergence.both if pair.a != pair.b]
+    assert list(divergence.changed) == changed, "others are changed"
 
 
 def _is_equivalent(found: Diff) -> None:
