@@ -7,6 +7,7 @@ import ast
 import functools
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,21 +41,41 @@ def parse(path: str) -> ast.Module:
 
 
 @functools.cache
-def find_imports() -> list[tuple[str, Any]]:
+def read_package() -> tuple[list[tuple[str, Any]], list[tuple[str, str]]]:
     """
-    What may import something in the package, with its file: statements with `from`,
-    and calls of `import_module`.
+    What may import something in the package, and the names of its classes, both with
+    their files. Imports are statements with `from`, and calls of `import_module`.
     """
-    found = [
-        (path, node)
-        for path in relative_paths(PACKAGE, "*.py")
-        for node in ast.walk(parse(path))
-        if isinstance(node, ast.ImportFrom)
-        or (isinstance(node, ast.Call) and called_name(node) in IMPORTING)
-    ]
-    assert found
+    imports, classes = [], []
+    for path in relative_paths(PACKAGE, "*.py"):
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.ClassDef):
+                classes.append((path, node.name))
+            elif isinstance(node, ast.ImportFrom) or (
+                isinstance(node, ast.Call) and called_name(node) in IMPORTING
+            ):
+                imports.append((path, node))
 
-    return found
+    assert imports
+    assert classes
+
+    return imports, classes
+
+
+def find_imports() -> list[tuple[str, Any]]:
+    """What may import something in the package, with its file."""
+    return read_package()[0]
+
+
+def list_functions(
+    body: list[ast.stmt],
+) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The functions of a module, and those of its classes, where tests can be."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from list_functions(node.body)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
 
 
 def called_name(call: ast.Call) -> str:
@@ -71,8 +92,7 @@ class TestTests:
         lacking = [
             (path, node.name)
             for path in relative_paths("tests", "test_*.py")
-            for node in ast.walk(parse(path))
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            for node in list_functions(parse(path).body)
             if node.name.startswith("test_") and not ast.get_docstring(node)
         ]
 
@@ -149,10 +169,8 @@ class TestNames:
     def test_classes(self):
         """No two classes of the package have the same name."""
         places = defaultdict(list)
-        for path in relative_paths(PACKAGE, "*.py"):
-            for node in ast.walk(parse(path)):
-                if isinstance(node, ast.ClassDef):
-                    places[node.name].append(path)
+        for path, name in read_package()[1]:
+            places[name].append(path)
 
         assert {} == {name: found for name, found in places.items() if len(found) > 1}
 
