@@ -102,19 +102,27 @@ def _chat_part(part: Any) -> Json | None:
 
 
 def _chat_answer(message: AssistantMessage) -> Json:
-    refusals = [each.text for each in message.parts if isinstance(each, RefusalPart)]
     written: Json = {"role": "assistant", "content": message.text}
-    if refusals:
-        written["refusal"] = "".join(refusals)
+    # As a part: beside a refusal under a key of its own, an answer needs a text.
+    if any(isinstance(each, RefusalPart) for each in message.parts):
+        parts = [_chat_answer_part(each) for each in message.parts]
+        written["content"] = [each for each in parts if each]
 
     if message.tool_calls:
         written["tool_calls"] = [_chat_call(each) for each in message.tool_calls]
 
     # An answer of nothing else has to have a text, if an empty one.
-    if not message.text and (refusals or message.tool_calls):
+    if not written["content"] and message.tool_calls:
         written["content"] = None
 
     return written
+
+
+def _chat_answer_part(part: Any) -> Json | None:
+    if isinstance(part, RefusalPart):
+        return {"type": "refusal", "refusal": part.text}
+
+    return _chat_part(part) if isinstance(part, TextPart) and part.text else None
 
 
 def _chat_call(call: ToolCall) -> Json:

@@ -332,7 +332,7 @@ def find_arrays_without_items(request: CompletionRequest) -> Iterator[Finding]:
 
 
 def find_null_answers(request: CompletionRequest) -> Iterator[Finding]:
-    """Answers without content, calls, sound or refusal."""
+    """Answers without content, calls and sound; a refusal beside them is no content."""
     for at, message in enumerate(request.messages):
         if (
             message["role"] == "assistant"
