@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator
@@ -355,6 +355,13 @@ class TestMessages:
 
         assert message == name(UserMessage("x"), "a")
 
+    # Parts of a result that can't be said.
+    @example(Aggregator.new().add(ToolMessage([UnknownPart({})], tool_call_id="c")))
+    @example(
+        Aggregator.new().add(
+            ToolMessage([TextPart("a"), UnknownPart({})], tool_call_id="c")
+        )
+    )
     @given(aggregators())
     def test_come_back(self, state):
         """What is loaded from a dump is dumped as the same again."""

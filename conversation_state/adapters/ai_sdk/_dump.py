@@ -48,6 +48,7 @@ from conversation_state.parts import (
     FilePart,
     ImagePart,
     MediaPart,
+    Part,
     ReasoningPart,
     RefusalPart,
     TextPart,
@@ -453,8 +454,10 @@ class UiWriter(PayloadWriter):
             if not message.is_error:
                 part.pop(key, None)
 
-        plain = _is_plain(message)
-        parts = [] if plain else self._write_content(message, path)
+        written = self._write_content(message, path)
+        parts = [part for _, part in written]
+        # A text and nothing else, of what can be said here.
+        plain = [each for each, _ in written] in ([], [TextPart(message.text)])
         if not message.is_error:
             part["state"] = "output-available"
             part["output"] = parts
@@ -481,12 +484,16 @@ class UiWriter(PayloadWriter):
         merge_kept_keys(map_of(notes, "keys"), part)
         _set_approval(part, approval)
 
-    def _write_content(self, message: ToolMessage, path: str) -> list[dict[str, Any]]:
-        parts = [
-            self.write_part(part, f"{path}.parts[{at}]", "tool")
+    def _write_content(
+        self, message: ToolMessage, path: str
+    ) -> list[tuple[Part, dict[str, Any]]]:
+        """The parts of *message* that can be written, each with what it becomes."""
+        return [
+            (part, written)
             for at, part in enumerate(message.parts)
+            if (written := self.write_part(part, f"{path}.parts[{at}]", "tool"))
+            is not None
         ]
-        return [part for part in parts if part is not None]
 
 
 def _find_usage(turn: UiTurn) -> dict[str, int]:
@@ -527,12 +534,6 @@ def find_own(call: ToolCall) -> dict[str, Any]:
 def write_input(call: ToolCall) -> Any:
     """The arguments of *call*: a JSON value, or their text if they are not JSON."""
     return parse_json(call.arguments) if call.arguments else {}
-
-
-def _is_plain(message: ToolMessage) -> bool:
-    """Whether the content of *message* is a text and nothing else."""
-    parts = message.parts
-    return not parts or (len(parts) == 1 and parts[0] == TextPart(message.text))
 
 
 def _write_output(text: str, notes: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
