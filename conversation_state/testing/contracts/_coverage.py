@@ -92,28 +92,38 @@ def try_shapes(
 
     errors: list[BaseException] = []
 
-    # Inside of a test, where laws of users may call assume() and note().
+    # Inside of a test, where laws of users may call assume() and note(). Hypothesis
+    # reads the source of each test, so it is short.
     @_ONCE
     @given(st.none())
     def try_all(_nothing: None) -> None:
-        for at in range(size):
-            # Two arguments of one kind get two shapes.
-            chosen = {
-                name: covered[name][(at + number) % len(covered[name])]
-                for number, name in enumerate(examples)
-            }
-            error = _find_error(chosen, hold)
-            if error is not None:
-                chosen, error = _shrink_example(chosen, error, hold)
-                if _find_error(chosen, hold) is None:
-                    error.add_note("not each time that it is tried")
-
-                errors.append(error)
-                return
+        errors.extend(_find_smallest(covered, size, hold))
 
     try_all()
     for error in errors:
         raise error
+
+
+def _find_smallest(
+    covered: Mapping[str, list[NamedExample[Any]]],
+    size: int,
+    hold: Callable[..., None],
+) -> Iterator[BaseException]:
+    """What the first shape raises that breaks the law, of the smallest example."""
+    for at in range(size):
+        # Two arguments of one kind get two shapes.
+        chosen = {
+            name: each[(at + number) % len(each)]
+            for number, (name, each) in enumerate(covered.items())
+        }
+        error = _find_error(chosen, hold)
+        if error is not None:
+            chosen, error = _shrink_example(chosen, error, hold)
+            if _find_error(chosen, hold) is None:
+                error.add_note("not each time that it is tried")
+
+            yield error
+            return
 
 
 def _find_error(
