@@ -160,13 +160,15 @@ class TestFixtures:
 
 
 class TestChecks:
-    def test_statistics(self, run):
+    @pytest.mark.parametrize("first", ["hypothesispytest", "conversation_state"])
+    def test_statistics(self, run, first):
         """
         Laws are in Hypothesis' statistics, those of a call and those of a class, which
-        have its marker, too; the tests that are there without us are, as before.
+        have its marker, too; the tests that are there without us are, as before,
+        whichever of the two plugins is loaded *first*.
         """
         output = run(
-            *(CHECKS, "--hypothesis-show-statistics"),
+            *(CHECKS, "--hypothesis-show-statistics", "-p", first),
             *("-k", "test_remind or the_bill or test_marker or own or another"),
         )
 

@@ -89,7 +89,8 @@ def scripted_model() -> ScriptedModel:
     return ScriptedModel()
 
 
-@pytest.hookimpl(hookwrapper=True)
+# Around Hypothesis' own hook, which keeps the statistics of its own tests.
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_call(item: Any) -> Generator[None, Any, None]:
     """
     Keep Hypothesis' statistics of the checks in a test, for
@@ -99,15 +100,10 @@ def pytest_runtest_call(item: Any) -> Generator[None, Any, None]:
         yield
         return
 
-    from hypothesis import is_hypothesis_test  # noqa: PLC0415
     from hypothesis.statistics import (  # noqa: PLC0415
         collector,
         describe_statistics,
     )
-
-    if is_hypothesis_test(getattr(item, "obj", None)):
-        yield
-        return
 
     from conversation_state.testing._current import name_checked  # noqa: PLC0415
 
