@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import pytest
@@ -27,6 +27,9 @@ from conversation_state import (
     Usage,
     UserMessage,
 )
+from conversation_state.chunks import concat
+from conversation_state.counting import TokenBudget
+from conversation_state.errors import ConcatError
 from conversation_state.messages import UnknownMessage
 from conversation_state.parts import KINDS, Part, UnknownPart
 from conversation_state.testing import laws, register, strategies
@@ -50,6 +53,7 @@ from conversation_state.testing.strategies import (
 )
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
+from conversation_state.trimming import TrimContext
 from tests.processes import ROOT, run_script
 from tests.states import rebuild_state
 
@@ -150,6 +154,15 @@ class Liar:
         return 7
 
 
+class ByAddress:
+    """Something equal to its copies, whose hashes are others."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByAddress)
+
+    __hash__ = object.__hash__
+
+
 STATE = Aggregator.new(messages=[UserMessage("a")]).add_usage(Usage(1))
 OTHER = STATE.fork().add_user_prompt("b").add_usage(Usage(2))
 
@@ -181,6 +194,18 @@ def join_again(state, *others):
     """Does so, but of a state and itself."""
     is_known = all(one is state for one in others)
     return state if is_known else join_always(state, *others)
+
+
+def join_copies_again(state, *others):
+    """Makes another state of copies of what it has."""
+    joined = JOIN(state, *others)
+    known = {id(message) for message in state}
+    is_known = all(id(one.message) in known for it in others for one in it.entries)
+    return joined if joined is not state or is_known else unpickled(joined)
+
+
+def join_always_to_forks(state, *others):
+    return join_always(state, *others) if state.parent_id else JOIN(state, *others)
 
 
 def join_in_front(state, *others):
@@ -244,13 +269,17 @@ def turn_rest_round(entries):
 PAIR = (STATE, OTHER)
 SAME_CALL = (ANSWERED, CALLED, CALL.replace(content="f"))
 OTHER_START = (ANSWERED, FIRST, UserMessage("f"))
-# Of each law, the verbs that may lie: how, for which states, and what it says.
-LIES: dict[Any, list[tuple[str, Any, tuple[Any, ...], str]]] = {
+Lies: TypeAlias = dict[Any, list[tuple[str, Any, tuple[Any, ...], str]]]
+# Of each law, the verbs that may lie: how, for which values, and what it says.
+OF_STATES: Lies = {
     laws.states_add_up: [
         ("init_len", 5, (STATE,), "forked outside"),
         ("total_usage", Usage(9), (STATE,), "is no sum"),
     ],
-    laws.forks_inherit: [("fork", fork_nothing, (STATE,), "not the first 1")],
+    laws.forks_inherit: [
+        ("fork", fork_nothing, (STATE,), "not the first 1"),
+        ("join", join_always_to_forks, (STATE,), "a parent that moved nowhere"),
+    ],
     laws.join_is_idempotent: [
         ("join", join_twice, PAIR, "something to itself"),
         ("join", join_again, PAIR, "a branch brought something"),
@@ -267,6 +296,7 @@ LIES: dict[Any, list[tuple[str, Any, tuple[Any, ...], str]]] = {
         ("join", join_twice, PAIR, "something else"),
         ("join", join_in_front, PAIR, "ordered union"),
         ("join", join_again, PAIR, "a branch brought something"),
+        ("join", join_copies_again, PAIR, "something again, shipped"),
     ],
     laws.checkpoints_restore: [
         ("total_usage", Usage(9), (STATE, []), "is no sum"),
@@ -312,6 +342,129 @@ LIES: dict[Any, list[tuple[str, Any, tuple[Any, ...], str]]] = {
     ],
 }
 
+FIRST_OF_TWO = Timeline.begin("a")
+LAST = FIRST_OF_TWO.commit("b").commit("c")
+MIDDLE = LAST.undo()
+A, B, C = LAST.moments
+COMMIT, GOTO = Timeline.commit, Timeline.goto
+
+OF_TIMELINES: Lies = {
+    laws.timelines_add_up: [
+        ("moments", [A, C], (LAST,), "numbers have gaps"),
+        ("moments", [A, attrs.evolve(B, parent=None), C], (LAST,), "another first"),
+        ("moments", [A, attrs.evolve(B, parent=1), C], (LAST,), "a parent came later"),
+        ("moment", attrs.evolve(C), (LAST,), "the present is not kept"),
+        ("present", "d", (LAST,), "the present state is another"),
+        ("limit", 1, (LAST,), "kept too many"),
+        ("path", (A, B), (LAST,), "the path leads elsewhere"),
+        ("path", (B, C), (LAST,), "the path begins too late"),
+        ("path", (A, C), (LAST,), "the path leaves the tree"),
+        ("redo", lambda it: it, (LAST,), "redo goes elsewhere"),
+        ("tips", (), (LAST,), "the tips are others"),
+        ("children", lambda _: (), (MIDDLE,), "the children are others"),
+        ("can_redo", False, (MIDDLE,), "redo does not say"),
+        ("can_undo", False, (MIDDLE,), "undo does not say"),
+    ],
+    laws.undo_then_redo_is_the_identity: [
+        ("undo", unpickled, (FIRST_OF_TWO,), "undid what is not there"),
+        ("undo", lambda it: it, (MIDDLE,), "undid something else"),
+        ("redo", lambda it: it, (MIDDLE,), "redoes something else"),
+    ],
+    laws.redo_then_undo_is_the_identity: [
+        ("redo", unpickled, (LAST,), "redid what is not there"),
+        ("redo", lambda it: it, (MIDDLE,), "redid something else"),
+        ("undo", lambda it: it, (MIDDLE,), "undoes something else"),
+    ],
+    laws.nothing_committed_is_lost: [
+        ("limit", 3, (LAST, "d"), "a limit is for losing something"),
+        ("commit", lambda _, state, __: Timeline.begin(state), (LAST, "d"), "is lost"),
+        ("commit", lambda it, *_: COMMIT(it, "e"), (LAST, "d"), "something else was"),
+        ("goto", lambda it, _: it, (LAST, "d"), "can't go back"),
+    ],
+    laws.goto_changes_no_moments: [
+        ("goto", lambda it, _: it, (LAST, 0), "went elsewhere"),
+        (
+            *("goto", lambda it, to: GOTO(COMMIT(it, "d"), to)),
+            *((LAST, 0), "changes what is kept"),
+        ),
+        ("goto", lambda it, _: GOTO(it, 0), (LAST, 0), "came back to something else"),
+    ],
+}
+
+FORKS = tuple([STATE.fork().add_user_prompt(each) for each in "xy"])
+TREE = MessageTree.of(*FORKS)
+ROOT_ID = TREE.nodes[0].id
+ADD, PATH, SIBLINGS = MessageTree.add, MessageTree.path, MessageTree.siblings
+UNHEARD = UserMessage("z")
+
+OF_TREES: Lies = {
+    laws.message_trees_add_up: [
+        ("nodes", TREE.nodes[::-1], (TREE,), "a parent came later"),
+        ("siblings", lambda _, id_: (1, ("", id_)), (TREE,), "other siblings"),
+        ("siblings", lambda _, id_: (0, (id_, id_)), (TREE,), "a sibling twice"),
+        ("siblings", lambda *it: (0, SIBLINGS(*it)[1]), (TREE,), "another position"),
+        ("path", lambda *_: STATE, (TREE,), "a path leads elsewhere"),
+        (
+            *("path", lambda *it: replace_in_place(PATH(*it), it[1], UNHEARD)),
+            *((TREE,), "another message"),
+        ),
+        ("path", then_bill(PATH), (TREE,), "another bill"),
+        ("switch", lambda it, _: it, (TREE,), "it is not shown"),
+        ("head", None, (TREE,), "no head"),
+        ("head", ROOT_ID, (TREE,), "the head is not last"),
+        ("head", "z", (MessageTree.of(STATE.fork(at=0)),), "a head without messages"),
+        ("leaves", (), (TREE,), "other leaves"),
+        ("__len__", lambda _: 9, (TREE,), "a message twice"),
+    ],
+    laws.paths_lead_to_states: [
+        ("leaves", (), FORKS, "other leaves"),
+        ("joined", {"z": ()}, FORKS, "an entry stands behind several"),
+        (
+            "add",
+            lambda it, *some: it if len(it) else ADD(it, *some),
+            FORKS,
+            "not shown",
+        ),
+    ],
+}
+
+VIEW = TrimContext.of(ANSWERED).remove([0])
+HEAVIER = [one._replace(tokens=9) for one in VIEW.elements]
+
+OF_VIEWS: Lies = {
+    laws.views_add_up: [
+        ("messages", (), (VIEW,), "other messages"),
+        ("__len__", lambda _: 9, (VIEW,), "another size"),
+        ("elements", HEAVIER, (VIEW,), "elements weighed otherwise"),
+        ("total_tokens", 0, (VIEW,), "another total"),
+        ("dropped", [*VIEW.dropped] * 2, (VIEW,), "dropped twice, or out of order"),
+        ("dropped", (), (VIEW,), "not all accounted for"),
+    ],
+}
+
+
+def refuse(_chunks):
+    raise ConcatError("not now")
+
+
+def concat_two(chunks):
+    return concat(chunks[:2])
+
+
+PIECES = [AssistantMessage(each) for each in "abc"]
+OF_FUNCTIONS: Lies = {
+    laws.concat_of_one_is_itself: [
+        ("concat", refuse, (PIECES[0],), "is refused, though it is whole"),
+        ("concat", lambda some: concat([*some, *PIECES]), (PIECES[0],), "changes it"),
+        ("concat", lambda _: PIECES[1], (PIECES[0],), "gives"),
+    ],
+    laws.concat_is_associative: [
+        ("concat", concat_two, (PIECES, 1), "joining from 1 on"),
+        ("concat", concat_two, (PIECES, 2), "joining the first 2"),
+    ],
+    laws.accumulators_concat: [("concat", concat_two, (PIECES,), "after 3")],
+}
+
 
 class TestLaws:
     """A broken law raises an error that names it."""
@@ -321,8 +474,11 @@ class TestLaws:
         [
             (laws.adding_is_a_commutative_monoid, "abc", "depends on the order"),
             (laws.larger_is_a_semilattice, (1, 1, 4), "is not the larger"),
+            (laws.adding_is_a_commutative_monoid, (0.1, 0.2, 0.3), "on the grouping"),
             (laws.equal_values_hash_alike, (Liar(), 5), "is not equal to itself"),
-            (laws.copies_are_equal, (Liar(),), "a copy of"),
+            (laws.equal_values_hash_alike, (5, Liar()), "are equal, their hashes"),
+            (laws.copies_are_equal, (Liar(),), "a copy of .* is <"),
+            (laws.copies_are_equal, (ByAddress(),), "has another hash"),
         ],
     )
     def test_of_values(self, law, arguments, message):
@@ -331,30 +487,40 @@ class TestLaws:
             law(*arguments)
 
     @pytest.mark.parametrize(
-        ("law", "told"),
-        [(law, told) for law, lies in LIES.items() for told in lies],
+        ("owner", "law", "lie"),
+        [
+            (owner, law, lie)
+            for owner, told in {
+                Aggregator: OF_STATES,
+                Timeline: OF_TIMELINES,
+                MessageTree: OF_TREES,
+                TrimContext: OF_VIEWS,
+                laws: OF_FUNCTIONS,
+            }.items()
+            for law, lies in told.items()
+            for lie in lies
+        ],
     )
-    def test_of_states(self, monkeypatch, law, told):
-        """Of states whose verbs lie."""
-        verb, lie, arguments, message = told
-        monkeypatch.setattr(Aggregator, verb, lie)
+    def test_of_ours(self, monkeypatch, owner, law, lie):
+        """Of states, timelines, trees and views whose verbs lie."""
+        verb, told, arguments, message = lie
+        monkeypatch.setattr(owner, verb, told)
         with pytest.raises(AssertionError, match=message):
             law(*arguments)
 
-    def test_of_timelines(self, monkeypatch):
-        """Of a timeline in which a moment is its own parent."""
-        timeline = Timeline.begin("a").commit("b")
-        first, second = timeline.moments
-        moments = [first, attrs.evolve(second, parent=1)]
-        monkeypatch.setattr(Timeline, "moments", moments)
-        with pytest.raises(AssertionError, match="a parent came later"):
-            laws.timelines_add_up(timeline)
-
-    def test_of_paths(self, monkeypatch):
-        """The tree of the states whose paths are looked at has to add up."""
-        monkeypatch.setattr(MessageTree, "leaves", ())
-        with pytest.raises(AssertionError, match="other leaves"):
-            laws.paths_lead_to_states(STATE, OTHER)
+    @pytest.mark.parametrize(
+        ("view", "message"),
+        [
+            (TrimContext.of(ANSWERED, TokenBudget(context_window=1)), "over budget"),
+            (TrimContext.of(ANSWERED).remove([3]), "lost the newest"),
+            (TrimContext.of(ANSWERED).remove([2]), "not valid"),
+            (TrimContext.of([UNHEARD, ANSWERED[-1]]), "out of order"),
+        ],
+    )
+    def test_of_fit(self, view, message):
+        """Of views that show what they may not."""
+        with pytest.raises(AssertionError, match=message):
+            laws.views_fit(TrimContext.of(ANSWERED), view)
 
     def test_unchanged(self, monkeypatch):
         """A state that changes is noticed."""

@@ -454,7 +454,7 @@ class TestWires:
         ends: Counter[str] = Counter()
         seen: set[str] = set()
 
-        @_FEW
+        @_DRAWS
         @given(event_streams(wire))
         def draw(events) -> None:
             try:
