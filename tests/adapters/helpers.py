@@ -16,21 +16,38 @@ from hypothesis import strategies as st
 
 from conversation_state.adapters.engine.notes import notes_of
 
-__all__ = ["WIRES", "ask_node", "both", "exactly", "make_readers", "some", "table"]
+__all__ = [
+    "WIRES",
+    "ask_node",
+    "both",
+    "exactly",
+    "find_node",
+    "make_readers",
+    "some",
+    "table",
+]
 
 WIRES = Path(__file__).resolve().parent.parent / "wires"
 
 
-def ask_node(script: str, package: str, lines: Iterable[Any]) -> list[Any]:
+def find_node(package: str) -> tuple[str, Path]:
     """
-    What *script* of ``tests/wires`` answers to each of *lines*; skips without Node, or
-    without its *package*, there or where `CONVERSATION_STATE_WIRES` says.
+    Node, and the folder that has *package*: ``tests/wires``, or the one that
+    `CONVERSATION_STATE_WIRES` names. Skips without one of them.
     """
     where = Path(os.environ.get("CONVERSATION_STATE_WIRES", WIRES))
     node = shutil.which("node")
     if node is None or not (where / "node_modules" / package).is_dir():
         pytest.skip(f"needs Node, and {package} in {where}: run make wires")
 
+    return node, where
+
+
+def ask_node(script: str, package: str, lines: Iterable[Any]) -> list[Any]:
+    """
+    What *script* of ``tests/wires`` answers to each of *lines*; skips as `find_node`.
+    """
+    node, where = find_node(package)
     done = subprocess.run(
         [node, str(WIRES / script)],
         cwd=where,

@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from typing import Any, Literal
 
@@ -59,9 +59,9 @@ from conversation_state.tree import MessageTree, name, ui_id_of
 from conversation_state.usage import Usage
 from tests import recorded
 from tests.adapters.contract import problem_paths
-from tests.adapters.helpers import WIRES, ask_node, table
+from tests.adapters.helpers import WIRES, ask_node, find_node, table
 from tests.adapters.test_ag_ui import MADE, PROVIDERS, chunks_in
-from tests.profiles import fewer
+from tests.profiles import fewer, is_thorough
 
 FIXTURES = WIRES / "ai_sdk.jsonl"
 # Parts of an answer, as useChat has them.
@@ -891,6 +891,28 @@ def ask_sdk(lines: list[dict[str, Any]]) -> list[Any]:
     return [each[str(line["version"])] for each, line in zip(made, lines, strict=True)]
 
 
+def ask_about(states: list[Aggregator]) -> list[tuple[Aggregator, Any, Any]]:
+    """
+    Each of *states* with what is dumped of it for each version, and what the SDK makes
+    of that.
+    """
+    asked = [
+        (state, {"version": version, "messages": payload})
+        for state in states
+        for version in VERSIONS
+        if (payload := dump(state, version=version).payload)
+    ]
+    made = ask_sdk([line for _, line in asked])
+    return [(*each, one) for each, one in zip(asked, made, strict=True)]
+
+
+@cache
+def ask_about_transcripts() -> list[tuple[Aggregator, Any, Any]]:
+    """What `ask_about` gives for the recorded conversations."""
+    find_node("ai7")
+    return ask_about(transcripts())
+
+
 class TestEvents:
     """Events of answers, and what the SDK makes of them."""
 
@@ -915,25 +937,22 @@ class TestEvents:
             assert (line["name"], item) == (line["name"], made.get("message", made))
 
     def test_valid(self):
-        """The SDK takes what is dumped of every transcript and of drawn states."""
-        ask_sdk([])  # skips before anything is drawn
-        lines = []
-        for state in [*transcripts(), *draw_states(400)]:
-            for version in VERSIONS:
-                payload = dump(state, version=version).payload
-                lines += [{"version": version, "messages": payload}] if payload else []
-
-        for line, made in zip(lines, ask_sdk(lines), strict=True):
+        """
+        The SDK takes what is dumped of every transcript and of drawn states: of 100,
+        and of four times as many where nothing is left out.
+        """
+        for _, line, made in [
+            *ask_about_transcripts(),
+            *ask_about(draw_states(400 if is_thorough() else 100)),
+        ]:
             assert line["messages"] == made.get("messages", made)
 
     def test_model_messages(self):
         """What the SDK would send to a model is what we would."""
-        states = transcripts()
-        lines = [{"version": 7, "messages": dump(each).payload} for each in states]
-
-        for state, made in zip(states, ask_sdk(lines), strict=True):
-            sent = [*flatten_model(made["model"])]
-            assert [*flatten(state.messages)] == sent
+        for state, line, made in ask_about_transcripts():
+            if line["version"] == 7:
+                sent = [*flatten_model(made["model"])]
+                assert [*flatten(state.messages)] == sent
 
     def test_order(self):
         """Blocks are closed before a call; results stand before their step ends."""
