@@ -27,10 +27,18 @@ def run(tmp_path):
     def run(source, *options):
         path = tmp_path / "test_it.py"
         path.write_text(source)
+        # What Hypothesis finds out once: the constants of each module, and characters.
+        kept = tmp_path / ".hypothesis"
+        kept.mkdir(exist_ok=True)
+        for name in ("constants", "unicode_data"):
+            if (ROOT / kept.name / name).is_dir():
+                (kept / name).symlink_to(ROOT / kept.name / name)
+
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider"),
-                *("-p", "no:langsmith_plugin"),  # takes a second to import
+                # They take a second to import.
+                *("-p", "no:langsmith_plugin", "-p", "no:anyio"),
                 *(str(path), "--rootdir", str(tmp_path), "-q", *options),
             ],
             capture_output=True,
