@@ -10,7 +10,7 @@ from itertools import cycle, islice
 
 import attrs
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator, decode, encode
@@ -51,6 +51,7 @@ long_results = st.builds(
 )
 history = our.broken_transcripts() | st.lists(pool | long_results, max_size=14)
 pipelines = st.lists(one_step, min_size=1, max_size=4)
+LATE = [calls("y"), SystemMessage("x"), result("y")]
 
 
 def views(conversation, budget, pipeline):
@@ -79,6 +80,10 @@ def account(view):
 class TestSameAsFresh:
     """What was remembered of earlier states changes no view."""
 
+    # A result that was moved to its call, and a step that reads it again, or drops
+    # where it was.
+    @example([], [*LATE, calls("x")], [repair(), repair(at_end=True)], 0)
+    @example([], [*LATE, SystemMessage("x")], [repair(), keep_first_and_last(1, 1)], 0)
     @given(
         history,
         st.lists(pool | long_results, max_size=6),

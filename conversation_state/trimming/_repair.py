@@ -225,6 +225,8 @@ def _find_changes(
 ) -> tuple[dict[int, Edit], list[Flaw]]:
     """What each shown position shows instead, and why some show nothing any more."""
     shown: dict[int, list[_Row]] = {}
+    # A result that was moved by an earlier step has a position of its own.
+    own = [seq for seq, _ in selection.located()]
     anchors = _find_anchors(pairs, rows)
     for row, anchor in zip(rows, anchors, strict=True):
         placed = _Row(anchor, row.message) if _is_new_answer(pairs, row) else row
@@ -250,7 +252,7 @@ def _find_changes(
                 flaws.append(_find_reason(pairs, seq, old[0]))
                 left_out = flaws[-1].reason
 
-            seqs = tuple([pairs[row.number][0] for row in there])
+            seqs = tuple([own[row.number] for row in there])
             changes[seq] = Edit(
                 tuple([row.message for row in there]),
                 "",

@@ -6,7 +6,7 @@ have cached.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -77,20 +77,27 @@ class DroppedView(_SelectionView[Dropped]):
         self._selection = selection
 
     def __len__(self) -> int:
-        ranges = self._selection.ranges
-        single = self._find_single(self._find_removed())
-        return sum([stop - start for start, stop, _ in ranges]) + len(single)
+        selection = self._selection
+        removed, elsewhere = self._find_removed()
+        count = sum([stop - start for start, stop, _ in selection.ranges])
+        count -= sum([not selection.spans(seq, seq + 1) for seq in elsewhere])
+        return count + len(self._find_single(removed))
 
     def __iter__(self) -> Iterator[Dropped]:
-        removed = self._find_removed()
-        return merge(self._iterate_ranges(removed), self._find_single(removed))
+        removed, elsewhere = self._find_removed()
+        ranges = self._iterate_ranges(removed, elsewhere)
+        return merge(ranges, self._find_single(removed))
 
-    def _iterate_ranges(self, removed: Mapping[int, str]) -> Iterator[Dropped]:
+    def _iterate_ranges(
+        self, removed: Mapping[int, str], elsewhere: Container[int]
+    ) -> Iterator[Dropped]:
         for start, stop, reason in self._selection.ranges:
             for seq in range(start, stop):
-                yield Dropped(seq, removed.get(seq, reason))
+                if seq not in elsewhere:
+                    yield Dropped(seq, removed.get(seq, reason))
 
-    def _find_removed(self) -> dict[int, str]:
+    def _find_removed(self) -> tuple[dict[int, str], set[int]]:
+        """Why single positions are not shown, and those that are shown elsewhere."""
         selection = self._selection
         removed: dict[int, str] = {}
         moved: dict[int, int] = {}  # where what was moved stands
@@ -99,11 +106,17 @@ class DroppedView(_SelectionView[Dropped]):
             if edit.reason and edit.reason != MOVED:
                 removed[seq] = edit.reason
 
+        elsewhere: set[int] = set()
         for seq, place in moved.items():
-            if seq != place and not selection.is_shown(place):
+            if seq == place:
+                continue
+
+            if selection.is_shown(place):
+                elsewhere.add(seq)
+            else:
                 removed[seq] = selection.drop_reason(place)
 
-        return removed
+        return removed, elsewhere
 
     def _find_single(self, removed: Mapping[int, str]) -> list[Dropped]:
         """
