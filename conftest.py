@@ -14,6 +14,7 @@ import inspect
 import os
 import sys
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from sybil import Example, Sybil
 from sybil.evaluators.python import PythonEvaluator, pad
 from sybil.integration.pytest import SybilItem
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
+
+_PACKAGE = Path(__file__).resolve().parent / "conversation_state"
 
 
 @functools.cache
@@ -70,6 +73,16 @@ os.environ["SSL_CERT_DIR"] = os.devnull
 # What is imported for the tests is not garbage. Looking for some meanwhile takes a
 # third of the time, and afterwards most of each collection that a test asks for.
 gc.disable()
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """
+    Modules without an example are not searched for some: neither imported nor walked.
+    """
+    if collection_path.suffix != ".py" or _PACKAGE not in collection_path.parents:
+        return None
+
+    return True if b">>>" not in collection_path.read_bytes() else None
 
 
 @pytest.hookimpl(wrapper=True)
