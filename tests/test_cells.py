@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from conversation_state import Aggregator, Usage, UserMessage, cells
 from conversation_state.testing import laws
+from tests.profiles import is_thorough
 from tests.signals import call_in_handler, interrupt_by_signals
 from tests.threads import finish, in_threads, start, until
 
@@ -399,7 +400,7 @@ class TestWatch:
             raise KeyError(old, new)
 
         thread = start(change)
-        for _ in range(100):
+        for _ in range(100 if is_thorough() else 40):
             with cell.watch(broken, on_error=errors.append) as watch:
                 until(lambda: errors)
                 assert not watch.is_closed

@@ -58,6 +58,7 @@ from tests.branches import (
     refused,
 )
 from tests.executor_contract import CHAT, fan_out, texts, tokens
+from tests.profiles import is_thorough
 from tests.signals import interrupt_by_signals, interrupter
 from tests.threads import finish, until
 
@@ -1314,8 +1315,9 @@ class TestSignals:
                 lambda: {*steps_run} == {text for turn in turns for text in texts(turn)}
             )
 
-        assert 100 == interrupt_by_signals(
-            run, check, prepare=lambda: ([], []), within_s=0.003
+        times = 100 if is_thorough() else 50
+        assert times == interrupt_by_signals(
+            run, check, prepare=lambda: ([], []), times=times, within_s=0.003
         )
 
 

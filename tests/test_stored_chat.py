@@ -36,10 +36,11 @@ from conversation_state.streams import pipe
 from conversation_state.testing import check_chat
 from conversation_state.tree import name, ui_id_of
 from tests.processes import ROOT
+from tests.profiles import is_thorough
 from tests.threads import until
 
-SESSIONS = int(os.environ.get("CHAT_SESSIONS", "100"))
-FEW = settings(max_examples=15, database=None, derandomize=True, deadline=None)
+SESSIONS = int(os.environ.get("CHAT_SESSIONS", "100" if is_thorough() else "50"))
+FEW = settings(max_examples=8, database=None, derandomize=True, deadline=None)
 
 
 def say(*pieces, usage=None, id="r1"):

@@ -42,6 +42,7 @@ from conversation_state.trimming import (
     trim,
 )
 from tests.processes import count_calls, count_lines
+from tests.profiles import is_thorough
 from tests.test_trimming import calls, one_step, pool, result
 
 REFUSED = BudgetExceededError, CompactionError, InvalidTranscriptError
@@ -216,13 +217,13 @@ class TestEveryBudget:
     )
     def test_is_what_a_view_gives_that_is_read_again(self, transcript, steps):
         """
-        At every budget, the same view or the same error; each index is what
-        listing gives.
+        At every seventh budget, and in `make fuzz` at every third, the same view or the
+        same error; each index is what listing gives.
         """
         state = grown(31, transcript)
         whole = trim(state, None, *steps)
         read_again = pickle.loads(pickle.dumps(whole._selection))
-        for limit in range(1, whole.total_tokens + 5, 3):
+        for limit in range(1, whole.total_tokens + 5, 3 if is_thorough() else 7):
             budget = TokenBudget(context_window=limit)
             for step in (fit(), keep_last(1 + limit % 20)):
                 context = TrimContext.of(state, budget)._with_selection(read_again)
