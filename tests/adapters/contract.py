@@ -32,7 +32,7 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import TextPart, UnknownPart
+from conversation_state.parts import ReasoningPart, TextPart, UnknownPart
 from conversation_state.testing.contracts._adapters import put_junk, swap_texts
 from conversation_state.testing.strategies import json_values, messages
 from conversation_state.tools import ToolCall
@@ -177,6 +177,15 @@ PLAIN_MESSAGES = [
         partial(ToolMessage, tool_call_id="c1"),
         partial(AssistantMessage, tool_calls=[ToolCall("c1", "f", "{}")]),
     )
+]
+# The same twice, as a model may think or say it.
+_THOUGHT, _SAID = ReasoningPart("a"), TextPart("a")
+PLAIN_MESSAGES += [
+    AssistantMessage([_THOUGHT, _THOUGHT]),
+    AssistantMessage([_THOUGHT, _THOUGHT, _SAID]),
+    AssistantMessage([_THOUGHT, ReasoningPart("a", "c2ln")]),
+    AssistantMessage([_THOUGHT, _SAID, _THOUGHT]),
+    AssistantMessage([_SAID, _SAID]),
 ]
 
 

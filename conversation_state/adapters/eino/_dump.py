@@ -28,6 +28,7 @@ from conversation_state.messages import (
     ToolMessage,
     UnknownMessage,
 )
+from conversation_state.parts import ReasoningPart
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
@@ -154,10 +155,13 @@ def _put_content(
 
     found = [write_part(writer, part, where, message.role) for part, where in parts]
     listed = [part for part in found if part is not None]
-    # A thought that comes first, and a text alone, need no list.
+    # A thought that comes first, and a text alone, need no list. One that those behind
+    # it repeat does: beside the same in a list, `load` reads it once.
     if listed and listed[0].get("type") == "reasoning":
         text = _find_only(listed[0].get("reasoning"), {"text"})
-        if text and listed[0].keys() == {"reasoning", "type"}:
+        thoughts = [part.text for part, _ in parts if isinstance(part, ReasoningPart)]
+        is_repeated = "".join(thoughts) == text * 2
+        if text and not is_repeated and listed[0].keys() == {"reasoning", "type"}:
             raw[REASONING] = text
             listed.pop(0)
 
