@@ -98,6 +98,12 @@ _REASONS = "gen_ai.response.finish_reasons"
 # The conventions' finish reasons, by those of providers.
 _FINISHED = {**FINISHED, "interrupted": "error"}
 
+# The types of parts whose fields the conventions name: one of another provider has none
+# of these.
+_KNOWN = frozenset(
+    {"blob", "file", "reasoning", "text", "tool_call", "tool_call_response", "uri"}
+)
+
 # More levels than real arguments have, and fewer than any exporter takes.
 _MAX_LEVELS = 90
 # OTLP's integers have 64 bits, one of them for the sign.
@@ -255,7 +261,8 @@ class _AttributeWriter:
             if raw is not None and self.contents and isinstance(kind, str):
                 return dict(raw)
 
-            return {"type": kind if isinstance(kind, str) and kind else "unknown"}
+            is_free = isinstance(kind, str) and kind and kind not in _KNOWN
+            return {"type": kind if is_free else "unknown"}
 
         if isinstance(part, ReasoningPart) and part.signature:
             why = "is sent only to the provider that signed it"

@@ -353,6 +353,7 @@ class TestParts:
             ),
             (UnknownPart({"type": "x", "y": 1}, source="gemini"), {"type": "x"}),
             (UnknownPart({"y": 1}, source="otel"), {"type": "unknown"}),
+            (UnknownPart({"type": "file"}, source="openai"), {"type": "unknown"}),
         ],
     )
     def test_kinds(self, part, expected):
