@@ -20,7 +20,7 @@ from conversation_state._persistent import Log, check_text, final
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
-from conversation_state.messages import Message
+from conversation_state.messages import Message, UnknownMessage
 from conversation_state.pickling import Maker
 from conversation_state.timeline import Timeline
 from conversation_state.usage import Usage
@@ -81,15 +81,27 @@ def _find_answer(entries: Log[Entry], at: int) -> int:
     """
     The position of the first message of the answer that the one at a position belongs
     to, or would; *at* itself if the message before it is no assistant's and no tool's.
+    Messages of unknown roles don't part an answer.
     """
-    while at and _is_answer(entries[at - 1]):
+    first = at
+    while at and not _is_question(entries[at - 1]):
         at -= 1
+        if _is_answer(entries[at]):
+            first = at
 
-    return at
+    return first
 
 
 def _is_answer(entry: Entry) -> bool:
     return entry.message.role in {"assistant", "tool"}
+
+
+def _is_unknown(entry: Entry) -> bool:
+    return isinstance(entry.message, UnknownMessage)
+
+
+def _is_question(entry: Entry) -> bool:
+    return not (_is_answer(entry) or _is_unknown(entry))
 
 
 # The key in metadata under which this library keeps notes.
@@ -573,11 +585,13 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        number = self._find_number(entry_id)
-        while number and _is_answer(self._places[number].entry):
+        number = found = self._find_number(entry_id)
+        while number and not _is_question(self._places[number].entry):
+            is_answer = _is_answer(self._places[number].entry)
             number = self._places[number].parent
+            found = number if is_answer else found
 
-        return self._id_of(number)
+        return self._id_of(found)
 
     def news(self, before: MessageTree | None) -> tuple[str | None, tuple[Entry, ...]]:
         """
@@ -586,23 +600,27 @@ class MessageTree:
         there, None if none is, and the entries that are shown from there on.
 
         A message has changed if it has other siblings, too. Answers in a row, with
-        their results, are one message, whose id is that of the first of them. Costs
-        what is new while both trees have the same nodes, else O(n).
+        their results, are one message, whose id is that of the first of them; those of
+        unknown roles, which interfaces are not shown, don't part it. Costs what is new
+        while both trees have the same nodes, else O(n).
         """
         entries, start = self.shown.entries, 0
         if before is not None:
             there = before.shown.entries
             start = self._count_same(before)
-            if any(
-                start < len(log) and _is_answer(log[start]) for log in (entries, there)
-            ):
+            both = (entries, there)
+            if any(start < len(log) and not _is_question(log[start]) for log in both):
                 start = _find_answer(entries, start)
 
         last = start - 1
-        if start and _is_answer(entries[last]):
+        while last >= 0 and _is_unknown(entries[last]):
+            last -= 1
+
+        if last >= 0 and _is_answer(entries[last]):
             last = _find_answer(entries, last)
 
-        return ui_id_of(entries[last]) if start else None, tuple(entries.iterate(start))
+        after = ui_id_of(entries[last]) if last >= 0 else None
+        return after, tuple(entries.iterate(start))
 
     def _count_same(self, other: MessageTree) -> int:
         # How many of the first messages shown are shown there with the same siblings.

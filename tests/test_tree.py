@@ -22,6 +22,7 @@ from conversation_state import (
 from conversation_state.adapters import anthropic, gemini, openai_chat, openai_responses
 from conversation_state.codec import from_data, to_data
 from conversation_state.errors import DecodeError
+from conversation_state.messages import UnknownMessage
 from conversation_state.testing.laws import message_trees_add_up
 from conversation_state.testing.strategies import timelines
 from conversation_state.tree import MessageTree, name, ui_id_of
@@ -41,6 +42,12 @@ def texts(state):
 
 def last(state):
     return state.entries[-1].id
+
+
+def moments(state):
+    """A tree of each state that *state* was, and of itself."""
+    past = [state.before(entry.id) for entry in state.entries]
+    return [*map(MessageTree.of, [*past, state])]
 
 
 class TestOf:
@@ -463,6 +470,32 @@ class TestDrawing:
         assert (call.id, tuple(asked.shown.entries[4:])) == asked.news(after)
         assert (call.id, ()) == after.news(asked)
         assert (call.id, ()) == after.news(after)
+
+    @pytest.mark.parametrize("at", range(5))
+    def test_what_is_not_shown(self, at):
+        """
+        A message of an unknown role parts no answer and names nothing; and it stays
+        where it is behind a question that is asked again.
+        """
+        hidden = UnknownMessage({"type": "computer_call_output"})
+        asked = self.WHOLE.add_user_prompt("And back?").messages
+        named = [name(each, f"m{number}") for number, each in enumerate(asked)]
+        without = moments(Aggregator.new(named))
+        trees = moments(Aggregator.new([*named[:at], hidden, *named[at:]]))
+        del trees[at]
+
+        for one, before in zip(without, trees, strict=True):
+            for other, after in zip(without, trees, strict=True):
+                ui_id, entries = after.news(before)
+                shown = [each.message for each in entries if each.message != hidden]
+                expected, new = other.news(one)
+                assert (expected, [each.message for each in new]) == (ui_id, shown)
+
+        tree = trees[4]
+        answer = [each.id for each in tree.present.entries if each.message in named[1:]]
+        again = {0: [hidden, named[0]], 1: [named[0], hidden]}.get(at, named[:1])
+        questions = [tree.path(tree.question(each)).messages for each in answer]
+        assert [again] * 3 == questions
 
     def test_siblings_are_news(self):
         """A message that got an alternative is drawn again, with what follows it."""

@@ -81,6 +81,22 @@ class TestMessages:
         """It keeps the laws of all adapters."""
         check_adapter(ai_sdk, settings=fewer())
 
+    def test_as_if_it_were_not_there(self):
+        """What stands around a message that is not shown is written as without it."""
+        calls = [ToolCall("c1", "f", "{}"), ToolCall("c2", "f", "{}")]
+        messages = [
+            name(UserMessage("a"), "u1"),
+            name(AssistantMessage("Let me see.", tool_calls=calls), "a1"),
+            *[ToolMessage(each, tool_call_id=each) for each in ("c2", "c1")],
+            AssistantMessage("Well."),
+            name(UserMessage("b"), "u2"),
+        ]
+        for at in range(len(messages) + 1):
+            export = dump([*messages[:at], HIDDEN, *messages[at:]])
+
+            assert export.payload == dump(messages).payload
+            assert [f"messages[{at}]"] == [each.path for each in export.lost]
+
     def test_mapping(self):
         """A run of answers and results is one message, and a call has its result."""
         call = ToolCall("c1", "tide", '{"at": "Oban"}')
@@ -419,6 +435,18 @@ WAITING = STATE.add(name(UserMessage("And now?"), "u2")).add(
     )
 )
 
+# What is shown of it; with the outputs of its calls.
+OPEN: list[Any] = dump(WAITING).payload
+GIVEN = {
+    **OPEN[3],
+    "parts": [
+        part if part == STEP else {**part, "state": "output-available", "output": 1}
+        for part in OPEN[3]["parts"]
+    ],
+}
+# A message that is not shown.
+HIDDEN = UnknownMessage({"type": "computer_call_output"}, source="a provider")
+
 
 class TestRequest:
     """What a client posts, and what a server makes of it."""
@@ -638,6 +666,12 @@ class TestRequest:
         assert resume_from(MessageTree.of(given), ask(*shown)) == given
 
         answered = MessageTree.of(given.add(AssistantMessage("Mild.")))
+        for at in range(1, len(answered.present) + 1):
+            messages = [*answered.present.messages]
+            messages.insert(at, HIDDEN)
+            with pytest.raises(LookupError, match="answered already"):
+                resume_from(MessageTree.of(Aggregator.new(messages)), ask(*shown))
+
         with pytest.raises(LookupError, match="answered already"):
             resume_from(answered, ask(*shown))
 
@@ -676,6 +710,33 @@ class TestRequest:
         tree = MessageTree.of(state)
 
         assert resume_from(tree, ask(*dump(tree).payload)) == state
+
+    @pytest.mark.parametrize("at", range(len(WAITING) + 1))
+    @table(
+        "posted",
+        {
+            "a new message": [*OPEN, NEW],
+            "the same message": OPEN[:3],
+            "another one in its place": [*OPEN[:2], user("u2", "Where?")],
+            "outputs": [*OPEN[:3], GIVEN],
+            "outputs and more": [*OPEN[:3], GIVEN, NEW],
+        },
+    )
+    def test_what_no_client_is_shown(self, posted, at):
+        """A message of an unknown role stays behind the one that it stood behind."""
+        messages = [*WAITING.messages[:at], HIDDEN, *WAITING.messages[at:]]
+        without = resume_from(MessageTree.of(WAITING), ask(*posted))
+
+        state = resume_from(MessageTree.of(Aggregator.new(messages)), ask(*posted))
+
+        others = [each for each in state.messages if each != HIDDEN]
+        is_kept = not at or WAITING.messages[at - 1] in others
+        assert others == without.messages
+        assert [at] * is_kept == [
+            number for number, each in enumerate(state.messages) if each == HIDDEN
+        ]
+        shown = [each["parts"] for each in dump(state).payload]
+        assert shown == [each["parts"] for each in dump(without).payload]
 
     @given(aggregators(), st.data())
     def test_forged(self, state, data):

@@ -139,12 +139,17 @@ def group_turns(
     """
     The turns of *entries*: a message of a user or the system, or a run of answers and
     results. A run ends before an answer that has siblings in *tree*, or was loaded as
-    the beginning of another message.
+    the beginning of another message. A message of an unknown role, which no interface
+    is shown, is of the turn before it.
     """
     turns: list[UiTurn] = []
     for at, entry in enumerate(entries):
         message = entry.message
         role = message.role
+        if isinstance(message, UnknownMessage) and turns:
+            turns[-1].entries.append(entry)
+            continue
+
         if isinstance(message, (AssistantMessage, ToolMessage)):
             role = "assistant"
 
@@ -189,15 +194,20 @@ class UiWriter(PayloadWriter):
         self._thoughts = 0  # of the response so far
 
     def write(self, turn: UiTurn, paths: list[str]) -> dict[str, Any] | None:
-        """The message that *turn* is, whose entries are at *paths*."""
-        first = turn.entries[0].message
-        if isinstance(first, UnknownMessage):
-            self.notes_on(first, paths[0])
-            is_ours = first.source == SOURCE
-            why = "has no role of a UIMessage" if is_ours else whose(first.source)
-            self.lose(paths[0], str(first.raw.get("role") or "unknown"), why)
+        """The message that *turn* is, whose entries are at *paths*; None if unknown."""
+        shown: list[tuple[Entry, str]] = []
+        for entry, path in zip(turn.entries, paths, strict=False):
+            if isinstance(entry.message, UnknownMessage):
+                self._lose_message(entry.message, path)
+            else:
+                shown.append((entry, path))
+
+        if not shown:
             return None
 
+        turn = turn._replace(entries=[entry for entry, _ in shown])
+        paths = [path for _, path in shown]
+        first = turn.entries[0].message
         notes = notes_of(first.metadata, SOURCE)
         ui_id = turn.id
         if notes.get("id") == "" and ui_id.startswith("message_"):
@@ -224,6 +234,12 @@ class UiWriter(PayloadWriter):
                 merge_kept_keys(map_of(each, "keys"), item)
 
         return item
+
+    def _lose_message(self, message: UnknownMessage, path: str) -> None:
+        self.notes_on(message, path)
+        is_ours = message.source == SOURCE
+        why = "has no role of a UIMessage" if is_ours else whose(message.source)
+        self.lose(path, str(message.raw.get("role") or "unknown"), why)
 
     def _write_parts(self, message: Message, path: str) -> list[dict[str, Any]]:
         """The parts of *message*, of a user or the system; one at least."""

@@ -23,8 +23,8 @@ from conversation_state.adapters.engine.notes import (
 )
 from conversation_state.adapters.engine.reading import ObjectReader, is_list, is_map
 from conversation_state.adapters.engine.ui import list_entries
-from conversation_state.aggregator import Aggregator
-from conversation_state.messages import Message, ToolMessage
+from conversation_state.aggregator import Aggregator, Entry
+from conversation_state.messages import Message, ToolMessage, UnknownMessage
 from conversation_state.tools import ToolCall
 from conversation_state.tree import MessageTree
 
@@ -162,13 +162,18 @@ def resume_from(tree: MessageTree, request: ChatRequest) -> Aggregator:
     if request.trigger == "regenerate-message":
         return _ask_again(tree, request, last)
 
-    if last is None or last.role not in ("assistant", "user"):
+    is_known = last is not None and not _is_unknown(last.entries[-1])
+    if last is None or not is_known or last.role not in ("assistant", "user"):
         raise LookupError("there is no message of a user or assistant to go on from")
 
     if last.role == "assistant":
         return _add_results(tree, last)
 
     return _submit_message(tree, request, turns)
+
+
+def _is_unknown(entry: Entry) -> bool:
+    return isinstance(entry.message, UnknownMessage)
 
 
 class _Found:
@@ -191,12 +196,16 @@ def _find_message(tree: MessageTree, ui_id: str | None) -> _Found | None:
     except LookupError:
         return None
 
-    tree = tree.switch(node.id)
-    for turn in group_turns(tree.shown.entries, tree):
-        if any(each.id == node.entry.id for each in turn.entries):
-            return _Found(tree, turn)
+    return _find_turn(tree, node.id)
 
-    return None
+
+def _find_turn(tree: MessageTree, node_id: str) -> _Found:
+    tree, entry = tree.switch(node_id), tree.node(node_id).entry
+    for turn in group_turns(tree.shown.entries, tree):
+        if any(each.id == entry.id for each in turn.entries):
+            break
+
+    return _Found(tree, turn)
 
 
 def _make_lookup_error(ui_id: str | None) -> LookupError:
@@ -232,7 +241,7 @@ def _submit_message(
     found = _find_message(tree, last.id)
     if found is not None and found.turn.role == "user":
         same = _find_words(found, last)
-        if _read_words(same.turn) == _read_words(last):
+        if _read_words(same.turn.entries[0].message) == _read_words(new):
             return same.through()
 
         return found.before().add(_without_id(new))
@@ -274,18 +283,16 @@ def _find_words(found: _Found, last: UiTurn | None) -> _Found:
     if last is None or found.turn.role != "user" or last.role != "user":
         return found
 
+    words = last.entries[0].message
     _, ids = tree.siblings(found.turn.entries[0].id)
     for sibling in (found.turn.entries[0].id, *reversed(ids)):
-        entry = tree.node(sibling).entry
-        turn = UiTurn("", entry.message.role, 0, [entry])
-        if _read_words(turn) == _read_words(last):
-            return _Found(tree.switch(sibling), turn)
+        if _read_words(tree.node(sibling).message) == _read_words(words):
+            return _find_turn(tree, sibling)
 
     return found
 
 
-def _read_words(turn: UiTurn) -> tuple[str, list[Any]]:
-    message = turn.entries[0].message
+def _read_words(message: Message) -> tuple[str, list[Any]]:
     parts: tuple[Any, ...] = message.parts
     return message.role, [attrs.evolve(each, index=None, metadata={}) for each in parts]
 
@@ -303,7 +310,8 @@ def _add_results(tree: MessageTree, last: UiTurn) -> Aggregator:
 
     state = found.through()
     is_open = isinstance(last.entries[-1].message, ToolMessage)
-    if is_open and state[-1].role == "assistant" and not state.pending_calls:
+    shown = [each.message for each in found.turn.entries if not _is_unknown(each)]
+    if is_open and shown[-1].role == "assistant" and not state.pending_calls:
         # Another tab gave the results first, and was answered.
         raise LookupError(
             f"the results of {last.id!r:.80} were answered already; load it again"
