@@ -201,11 +201,9 @@ def _find_message(tree: MessageTree, ui_id: str | None) -> _Found | None:
 
 def _find_turn(tree: MessageTree, node_id: str) -> _Found:
     tree, entry = tree.switch(node_id), tree.node(node_id).entry
-    for turn in group_turns(tree.shown.entries, tree):
-        if any(each.id == entry.id for each in turn.entries):
-            break
-
-    return _Found(tree, turn)
+    turns = group_turns(tree.shown.entries, tree)
+    found = (turn for turn in turns if any(one.id == entry.id for one in turn.entries))
+    return _Found(tree, next(found))
 
 
 def _make_lookup_error(ui_id: str | None) -> LookupError:
