@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import itertools
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -12,6 +13,7 @@ from conversation_state import Aggregator, MessageTree, Timeline, Usage
 from conversation_state.testing import BrokenLawsError, check_chat
 
 FEW = settings(max_examples=8, database=None, derandomize=True, deadline=None)
+ONE = settings(FEW, max_examples=1)  # beside those that all runs try
 
 
 class PlainChat:
@@ -155,6 +157,34 @@ class PaidChat(StateChat):
         return state
 
 
+class RowChat(PlainChat):
+    """What it shows are pairs."""
+
+    @property
+    def state(self):
+        return [row[1:] for row in self.path()]
+
+
+class TextChat(PlainChat):
+    """What it shows are objects as of a web page, with ids and other parts."""
+
+    @property
+    def state(self):
+        return [
+            {"id": at, "role": role, "text": text, "parts": []}
+            for at, (_, role, text) in zip(self.ids(), self.path(), strict=True)
+        ]
+
+
+class ObjectChat(PlainChat):
+    """What it shows are messages of an SDK, which have a content; instructions, too."""
+
+    @property
+    def state(self):
+        rows = [(None, "system", "Be brief."), *self.path()]
+        return [SimpleNamespace(role=role, content=text) for _, role, text in rows]
+
+
 def keep_by_id(cls):
     """A function from an id to a chat: the same for the same id, as of a server."""
     chats = {}  # type: ignore[var-annotated]
@@ -164,8 +194,14 @@ def keep_by_id(cls):
 class TestHonest:
     @pytest.mark.parametrize(
         "make",
-        [PlainChat, keep_by_id(PlainChat), StateChat, keep_by_id(StateChat), IdChat],
-        ids=["lists", "lists by id", "states", "states by id", "ids of messages"],
+        [
+            *(PlainChat, keep_by_id(PlainChat), RowChat, TextChat, ObjectChat),
+            *(StateChat, keep_by_id(StateChat), IdChat),
+        ],
+        ids=[
+            *("lists", "lists by id", "pairs", "texts", "objects"),
+            *("states", "states by id", "ids of messages"),
+        ],
     )
     def test_passes(self, make):
         """A chat that is a tree breaks no law, whatever it is made of."""
@@ -280,6 +316,18 @@ class Forgets(PlainChat):
             self.saved[self.name] = True
 
 
+class UndoLosesAlternatives(PlainChat):
+    """Of what is shown after an undo, there are no alternatives."""
+
+    def undo(self):
+        super().undo()
+        shown = self.ids()
+        parents = [self.nodes[at][0] for at in shown]
+        for at, (parent, *line) in enumerate(self.nodes):
+            if parent in parents and at not in shown:
+                self.nodes[at] = ("gone", *line)
+
+
 CHATS = {
     "loses alternatives": LosesAlternatives,
     "edits in place": EditsInPlace,
@@ -289,6 +337,7 @@ CHATS = {
     "answers the answer": RegeneratesTwice,
     "shows the first": ShowsTheFirst,
     "stops at the alternative": StopsAtTheAlternative,
+    "undo loses alternatives": UndoLosesAlternatives,
     "redoes nothing": RedoesNothing,
     "gives its list": GivesItsList,
     "a copy for each tab": KeepsByTab.make,
@@ -299,9 +348,9 @@ CHATS = {
 class TestFaults:
     @pytest.mark.parametrize("name", CHATS)
     def test_is_found(self, name):
-        """Each fault is found by one call with its defaults, and shown as calls."""
+        """Each fault is found by one call, and shown as calls."""
         with pytest.raises(BrokenLawsError) as caught:
-            check_chat(CHATS[name], settings=FEW)  # type: ignore[arg-type]
+            check_chat(CHATS[name], settings=ONE)  # type: ignore[arg-type]
 
         assert all("make(" in each.code for each in caught.value.broken)
 

@@ -5,6 +5,7 @@ and each fault of a reader breaks a law.
 
 import pytest
 from hypothesis import settings
+from hypothesis import strategies as st
 
 from conversation_state.adapters import (
     Export,
@@ -14,7 +15,8 @@ from conversation_state.adapters import (
     openai_chat,
     openai_responses,
 )
-from conversation_state.messages import AssistantMessage
+from conversation_state.messages import AssistantMessage, UserMessage
+from conversation_state.parts import ImagePart, TextPart
 from conversation_state.testing import (
     BrokenLawsError,
     check_adapter,
@@ -53,10 +55,12 @@ def without_arguments(message):
 class ListsNames(LosesAll):
     """Lists that names are lost, and drops images as well."""
 
+    name = "name"
+
     def dump(self, messages):
         messages = list(messages)
         lost = [
-            Lost(f"messages[{at}]", "name", "the format has no names")
+            Lost(f"messages[{at}]", self.name, "the format has no names")
             for at in range(len(messages))
         ]
         kept = [
@@ -102,6 +106,29 @@ def others(contract, law):
     """The laws of *contract* but *law*, and but the first one, which comes first."""
     names = [name for name, each in contract.laws.items() if not each.is_extra]
     return {*names[1:]} - {law}
+
+
+FIELDS = [
+    *("name", "metadata", "unknown", "timestamp", "response"),
+    *("id", "tool_call_id", "tool_name", "is_error"),
+]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_is_not_its_message(field):
+    """A loss that names a field of a message excuses no content that is missing."""
+
+    class ListsAField(ListsNames):
+        name = field
+
+    said = UserMessage([TextPart("What is it?"), ImagePart(url="https://a/b.png")])
+    with pytest.raises(BrokenLawsError, match=r"parts\[1\] is missing"):
+        check_adapter(
+            ListsAField(),
+            conversations=st.just((said,)),
+            without={*AdapterContract.laws} - {"loses nothing in silence"},
+            settings=FEW,
+        )
 
 
 READERS = {

@@ -837,6 +837,14 @@ ADAPTERS = {
         Adapter(lost=lambda m: [Lost("", "all", "why not")] * bool(m)),
         "says where it loses",
     ),
+    "losses of no message": (
+        Adapter(lost=lambda m: [Lost(f"messages[{len(m)}]", "name", "why not")]),
+        "says where it loses",
+    ),
+    "losses without a reason": (
+        Adapter(lost=lambda m: [Lost("messages[0]", "name", "")] * bool(m)),
+        "says where it loses",
+    ),
     "raises KeyError": (
         Adapter(load=lambda p: openai_chat.load({**p}["messages"])),
         "refuses other values",

@@ -30,10 +30,10 @@ class Chat(Protocol):
     anything; those that it lacks are not called.
 
     What is shown is *state*, an attribute or a method: a state, or a list of messages
-    (objects or dicts with a role and a text). Messages are named by their positions;
-    or, where the argument is called otherwise, *entry_id* say, by their ids: those of
-    the entries of a state, or the ``id`` of each message. `switch` may take the id of
-    the alternative, and nothing else.
+    (objects or dicts with a role and a text, or pairs of both). Messages are named by
+    their positions; or, where the argument is called otherwise, *entry_id* say, by
+    their ids: those of the entries of a state, or the ``id`` of each message. `switch`
+    may take the id of the alternative, and nothing else.
     """
 
     state: Any
@@ -245,10 +245,8 @@ def _read_lines(state: Any) -> _Lines:
     lines: list[_Line] = []
     for message in state:
         if isinstance(message, Mapping):
-            role, text = (
-                message.get("role"),
-                message.get("content", message.get("text")),
-            )
+            role = message.get("role")
+            text = message.get("content", message.get("text"))
         elif isinstance(message, (tuple, list)):
             role, text = message
         else:
