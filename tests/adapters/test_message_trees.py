@@ -23,6 +23,7 @@ from conversation_state.adapters.message_trees import (
     load_trees,
 )
 from conversation_state.errors import DecodeError, StaleHeadError, StoreError
+from conversation_state.messages import UnknownMessage
 from conversation_state.parts import (
     FilePart,
     ImagePart,
@@ -257,6 +258,12 @@ def shape(tree):
     return sorted(found), owners[tree.head]
 
 
+def outline(message):
+    """Who says what in *message*, and which calls and results it has."""
+    calls = [(each.id, each.name, each.arguments) for each in message.tool_calls]
+    return message.role, message.text, calls, getattr(message, "tool_call_id", "")
+
+
 def stack(*ids_and_parents):
     """A file of assistant-ui, of ids and parents."""
     return {
@@ -416,6 +423,50 @@ class TestLaw:
         for _ in range(3_000):
             [top] = made
             made = top["children"]
+
+    @pytest.mark.parametrize("kind", WRITTEN)
+    @pytest.mark.parametrize("at", range(6))
+    def test_as_if_it_were_not_there(self, kind, at):
+        """A message of an unknown role is lost, and parts no answer."""
+        calls = [ToolCall("c1", "add", "{}"), ToolCall("c2", "add", "{}")]
+        messages = [
+            UserMessage("1+2, and 2+2?"),
+            AssistantMessage("Let me see.", tool_calls=calls),
+            ToolMessage("3", tool_call_id="c1", tool_name="add"),
+            ToolMessage("4", tool_call_id="c2", tool_name="add"),
+            AssistantMessage("Three, and four."),
+        ]
+        hidden = UnknownMessage({"type": "computer_call_output"}, source="a provider")
+        whole = Aggregator.new([*messages[:at], hidden, *messages[at:]])
+
+        export = dump_tree(MessageTree.of(whole), format=kind)
+
+        assert [f"nodes[{at}]"] == [each.path for each in export.lost]
+        back = load_one(export.payload).tree.present
+        assert [*map(outline, messages)] == [*map(outline, back)]
+
+    @pytest.mark.parametrize("kind", WRITTEN)
+    def test_result_without_call(self, kind):
+        """It comes back, if behind a call that it is given."""
+        result = ToolMessage("3", tool_call_id="c1", tool_name="add")
+        state = Aggregator.new([UserMessage("1+2?"), result, AssistantMessage("3.")])
+
+        payload = dump_tree(MessageTree.of(state), format=kind).payload
+
+        _, *called, back, answer = load_one(payload).tree.present
+        made = [call.id for each in called for call in each.tool_calls]
+        assert ("3", "c1", "3.") == (back.text, back.tool_call_id, answer.text)
+        assert made in ([], ["c1"])
+
+    def test_branch_behind_what_is_lost(self):
+        """Two answers are two messages, also if one that is lost stands before them."""
+        state = Aggregator.new().add_tool_call(ToolCall("c1", "add", "{}"))
+        state = state.add(UnknownMessage({"type": "a"}, source="a provider"))
+        answers = [state.add_assistant_message(text) for text in ("3", "Three.")]
+        payload = dump_tree(MessageTree.of(*answers), format="librechat").payload
+        tree = load_one(payload).tree
+
+        assert 2 == len(tree.siblings(tree.head)[1])
 
     def test_branch_behind_a_result(self):
         """Two answers to one result are two messages, with one parent."""

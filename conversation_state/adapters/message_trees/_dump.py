@@ -136,12 +136,15 @@ class _TreeWriter:
 
     def _group_nodes(self) -> None:
         owners: dict[str, str | None] = {}
+        # What stands before each message that is left out, unless several stand behind.
+        before_left_out: dict[str, str | None] = {}
         nodes = {node.id: node for node in self.tree.nodes}
         end = len(nodes)
         for number, node in enumerate(nodes.values()):
             parent = None if node.parent is None else owners[node.parent]
             above = self.groups[parent] if parent is not None else None
-            if above is not None and _joins_record(above, node):
+            behind = before_left_out.get(node.parent or "", node.parent)
+            if above is not None and _joins_record(above, node, behind):
                 above.nodes.append(node)
                 owners[node.id] = above.id
                 continue
@@ -152,6 +155,7 @@ class _TreeWriter:
                 why = "this format has no such message"
                 self.lost.append(Lost(path, role, why))
                 owners[node.id] = parent
+                before_left_out[node.id] = None if node.children[1:] else behind
                 continue
 
             id = ui_id_of(node.entry)
@@ -370,10 +374,10 @@ _PARENT_KEYS = {
 _ANSWERS = frozenset({"assistant", "tool"})
 
 
-def _joins_record(above: _RecordGroup, node: Node) -> bool:
-    """Whether a message belongs to the record of the one it stands behind."""
+def _joins_record(above: _RecordGroup, node: Node, behind: str | None) -> bool:
+    """Whether a message belongs to the record of the one it stands *behind*."""
     last = above.nodes[-1]
-    if last.id != node.parent or len(last.children) > 1:
+    if last.id != behind or len(last.children) > 1:
         return False
 
     if last.message.role not in _ANSWERS or node.message.role not in _ANSWERS:

@@ -640,7 +640,7 @@ def _read_open_webui(raw: Body) -> list[Message]:
             except DecodeError:
                 read = ()
 
-            if read and read[0].role == "assistant":
+            if read and read[0].role in {"assistant", "tool"}:
                 return [_add_fields(message, fields) for message in read]
 
         if isinstance(content, str):
