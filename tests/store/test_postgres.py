@@ -2,6 +2,7 @@
 
 import inspect
 
+import psycopg
 import pytest
 from hypothesis import settings
 
@@ -48,6 +49,7 @@ class Empty:
     def __init__(self):
         self._made = 0
         self._free = []
+        self._connection = None
 
     def take(self):
         if self._free:
@@ -59,11 +61,31 @@ class Empty:
     def give_back(self, schema):
         tables = [f"{schema}.{table}" for table in TABLES]
         clear = "; ".join([f"DELETE FROM {table}" for table in tables])
-        servers.server().run(f"{clear}; UPDATE {schema}.numbers SET last = 0")
+        connection = self._connect()
+        connection.execute(f"{clear}; UPDATE {schema}.numbers SET last = 0")
         self._free.append(schema)
+
+    def _connect(self):
+        """A connection that stays: a new one reads the catalogue of all tables."""
+        if self._connection is None:
+            dsn = servers.server().dsn()
+            self._connection = psycopg.connect(dsn, autocommit=True)
+
+        return self._connection
+
+    def close(self):
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 EMPTY = Empty()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _close_after():
+    yield
+    EMPTY.close()
 
 
 class TestPostgres(OnServer, StorePromises):
