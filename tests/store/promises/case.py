@@ -166,10 +166,12 @@ class StoreCase:
     make the backend (`backend`), and whether what it keeps is still there when it is
     opened again (`is_kept`). One that keeps its rows elsewhere than in files of its
     folder overrides `files`, and one whose backends see the rows of each other may
-    override `other`, which gives further stores.
+    override `other`, which gives further stores. One whose calls are slow may fail at
+    every *stride*-th of them only.
     """
 
     is_kept = True
+    stride = 1
 
     def backend(self, folder: Path) -> Backend:
         """The backend that keeps its data in *folder*, which is empty at first."""

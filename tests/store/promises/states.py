@@ -234,18 +234,21 @@ class StatePromises(StoreCase):
             for step in _store_steps():
                 step(twin)
                 failed += _count_interruptions(
-                    store._cache.backend, step, _read_all(twin)
+                    store._cache.backend, step, _read_all(twin), self.stride
                 )
 
         assert 50 < failed
 
 
 def _count_interruptions(
-    backend: Backend, step: Callable[[Store], object], after: dict[str, object]
+    backend: Backend,
+    step: Callable[[Store], object],
+    after: dict[str, object],
+    stride: int,
 ) -> int:
     """
-    How many times a step was interrupted, once at each of its calls, until it was
-    complete.
+    How many calls a step makes: it is interrupted at every *stride*-th of them, until
+    it is complete.
     """
     before, rows_before = _read_all(Store(backend)), read_rows(backend)
     at = 0
@@ -262,7 +265,7 @@ def _count_interruptions(
             step(store)
         except InjectedError:
             is_done = False
-            at += 1
+            at += stride
 
         # A store with the same rows was verified already; only the others are.
         found = before
