@@ -579,7 +579,8 @@ class MessageTree:
     def question(self, entry_id: str) -> str | None:
         """
         The id of the message that an answer is to: the next one above *entry_id* that
-        is no assistant's and no tool's, or *entry_id* itself; None for nothing.
+        is no assistant's and no tool's, or *entry_id* itself; None for nothing. Those
+        of unknown roles within an answer are passed over.
 
         Raises:
             LookupError:

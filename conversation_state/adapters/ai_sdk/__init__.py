@@ -12,7 +12,7 @@ The wire of Vercel's AI SDK: ``UIMessage`` of ``ai`` 6 and 7, and its message st
 A user's message is one ``UIMessage``, and so is the system's. A run of answers and
 results is one message of the assistant: each answer begins with ``step-start``, and a
 call and its result are one part. A run ends before an answer that has siblings in the
-tree.
+tree, and not at a message of an unknown role.
 
 A message has the id that interfaces know it by (`conversation_state.tree.name`), or
 else its entry's; a message without either is ``message_0`` by its place. Of a run the
