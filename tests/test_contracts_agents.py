@@ -259,6 +259,26 @@ class ForgetsArguments(ListAgent):
         return answer
 
 
+class DropsACall(ListAgent):
+    """Forgets, turn by turn, the last of several calls of an answer; all are alike."""
+
+    def __call__(self, base_url, prompt, thread):
+        for message in self.threads.get(thread, ()):
+            calls = message.get("tool_calls", ())
+            if len({call["function"]["name"] for call in calls}) < len(calls):
+                self.drop(thread, calls.pop()["id"])
+                break
+
+        return super().__call__(base_url, prompt, thread)
+
+    def drop(self, thread, call_id):
+        kept = self.threads[thread]
+        kept[:] = [each for each in kept if each.get("tool_call_id") != call_id]
+
+    def run_tool(self, call):
+        return "Done."
+
+
 class TriesForever(ListAgent):
     """Tries again until the provider answers."""
 
@@ -286,6 +306,7 @@ AGENTS = {
     "a prompt sent twice": (AsksTwice, "nothing is there twice"),
     "a text beside calls dropped": (DropsTextsBesideCalls, "nothing is lost"),
     "arguments forgotten": (ForgetsArguments, "nothing is lost"),
+    "one of two calls forgotten": (DropsACall, "nothing is lost"),
     "errors without end": (TriesForever, "rounds end"),
     "an old reply": (LeavesTheNewestOut, "the thread is usable"),
 }
@@ -390,6 +411,26 @@ class TestWires:
 
 
 class TestCommands:
+    def test_fails(self):
+        """A command that ends with an error fails, with what it wrote about that."""
+        command = [sys.executable, "-c", "import sys; sys.exit('No such file.')"]
+        with pytest.raises(AssertionError, match="ended with 1: No such file"):
+            replay_agent(command, [])
+
+    def test_replies(self):
+        """What a command writes is its reply."""
+        code = """
+        import json, sys, urllib.request
+
+        base_url, prompt, thread = sys.argv[1:]
+        messages = [{"role": "user", "content": prompt}]
+        body = json.dumps({"model": "m", "messages": messages}).encode()
+        urllib.request.urlopen(base_url + "/chat/completions", body)
+        print("To Bern.")
+        """
+        with pytest.raises(AssertionError, match=r"is 'To Bern\.', and the model"):
+            replay_agent([sys.executable, "-c", textwrap.dedent(code)], [])
+
     @pytest.mark.slow
     def test_is_stopped_and_killed(self, tmp_path):
         """
