@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from conversation_state import AssistantMessage, ToolCall, ToolMessage, open_store
-from conversation_state.testing.provider import CallTools, Gate, Reply, StrictProvider
+from conversation_state.testing.provider import Gate, Reply, StrictProvider
 
 pytest.importorskip("openai")
 
@@ -127,7 +127,10 @@ def load(folder):
 
 
 def test_turns(tmp_path):
-    """Calls run, answers are printed, and the bill is complete."""
+    """
+    Calls run, answers are printed, and the bill is complete; an empty line asks
+    nothing.
+    """
     draw = random.Random(1)
     script = []
     for number in range(3):
@@ -139,11 +142,13 @@ def test_turns(tmp_path):
 
     with StrictProvider(script) as server:
         with pasted(tmp_path, server) as terminal:
+            terminal.type("\n  \n")
             for question in "When?", "And then?", "Sure?":
                 terminal.say(question)
             assert 0 == terminal.leave(CTRL_D)
 
         assert () == server.refusals
+        assert 6 == len(server.requests)
 
     state = load(tmp_path)
 
@@ -212,40 +217,29 @@ def test_stop(tmp_path):
     assert "Traceback" not in terminal.printed
 
 
-def test_started_again(tmp_path):
-    """An empty line asks nothing, and the next start shows what was said."""
-    with StrictProvider(default=CallTools("trains", answer="At noon.")) as server:
-        with pasted(tmp_path, server) as terminal:
-            terminal.type("\n  \n")
-            terminal.say("When?")
-            assert terminal.wait_for("At noon.")
-            assert 0 == terminal.leave(CTRL_D)
-
-        with pasted(tmp_path, server) as terminal:
-            assert 0 == terminal.leave(CTRL_D)
-
-        assert 2 == len(server.requests)
-
-    state = load(tmp_path)
-    assert ["When?", "At noon."] == [state[0].text, state[-1].text]
-    assert ["user", "assistant", "tool", "assistant"] == [each.role for each in state]
-    shown = [line for line in terminal.printed.splitlines() if ": " in line]
-    assert ["user: When?", "assistant: At noon."] == [shown[0], shown[-2]]
-    assert "calls trains" in terminal.printed
-
-
 def test_killed(tmp_path):
-    """After kill -9 the question is asked again at once, and the chat goes on."""
+    """
+    After kill -9 the next start shows what was said, the question is asked again at
+    once, and the chat goes on.
+    """
     gate = Gate()
-    script = [Reply("Soon, soon. " * 20, gate=gate), "At noon.", "Yes."]
+    script = [
+        AssistantMessage(tool_calls=CALLS[:1]),
+        "At noon.",
+        Reply("Soon, soon. " * 20, gate=gate),
+        "At six.",
+        "Yes.",
+    ]
     with StrictProvider(script) as server:
         with pasted(tmp_path, server) as terminal:
             terminal.say("When?")
+            assert terminal.wait_for("At noon.")
+            terminal.say("And then?")
             gate.release()
             gate.release()
             assert terminal.wait_for("S")
 
-        assert ["When?"] == [each.text for each in load(tmp_path)]
+        assert "And then?" == load(tmp_path)[-1].text
         with pasted(tmp_path, server) as terminal:
             terminal.say("Sure?")
             assert terminal.wait_for("Yes.")
@@ -253,5 +247,12 @@ def test_killed(tmp_path):
 
         assert () == server.refusals
 
-    texts = [each.text for each in load(tmp_path)]
-    assert ["When?", "At noon.", "Sure?", "Yes."] == texts
+    state = load(tmp_path)
+    asked = [("user", "When?"), ("assistant", ""), ("assistant", "At noon.")]
+    asked += [("user", "And then?"), ("assistant", "At six.")]
+    asked += [("user", "Sure?"), ("assistant", "Yes.")]
+    assert asked == [(each.role, each.text) for each in state if each.role != "tool"]
+    shown = [line for line in terminal.printed.splitlines() if ": " in line]
+    assert "user: When?" == shown[0]
+    assert {"assistant: At noon.", "user: And then?"} <= {*shown}
+    assert "calls trains" in terminal.printed
