@@ -31,7 +31,13 @@ from conversation_state.chunks import concat
 from conversation_state.counting import TokenBudget
 from conversation_state.errors import ConcatError
 from conversation_state.messages import UnknownMessage
-from conversation_state.parts import KINDS, Part, UnknownPart
+from conversation_state.parts import (
+    KINDS,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    UnknownPart,
+)
 from conversation_state.testing import laws, register, strategies
 from conversation_state.testing._comparison import unpickled
 from conversation_state.testing.strategies import (
@@ -618,6 +624,12 @@ def has_field(kind, field):
     return lambda one: type(one) is kind and getattr(one, field)
 
 
+def holds(kind, part):
+    return lambda one: (
+        type(one) is kind and any(type(each) is part for each in one.parts)
+    )
+
+
 def is_of(kind):
     return lambda part: type(part) is kind
 
@@ -653,6 +665,18 @@ REACHED: dict[str, tuple[Any, dict[Any, Any]]] = {
             (kind, field): has_field(kind, field)
             for kind in MESSAGES
             for field in ("timestamp", "metadata")
+        },
+    ),
+    "what models say": (
+        strategies.assistant_messages(),
+        {part: holds(AssistantMessage, part) for part in KINDS.values()},
+    ),
+    "what users say": (
+        strategies.user_messages(),
+        {
+            part: holds(UserMessage, part)
+            for part in KINDS.values()
+            if part not in {ReasoningPart, RefusalPart}
         },
     ),
     "unknown": (

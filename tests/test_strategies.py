@@ -35,7 +35,7 @@ from conversation_state.testing import (
     provider_payloads,
     states,
 )
-from conversation_state.testing._wire_requests import write_request
+from conversation_state.testing._wire_requests import is_object, write_request
 from conversation_state.testing.shapes import (
     ACTS,
     TurnWriter,
@@ -422,8 +422,12 @@ def list_kinds(message: AssistantMessage) -> set[str]:
     calls = message.tool_calls
     found: set[str] = {part.kind for part in message.parts}
     found |= {"several calls"} if len(calls) > 1 else set()
-    has_arguments = any(len(call.arguments) > len("{}") for call in calls)
-    return found | ({"arguments"} if has_arguments else set())
+    for call in calls:
+        found |= {"arguments"} if len(call.arguments) > len("{}") else set()
+        found |= set() if is_object(call.arguments) else {"broken arguments"}
+
+    response = message.response
+    return found | ({"usage"} if response and response.usage else set())
 
 
 @pytest.mark.parametrize("wire", _ADAPTERS)
@@ -448,8 +452,9 @@ class TestWires:
 
     def test_streams_are_read(self, wire: str):
         """
-        Streams are whole, broken off, or end with an error; all of what came is read:
-        texts, thoughts, refusals, and one call or several, with arguments.
+        Streams are whole, broken off, or end with an error; all of what came is read;
+        whole ones have texts, thoughts, refusals, one call or several, with arguments,
+        and the usage.
         """
         ends: Counter[str] = Counter()
         seen: set[str] = set()
@@ -465,16 +470,19 @@ class TestWires:
                 ends["unreadable"] += 1
             else:
                 reasons = [c.response.finish_reason for c in chunks if c.response]
-                ends["cut" if "interrupted" in reasons else "whole"] += 1
-                if chunks:
+                is_cut = "interrupted" in reasons
+                ends["cut" if is_cut else "whole"] += 1
+                if chunks and not is_cut:
                     seen.update(list_kinds(concat(chunks)))
 
         draw()
 
         assert {*ends} == {"error", "cut", "whole"}
-        # Two wires have no form of their own for refusals: they are texts.
-        refusal = {"refusal"} if wire.startswith("openai") else set()
-        assert seen == {"text", "reasoning", "arguments", "several calls"} | refusal
+        # Two wires have no form of their own for refusals, which are texts, and for
+        # arguments that are no object.
+        own = {"refusal", "broken arguments"} if wire.startswith("openai") else set()
+        everywhere = {"text", "reasoning", "arguments", "several calls", "usage"}
+        assert seen == everywhere | own
 
     def test_requests_are_as_recorded(self, wire: str):
         """The requests of one conversation are those of a file, which people read."""
