@@ -679,6 +679,18 @@ REACHED: dict[str, tuple[Any, dict[Any, Any]]] = {
             if part not in {ReasoningPart, RefusalPart}
         },
     ),
+    "chunks": (
+        strategies.chunks(max_size=3),
+        {
+            "name": lambda some: any(one.name for one in some),
+            "metadata": lambda some: any(one.metadata for one in some),
+            "timestamp": lambda some: any(one.timestamp for one in some),
+            "calls": lambda some: all(one.tool_calls for one in some),
+            "response": lambda some: any(one.response for one in some),
+            "parts": lambda some: any(len(one.parts) > 1 for one in some),
+            "several": lambda some: len(some) == 3,
+        },
+    ),
     "unknown": (
         strategies.unknown_parts() | strategies.unknown_messages(),
         {

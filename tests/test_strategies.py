@@ -42,6 +42,7 @@ from conversation_state.testing.shapes import (
     grow_state,
     write_shapes,
 )
+from conversation_state.testing.strategies import aggregators
 from conversation_state.tools import Parameter, ToolInfo
 from conversation_state.usage import Usage
 from tests.profiles import is_thorough
@@ -240,6 +241,22 @@ class TestConversations:
         assert [each.text for each in found] == ["form 0"]
 
 
+class TestStates:
+    def test_are_shown_as_code(self):
+        """A failing test prints the state that it was given as code."""
+
+        @_SHRUNK
+        @given(aggregators())
+        def fail(state: Aggregator) -> None:
+            raise ValueError(len(state))
+
+        with pytest.raises(ValueError, match="0") as caught:
+            fail()
+
+        shown = "\n".join(caught.value.__notes__)
+        assert "A state that was drawn, as code:\nAggregator.new()" in shown
+
+
 class Variant(TurnWriter):
     """Takes the option with a number of each choice, or one from the start again."""
 
@@ -390,6 +407,20 @@ class TestModelAnswers:
                 shows,
                 settings=_FEW,
             )
+
+    def test_end_for_a_reason(self):
+        """Answers end for the reasons that providers give."""
+        reasons: set[str] = set()
+
+        @_DRAWS
+        @given(model_answers())
+        def draw(answer: AssistantMessage) -> None:
+            assert answer.response is not None
+            reasons.add(answer.response.finish_reason)
+
+        draw()
+
+        assert reasons == {"stop", "tool_calls", "length", "content_filter"}
 
     def test_refuse_unknown_faults(self):
         """An unknown fault is an error that lists the known ones."""
