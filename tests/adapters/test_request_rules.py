@@ -30,6 +30,7 @@ from conversation_state.messages import (
 from conversation_state.parts import AudioPart, ImagePart, ReasoningPart, TextPart
 from conversation_state.testing.provider import Memory, judge
 from conversation_state.trimming import trim
+from tests.adapters.pieces import as_is
 
 ASK = UserMessage("q")
 SIGNED = {"type": "thinking", "thinking": "hm", "signature": "s"}
@@ -277,6 +278,30 @@ class TestNothingLeft:
 
 
 ASKED_ITEM = {"role": "user", "content": "q"}
+
+
+class TestOlderCalls:
+    """Chat Completions: calls from before they had ids."""
+
+    @pytest.mark.parametrize(
+        "given", [{}, {"tool_call_id": None}, {"tool_call_id": ""}]
+    )
+    def test_a_result_of_the_newer_form(self, given):
+        """A result that lacks an id is sent as such a call's; or written as it came."""
+        called = {"name": "f", "arguments": "{}"}
+        history = [
+            {"role": "user", "content": "q"},
+            {"role": "assistant", "content": None, "function_call": called},
+            {"role": "tool", "content": "12", **given},
+        ]
+        loaded = openai_chat.load(history)
+
+        request = openai_chat.dump(loaded).payload
+
+        sent = {"role": "function", "content": "12", "name": "f"}
+        assert [*history[:2], sent] == request["messages"]
+        assert () == judge("openai_chat", request, level="api")
+        assert history == as_is(openai_chat).dump(loaded).payload["messages"]
 
 
 @pytest.mark.parametrize("adapter", [anthropic, gemini, openai_chat, openai_responses])

@@ -64,10 +64,14 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
                 _note_legacy_call(legacy, one, raw)
             elif legacy and legacy.keys() & {raw.get("tool_call_id")}:
                 # The call has no id in the format before ``tool_calls``, so the result
-                # has a name instead.
+                # has a name instead. One that was loaded without an id stays so where
+                # no provider refuses it.
                 name = legacy[raw.pop("tool_call_id")]
-                if "made_id" not in notes_of(one.metadata, SOURCE):
+                notes = notes_of(one.metadata, SOURCE)
+                if writer.is_request or "made_id" not in notes:
                     raw |= {"role": "function", "name": one.tool_name or name}
+                else:
+                    merge_kept_keys(map_of(notes, "keys"), raw)
 
             raws.append(raw)
 
