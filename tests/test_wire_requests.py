@@ -32,10 +32,12 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
+from conversation_state.testing._wire_answers import Numbers, write_answer
 from conversation_state.testing._wire_requests import write_request
 from conversation_state.testing.provider import judge
 from conversation_state.testing.shapes import write_shapes
 from conversation_state.testing.strategies import conversations
+from conversation_state.tools import ToolCall
 from tests.later import Later
 from tests.profiles import fewer
 
@@ -222,3 +224,15 @@ class TestRequests:
 
         assert ["Hi.", "So?", "Yes."] == [part.text for part in parts if part.text]
         assert {"text"} == {part.kind for part in parts}
+
+
+@pytest.mark.parametrize("text", ["", "Let me see."])
+@pytest.mark.parametrize("calls", [[], [ToolCall("c", "f", '{"x": 1}')]])
+def test_an_answer_is_sent_back_as_it_was(text, calls):
+    """Chat Completions write null where an answer is calls alone; so does who asks."""
+    message = AssistantMessage(text, tool_calls=calls)
+    [sent] = write_request("openai_chat", [message])["messages"]
+    answer = write_answer("openai_chat", message, {"model": "gpt-5"}, Numbers())
+    came = answer["choices"][0]["message"]
+
+    assert sent == {key: came[key] for key in sent}
