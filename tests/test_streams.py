@@ -559,10 +559,10 @@ def test_thousands_in_a_row():
     Elements that are left out, and ends, in a row are no deeper than one; nor is
     freeing a long stream.
     """
-    skips = Stream.of(range(100_001)).convert(lambda n: n if n == 100_000 else SKIP)
+    skips = Stream.of(range(20_001)).convert(lambda n: n if n == 20_000 else SKIP)
     ends = merge_named({f"{n}": Stream.of(()) for n in range(2_000)})
 
-    assert [100_000] == list(skips)
+    assert [20_000] == list(skips)
     assert [] == list(ends)
     assert 2_000 == len(list(ends.results()))
     long = Stream.of(range(100_000))
