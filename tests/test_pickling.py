@@ -30,6 +30,7 @@ from conversation_state.store import open_store
 from conversation_state.testing import register
 from conversation_state.testing.strategies import STRATEGIES
 from conversation_state.tools import ToolChoice
+from tests.profiles import fewer
 
 register()
 
@@ -71,6 +72,7 @@ def check_names(value, protocol):
 
 class TestNames:
     @values
+    @fewer()
     @given(data=st.data())
     def test_every_value(self, cls, data):
         """The pickle of a value names public modules only, and gives the value back."""
