@@ -42,6 +42,7 @@ from conversation_state.trimming import (
     shorten_tool_results,
     trim,
 )
+from tests.profiles import fewer
 
 
 def calls(*ids):
@@ -347,6 +348,7 @@ class TestFit:
             assert reason in str(error)
             assert len(view.dropped) == error.dropped  # type: ignore[attr-defined]
 
+    @fewer()
     @given(seed=st.randoms())
     def test_results_of_many_calls(self, seed):
         """In any order, and however many have come, each is pending until it comes."""
