@@ -5,6 +5,7 @@ neighbour that is accepted.
 
 import itertools
 import json
+import re
 from collections import deque
 from typing import Any
 
@@ -787,9 +788,13 @@ class TestRules:
         refusals = judge(wire, body, level=level_of(case), memory=memory_of(case))
 
         assert name in names(refusals)
+        # Google's errors have the names of its protocol.
+        keys = {*body} | {re.sub("(?=[A-Z])", "_", key).lower() for key in body}
         for refusal in refusals:
             assert refusal.message
             assert "{" not in (refusal.param or "")
+            start = re.split(r"[.\[]", refusal.path)[0]
+            assert start in keys or name in {"input_missing", "no_contents"}
 
     @pytest.mark.parametrize("case", CASES, ids="-".join)
     def test_turned_off(self, case):
@@ -841,6 +846,7 @@ FURTHER = [
     ("openai_responses", "result_without_call", asked(OUTPUT, CALL)),
     ("openai_responses", "reasoning_without_item", asked(said(), REASONING)),
     ("openai_responses", "reasoning_without_item", asked(CALL, REASONING, OUTPUT)),
+    ("anthropic", "missing", talk([{"text": "Hi."}])),
     ("anthropic", "call_without_result", talk([text()], [USE])),
     (
         "anthropic",
@@ -862,6 +868,12 @@ FURTHER = [
     ("gemini", "name_characters", declared(name="x" * 65)),
     ("gemini", "media_format", blob("image/jpg")),
     ("gemini", "schema_key", declared(parameters=typed(anyOf=[{"const": "a"}]))),
+]
+
+# Parts of other wires, which Chat Completions has another form for.
+FURTHER += [
+    ("openai_chat", "foreign_part", chat({"role": "user", "content": [{"type": kind}]}))
+    for kind in ("input_text", "input_image", "tool_result", "image", "document")
 ]
 
 
