@@ -846,6 +846,10 @@ FURTHER = [
     ("openai_responses", "result_without_call", asked(OUTPUT, CALL)),
     ("openai_responses", "reasoning_without_item", asked(said(), REASONING)),
     ("openai_responses", "reasoning_without_item", asked(CALL, REASONING, OUTPUT)),
+    (
+        *("openai_responses", "reasoning_without_item"),
+        asked(said(), REASONING, said(), CALL, OUTPUT),
+    ),
     ("anthropic", "missing", talk([{"text": "Hi."}])),
     ("anthropic", "call_without_result", talk([text()], [USE])),
     (
