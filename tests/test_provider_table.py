@@ -889,6 +889,12 @@ class TestFurther:
 
         assert name in names(judge(wire, body, level=level))
 
+    def test_thoughts_in_a_row(self):
+        """One item follows all thoughts before it."""
+        thoughts = [REASONING | {"id": each} for each in ("rs_a", "rs_b")]
+
+        assert () == judge("openai_responses", asked(said(), *thoughts, CALL, OUTPUT))
+
 
 class TestMistral:
     def test_agrees_with_mistral_common(self):
