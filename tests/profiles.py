@@ -1,6 +1,6 @@
 """How much the tests try: the profiles of Hypothesis, and what else depends on them."""
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 __all__ = ["fewer", "is_thorough"]
 
@@ -20,6 +20,9 @@ settings.register_profile("quick", _SAME, max_examples=5)
 # For the interpreters beside the one that runs everything: they differ in what
 # they do with a value, not in which values there are.
 settings.register_profile("brief", _SAME, max_examples=5)
+# For `make mutants`: the same examples; a failure is enough, however large.
+_NOT_SHRUNK = [Phase.explicit, Phase.reuse, Phase.generate, Phase.target]
+settings.register_profile("mutants", _SAME, max_examples=30, phases=_NOT_SHRUNK)
 settings.register_profile("thorough", _SAME, max_examples=2_000, derandomize=False)
 settings.load_profile("default")
 

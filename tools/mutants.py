@@ -137,6 +137,7 @@ _SWAPS: dict[type[ast.AST], str] = {
 # Where all tests of a module take longer, measured, only those chosen for a mutant
 # meet it: those that run its line in a process of their own are not among them.
 _LONG_S = 600
+_PYTEST = ("pytest", "-q", "-x", "--hypothesis-profile=mutants")
 # What a user is told, also around what is filled in; nothing depends on its words.
 _PROSE = re.compile("[a-z] [a-z]|} [a-z]|[:,] {")
 # In what pytest lists: how long a test, or a fixture of it, took.
@@ -433,7 +434,7 @@ def run_pytest(
     listed.write_text("\n".join(tests), encoding="utf-8")
     try:
         done = subprocess.run(  # noqa: S603 - ours
-            [sys.executable, "-m", "pytest", "-q", "-x", *arguments, f"@{listed}"],
+            [sys.executable, "-m", *_PYTEST, *arguments, f"@{listed}"],
             cwd=copy,
             env=environment,
             stdout=subprocess.PIPE,
