@@ -210,6 +210,18 @@ class TestRecorded:
 class TestLoad:
     """What both formats have is read in the same way."""
 
+    @pytest.mark.parametrize("kind", ["audio/wav", "audio/x;rate=8000", ""])
+    def test_audio_as_a_url(self, kind):
+        """In chats its whole media type is in the url that it is written as."""
+        block = {"type": "input_audio", "input_audio": f"data:{kind};base64,AA=="}
+        history = [{"role": "user", "content": [block]}]
+
+        loaded = openai_chat.load(history)
+        export = as_is(openai_chat).dump(loaded)
+
+        assert kind == loaded[0].parts[0].media_type
+        assert (history, ()) == (export.payload["messages"], export.lost)
+
     def test_a_whole_request(self, openai):
         """Of a request only the messages are read; the bare list will do."""
         messages = [{"role": "user", "content": "hi"}]

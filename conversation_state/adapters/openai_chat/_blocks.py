@@ -317,7 +317,7 @@ def _write_typed(
     if kind == "input_audio":
         head, word = notes.get("head"), _name_audio_format(part.media_type)
         if isinstance(head, str) and part.data is not None:
-            body["data"], media_type = head + text, head[5:].partition(";")[0]
+            body["data"], media_type = head + text, head[5:].rpartition(";")[0]
 
         if word and notes.get("plain") is not True:
             body["format"], media_type = word, part.media_type
