@@ -41,6 +41,8 @@ URLS = st.one_of(
     DATA_URLS,
     texts(max_size=5),
 )
+# `dump` writes a file of no type as base64 alone.
+FILES = BASE64 | URLS.filter(lambda url: not url.startswith("data:;base64,"))
 
 
 def medium(kind, slot, content, **words):
@@ -67,7 +69,7 @@ BLOCKS = st.one_of(
     medium("audio_url", "url", URLS),
     both(medium("document_url", "url", URLS), some(document_name=WORD | json_values())),
     medium("input_audio", "data", BASE64 | URLS, format=WORD),
-    medium("file", "file_data", BASE64 | URLS, filename=WORD),
+    medium("file", "file_data", FILES, filename=WORD),
     both(exactly(type=st.just("file"), file=some(file_id=WORD, filename=WORD))),
     both(exactly(type=st.just("file")), some(file_id=WORD)),
     both(exactly(type=texts(min_size=3, max_size=9)), EXTRAS),

@@ -12,7 +12,7 @@ from conversation_state.adapters.openai_responses import load, load_chunks
 from conversation_state.chunks import concat
 from conversation_state.testing.strategies import json_values, texts
 from tests.adapters.helpers import both, exactly, make_readers, some
-from tests.adapters.openai_chat import BASE64, URLS
+from tests.adapters.openai_chat import BASE64, FILES, URLS
 
 NOTHING = st.sampled_from([None, ""])
 WORDS = st.sampled_from(["a", "low", "wav", "mp3", "mpeg"]) | texts(max_size=4)
@@ -59,7 +59,7 @@ MEDIA = st.one_of(
     ),
     both(
         exactly(type=st.just("input_file")),
-        some(file_data=BASE64 | URLS | NOTHING, filename=WORD, file_id=WORD),
+        some(file_data=FILES | NOTHING, filename=WORD, file_id=WORD),
         some(file_url=URLS | NOTHING | json_values()),
         EXTRAS,
     ),
