@@ -219,7 +219,8 @@ class TestLoad:
         loaded = openai_chat.load(history)
         export = as_is(openai_chat).dump(loaded)
 
-        assert kind == loaded[0].parts[0].media_type
+        part: Any = loaded[0].parts[0]
+        assert kind == part.media_type
         assert (history, ()) == (export.payload["messages"], export.lost)
 
     def test_a_whole_request(self, openai):
