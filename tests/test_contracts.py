@@ -1262,6 +1262,11 @@ DIFFERENCES = [
         "[0].content: first (TextPart('a'),), then (TextPart('a'), TextPart('a'))",
     ),
     (
+        UserMessage([TextPart("a")] * 2),
+        UserMessage([TextPart("a")]),
+        "[0].content: first (TextPart('a'), TextPart('a')), then (TextPart('a'),)",
+    ),
+    (
         AssistantMessage("a", response=ResponseMeta("stop")),
         AssistantMessage("a", response=ResponseMeta("stop", Usage(1))),
         "[0].response: first ResponseMeta('stop'), then ResponseMeta('stop', Usage(1))",
