@@ -4,6 +4,8 @@ The lock that `with` takes and gives back, whatever interrupts it.
 On Python 3.14, and on no other, a signal may come after `with` has called
 ``lock.__enter__`` and before its block has begun: the lock stays held, of three in five
 loops that Ctrl-C ends within a lock. 3.15 looks for signals elsewhere again.
+
+Source: python/cpython#148874.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 __all__ = ["call_in_handler", "interrupt_by_signals", "interrupter"]
 
@@ -42,6 +42,7 @@ def interrupt_by_signals(
             if not _is_interrupt(error):
                 raise
 
+        _give_back_locks_of_python()
         interrupted += not completed
         window_s = window_s / 2 if completed else within_s
         _run_in_thread(lambda: check(subject, completed))  # noqa: B023 - run at once
@@ -111,6 +112,15 @@ def interrupter():
 
 def _raise_interrupt():
     raise KeyboardInterrupt
+
+
+def _give_back_locks_of_python() -> None:
+    # CPython 3.14 leaves a lock held if a signal comes between `with` and its block,
+    # and Python takes one so when it starts a thread: no later thread would run.
+    # Source: python/cpython#148874.
+    lock: Any = vars(threading)["_active_limbo_lock"]
+    while sys.version_info[:2] == (3, 14) and lock._is_owned():
+        lock.release()
 
 
 def _run_in_thread(function: Callable[[], object]) -> None:
