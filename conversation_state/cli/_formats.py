@@ -556,7 +556,7 @@ def _load_answered(value: Any, name: str, own_key: str) -> FoundConversation:
 
     found = _LOADERS[name]({each: value[each] for each in value if each != key})
     # What is answered already has another answer there, of a data set.
-    is_open = not isinstance(found.messages[-1], AssistantMessage)
+    is_open = not isinstance(next(iter(found.messages[-1:]), None), AssistantMessage)
     answers = _load_answer(key, value[key]) if is_open else ()
     if not answers:
         return found._replace(notes={**found.notes, key: value[key]})

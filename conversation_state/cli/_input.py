@@ -277,12 +277,13 @@ class _SourceReader:
 
     def _is_next_piece(self, found: JsonValue) -> bool:
         # The last response of a stream looks like a whole one.
-        before = self.items[-1].data if self.items else {}
-        if "candidates" not in before or not isinstance(found.data, dict):
+        before = self.items[-1].data if self.items else None
+        if not isinstance(before, dict) or not isinstance(found.data, dict):
             return False
 
-        ids = {before.get("responseId"), found.data.get("responseId")}
-        return len(ids) == 1 and bool(found.position or None not in ids)
+        id = found.data.get("responseId")
+        is_same = "candidates" in before and before.get("responseId") == id
+        return is_same and (bool(found.position) or id is not None)
 
     def _is_bad_item(self, found: JsonValue) -> bool:
         # Else the messages before and behind it would be two conversations.

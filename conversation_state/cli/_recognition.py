@@ -49,7 +49,7 @@ def _collect_facts(items: Sequence[Any]) -> _Facts:
             listed = item.get(key)
             found = map(_describe_block, listed if isinstance(listed, list) else ())
             # What a tool returns may be a list of anything.
-            is_result = item.get("role") in {"function", "tool"}
+            is_result = item.get("role") in ("function", "tool")
             words.update(word for word in found if not (is_result and word[:1] == "+"))
 
         texts += [t for t in (item.get("content"),) if isinstance(t, str) and "<" in t]
@@ -390,7 +390,7 @@ def split_log(record: Body) -> _Log:
             paths[1] = f"$.{key}"
             break
 
-    if response.get("type") in {"canceled", "errored", "expired"}:
+    if response.get("type") in ("canceled", "errored", "expired"):
         error = error or response.get("error") or response["type"]
 
     for key in ("body", "message", "error"):
@@ -575,7 +575,8 @@ def recognize_session(line: Any) -> str:
     if whole:
         return whole if whole in SESSIONS else ""
 
-    kind, keys = line.get("type"), line.keys()
+    keys = line.keys()
+    kind = line["type"] if isinstance(line.get("type"), str) else ""
     is_gemini = {"sessionId", "projectHash"} <= keys or keys & {"$set", "$rewindTo"}
     is_header = kind == "session" and keys & {"harness", "version"}
     is_message = kind == "message" and isinstance(line.get("message"), dict)

@@ -216,6 +216,21 @@ class TestRefusals:
         with pytest.raises(DecodeError, match=r"\$\[0\]: is not a valid AIMessage"):
             load([message])
 
+    @pytest.mark.parametrize(
+        "dumped",
+        [
+            {"type": "ai", "data": {"content": "", "additional_kwargs": []}},
+            {"type": "ai", "data": {"content": "", "tool_calls": ["f"]}},
+            {"type": "ai", "data": {"content": "", "invalid_tool_calls": "f"}},
+            {"type": "tool", "data": {"content": "no id of a call"}},
+            {"type": "ai", "data": {"content": 3}},
+        ],
+    )
+    def test_dumps(self, dumped):
+        """A dump is refused in one way, whatever LangChain's class raises."""
+        with pytest.raises(DecodeError, match=r"\$\[0\]: can't be restored"):
+            load([dumped])
+
     def test_deep_maps_with_other_keys(self):
         """
         Maps whose keys are not texts are kept as pairs, on more levels: too many of

@@ -25,7 +25,7 @@ from conversation_state.adapters.pydantic_ai import (
     load,
     load_usage,
 )
-from conversation_state.adapters.pydantic_ai._dump import dump_data
+from conversation_state.adapters.pydantic_ai.groups import group_messages
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
@@ -48,6 +48,12 @@ from tests.adapters.pydantic_ai import (
     plain,
     settled,
 )
+
+
+def dump_data(messages):
+    """Plain JSON for *messages*, and what is lost."""
+    groups = group_messages(messages)
+    return groups.data, groups.lost
 
 
 def without_place(part):
@@ -388,3 +394,40 @@ class TestDump:
 
         assert ["user-prompt", "x"] == [part["part_kind"] for part in parts]
         assert "Hi!" == parts[0]["content"]
+
+    def test_what_pydantic_ai_refuses(self):
+        """
+        Kinds of another version and invalid values, which `load` keeps, are left out
+        of what Pydantic AI is given, and listed; what stands beside them is there.
+        """
+        image = {"kind": "image-url", "url": 3}
+        asked = [
+            {"part_kind": "of another version", "content": "y"},
+            {"part_kind": "user-prompt", "content": ["Well?", image]},
+        ]
+        said = [{"part_kind": "thinking", "content": "Hm.", "signature": "c2ln"}]
+        chat = load(
+            [
+                {"kind": "request", "parts": asked},
+                {"kind": "response", "parts": said, "usage": {"details": [1]}},
+                {"kind": "request", "parts": asked[:1]},
+            ]
+        )
+
+        export = dump(chat)
+
+        ask, answer, empty = export.payload
+        assert ["Well?"] == [part.content[0] for part in ask.parts]
+        assert ("Hm.", "c2ln") == (answer.parts[0].content, answer.parts[0].signature)
+        assert not empty.parts
+        assert {
+            ("messages[0]", "parts.0"),
+            ("messages[0]", "parts.1.content.1.url"),
+            ("messages[0]", "parts.1.content.1"),
+            ("messages[2]", "usage.details"),
+            ("messages[3]", "parts.0"),
+        } == {
+            (one.path, one.what)
+            for one in export.lost
+            if one.why.startswith("refused by Pydantic AI: ")
+        }

@@ -985,6 +985,35 @@ class TestEvery:
             is_inner = session.tree.head not in session.tree.leaves
             assert head.revision == len(session.tree.leaves) + is_inner
 
+    @pytest.mark.parametrize("name", [each for each in FORMATS if each != "opencode"])
+    @pytest.mark.parametrize("kind", [None, "of the future", ["user"]])
+    def test_type_that_is_not_known(self, name, kind):
+        """What was said on a line of another type is kept, which is reported."""
+        lines = parse(next(GOLDEN.glob(f"{name}-*/*.jsonl")))
+        at = [
+            number
+            for number, line in enumerate(lines)
+            if any(
+                isinstance(each, dict) and each.get("content")
+                for each in (line, line.get("message"), line.get("payload"))
+            )
+        ][-1]
+        said = lines[at]["type"]
+        lines[at]["type"] = kind
+
+        session = load_session(lines, format=name)
+
+        assert f"line {at + 1}: has content and is of type {kind!r}; kept as it is" in (
+            session.problems
+        )
+        assert lines[at] in [plain(each.get("line")) for each in session.notes["lines"]]
+        lines[at]["type"] = said
+        assert not [
+            each
+            for each in load_session(lines, format=name).problems
+            if "kept as it is" in each
+        ]
+
     @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
     def test_growth(self, path):
         """A session that has grown continues its name, whenever it was read."""

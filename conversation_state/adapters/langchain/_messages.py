@@ -148,7 +148,7 @@ def _load_any(reader: DocumentReader, message: Any, path: str) -> Message | None
     if isinstance(message, dict):
         try:
             message = restore_message(message)
-        except (TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             first = str(error).partition("\n")[0]
             reader.problem(path, f"can't be restored: {first}")
             return None

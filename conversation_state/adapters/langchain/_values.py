@@ -164,6 +164,9 @@ def restore_message(raw: Mapping[str, Any]) -> Any:
     Raises:
         ValueError:
             If it is invalid; pydantic's errors are of this class, too.
+
+        AttributeError, LookupError, TypeError:
+            If it is invalid in a way that LangChain does not check.
     """
     fields, kind = raw, raw.get("type")
     if raw.get("lc") == 1 and isinstance(raw.get("id"), list) and raw["id"]:

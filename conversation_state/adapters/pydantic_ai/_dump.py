@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -41,6 +42,8 @@ def dump(messages: Iterable[Message]) -> Export:
     return them: in the same requests, with the same parts and fields. Other
     messages become one `ModelRequest` up to the next assistant's message. A
     part without a time gets one in 1970, since Pydantic AI requires a time.
+    What was kept of other versions, or of invalid messages, and the installed
+    Pydantic AI refuses is left out and listed.
 
     Raises:
         InvalidMessageError:
@@ -49,8 +52,9 @@ def dump(messages: Iterable[Message]) -> Export:
         MissingExtraError:
             If Pydantic AI is not installed.
     """
-    data, lost = dump_data(messages)
-    return Export(as_objects(data), lost)
+    groups = group_messages(messages)
+    made, refused = _make_accepted(groups)
+    return Export(made, groups.lost + refused)
 
 
 def as_objects(data: list[Any]) -> list[Any]:
@@ -61,23 +65,61 @@ def as_objects(data: list[Any]) -> list[Any]:
     return made
 
 
-# *messages* as plain JSON values, and what is lost. Needs no SDK.
-def dump_data(messages: Iterable[Message]) -> tuple[list[Any], tuple[Lost, ...]]:
-    writer = _HistoryWriter()
-    writer.all(messages)
-    return writer.data, tuple(writer.lost)
+def _make_accepted(groups: MessageGroups) -> tuple[list[Any], tuple[Lost, ...]]:
+    # The objects, without what Pydantic AI refuses of them; and that, as lost.
+    from pydantic import ValidationError  # noqa: PLC0415 - comes with Pydantic AI
+
+    with suppress(ValidationError):
+        return as_objects(groups.data), ()
+
+    made: list[Any] = []
+    lost = []
+    for at, body in zip(groups.starts, groups.data, strict=True):
+        while body:
+            try:
+                made += as_objects([body])
+                break
+            except ValidationError as error:
+                # The innermost: a value may be of several types.
+                problem = max(error.errors(), key=lambda each: len(each["loc"]))
+                what = _take_out(body, problem["loc"][1:])
+                why = f"refused by Pydantic AI: {problem['msg']}"
+                lost.append(Lost(f"messages[{at}]", what, why))
+
+    return made, tuple(lost)
+
+
+def _take_out(body: dict[str, Any], location: tuple[int | str, ...]) -> str:
+    # Remove what stands at *location*, which has names of types in it, too, or else
+    # what it is missing from. The way to it.
+    way: list[Any] = []
+    owner: Any = {"": body}
+    here: Any = body
+    for key in location:
+        is_there = key in here if isinstance(here, dict) else isinstance(here, list)
+        if is_there and not (isinstance(here, list) and isinstance(key, str)):
+            way.append(key)
+            owner, here = here, here[key]  # type: ignore[index]  # an int in a list
+
+    if way:
+        del owner[way[-1]]
+    else:
+        body.clear()
+
+    return ".".join(map(str, way)) or "message"
 
 
 class MessageGroups(NamedTuple):
     """
     Our messages, grouped into Pydantic AI's: the position of the first message of each,
-    and each as plain JSON.
+    each as plain JSON, and what is lost. Needs no SDK.
     """
 
     starts: list[int]
     data: list[Any]
     # Whether a request has the instructions of an earlier one that is missing.
     lacks_instructions: bool
+    lost: tuple[Lost, ...]
 
 
 def group_messages(
@@ -85,7 +127,8 @@ def group_messages(
 ) -> MessageGroups:
     writer = _HistoryWriter(instructions)
     writer.all(messages)
-    return MessageGroups(writer.starts, writer.data, writer.lacks_instructions)
+    starts, data, lost = writer.starts, writer.data, tuple(writer.lost)
+    return MessageGroups(starts, data, writer.lacks_instructions, lost)
 
 
 class _HistoryWriter(PayloadWriter):

@@ -218,32 +218,38 @@ class _ClaudeSession:
             if kind in _TITLES:
                 titles[kind] = text_of(raw, _TITLES[kind]) or titles.get(kind, "")
 
-            id = raw.get("uuid")
-            if kind in _SPOKEN and not (isinstance(id, str) and id):
-                # Nothing that was said is left out because its id is missing.
-                builder.problem(at, f"a line of type {kind} without uuid")
-                id = f"line-{at}"
-
-            if not isinstance(id, str) or not id:
-                continue
-
-            if raw.get("isSidechain") is True and not self.agent:
-                self.aside.append((at, raw))
-                continue
-
-            known = self.chained.pop(id, None)
-            if known is not None:
-                same = known.raw == raw
-                what = "repeats" if same else "has other content under the id of"
-                builder.problem(at, f"{what} line {known.at}; this one stands")
-
-            self.chained[id] = _Chained(at, id, raw)
+            self._chain_line(at, kind, raw)
 
         for kind in _TITLES:
             builder.title = titles.get(kind) or builder.title
 
         if self.agent:
             builder.name = self.agent
+
+    def _chain_line(self, at: int, kind: str, raw: dict[str, Any]) -> None:
+        id = raw.get("uuid")
+        if kind in _SPOKEN and not (isinstance(id, str) and id):
+            # Nothing that was said is left out because its id is missing.
+            self.builder.problem(at, f"a line of type {kind} without uuid")
+            id = f"line-{at}"
+
+        if kind not in _CHAINED:
+            self.builder.report_unread(at, raw)
+
+        if not isinstance(id, str) or not id:
+            return
+
+        if raw.get("isSidechain") is True and not self.agent:
+            self.aside.append((at, raw))
+            return
+
+        known = self.chained.pop(id, None)
+        if known is not None:
+            same = known.raw == raw
+            what = "repeats" if same else "has other content under the id of"
+            self.builder.problem(at, f"{what} line {known.at}; this one stands")
+
+        self.chained[id] = _Chained(at, id, raw)
 
     def _link_lines(self) -> None:
         self.newest = max([line.at for line in self.chained.values()], default=0)
@@ -450,8 +456,8 @@ class _ClaudeSession:
             return False
 
         blocks = _list_blocks(raw)
-        kind = blocks[-1].get("type") if blocks and is_map(blocks[-1]) else "thinking"
-        return kind in _UNFINISHED
+        last = blocks[-1] if blocks else {"type": "thinking"}
+        return is_map(last) and text_of(last, "type") in _UNFINISHED
 
     def _add_line(self, line: _Chained, parent: str | None = None) -> None:
         if parent is None:

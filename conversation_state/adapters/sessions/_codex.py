@@ -157,6 +157,8 @@ class _CodexSession:
                 self._add_item(at, raw, raw)
             elif _is_old_meta(raw):
                 self._read_meta(at, raw, raw)
+            else:
+                self.builder.report_unread(at, raw)
 
         self._end_response()
         if self.compaction:

@@ -49,6 +49,8 @@ from conversation_state.usage import Usage
 FORMAT = "gemini_cli"
 
 _SPOKEN = frozenset({"gemini", "user"})
+# What the program says of itself.
+_SILENT = frozenset({"error", "info", "warning"})
 _FAILED = frozenset({"cancelled", "error"})
 
 
@@ -139,6 +141,8 @@ class _GeminiSession:
     def _add_message(self, at: int, raw: Body, *, is_inner: bool = False) -> None:
         id, kind = raw["id"], text_of(raw, "type")
         if kind not in _SPOKEN:
+            if kind not in _SILENT:
+                self.builder.report_unread(at, raw)
             if is_inner:
                 self.builder.keep(at, raw)
 

@@ -178,6 +178,8 @@ class _PiSession:
             self.model = text_of(raw, "modelId")
         elif kind == "message":
             self.builder.problem(at, "has no message; kept as it is")
+        else:
+            self.builder.report_unread(at, raw)
 
     def _add_node(self, id: str, at: int, raw: Body, message: Message | None) -> None:
         if message is None:

@@ -459,6 +459,13 @@ class SessionBuilder:
         """Report what is wrong with a line, or was mended."""
         self.problems.append(f"line {at}: {what}")
 
+    def report_unread(self, at: int, raw: Body) -> None:
+        """Report a line whose type is not known, if it has what somebody said."""
+        bodies = raw, raw.get("message"), raw.get("payload")
+        if any(is_map(each) and each.get("content") for each in bodies):
+            kind = shorten_repr(raw.get("type"))
+            self.problem(at, f"has content and is of type {kind}; kept as it is")
+
     def use(self, *lines: int) -> None:
         """Say that these lines are kept with messages."""
         self._used.update(lines)

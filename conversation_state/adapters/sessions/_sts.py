@@ -79,6 +79,8 @@ def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSessi
             tip = f"line-{at}"
         elif text_of(raw, "type") == "message":
             builder.problem(at, "has no message; kept as it is")
+        else:
+            builder.report_unread(at, raw)
 
     builder.load_agents(agents, load)
     return builder.build(tip)
