@@ -46,6 +46,8 @@ FORMAT = "claude_code"
 _SPOKEN = frozenset({"assistant", "user"})
 # What the SDK looks for the live leaf among.
 _CHAINED = _SPOKEN | {"attachment", "progress", "system"}
+# What a user writes while the model answers; it stands again where it is said.
+_QUEUED = "queue-operation"
 # Titles, the best one last.
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 _SYNTHETIC = "<synthetic>"
@@ -233,7 +235,7 @@ class _ClaudeSession:
             self.builder.problem(at, f"a line of type {kind} without uuid")
             id = f"line-{at}"
 
-        if kind not in _CHAINED:
+        if kind not in _CHAINED and kind != _QUEUED:
             self.builder.report_unread(at, raw)
 
         if not isinstance(id, str) or not id:
