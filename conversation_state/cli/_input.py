@@ -311,42 +311,60 @@ class _SourceReader:
             return
 
         first = items[0]
-        try:
-            found = _formats.load([each.data for each in items], self.format)
-        except DecodeError as error:
-            # Those that can't be read by themselves are reported at their places, and
-            # the rest goes on without them.
-            good: list[JsonValue] = []
-            if first.position:
-                # Of a list all or nothing.
-                placed = _place_problems(error, items)
-                reason = _describe_problem(placed, first._replace(path="$"))
-                yield from self._report_unreadable(first.line, reason)
+        while True:
+            try:
+                found = _formats.load([each.data for each in items], self.format)
+                break
+            except DecodeError as error:
+                if first.position:
+                    # Of a list all or nothing.
+                    placed = _place_problems(error, items)
+                    reason = _describe_problem(placed, first._replace(path="$"))
+                    yield from self._report_unreadable(first.line, reason)
+                    return
+
+                # What can't be read is reported at its place, and the rest goes on
+                # without it.
+                wrong = self._find_wrong(items, error)
+                if not wrong:
+                    reason = _describe_problem(error, first)
+                    yield from self._report_unreadable(first.line, reason)
+                    return
+
+                for at, each in wrong.items():
+                    reason = _describe_problem(each, items[at], is_item=True)
+                    yield from self._report_unreadable(items[at].line, reason)
+
+            items = [each for at, each in enumerate(items) if at not in wrong]
+            if not items:
                 return
-
-            for each in items:
-                try:
-                    _formats.load([each.data], self.format)
-                except DecodeError as wrong:
-                    yield from self._report_unreadable(
-                        each.line, _describe_problem(wrong, each, is_item=True)
-                    )
-                else:
-                    good.append(each)
-
-            if not good or len(good) == len(items):
-                if good:
-                    yield from self._report_unreadable(
-                        first.line, _describe_problem(error, first)
-                    )
-
-                return
-
-            found = _formats.load([each.data for each in good], self.format)
 
         # In a list they are one document.
         at = 1 if first.position else first.line
         yield self._name_conversation(found, first.line, at)
+
+    def _find_wrong(
+        self, items: Sequence[JsonValue], error: DecodeError
+    ) -> dict[int, DecodeError]:
+        # Which of *items* can't be read, and why: by themselves, or else as *error* of
+        # all of them says.
+        wrong: dict[int, DecodeError] = {}
+        for at, each in enumerate(items):
+            try:
+                _formats.load([each.data], self.format)
+            except DecodeError as one:
+                wrong[at] = one
+
+        if wrong:
+            return wrong
+
+        for problem in error.problems:
+            if found := _FIRST_ITEM.match(problem.path):
+                here = Problem(f"$[0]{found[2]}", problem.what)
+                before = wrong.get(int(found[1]), DecodeError(()))
+                wrong[int(found[1])] = DecodeError((*before.problems, here))
+
+        return wrong
 
     def _load_session(self) -> Iterator[InputConversation | UnreadableInput]:
         lines, self.session, self.session_format = self.session, [], ""

@@ -373,12 +373,13 @@ class RequestWriter(PayloadWriter):
         return raw
 
     def forget_item(self, raw: Mapping[str, Any]) -> None:
-        self._ids.discard(raw.get("id", ""))
+        if isinstance(raw.get("id"), str):
+            self._ids.discard(raw["id"])
 
 
 # Items whose content can be sent without their id: all of these have a type, or are a
 # message.
-_SENT_WITHOUT_ID = frozenset({None, "custom_tool_call", "function_call", "message"})
+_SENT_WITHOUT_ID = (None, "custom_tool_call", "function_call", "message")
 
 
 def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
