@@ -6,6 +6,8 @@ The states are those of the kit, and what an ordinary day makes of a conversatio
 tabs, a user who stops, results that come late, ids that a server uses again, joins.
 """
 
+import base64
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +28,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
-from conversation_state.parts import ReasoningPart, RefusalPart, TextPart
+from conversation_state.parts import ImagePart, ReasoningPart, RefusalPart, TextPart
 from conversation_state.requests import AS_IS
 from conversation_state.testing import laws
 from conversation_state.testing.provider import judge
@@ -39,6 +41,14 @@ FORMATS = {
     "openai_chat": openai_chat,
     "openai_responses": openai_responses,
 }
+# What images of the usual types begin with.
+BEGINS = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff\xe0",
+    "image/gif": b"GIF89a",
+    "image/webp": b"RIFF\x04\x00\x00\x00WEBP",
+}
+ODD_TYPES = ("image/tiff", "image/bmp", "IMAGE/X", "text/plain", "image/svg+xml")
 texts = st.sampled_from(["hello", "", "  ", "\n", "many words " * 20])
 ids = st.sampled_from(
     ["call_0", "call_1", "functions.f:0", "x" * 70, "a b", "é", "call_2", "call_3"]
@@ -148,6 +158,35 @@ class TestJudge:
             laws.requests_are_accepted(
                 adapter, name, view.messages, rules=rules, level=host
             )
+
+    @given(
+        begin=st.sampled_from([*BEGINS.values(), b"BM", b"%PDF-", b"hi"]),
+        given=st.sampled_from([*BEGINS, *ODD_TYPES]),
+        is_url=st.booleans(),
+    )
+    def test_accepts_images(self, name, begin, given, is_url):
+        """
+        Of any type, as the user's or in a result: what is refused is left out, which is
+        listed, and so is a type that was mended; what all take is sent as it is.
+        """
+        image = ImagePart(data=begin + b"...", media_type=given)
+        if is_url:
+            encoded = base64.b64encode(begin + b"...").decode()
+            image = ImagePart(url=f"data:{given};base64,{encoded}")
+
+        call = ToolCall("call_1", "look", "{}")
+        messages = [
+            UserMessage([TextPart("Look!"), image]),
+            AssistantMessage(tool_calls=[call]),
+            ToolMessage([TextPart("There."), image], tool_call_id="call_1"),
+        ]
+        laws.requests_are_accepted(FORMATS[name], name, messages)
+
+        lost = [each.what for each in FORMATS[name].dump(messages[:1]).lost]
+        if BEGINS.get(given) == begin and given != "image/gif":
+            assert not lost
+        elif begin == b"BM" and given not in BEGINS:
+            assert ["image"] == lost
 
     def test_finds_a_request_that_is_refused(self, name):
         """A call that nothing answers, sent as it is."""

@@ -60,6 +60,8 @@ class Rules:
             has none, or any number. Four stand in a request, with those of its tools:
             ``attrs.evolve(anthropic.RULES, max_markers=3)`` leaves one to them.
 
+        image_types: The media types of images that are sent by value; None for any.
+
         answers_results: Whether an answer has to stand between results and what a user
             says next.
 
@@ -82,6 +84,7 @@ class Rules:
     takes_blank: bool = True
     takes_thinking_only: bool = False
     max_markers: int | None = None
+    image_types: frozenset[str] | None = None
     answers_results: bool = False
     alternates: bool = False
     ends_with_user: bool = False
@@ -98,6 +101,11 @@ class Rules:
         )
 
 
+_IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+_IMAGES_OF_GEMINI = frozenset(
+    {"image/heic", "image/heif", "image/jpeg", "image/png", "image/webp"}
+)
+
 ANTHROPIC = Rules(
     format="anthropic",
     call_ids=TextRule(64, _WORD),
@@ -106,6 +114,7 @@ ANTHROPIC = Rules(
     late_system="top",
     takes_blank=False,
     max_markers=4,
+    image_types=_IMAGES,
 )
 
 OPENAI_CHAT = Rules(
@@ -115,6 +124,7 @@ OPENAI_CHAT = Rules(
     sender_names=TextRule(64, _WORD, default="user"),
     starts_with_user=False,
     late_system="after_user",
+    image_types=_IMAGES | {"image/jpg"},
 )
 
 OPENAI_RESPONSES = Rules(
@@ -122,6 +132,7 @@ OPENAI_RESPONSES = Rules(
     call_ids=TextRule(64, _WORD),
     call_names=TextRule(64, _WORD, default="tool"),
     starts_with_user=False,
+    image_types=OPENAI_CHAT.image_types,
 )
 
 GEMINI = Rules(
@@ -130,6 +141,7 @@ GEMINI = Rules(
     call_names=TextRule(64, "a-zA-Z0-9_.:-", _LETTER, default="tool"),
     starts_with_user=True,
     takes_thinking_only=True,
+    image_types=_IMAGES_OF_GEMINI,
 )
 
 EVERYWHERE = Rules(
@@ -139,6 +151,7 @@ EVERYWHERE = Rules(
     starts_with_user=True,
     takes_blank=False,
     max_markers=4,
+    image_types=_IMAGES & _IMAGES_OF_GEMINI,
 )
 
 # No rules: for what is no request, such as a file of messages, or a piece of a
@@ -189,7 +202,7 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
         "openai": {**_ANYWHERE, "call_ids": _ANY, "takes_empty": True},
         "openrouter": _ANYWHERE,
         "perplexity": {**_ALTERNATING, "ends_with_user": True},
-        "vllm": _ALTERNATING,
+        "vllm": {**_ALTERNATING, "image_types": None},
     },
     "openai_responses": {"azure": {}, "openai": {"takes_empty": True}},
 }

@@ -269,7 +269,13 @@ def _write_media(
     if not writer.is_fetched(part, path, notes_of(part.metadata, SOURCE)):
         return None
 
+    # Unlike others, the provider refuses bytes of another type than the one stated.
+    fit = writer.fit_image(part, path, is_exact=True)
+    if fit is None:
+        return None
+
     # A provider can't fetch a data: URL, so its content is sent.
+    part = fit
     found = split_data_url(part.url or "")
     data, media_type = found or (part.data, "")
     source = _write_source(part, data, part.media_type or media_type)

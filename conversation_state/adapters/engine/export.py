@@ -30,9 +30,16 @@ from conversation_state.adapters.engine.notes import (
     notes_of,
     other_keys_of,
 )
+from conversation_state.adapters.engine.wire import decode_base64, split_data_url
 from conversation_state.errors import InvalidMessageError, InvalidToolError
 from conversation_state.messages import Message, ToolMessage
-from conversation_state.parts import FilePart, MediaPart, Part, sniff_media_type
+from conversation_state.parts import (
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Part,
+    sniff_media_type,
+)
 from conversation_state.requests import (
     OPENAI_CHAT,
     Prepared,
@@ -389,6 +396,59 @@ class PayloadWriter:
         self.lose(path, part.kind, "has no media type, and its bytes don't show one")
         return None
 
+    def fit_type(
+        self, given: str, data: bytes, path: str, *, is_exact: bool = False
+    ) -> str | None:
+        """
+        The media type by which the provider takes an image of the type *given*; None,
+        and listed as lost, if it takes none such. With *is_exact* the type is that of
+        the bytes.
+        """
+        types = None if self.rules is None else self.rules.image_types
+        if not given:
+            return given
+
+        shown = sniff_media_type(data)
+        is_other = is_exact and shown.startswith("image/") and shown != given
+        if types is None or (given in types and not is_other):
+            return given
+
+        plain = given.partition(";")[0].strip().lower()
+        named = (shown,) if is_other else (plain, _ALIASES.get(plain), shown)
+        found = next((each for each in named if each in types), None)
+        if found is None:
+            self.lose(path, "image", f"images of type {shown or given} are refused")
+        else:
+            self.lose(path, "media_type", f"{given} is sent as {found}")
+
+        return found
+
+    def fit_image(
+        self, part: MediaPart, path: str, *, is_exact: bool = False
+    ) -> MediaPart | None:
+        """
+        *part*, if it is an image by value with the media type that `fit_type` gives;
+        None, and listed as lost, if there is none.
+        """
+        url = part.url or ""
+        is_held = part.data is not None or url.startswith("data:")
+        if not isinstance(part, ImagePart) or not is_held:
+            return part
+
+        # Of a long text, no more than its beginning is decoded.
+        head, _, body = url[:_MAX_HEAD].partition(",")
+        begin = decode_base64(body[:64]) if part.data is None else part.data
+        given = part.media_type or head[5:].removesuffix(";base64")
+        found = self.fit_type(given, begin, path, is_exact=is_exact)
+        if found is None:
+            return None
+
+        if found == given:
+            return part
+
+        data, _ = split_data_url(url) or (part.data, "")
+        return attrs.evolve(part, url=None, data=data, media_type=found)
+
     def is_fetched(self, part: MediaPart, path: str, notes: Mapping[str, Any]) -> bool:
         """Whether the provider can have the content of *part*; if not, it is lost."""
         if notes.get("local") is True or not is_local(part.url):
@@ -544,6 +604,11 @@ class PayloadWriter:
         self.lose(path, kind or "unknown", whose(source))
         return None
 
+
+# How long the head of a ``data:`` URL may be, with what of its content is looked at.
+_MAX_HEAD = 1024
+# What is written where another word is meant.
+_ALIASES = {"image/jpg": "image/jpeg", "image/x-png": "image/png"}
 
 # Where formats say what an object of theirs is.
 _KIND_KEYS = ("part_kind", "kind", "type", "role")

@@ -252,6 +252,20 @@ def _is_refused(
     return True
 
 
+def _read_content(part: MediaPart) -> tuple[bytes | None, str]:
+    # The bytes of *part*, if it has some, and its media type.
+    media_type = part.media_type
+    # By URL, without a media type, it is its kind with any subtype.
+    if not (media_type or isinstance(part, FilePart)):
+        media_type = f"{part.kind}/*"
+
+    held = split_data_url(part.url or "", urlsafe=True)
+    if held:
+        return held[0], part.media_type or held[1] or media_type
+
+    return part.data, media_type
+
+
 def write_media(
     writer: PayloadWriter, part: MediaPart, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any] | None:
@@ -262,15 +276,14 @@ def write_media(
     if typed is None or _is_refused(writer, typed, path, notes):
         return None
 
-    # By URL, without a media type, it is its kind with any subtype.
-    part, media_type = typed, typed.media_type
-    if not (media_type or isinstance(part, FilePart)):
-        media_type = f"{part.kind}/*"
+    part = typed
+    data, stated = _read_content(part)
+    media_type: str | None = stated
+    if data is not None and stated.lower().startswith("image/"):
+        media_type = writer.fit_type(stated, data, path)
 
-    data = part.data
-    held = split_data_url(part.url or "", urlsafe=True)
-    if held:
-        data, media_type = held[0], part.media_type or held[1] or media_type
+    if media_type is None:
+        return None
 
     if _media_class(media_type) is not type(part):
         why = f"its media type makes it another kind of media: {media_type or 'none'}"

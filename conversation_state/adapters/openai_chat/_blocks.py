@@ -304,7 +304,8 @@ def _write_medium(
         return None
 
     typed = writer.with_type(part, path, notes)
-    return None if typed is None else _write_typed(writer, typed, path, kind)
+    fit = None if typed is None else writer.fit_image(typed, path)
+    return None if fit is None else _write_typed(writer, fit, path, kind)
 
 
 def _write_typed(

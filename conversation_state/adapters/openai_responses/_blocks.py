@@ -275,6 +275,7 @@ def _write_medium(
         return None
 
     typed: Any = writer.with_type(part, path, notes)
+    typed = None if typed is None else writer.fit_image(typed, path)
     if typed is None:
         return None
 
