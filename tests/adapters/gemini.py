@@ -88,8 +88,14 @@ RESULTS = exactly(
 
 
 def extended(parts):
-    """*parts* with something beside them."""
-    return st.tuples(parts, EXTRAS).map(lambda made: {**made[1], **made[0]})
+    """*parts* with something beside them; what has nothing else is no thought."""
+
+    def extend(made):
+        part, extras = made
+        bare = {**extras, "thought": False} if part.keys() <= {"hologram"} else extras
+        return {**bare, **part}
+
+    return st.tuples(parts, EXTRAS).map(extend)
 
 
 SPOKEN = st.one_of(TEXT, TEXT, extended(TEXT), extended(MEDIA), extended(OPAQUE))
