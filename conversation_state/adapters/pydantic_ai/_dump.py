@@ -93,13 +93,12 @@ def _take_out(body: dict[str, Any], location: tuple[int | str, ...]) -> str:
     # Remove what stands at *location*, which has names of types in it, too, or else
     # what it is missing from. The way to it.
     way: list[Any] = []
-    owner: Any = {"": body}
+    owner: Any = None
     here: Any = body
     for key in location:
-        is_there = key in here if isinstance(here, dict) else isinstance(here, list)
-        if is_there and not (isinstance(here, list) and isinstance(key, str)):
+        with suppress(LookupError, TypeError):
+            owner, here = here, here[key]
             way.append(key)
-            owner, here = here, here[key]  # type: ignore[index]  # an int in a list
 
     if way:
         del owner[way[-1]]
