@@ -1465,7 +1465,10 @@ class TestFiles:
             (b"%PDF-1.7\n", "a PDF document"),
             (b"\x80\x04\x95", "a pickle, which can run code and is never read"),
             (b"\x28\xb5\x2f\xfd\x24", "compressed with zstd; decompress it first"),
-            (gzip.compress(ONE.encode(), mtime=0)[:20], "Compressed file ended before"),
+            (
+                gzip.compress(ONE.encode(), mtime=0)[:20],
+                "the compressed file is cut off",
+            ),
             (zipped(chat__html="<html>"), "a zip archive without JSON files"),
             (b"PK\x03\x04" + bytes(9), "a damaged zip archive"),
             (zipped(), "an empty zip archive"),

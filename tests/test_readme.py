@@ -256,3 +256,34 @@ def test_killed(tmp_path):
     assert "user: When?" == shown[0]
     assert {"assistant: At noon.", "user: And then?"} <= {*shown}
     assert "calls trains" in terminal.printed
+
+
+def test_lost(tmp_path):
+    """
+    A connection that breaks off is said, and what had come is kept; a call that was
+    done before kill -9 is not run again.
+    """
+    script = [
+        Reply("One two. " * 20, break_after=4),
+        AssistantMessage(tool_calls=CALLS),
+        "At noon.",
+    ]
+    tool = "print('runs', city); __import__('time').sleep(60 * (city > 'A'))"
+    with StrictProvider(script) as server:
+        with pasted(tmp_path, server, tool) as terminal:
+            terminal.say("When?")
+            terminal.say("And then?")
+            assert terminal.wait_for("runs B")
+
+        assert "Traceback" not in terminal.printed
+        assert "Connection error." in terminal.printed
+        with pasted(tmp_path, server, "print('runs', city)") as terminal:
+            assert terminal.wait_for("runs B")
+            assert terminal.wait_for("At noon.")
+            assert 0 == terminal.leave(CTRL_D)
+
+        assert () == server.refusals
+
+    broken = load(tmp_path)[1]
+    assert ("One", "interrupted") == (broken.text[:3], broken.response.finish_reason)
+    assert "runs A" not in terminal.printed

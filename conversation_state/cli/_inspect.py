@@ -46,7 +46,7 @@ _MAX_TITLE = 60
 @store_command(has_pages=True)
 @click.option("--prefix", default="", help="Only names that start with this.")
 def names(store: Store, *, prefix: str, as_json: bool) -> None:
-    """List the saved names, with their titles."""
+    """List the saved names, with their titles (also: ls)."""
     # Printed at the end: the width of a column is that of all.
     found = list(iterate_names(store, prefix))
     if as_json:

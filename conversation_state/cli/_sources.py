@@ -197,7 +197,8 @@ def _open_archive(file: str, stream: BinaryIO) -> Iterator[InputSource | NotRead
     try:
         archive = zipfile.ZipFile(stream)
     except zipfile.BadZipFile as error:
-        yield NotRead(file, f"a damaged zip archive; {error}")
+        # Its list of files stands at the end, and is the first to be cut off.
+        yield NotRead(file, f"a damaged zip archive ({error}); get the whole file")
         return
 
     with archive:
@@ -297,8 +298,12 @@ class _Expanded(io.RawIOBase):
         view = memoryview(buffer)  # type: ignore[arg-type]  # what is passed is one
         try:
             data = self._opened.read(len(view))
-        except (zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile) as error:
-            raise DamagedArchiveError(str(error)) from None
+        except EOFError:
+            raise DamagedArchiveError(
+                "the compressed file is cut off; get the whole file"
+            ) from None
+        except (zipfile.BadZipFile, zlib.error, gzip.BadGzipFile) as error:
+            raise DamagedArchiveError(f"a damaged archive: {error}") from None
 
         view[: len(data)] = data
         self._total += len(data)

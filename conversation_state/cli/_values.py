@@ -262,6 +262,9 @@ def _is_cut(error: json.JSONDecodeError, text: str) -> bool:
         or error.msg.startswith("Unterminated string")
         or (error.msg.startswith("Invalid \\") and '"' not in rest)
         or any(word.startswith(rest) for word in ("true", "false", "null"))
+        # Of a number Python reads what is whole, and misses what follows.
+        or rest == "-"
+        or _CUT_NUMBER.fullmatch(rest) is not None
     )
 
 
@@ -275,6 +278,7 @@ _UNIQUE = json.JSONDecoder(
     parse_constant=_refuse_constant,
     parse_float=parse_finite,
 )
+_CUT_NUMBER = re.compile(r"\.|[eE][+-]?")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BRACKET = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 _ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
