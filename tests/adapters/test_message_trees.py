@@ -17,6 +17,12 @@ from conversation_state import (
     ToolMessage,
     UserMessage,
 )
+from conversation_state.adapters import (
+    anthropic,
+    gemini,
+    openai_chat,
+    openai_responses,
+)
 from conversation_state.adapters.message_trees import (
     LoadedTree,
     dump_tree,
@@ -33,6 +39,7 @@ from conversation_state.parts import (
     UnknownPart,
 )
 from conversation_state.store import open_store
+from conversation_state.testing import laws
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree, name, ui_id_of
 
@@ -214,6 +221,7 @@ FILES = {
     "nested": NESTED,
     "open_webui": OPEN_WEBUI,
 }
+REQUESTS = [anthropic, gemini, openai_chat, openai_responses]
 
 
 def node(id, parent, role, content, *children, **keys):
@@ -558,6 +566,15 @@ class TestRead:
         assert ("Is 1 < 2?\nYes.", "Three.") == (other.reasoning, other.text)
         assert 0 == tree.siblings(tree.find("3"))[0]
         assert 1700000000 == loaded.created_at.timestamp()
+
+    @pytest.mark.parametrize("adapter", REQUESTS)
+    @pytest.mark.parametrize("kind", FILES)
+    def test_goes_on(self, kind, adapter):
+        """A chat from a file can be continued with every provider."""
+        present = load_one([FILES[kind]]).tree.present
+        name = adapter.__name__.rpartition(".")[2]
+
+        laws.requests_are_accepted(adapter, name, present.add_user_prompt("And now?"))
 
     @pytest.mark.parametrize("kind", WRITTEN)
     def test_written(self, kind):

@@ -330,6 +330,22 @@ class TestUrls:
         if is_sent and url.islower():
             assert judge(name, export.payload) == ()
 
+    @pytest.mark.parametrize("url", ["gs://b/a.png", "data:;base64,a"])
+    def test_where_it_is_not_fetched(self, adapter, url):
+        """
+        An address in someone's storage is sent to who fetches it there; data without a
+        type to nobody.
+        """
+        name = adapter.__name__.rpartition(".")[2]
+        image = ImagePart(url=url, media_type="image/png" * (url[:2] == "gs"))
+        export = adapter.dump([UserMessage([image, TextPart("q")])])
+
+        assert () == judge(name, export.payload)
+        if adapter in (anthropic, openai_responses):
+            assert [("messages[0].parts[0]", "image")] == listed(export)
+        elif url[:2] == "gs":
+            assert url in str(export.payload)
+
     def test_of_its_own(self, adapter):
         """What came so in this format, from a server that can, goes home so."""
         blocks = {

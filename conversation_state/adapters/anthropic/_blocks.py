@@ -266,7 +266,8 @@ def _write_media(
         writer.lose(path, part.kind, cannot_contain(role, part.kind))
         return None
 
-    if not writer.is_fetched(part, path, notes_of(part.metadata, SOURCE)):
+    notes = notes_of(part.metadata, SOURCE)
+    if not writer.is_fetched(part, path, notes, is_of_web=True):
         return None
 
     # Unlike others, the provider refuses bytes of another type than the one stated.

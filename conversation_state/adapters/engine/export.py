@@ -405,9 +405,6 @@ class PayloadWriter:
         the bytes.
         """
         types = None if self.rules is None else self.rules.image_types
-        if not given:
-            return given
-
         shown = sniff_media_type(data)
         is_other = is_exact and shown.startswith("image/") and shown != given
         if types is None or (given in types and not is_other):
@@ -417,9 +414,10 @@ class PayloadWriter:
         named = (shown,) if is_other else (plain, _ALIASES.get(plain), shown)
         found = next((each for each in named if each in types), None)
         if found is None:
-            self.lose(path, "image", f"images of type {shown or given} are refused")
+            what = shown or given or "unknown"
+            self.lose(path, "image", f"images of type {what} are refused")
         else:
-            self.lose(path, "media_type", f"{given} is sent as {found}")
+            self.lose(path, "media_type", f"{given or 'nothing'} is sent as {found}")
 
         return found
 
@@ -439,6 +437,9 @@ class PayloadWriter:
         head, _, body = url[:_MAX_HEAD].partition(",")
         begin = decode_base64(body[:64]) if part.data is None else part.data
         given = part.media_type or head[5:].removesuffix(";base64")
+        if not given and part.data is not None:
+            return part  # it goes without, as it came
+
         found = self.fit_type(given, begin, path, is_exact=is_exact)
         if found is None:
             return None
@@ -449,13 +450,32 @@ class PayloadWriter:
         data, _ = split_data_url(url) or (part.data, "")
         return attrs.evolve(part, url=None, data=data, media_type=found)
 
-    def is_fetched(self, part: MediaPart, path: str, notes: Mapping[str, Any]) -> bool:
-        """Whether the provider can have the content of *part*; if not, it is lost."""
-        if notes.get("local") is True or not is_local(part.url):
+    def is_fetched(
+        self,
+        part: MediaPart,
+        path: str,
+        notes: Mapping[str, Any],
+        *,
+        is_of_web: bool = False,
+    ) -> bool:
+        """
+        Whether the provider can have the content of *part*; if not, it is lost. With
+        *is_of_web* a request fetches from the web alone, and from no one's storage.
+        """
+        if notes.get("local") is True:
             return True
 
-        self.lose(path, part.kind, "has a URL that only the program that made it has")
-        return False
+        if is_local(part.url):
+            why = "has a URL that only the program that made it has"
+            self.lose(path, part.kind, why)
+            return False
+
+        is_request = self.rules is not None and self.rules.is_request
+        if is_of_web and is_request and part.url and not _OF_WEB.match(part.url):
+            self.lose(path, part.kind, "is fetched from http and https addresses only")
+            return False
+
+        return True
 
     def lose_each(self, path: str, fields: Mapping[str, bool], why: str) -> None:
         """List each of *fields* that has something to lose."""
@@ -609,6 +629,8 @@ class PayloadWriter:
 _MAX_HEAD = 1024
 # What is written where another word is meant.
 _ALIASES = {"image/jpg": "image/jpeg", "image/x-png": "image/png"}
+
+_OF_WEB = re.compile("(data|https?):", re.IGNORECASE)
 
 # Where formats say what an object of theirs is.
 _KIND_KEYS = ("part_kind", "kind", "type", "role")

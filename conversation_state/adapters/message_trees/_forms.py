@@ -665,10 +665,23 @@ def _read_open_webui(raw: Body) -> list[Message]:
 
 def _add_fields(message: Message, fields: dict[str, Any]) -> Message:
     if isinstance(message, AssistantMessage):
-        return message.replace(**fields)
+        parts = [*map(_without_item, message.parts)]
+        return message.replace(content=parts or "", **fields)
 
     time = fields.get("timestamp")
     return message.replace(timestamp=time) if time else message
+
+
+def _without_item(part: Part) -> Part:
+    # Open WebUI's items are not OpenAI's, which refuses thoughts in the open and
+    # messages without an id. What is signed came from there.
+    if isinstance(part, TextPart):
+        return TextPart(part.text, index=part.index)
+
+    if isinstance(part, ReasoningPart) and not part.signature:
+        return ReasoningPart(part.text, index=part.index)
+
+    return part
 
 
 def _read_details(text: str) -> list[Piece]:

@@ -271,7 +271,7 @@ def _write_medium(
         return None
 
     notes = notes_of(part.metadata, SOURCE)
-    if not writer.is_fetched(part, path, notes):
+    if not writer.is_fetched(part, path, notes, is_of_web=True):
         return None
 
     typed: Any = writer.with_type(part, path, notes)
