@@ -218,6 +218,11 @@ CHAT = {
         chat(said(), said("assistant"), said()),
     ),
     "late_system": (chat(said(), said("system")), chat(said("system"), said())),
+    "unsupported_property": (
+        chat(said(), said("assistant") | {"reasoning_content": "Hm."}, said()),
+        chat(said() | {"name": "ann"}),
+    ),
+    "extra_forbidden": (chat(said() | {"name": "ann"}), around(called(), result())),
     "image_format": (
         chat(image("data:image/svg+xml;base64,aGk=")),
         chat(image(PNG)),

@@ -103,6 +103,7 @@ HOSTS = [
         ("openai_chat", host, _THOUGHT, 40, 64)
         for host in ("azure", "copilot", "deepseek", "groq", "openrouter")
     ],
+    ("openai_chat", "cerebras", _THOUGHT | {"system behind answer"}, 40, 64),
     (
         *("openai_chat", "mistral"),
         _THOUGHT | {"answer first", "system behind answer", "user behind result"},

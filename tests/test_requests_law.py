@@ -7,10 +7,12 @@ tabs, a user who stops, results that come late, ids that a server uses again, jo
 """
 
 import base64
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mistral_common.protocol.instruct.request import ChatCompletionRequest
 
 from conversation_state import Aggregator, ToolCall, trim
 from conversation_state.adapters import (
@@ -203,8 +205,69 @@ class TestJudge:
 HOSTS = {
     "anthropic": ("bedrock", "vertex"),
     "gemini": ("vertex",),
-    "openai_chat": ("azure", "copilot", "mistral", "perplexity", "vllm"),
+    "openai_chat": (
+        *("azure", "cerebras", "copilot", "groq", "mistral", "perplexity", "vllm"),
+    ),
 }
+# What OpenAI, DeepSeek, OpenRouter and Google say beside an answer's text.
+ANSWERS = [
+    {"content": "Yes.", "refusal": None, "annotations": [], "audio": None},
+    {"content": None, "refusal": "No.", "annotations": []},
+    {"content": "Yes.", "reasoning_content": "Hm."},
+    {"content": "Yes.", "reasoning": "Hm.", "reasoning_details": [{"type": "x"}]},
+    {"content": "Yes.", "annotations": [{"type": "url_citation"}], "name": "bot"},
+    {"content": [{"type": "refusal", "refusal": "No."}]},
+    {"content": None, "function_call": {"name": "f", "arguments": "{}"}},
+    {
+        "content": "",
+        "tool_calls": [
+            {
+                "id": "call_1",
+                "type": "function",
+                "function": {"name": "f", "arguments": "{}", "strict": True},
+                "extra_content": {"google": {"thought_signature": "c2ln"}},
+            }
+        ],
+    },
+    {
+        "content": "",
+        "tool_calls": [
+            {"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}}
+        ],
+    },
+]
+
+
+class TestAnotherHost:
+    """A conversation goes on with a host that checks the keys of messages."""
+
+    @pytest.mark.parametrize("host", ["cerebras", "groq", "mistral"])
+    @pytest.mark.parametrize("answer", ANSWERS, ids=json.dumps)
+    def test_is_accepted(self, answer, host):
+        """
+        Whatever another host said beside its answer; what was said is sent, and what is
+        left out is listed. Mistral's own types say the same.
+        """
+        [answered] = openai_chat.load([{"role": "assistant", **answer}])
+        chat = Aggregator.new().add(UserMessage("Well?", name="ann")).add(answered)
+        for call in chat.pending_calls:
+            chat = chat.add(ToolMessage("4", tool_call_id=call.id, tool_name=call.name))
+        chat = chat.add(SystemMessage("Be brief.")).add_user_prompt("And now?")
+        rules = openai_chat.rules(host=host)
+
+        laws.requests_are_accepted(
+            openai_chat, "openai_chat", chat, rules=rules, level=host
+        )
+
+        export = openai_chat.dump(chat, rules=rules)
+        sent = json.dumps(export.payload)
+        said = answer["content"] or answer.get("refusal") or "f"
+        assert (said if isinstance(said, str) else "No.") in sent
+        if "Hm." in str(answer):
+            is_lost = any(each.what == "reasoning" for each in export.lost)
+            assert ("Hm." in sent) != is_lost
+        if host == "mistral":
+            ChatCompletionRequest(model="m", messages=export.payload["messages"])
 
 
 @pytest.mark.parametrize("name", FORMATS)

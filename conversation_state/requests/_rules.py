@@ -60,6 +60,10 @@ class Rules:
             has none, or any number. Four stand in a request, with those of its tools:
             ``attrs.evolve(anthropic.RULES, max_markers=3)`` leaves one to them.
 
+        message_keys: The keys that a message may have, beside those of a result;
+            None where others are ignored. Calls then have no keys of a dialect either,
+            and content no parts of one.
+
         image_types: The media types of images that are sent by value; None for any.
 
         answers_results: Whether an answer has to stand between results and what a user
@@ -84,6 +88,7 @@ class Rules:
     takes_blank: bool = True
     takes_thinking_only: bool = False
     max_markers: int | None = None
+    message_keys: frozenset[str] | None = None
     image_types: frozenset[str] | None = None
     answers_results: bool = False
     alternates: bool = False
@@ -177,6 +182,7 @@ _ALTERNATING = {
     "late_system": "top",
     "starts_with_user": True,
 }
+_KEYS = frozenset({"content", "role", "tool_calls"})
 _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
     "anthropic": {
         "anthropic": {
@@ -191,12 +197,14 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
     "gemini": {"gemini": {"takes_empty": True}, "vertex": {}},
     "openai_chat": {
         "azure": _ANYWHERE,
+        "cerebras": {"message_keys": _KEYS | {"name", "reasoning"}},
         "copilot": _ANYWHERE,
         "deepseek": _ANYWHERE,
-        "groq": _ANYWHERE,
+        "groq": {**_ANYWHERE, "message_keys": _KEYS | {"name"}},
         "mistral": {
             "answers_results": True,
             "call_ids": TextRule(9, "a-zA-Z0-9", length=9),
+            "message_keys": _KEYS | {"prefix"},
             "starts_with_user": True,
         },
         "openai": {**_ANYWHERE, "call_ids": _ANY, "takes_empty": True},

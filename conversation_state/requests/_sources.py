@@ -93,6 +93,14 @@ SOURCES: tuple[Rule, ...] = (
     ),
     Rule(
         format="openai_chat",
+        host="cerebras, groq, mistral",
+        name="message_keys",
+        says="A message has no key that is not in the reference: no thoughts of another host, no name at Mistral.",
+        does="Other keys are left out, where the host is named.",
+        source="https://github.com/charmbracelet/crush/issues/1590, https://github.com/janhq/jan/issues/8136, https://github.com/QwenLM/qwen-code/issues/11045, https://github.com/zeroclaw-labs/zeroclaw/issues/2693",
+    ),
+    Rule(
+        format="openai_chat",
         host="perplexity, vllm",
         name="starts_with_user",
         says="The first message is a user's.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters.engine.export import (
@@ -256,7 +257,7 @@ def write_part(
         block = _write_medium(writer, part, path, role)
     elif isinstance(part, UnknownPart):
         return writer.unknown(part.raw, part.source, path)  # type: ignore[no-any-return]
-    elif isinstance(part, ReasoningPart) and "thinking" in notes:
+    elif isinstance(part, ReasoningPart) and _takes_thinking(writer, notes):
         block = _write_thinking(part, list_of(notes, "thinking"))
     else:
         writer.lose(
@@ -264,6 +265,12 @@ def write_part(
         )
 
     return block and merge_kept_keys(map_of(notes, "keys"), block)
+
+
+def _takes_thinking(writer: PayloadWriter, notes: Mapping[str, Any]) -> bool:
+    # Blocks of thinking are Mistral's; where no host is named, it may be that one.
+    host = "" if writer.rules is None else writer.rules.host
+    return "thinking" in notes and host in {"", "mistral"}
 
 
 def _write_thinking(part: ReasoningPart, lengths: tuple[Any, ...]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from conversation_state.adapters.openai_chat._blocks import (
     SOURCE,
     write_part,
 )
+from conversation_state.adapters.openai_chat._hosts import fit_to_host, is_checked
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -108,7 +109,8 @@ def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | No
 def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, Any]:
     notes = writer.notes_on(message, path)
     role: Any = notes.get("role") if notes else None
-    if not isinstance(role, str) or ROLES.get(role) != message.role:
+    is_known = isinstance(role, str) and ROLES.get(role) == message.role
+    if not is_known or is_checked(writer):
         role = message.role
 
     raw: dict[str, Any] = {"role": role, "content": None}  # in this order
@@ -137,6 +139,7 @@ def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, 
     if is_refusal and not raw.keys() & _WITH_NULL:
         _write_refusal_as_content(writer, message, raw)
 
+    fit_to_host(writer, raw, path)
     return raw
 
 
@@ -203,7 +206,7 @@ def _write_result(
     name = {"name": message.tool_name} if message.tool_name else {}
     # A result in the format before ``tool_calls`` has no id, and one without a call
     # gets none.
-    is_made = message.tool_call_id == notes.get("made_id")
+    is_made = message.tool_call_id == notes.get("made_id") and not is_checked(writer)
     if is_made and (role == "function" or notes.get("alone") is True):
         return name
 
@@ -290,7 +293,8 @@ def _put_call(
 ) -> None:
     notes = writer.notes(call, path)
     keys = map_of(notes, "keys")
-    legacy = bool(map_of(notes, "key"))
+    # Where the host checks keys, it is not asked in the format before ``tool_calls``.
+    legacy = bool(map_of(notes, "key")) and not is_checked(writer)
     custom = call.type == "custom"
     without = list_of(notes, "without")
     key = "input" if custom else "arguments"

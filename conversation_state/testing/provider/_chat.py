@@ -588,6 +588,35 @@ def find_late_systems(request: CompletionRequest) -> Iterator[Finding]:
             yield f"messages[{at}]", {}
 
 
+_OF_EACH = frozenset({"content", "role", "tool_calls"})
+
+
+def _find_other_keys(
+    request: CompletionRequest, known: frozenset[str]
+) -> Iterator[Finding]:
+    for at, message in enumerate(request.messages):
+        role = message.get("role")
+        of_result = {"name", "tool_call_id"} if role == "tool" else frozenset[str]()
+        for key in sorted(message.keys() - known - of_result):
+            yield f"messages[{at}].{key}", {"at": at, "role": role, "key": key}
+
+        calls = message.get("tool_calls")
+        for number, call in objects_of(calls):
+            path = f"messages[{at}].tool_calls[{number}]"
+            for key in sorted(call.keys() - {"function", "id", "index", "type"}):
+                yield f"{path}.{key}", {"at": at, "role": role, "key": key}
+
+
+def find_unsupported_keys(request: CompletionRequest) -> Iterator[Finding]:
+    """Keys of messages that Groq and Cerebras don't know."""
+    yield from _find_other_keys(request, _OF_EACH | {"name", "reasoning"})
+
+
+def find_forbidden_keys(request: CompletionRequest) -> Iterator[Finding]:
+    """Keys of messages that Mistral doesn't know, such as a participant's name."""
+    yield from _find_other_keys(request, _OF_EACH | {"prefix"})
+
+
 def find_odd_images(request: CompletionRequest) -> Iterator[Finding]:
     """Images in the request whose media type is not one of four."""
     for path, url in request.images:
@@ -1025,6 +1054,24 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
         by=("perplexity",),
         dialect=True,
         type="invalid_message",
+    ),
+    _rule(
+        "unsupported_property",
+        find_unsupported_keys,
+        "'messages.{at}' : for 'role:{role}' the following must be satisfied"
+        "[('messages.{at}' : property '{key}' is unsupported)]",
+        _ISSUES + "janhq/jan/issues/8136",
+        by=("cerebras", "groq"),
+        dialect=True,
+    ),
+    _rule(
+        "extra_forbidden",
+        find_forbidden_keys,
+        "body.messages.{at}.{role}.{key}: Extra inputs are not permitted",
+        _ISSUES + "charmbracelet/crush/issues/1590",
+        by=("mistral",),
+        dialect=True,
+        type="extra_forbidden",
     ),
     # Images.
     _rule(
