@@ -43,6 +43,7 @@ from conversation_state.requests._rules import (
     came_as_is,
     home_rules,
     rules,
+    takes_thinking,
 )
 from conversation_state.requests._single import (
     find_form_flaws,
@@ -83,4 +84,5 @@ __all__ = [
     "make_result",
     "prepare",
     "rules",
+    "takes_thinking",
 ]

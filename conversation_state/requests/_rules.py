@@ -36,6 +36,9 @@ class Rules:
         host: The host that was named; "" for all that are known. What was loaded
             from *format* keeps its form unless a host is named.
 
+        model: The model that is asked, where its provider takes thinking back from that
+            one alone; "" for any.
+
         call_ids: The form of the ids of calls. They are unique in a request, too.
 
         call_names: The form of the names of tools in calls.
@@ -79,6 +82,7 @@ class Rules:
 
     format: str = ""
     host: str = ""
+    model: str = ""
     call_ids: TextRule
     call_names: TextRule
     sender_names: TextRule | None = None
@@ -227,7 +231,8 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
         host: Who answers: ``bedrock``, ``azure``, ``mistral``, ... "" for all that
             are known. With a host its rules hold for what was loaded, too.
 
-        model: The model's name; one of Mistral's, on any host, wants Mistral's ids.
+        model: The model's name; one of Mistral's, on any host, wants Mistral's ids,
+            and Anthropic's take no thinking of another model.
 
     Raises:
         LookupError:
@@ -246,6 +251,9 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
             f"unknown format {shorten_repr(format)}; there are rules for {known}"
         )
 
+    if model and format == "anthropic":
+        found = attrs.evolve(found, model=model)
+
     if not host and _is_of_mistral(model):
         host = "mistral" if format == "openai_chat" else ""
 
@@ -260,6 +268,19 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
         )
 
     return attrs.evolve(found, host=host, **hosts[host])
+
+
+def takes_thinking(rules: Rules, model: str) -> bool:
+    """
+    Whether thinking that *model* signed, "" if that is unknown, is taken back by what
+    *rules* name: Anthropic's hosts have Claude, each of whose models signs for itself.
+    Names differ in their dates and prefixes.
+    """
+    signer, asked = model.lower(), rules.model.lower()
+    if signer and asked:
+        return asked in signer or signer in asked
+
+    return not (signer and rules.host) or "claude" in signer
 
 
 def home_rules(format: str) -> Rules:  # noqa: A002

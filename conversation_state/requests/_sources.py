@@ -68,6 +68,14 @@ SOURCES: tuple[Rule, ...] = (
         source="https://platform.openai.com/docs/guides/images-vision, https://docs.claude.com/en/docs/build-with-claude/vision, https://ai.google.dev/gemini-api/docs/image-understanding, https://github.com/NousResearch/hermes-agent/issues/55432, https://github.com/vybestack/llxprt-code/issues/2130",
     ),
     Rule(
+        format="anthropic",
+        host="anthropic, bedrock, vertex",
+        name="model",
+        says="Thinking was signed by the model that is asked.",
+        does="Thinking of other models is left out: of Claude where the model is named, of others where the host is.",
+        source="https://github.com/vybestack/llxprt-code/issues/2335, https://github.com/ding113/claude-code-hub/issues/518, https://github.com/anthropics/anthropic-sdk-python/issues/1598",
+    ),
+    Rule(
         format="openai_chat",
         host="azure, copilot, openrouter",
         name="call_ids",

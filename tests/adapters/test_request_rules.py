@@ -53,6 +53,42 @@ def listed(export):
     return [(lost.path, lost.what) for lost in export.lost]
 
 
+class TestSigners:
+    """Thinking goes back to the model that signed it."""
+
+    @pytest.mark.parametrize(
+        ("signer", "named", "is_sent"),
+        [
+            ("glm-5", {}, True),
+            ("glm-5", {"host": "anthropic"}, False),
+            ("glm-5", {"model": "claude-opus-5"}, False),
+            ("glm-5", {"model": "glm-5"}, True),
+            ("claude-opus-5-20260901", {"host": "vertex"}, True),
+            ("claude-opus-5-20260901", {"model": "claude-opus-5"}, True),
+            ("claude-opus-5", {"model": "us.anthropic.claude-opus-5-v1:0"}, True),
+            ("claude-opus-5", {"host": "bedrock", "model": "claude-haiku-5"}, False),
+        ],
+    )
+    def test_of_another_model(self, signer, named, is_sent):
+        """
+        Where the model is named, that of another is left out, and where the host is,
+        that of no Claude. Who did not sign it refuses it for good.
+        """
+        text = {"type": "text", "text": "a"}
+        answer = {"role": "assistant", "model": signer, "content": [SIGNED, text]}
+        chat = [ASK, *anthropic.load({"type": "message", **answer}), ASK]
+        memory = Memory()
+        if is_sent:
+            memory.remember("anthropic", answer)
+
+        export = anthropic.dump(chat, rules=anthropic.rules(**named))
+
+        assert is_sent == (SIGNED in export.payload["messages"][1]["content"])
+        lost = [] if is_sent else [("messages[1].parts[0]", "reasoning")]
+        assert lost == listed(export)
+        assert () == judge("anthropic", export.payload, memory=memory)
+
+
 class TestStoredItems:
     """Responses: items are sent by their ids where the provider has them, once."""
 

@@ -240,6 +240,12 @@ def _write_unknown(
 def _write_reasoning(
     writer: PayloadWriter, part: ReasoningPart, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any] | None:
+    if writer.foreign_signer:
+        # Source: ``Invalid `signature` in `thinking` block``.
+        why = f"was signed by {writer.foreign_signer}, and is taken back there only"
+        writer.lose(path, "reasoning", why)
+        return None
+
     if notes.get("redacted") is True:
         return {"type": "redacted_thinking", "data": part.signature}
 

@@ -39,7 +39,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import Part
-from conversation_state.requests import ANTHROPIC, Rules
+from conversation_state.requests import ANTHROPIC, Rules, takes_thinking
 from conversation_state.requests import rules as rules_of
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
@@ -493,6 +493,9 @@ class AnthropicWriter(PayloadWriter):
 
     def assistant(self, message: AssistantMessage, path: str) -> None:
         notes = self.notes_without_name(message, path)
+        model = message.response.model if message.response else ""
+        is_foreign = self.rules is not None and not takes_thinking(self.rules, model)
+        self.foreign_signer = model if is_foreign else ""
         if not message.tool_calls:
             self.turns.assistant(self._write_piece(message, path, notes))
             return

@@ -367,6 +367,8 @@ class PayloadWriter:
         self.provider = provider  # whose notes are read; those of others are lost
         self.rules = rules  # of the request, if it is one
         self.lost: list[Lost] = []
+        # The model of the answer that is written, if its thinking is not taken.
+        self.foreign_signer = ""
 
     def lose(self, path: str, what: str, why: str) -> None:
         """List *what* at *path* as lost."""
