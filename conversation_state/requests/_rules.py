@@ -276,11 +276,14 @@ def takes_thinking(rules: Rules, model: str) -> bool:
     *rules* name: Anthropic's hosts have Claude, each of whose models signs for itself.
     Names differ in their dates and prefixes.
     """
+    if not model or not (rules.host or rules.model):
+        return True
+
     signer, asked = model.lower(), rules.model.lower()
-    if signer and asked:
+    if asked:
         return asked in signer or signer in asked
 
-    return not (signer and rules.host) or "claude" in signer
+    return "claude" in signer
 
 
 def home_rules(format: str) -> Rules:  # noqa: A002
