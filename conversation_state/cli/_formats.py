@@ -273,7 +273,8 @@ def _load_instruction(value: Any) -> FoundConversation:
     if value.get("system"):
         turns.append({"role": "system", "content": value["system"]})
 
-    for pair in value.get("history") or ():
+    history = value.get("history") or []
+    for pair in history if isinstance(history, list) else [history]:
         if not isinstance(pair, list) or len(pair) != 2:  # noqa: PLR2004 - a pair
             raise fail("expected a list of pairs", "$.history")
 

@@ -550,6 +550,16 @@ class TestRead:
         assert 2 == said(loaded, "2")[1].timestamp.second - 7
         assert (14_000, 9) == (loaded.created_at.microsecond, loaded.updated_at.second)
 
+    @pytest.mark.parametrize("key", ["attachments", "files"])
+    def test_one_thing_of_claude(self, key):
+        """Where Claude.ai has a list, what is none is kept like one of a list."""
+        asked = {"uuid": "1", "sender": "human", "text": "When?", key: 3}
+        export = {"uuid": "u", "name": "n", "chat_messages": [asked]}
+
+        [message] = load_one([export]).tree.present
+
+        assert ("When?", UnknownPart) == (message.text, type(message.parts[-1]))
+
     def test_open_webui(self):
         """Items as Responses have them; else a thought in the text as reasoning."""
         loaded = load_one([OPEN_WEBUI])

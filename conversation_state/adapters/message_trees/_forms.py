@@ -138,6 +138,12 @@ def _text_of(parts: Sequence[Part]) -> str | list[Part]:
     return [*parts]
 
 
+def _list_in(raw: Body, key: str) -> Sequence[Any]:
+    # What is no list is one thing, and is kept like one of a list.
+    value = raw.get(key)
+    return value if is_list(value) else [value] if value else []
+
+
 def _get_text(raw: Body, key: str) -> str:
     value = raw.get(key)
     return value if isinstance(value, str) else ""
@@ -898,14 +904,14 @@ def _read_claude(raw: Body) -> list[Message]:
     if sender == "assistant":
         return _split_responses(pieces, **fields)
 
-    for each in raw.get("attachments") or ():
+    for each in _list_in(raw, "attachments"):
         # What was pasted, or read out of a file: the model got it as text.
         if is_map(each) and (text := _get_text(each, "extracted_content")):
             pieces.append(TextPart(text))
         else:
             pieces.append(_keep_unknown(each, "claude_ai"))
 
-    pieces += [_keep_unknown(each, "claude_ai") for each in raw.get("files") or ()]
+    pieces += [_keep_unknown(each, "claude_ai") for each in _list_in(raw, "files")]
     known = (TextPart, MediaPart, UnknownPart)
     held = [piece for piece in pieces if isinstance(piece, known)]
     if sender != "human" or len(held) < len(pieces):
