@@ -214,6 +214,7 @@ def test_stop(tmp_path):
     assert ["call_A"] == [each.tool_call_id for each in results]
     assert 2 == terminal.printed.count("runs ")
     assert 2 == terminal.printed.count("(unknown tokens so far)")
+    assert 3 == terminal.printed.count("Stopped.")
     assert "Traceback" not in terminal.printed
 
 
