@@ -3,6 +3,7 @@
 import copy
 import importlib
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,16 @@ def test_another_value(name, data, tmp_path_factory):
                 adapter.dump(each.messages)
         else:
             assert each.reason
+
+
+@fewer()
+@given(data=st.data())
+def test_lines_of_several_formats(data, tmp_path_factory):
+    """Items of any formats, one behind the other, are read or refused, too."""
+    lists = [each for each in chain(*PAYLOADS.values()) if isinstance(each, list)]
+    items = [item for item in chain(*lists) if isinstance(item, dict)]
+    lines = data.draw(st.lists(st.sampled_from(items), min_size=2, max_size=4))
+    path = tmp_path_factory.getbasetemp() / "several.jsonl"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in lines), "utf-8")
+
+    assert [*read_files([str(path)], limit=1 << 20, advance=lambda _: None)]

@@ -403,7 +403,11 @@ def _as_tree(name: str) -> Callable[[Any], FoundConversation]:
     def load(value: Any) -> FoundConversation:
         trees = _import_adapter("message_trees")
         if name == "librechat" and isinstance(value, list):
-            ids = list(dict.fromkeys([each.get("conversationId") for each in value]))
+            ids: list[Any] = []
+            for each in value:
+                if each.get("conversationId") not in ids:
+                    ids.append(each.get("conversationId"))
+
             if len(ids) > 1:
                 raise fail(
                     f"messages of {len(ids)} conversations in one list; expected those "
@@ -412,9 +416,12 @@ def _as_tree(name: str) -> Callable[[Any], FoundConversation]:
 
             value = {"conversationId": ids[0], "messages": value}
 
-        (found,) = trees.load_trees(
-            value, format=None if name == "assistant_ui" else name
-        )
+        format = None if name == "assistant_ui" else name  # noqa: A001 - as there
+        loaded = [*trees.load_trees(value, format=format)]
+        if len(loaded) != 1:
+            raise fail(f"expected one conversation, found {len(loaded)}")
+
+        (found,) = loaded
         if isinstance(found, DecodeError):
             raise found
 

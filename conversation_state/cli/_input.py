@@ -48,6 +48,9 @@ _MAX_REPORTED_BINARY = 1
 
 _UNPACKING = (_sources.DamagedArchiveError, _sources.ExpansionError)
 
+# How often the lines of a file are read as one conversation, each time without those
+# that did not fit: an error names a hundred of them at most.
+_MAX_ATTEMPTS = 8
 # The longest part of an error that is printed, in characters.
 _MAX_ERROR_LENGTH = 300
 
@@ -311,58 +314,53 @@ class _SourceReader:
             return
 
         first = items[0]
-        while True:
+        for attempt in range(_MAX_ATTEMPTS):
             try:
                 found = _formats.load([each.data for each in items], self.format)
                 break
             except DecodeError as error:
-                if first.position:
-                    # Of a list all or nothing.
-                    placed = _place_problems(error, items)
-                    reason = _describe_problem(placed, first._replace(path="$"))
-                    yield from self._report_unreadable(first.line, reason)
-                    return
+                problem = error
 
-                # What can't be read is reported at its place, and the rest goes on
-                # without it.
-                wrong = self._find_wrong(items, error)
+            if first.position:
+                # Of a list all or nothing.
+                placed = _place_problems(problem, items)
+                reason = _describe_problem(placed, first._replace(path="$"))
+                yield from self._report_unreadable(first.line, reason)
+                return
+
+            # What can't be read is reported at its place, and the rest goes on without
+            # it: what can't by itself, and then what can't with the others.
+            wrong = {} if attempt else self._check_each(items)
+            wrong = wrong or _split_problems(problem)
+            for at, each in wrong.items():
+                reason = _describe_problem(each, items[at], is_item=True)
+                yield from self._report_unreadable(items[at].line, reason)
+
+            if not wrong or len(wrong) == len(items):
                 if not wrong:
-                    reason = _describe_problem(error, first)
+                    reason = _describe_problem(problem, first)
                     yield from self._report_unreadable(first.line, reason)
-                    return
 
-                for at, each in wrong.items():
-                    reason = _describe_problem(each, items[at], is_item=True)
-                    yield from self._report_unreadable(items[at].line, reason)
+                return
 
             items = [each for at, each in enumerate(items) if at not in wrong]
-            if not items:
-                return
+        else:
+            reason = _describe_problem(problem, first)
+            yield from self._report_unreadable(first.line, reason)
+            return
 
         # In a list they are one document.
         at = 1 if first.position else first.line
         yield self._name_conversation(found, first.line, at)
 
-    def _find_wrong(
-        self, items: Sequence[JsonValue], error: DecodeError
-    ) -> dict[int, DecodeError]:
-        # Which of *items* can't be read, and why: by themselves, or else as *error* of
-        # all of them says.
+    def _check_each(self, items: Sequence[JsonValue]) -> dict[int, DecodeError]:
+        # Which of *items* can't be read by themselves, and why.
         wrong: dict[int, DecodeError] = {}
         for at, each in enumerate(items):
             try:
                 _formats.load([each.data], self.format)
-            except DecodeError as one:
-                wrong[at] = one
-
-        if wrong:
-            return wrong
-
-        for problem in error.problems:
-            if found := _FIRST_ITEM.match(problem.path):
-                here = Problem(f"$[0]{found[2]}", problem.what)
-                before = wrong.get(int(found[1]), DecodeError(()))
-                wrong[int(found[1])] = DecodeError((*before.problems, here))
+            except DecodeError as error:
+                wrong[at] = error
 
         return wrong
 
@@ -469,6 +467,18 @@ def _place_problems(error: DecodeError, items: Sequence[JsonValue]) -> DecodeErr
         placed.append(Problem(path, problem.what))
 
     return DecodeError(tuple(placed))
+
+
+def _split_problems(error: DecodeError) -> dict[int, DecodeError]:
+    """The problems of each item that *error*, of a list of items, names."""
+    split: dict[int, DecodeError] = {}
+    for problem in error.problems:
+        if found := _FIRST_ITEM.match(problem.path):
+            before = split.get(int(found[1]), DecodeError(()))
+            here = Problem(f"$[0]{found[2]}", problem.what)
+            split[int(found[1])] = DecodeError((*before.problems, here))
+
+    return split
 
 
 _FIRST_ITEM = re.compile(r"\$\[(\d+)\](.*)", re.DOTALL)

@@ -143,6 +143,7 @@ class _GeminiSession:
         if kind not in _SPOKEN:
             if kind not in _SILENT:
                 self.builder.report_unread(at, raw)
+
             if is_inner:
                 self.builder.keep(at, raw)
 
