@@ -14,6 +14,7 @@ from conversation_state.adapters.engine.notes import map_of, own_of, write_extra
 from conversation_state.adapters.pydantic_ai._notes import (
     ERRORS,
     SOURCE,
+    UNKNOWN_TIME,
     messages_adapter,
     restore_keys,
     restore_value,
@@ -73,39 +74,72 @@ def _make_accepted(groups: MessageGroups) -> tuple[list[Any], tuple[Lost, ...]]:
         return as_objects(groups.data), ()
 
     made: list[Any] = []
-    lost = []
-    for at, body in zip(groups.starts, groups.data, strict=True):
+    lost: list[Lost] = []
+    ends = [*groups.starts[1:], groups.count]
+    for body, start, end in zip(groups.data, groups.starts, ends, strict=True):
+        # The message of each part, where each has its own.
+        places = [*range(start, end)]
+        if len(places) != len(body["parts"]):
+            places = [start] * len(body["parts"])
+
         while body:
             try:
                 made += as_objects([body])
                 break
             except ValidationError as error:
-                # The innermost: a value may be of several types.
-                problem = max(error.errors(), key=lambda each: len(each["loc"]))
-                what = _take_out(body, problem["loc"][1:])
-                why = f"refused by Pydantic AI: {problem['msg']}"
-                lost.append(Lost(f"messages[{at}]", what, why))
+                problems = [(each["loc"][1:], each["msg"]) for each in error.errors()]
+                lost += _take_out(body, problems, places or [start])
 
     return made, tuple(lost)
 
 
-def _take_out(body: dict[str, Any], location: tuple[int | str, ...]) -> str:
-    # Remove what stands at *location*, which has names of types in it, too, or else
-    # what it is missing from. The way to it.
+def _take_out(
+    body: dict[str, Any], problems: Iterable[tuple[Any, str]], places: list[int]
+) -> list[Lost]:
+    # Of each part what is innermost: a value may be of several types. In the order of
+    # the parts, and taken out from the back, so that their places stay true.
+    chosen: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...], str]] = {}
+    for location, message in problems:
+        way = _find_way(body, location)
+        before = chosen.get(way[:2])
+        if before is None or len(location) > len(before[0]):
+            chosen[way[:2]] = location, way, message
+
+    lost: list[Lost] = []
+    for _, way, message in reversed(chosen.values()):
+        is_in_part = way[:1] == ("parts",) and len(way) > 1
+        path = f"messages[{places[way[1] if is_in_part else 0]}]"
+        what = ".".join(key for key in way if isinstance(key, str)) or "message"
+        lost.append(Lost(path, what, f"Pydantic AI refuses it: {message}"))
+        if not way:
+            body.clear()
+            break
+
+        owner: Any = body
+        for key in way[:-1]:
+            owner = owner[key]
+
+        if way[-1] == "timestamp" and owner["timestamp"] != UNKNOWN_TIME:
+            owner["timestamp"] = UNKNOWN_TIME
+        else:
+            del owner[way[-1]]
+            if way[:-1] == ("parts",):
+                del places[way[-1]]
+
+    return lost[::-1]
+
+
+def _find_way(body: dict[str, Any], location: Iterable[int | str]) -> tuple[Any, ...]:
+    # The keys and places of what stands at *location*, which has names of types in it,
+    # too; or else of what lacks it.
     way: list[Any] = []
-    owner: Any = None
-    here: Any = body
+    value: Any = body
     for key in location:
         with suppress(LookupError, TypeError):
-            owner, here = here, here[key]
+            value = value[key]
             way.append(key)
 
-    if way:
-        del owner[way[-1]]
-    else:
-        body.clear()
-
-    return ".".join(map(str, way)) or "message"
+    return tuple(way)
 
 
 class MessageGroups(NamedTuple):
@@ -119,6 +153,7 @@ class MessageGroups(NamedTuple):
     # Whether a request has the instructions of an earlier one that is missing.
     lacks_instructions: bool
     lost: tuple[Lost, ...]
+    count: int  # of our messages
 
 
 def group_messages(
@@ -127,7 +162,7 @@ def group_messages(
     writer = _HistoryWriter(instructions)
     writer.all(messages)
     starts, data, lost = writer.starts, writer.data, tuple(writer.lost)
-    return MessageGroups(starts, data, writer.lacks_instructions, lost)
+    return MessageGroups(starts, data, writer.lacks_instructions, lost, writer.count)
 
 
 class _HistoryWriter(PayloadWriter):
@@ -136,6 +171,7 @@ class _HistoryWriter(PayloadWriter):
         self.lacks_instructions = False
         self.data: list[Any] = []
         self.starts: list[int] = []
+        self.count = 0
         self._instructions = instructions
         self._names: dict[str, str] = {}
         self._request: dict[str, Any] | None = None
@@ -146,6 +182,7 @@ class _HistoryWriter(PayloadWriter):
     def all(self, messages: Iterable[Message]) -> None:
         for at, (message, path) in enumerate(self.each(messages)):
             self._add_message(message, path, at)
+            self.count = at + 1
 
         self._close_request()
 

@@ -27,7 +27,7 @@ INTERRUPTED = "interrupted"
 _MINUTE = timedelta(minutes=1)
 
 # Parts must have a time; this one stands for an unknown time.
-_UNKNOWN_TIME = "1970-01-01T00:00:00Z"
+UNKNOWN_TIME = "1970-01-01T00:00:00Z"
 
 # Defaults of keys that may be left out. Null is the default of every key that
 # may be null.
@@ -193,7 +193,7 @@ def read_time(node: ObjectReader) -> tuple[datetime | None, frozenset[str]]:
     """
     value: Any = node.raw.get("timestamp")
     known = frozenset({"timestamp"})
-    if value == _UNKNOWN_TIME:
+    if value == UNKNOWN_TIME:
         return None, known
 
     try:
@@ -206,7 +206,7 @@ def read_time(node: ObjectReader) -> tuple[datetime | None, frozenset[str]]:
 
 def write_time(writer: PayloadWriter, time: datetime | None, path: str) -> str:
     if time is None:
-        return _UNKNOWN_TIME
+        return UNKNOWN_TIME
 
     offset = time.utcoffset()
     if offset is not None and offset % _MINUTE:
@@ -215,7 +215,7 @@ def write_time(writer: PayloadWriter, time: datetime | None, path: str) -> str:
             time = time.astimezone(UTC)
         except OverflowError:
             writer.lose(path, "timestamp", "is in no year of UTC")
-            return _UNKNOWN_TIME
+            return UNKNOWN_TIME
 
     text = time.isoformat()
     return f"{text[:-6]}Z" if time.tzinfo is UTC or text.endswith("+00:00") else text
