@@ -6,6 +6,7 @@ To add a host, add its line to `_HOSTS` and a row with the source to `_sources`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +35,8 @@ class Rules:
         format: The adapter's name; "" for rules that are right for all formats.
 
         host: The host that was named; "" for all that are known. What was loaded
-            from *format* keeps its form unless a host is named.
+            from *format* keeps its form unless a host is named; but for an image of a
+            type that none of them takes.
 
         model: The model that is asked, where its provider takes thinking back from that
             one alone; "" for any.
@@ -106,7 +108,7 @@ class Rules:
             row
             for row in SOURCES
             if row.format in ("", self.format) or not self.format
-            if not self.host or row.host in ("", self.host)
+            if not self.host or self.host in row.host.split(", ") or not row.host
         )
 
 
@@ -231,8 +233,8 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
         host: Who answers: ``bedrock``, ``azure``, ``mistral``, ... "" for all that
             are known. With a host its rules hold for what was loaded, too.
 
-        model: The model's name; one of Mistral's, on any host, wants Mistral's ids,
-            and Anthropic's take no thinking of another model.
+        model: The model's name; one of Mistral's, on any host, wants Mistral's ids
+            and takes no other keys, and Anthropic's take no thinking of another model.
 
     Raises:
         LookupError:
@@ -274,16 +276,34 @@ def takes_thinking(rules: Rules, model: str) -> bool:
     """
     Whether thinking that *model* signed, "" if that is unknown, is taken back by what
     *rules* name: Anthropic's hosts have Claude, each of whose models signs for itself.
-    Names differ in their dates and prefixes.
+    A model has other names on other hosts, with prefixes, dates and versions.
     """
     if not model or not (rules.host or rules.model):
         return True
 
-    signer, asked = model.lower(), rules.model.lower()
-    if asked:
-        return asked in signer or signer in asked
+    is_claude = _CLAUDE.search(model.lower()) is not None
+    if not rules.model:
+        return is_claude
 
-    return "claude" in signer
+    signer, asked = _name_model(model), _name_model(rules.model)
+    # Behind the id of a deployment there may be any model.
+    return signer == asked or (is_claude and "claude" not in asked)
+
+
+_CLAUDE = re.compile(r"claude[a-z0-9.-]*")
+_DATED = re.compile(r"(-\d{8}|-latest|-v\d+|-0)+$")
+
+
+def _name_model(name: str) -> str:
+    """
+    The model of a name without what hosts add to it.
+
+    >>> _name_model("us.anthropic.claude-opus-4-5-20251101-v1:0")
+    'claude-opus-4-5'
+    """
+    name = name.lower()
+    found = _CLAUDE.search(name)
+    return _DATED.sub("", found[0].replace(".", "-")) if found else name
 
 
 def home_rules(format: str) -> Rules:  # noqa: A002

@@ -67,6 +67,16 @@ class TestSigners:
             ("claude-opus-5-20260901", {"model": "claude-opus-5"}, True),
             ("claude-opus-5", {"model": "us.anthropic.claude-opus-5-v1:0"}, True),
             ("claude-opus-5", {"host": "bedrock", "model": "claude-haiku-5"}, False),
+            ("claude-opus-5-1-20260901", {"model": "claude-opus-5"}, False),
+            ("claude-opus-5-1-20260901", {"model": "claude-opus-5-1@20260901"}, True),
+            ("claude-sonnet-4-20250514", {"model": "claude-sonnet-4-0"}, True),
+            ("claude-3-5-sonnet-20241022", {"model": "claude-3-5-sonnet-latest"}, True),
+            ("claude-opus-4-5-20251101", {"model": "anthropic/claude-opus-4.5"}, True),
+            (
+                "claude-opus-5",
+                {"host": "bedrock", "model": "arn:aws:x"},
+                True,
+            ),
         ],
     )
     def test_of_another_model(self, signer, named, is_sent):
@@ -381,6 +391,21 @@ class TestUrls:
             assert [("messages[0].parts[0]", "image")] == listed(export)
         elif url[:2] == "gs":
             assert url in str(export.payload)
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "data:image/tiff,abc",
+            "data:image/x-png;base64,",
+            "data:IMAGE/PNG;base64,!!!",
+            "data:image/jpeg;base64,iVBORw0KGgo=AAAA*",
+        ],
+    )
+    def test_broken_data(self, adapter, url):
+        """Data that is in no base64 is left out, or sent as it is; never an error."""
+        export = adapter.dump([UserMessage([ImagePart(url=url), TextPart("q")])])
+
+        assert (url in str(export.payload)) or listed(export)
 
     def test_of_its_own(self, adapter):
         """What came so in this format, from a server that can, goes home so."""

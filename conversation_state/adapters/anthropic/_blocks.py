@@ -240,7 +240,7 @@ def _write_unknown(
 def _write_reasoning(
     writer: PayloadWriter, part: ReasoningPart, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    if writer.foreign_signer:
+    if writer.foreign_signer and part.signature:
         # Source: ``Invalid `signature` in `thinking` block``.
         why = f"was signed by {writer.foreign_signer}, and is taken back there only"
         writer.lose(path, "reasoning", why)

@@ -443,13 +443,14 @@ class PayloadWriter:
             return part  # it goes without, as it came
 
         found = self.fit_type(given, begin, path, is_exact=is_exact)
-        if found is None:
-            return None
-
-        if found == given:
-            return part
+        if found is None or found == given:
+            return None if found is None else part
 
         data, _ = split_data_url(url) or (part.data, "")
+        if data is None:
+            self.lose(path, "image", "its data: URL is not in base64, or empty")
+            return None
+
         return attrs.evolve(part, url=None, data=data, media_type=found)
 
     def is_fetched(

@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
-from conversation_state._persistent import thaw
+import attrs
+
+from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters import openai_responses
 from conversation_state.adapters.engine.export import Lost, in_order
 from conversation_state.adapters.engine.reading import is_list, is_map
@@ -672,17 +674,22 @@ def _read_open_webui(raw: Body) -> list[Message]:
 def _add_fields(message: Message, fields: dict[str, Any]) -> Message:
     if isinstance(message, AssistantMessage):
         parts = [*map(_without_item, message.parts)]
-        return message.replace(content=parts or "", **fields)
+        calls = [attrs.evolve(call, metadata=EMPTY_MAP) for call in message.tool_calls]
+        return message.replace(content=parts or "", tool_calls=calls, **fields)
 
     time = fields.get("timestamp")
     return message.replace(timestamp=time) if time else message
 
 
 def _without_item(part: Part) -> Part:
-    # Open WebUI's items are not OpenAI's, which refuses thoughts in the open and
-    # messages without an id. What is signed came from there.
-    if isinstance(part, TextPart):
-        return TextPart(part.text, index=part.index)
+    # Open WebUI's items are not OpenAI's, which refuses thoughts in the open, other ids
+    # than its own, and messages without one. What is signed came from there.
+    if isinstance(part, (RefusalPart, TextPart)):
+        return type(part)(part.text, index=part.index)
+
+    if isinstance(part, UnknownPart):
+        is_own = _get_text(part.raw, "type").startswith("open_webui")
+        return attrs.evolve(part, source="open_webui") if is_own else part
 
     if isinstance(part, ReasoningPart) and not part.signature:
         return ReasoningPart(part.text, index=part.index)

@@ -1,11 +1,12 @@
 """
 What hosts that check the keys of a request take of a message, of which other hosts'
-answers have more: thoughts, citations, nulls.
+answers have more: thoughts, citations, nulls, kinds of calls.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters.engine.export import PayloadWriter, is_empty_value
@@ -14,6 +15,14 @@ from conversation_state.adapters.openai_chat._blocks import REASONING_KEYS
 _OF_RESULT = frozenset({"name", "tool_call_id"})
 _OF_CALL = frozenset({"function", "id", "type"})
 _OF_FUNCTION = frozenset({"arguments", "name"})
+# The content of each kind of block, and the keys of that if it is an object.
+_OF_BLOCKS: Mapping[str, frozenset[str]] = {
+    "image_url": frozenset({"detail", "url"}),
+    "input_audio": frozenset({"data", "format"}),
+    "text": frozenset(),
+    "thinking": frozenset(),
+}
+_AS_TEXT = "the host has no refusals; it is sent as text"
 
 
 def is_checked(writer: PayloadWriter) -> bool:
@@ -35,43 +44,65 @@ def fit_to_host(writer: PayloadWriter, raw: dict[str, Any], path: str) -> None:
         said = raw.get("content")
         blocks = [{"type": "text", "text": said}] if isinstance(said, str) else said
         raw["content"] = [*(blocks or ()), {"type": "text", "text": raw.pop("refusal")}]
-        writer.lose(path, "refusal", "the host has no refusals; it is sent as text")
+        writer.lose(path, "refusal", _AS_TEXT)
 
     if isinstance(raw.get("content"), list):
-        raw["content"] = [_as_text(block) for block in raw["content"]]
+        fit = [_fit_block(writer, block, path) for block in raw["content"]]
+        raw["content"] = [block for block in fit if block is not None] or ""
 
     allowed = keys | _OF_RESULT if raw["role"] == "tool" else keys
-    _keep(writer, raw, allowed, path)
-    for at, call in enumerate(raw.get("tool_calls") or ()):
-        _fit_call(writer, call, f"{path}.tool_calls[{at}]")
-
-    if raw.get("tool_calls") is None:
+    _keep_known(writer, raw, allowed, path)
+    calls = raw.get("tool_calls")
+    if calls:
+        raw["tool_calls"] = [_fit_call(writer, call, path) for call in calls]
+    else:
         raw.pop("tool_calls", None)
 
 
-def _as_text(block: dict[str, Any]) -> dict[str, Any]:
-    if block.get("type") == "refusal":
-        return {"type": "text", "text": block["refusal"]}
+def _fit_block(
+    writer: PayloadWriter, block: dict[str, Any], path: str
+) -> dict[str, Any] | None:
+    kind = block.get("type")
+    if kind == "refusal" and isinstance(block.get("refusal"), str):
+        writer.lose(path, "refusal", _AS_TEXT)
+        block = {**block, "type": "text", "text": block["refusal"], "refusal": None}
+        kind = "text"
+
+    if not isinstance(kind, str) or kind not in _OF_BLOCKS:
+        what = kind if isinstance(kind, str) and kind else "unknown"
+        writer.lose(path, what, "the host has no such content")
+        return None
+
+    block = {**block}
+    _keep_known(writer, block, frozenset({"type", kind}), path)
+    if isinstance(block.get(kind), dict):
+        block[kind] = {**block[kind]}
+        _keep_known(writer, block[kind], _OF_BLOCKS[kind], path)
 
     return block
 
 
-def _fit_call(writer: PayloadWriter, call: dict[str, Any], path: str) -> None:
-    custom = call.pop("custom", None)
-    if isinstance(custom, dict):
-        # Functions only; their arguments are an object.
-        arguments = json.dumps({"input": custom.get("input", "")}, ensure_ascii=False)
-        call["function"] = {"name": custom.get("name", ""), "arguments": arguments}
-        call["type"] = "function"
-        writer.lose(path, "type", "the host calls functions only; it is sent as one")
+def _fit_call(writer: PayloadWriter, call: dict[str, Any], path: str) -> dict[str, Any]:
+    if not isinstance(call.get("function"), dict):
+        # Functions only: what the call has is the object of its arguments.
+        kind = str(call.get("type"))
+        body = call.get(kind)
+        given = body if isinstance(body, dict) else {}
+        rest = {key: given[key] for key in given if key != "name"}
+        called = {
+            "name": given.get("name", kind),
+            "arguments": json.dumps(rest, ensure_ascii=False),
+        }
+        call = {"id": call.get("id"), "type": "function", "function": called}
+        writer.lose(path, "type", f"the host calls functions only, and no {kind}")
 
-    _keep(writer, call, _OF_CALL, path)
-    function = call.get("function")
-    if isinstance(function, dict):
-        _keep(writer, function, _OF_FUNCTION, path)
+    call = {**call, "function": {**call["function"]}, "type": "function"}
+    _keep_known(writer, call, _OF_CALL, path)
+    _keep_known(writer, call["function"], _OF_FUNCTION, path)
+    return call
 
 
-def _keep(
+def _keep_known(
     writer: PayloadWriter, raw: dict[str, Any], keys: frozenset[str], path: str
 ) -> None:
     for key in [key for key in raw if key not in keys]:

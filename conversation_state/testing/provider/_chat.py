@@ -589,6 +589,7 @@ def find_late_systems(request: CompletionRequest) -> Iterator[Finding]:
 
 
 _OF_EACH = frozenset({"content", "role", "tool_calls"})
+_CALL = {"function", "id", "index", "type"}
 
 
 def _find_other_keys(
@@ -600,11 +601,12 @@ def _find_other_keys(
         for key in sorted(message.keys() - known - of_result):
             yield f"messages[{at}].{key}", {"at": at, "role": role, "key": key}
 
-        calls = message.get("tool_calls")
-        for number, call in objects_of(calls):
-            path = f"messages[{at}].tool_calls[{number}]"
-            for key in sorted(call.keys() - {"function", "id", "index", "type"}):
-                yield f"{path}.{key}", {"at": at, "role": role, "key": key}
+        for field in ("content", "tool_calls"):
+            for number, each in objects_of(message.get(field)):
+                path = f"messages[{at}].{field}[{number}]"
+                keys = {"type", str(each.get("type"))} if field == "content" else _CALL
+                for key in sorted(each.keys() - keys):
+                    yield f"{path}.{key}", {"at": at, "role": role, "key": key}
 
 
 def find_unsupported_keys(request: CompletionRequest) -> Iterator[Finding]:
