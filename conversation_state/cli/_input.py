@@ -313,8 +313,8 @@ class _SourceReader:
         if not items:
             return
 
-        first = items[0]
-        for attempt in range(_MAX_ATTEMPTS):
+        first, attempts = items[0], 0
+        while True:
             try:
                 found = _formats.load([each.data for each in items], self.format)
                 break
@@ -330,8 +330,10 @@ class _SourceReader:
 
             # What can't be read is reported at its place, and the rest goes on without
             # it: what can't by itself, and then what can't with the others.
-            wrong = {} if attempt else self._check_each(items)
-            wrong = wrong or _split_problems(problem)
+            wrong = {} if attempts else self._check_each(items)
+            if not wrong and attempts < _MAX_ATTEMPTS:
+                wrong = _split_problems(problem)
+
             for at, each in wrong.items():
                 reason = _describe_problem(each, items[at], is_item=True)
                 yield from self._report_unreadable(items[at].line, reason)
@@ -344,10 +346,7 @@ class _SourceReader:
                 return
 
             items = [each for at, each in enumerate(items) if at not in wrong]
-        else:
-            reason = _describe_problem(problem, first)
-            yield from self._report_unreadable(first.line, reason)
-            return
+            attempts += 1
 
         # In a list they are one document.
         at = 1 if first.position else first.line

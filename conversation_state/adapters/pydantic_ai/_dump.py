@@ -75,7 +75,7 @@ def _make_accepted(groups: MessageGroups) -> tuple[list[Any], tuple[Lost, ...]]:
 
     made: list[Any] = []
     lost: list[Lost] = []
-    ends = [*groups.starts[1:], groups.count]
+    ends = [*groups.starts[1:], groups.total]
     for body, start, end in zip(groups.data, groups.starts, ends, strict=True):
         # The message of each part, where each has its own.
         places = [*range(start, end)]
@@ -98,17 +98,18 @@ def _take_out(
 ) -> list[Lost]:
     # Of each part what is innermost: a value may be of several types. In the order of
     # the parts, and taken out from the back, so that their places stay true.
-    chosen: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...], str]] = {}
+    chosen: dict[tuple[Any, ...], tuple[Any, list[Any], str]] = {}
     for location, message in problems:
         way = _find_way(body, location)
-        before = chosen.get(way[:2])
-        if before is None or len(location) > len(before[0]):
-            chosen[way[:2]] = location, way, message
+        part = tuple(way[:2])
+        if part not in chosen or len(location) > len(chosen[part][0]):
+            chosen[part] = location, way, message
 
     lost: list[Lost] = []
     for _, way, message in reversed(chosen.values()):
-        is_in_part = way[:1] == ("parts",) and len(way) > 1
-        path = f"messages[{places[way[1] if is_in_part else 0]}]"
+        is_in_part = way[:1] == ["parts"] and len(way) > 1
+        at: int = way[1] if is_in_part else 0
+        path = f"messages[{places[at]}]"
         what = ".".join(key for key in way if isinstance(key, str)) or "message"
         lost.append(Lost(path, what, f"Pydantic AI refuses it: {message}"))
         if not way:
@@ -123,13 +124,13 @@ def _take_out(
             owner["timestamp"] = UNKNOWN_TIME
         else:
             del owner[way[-1]]
-            if way[:-1] == ("parts",):
-                del places[way[-1]]
+            if way[:-1] == ["parts"]:
+                del places[at]
 
     return lost[::-1]
 
 
-def _find_way(body: dict[str, Any], location: Iterable[int | str]) -> tuple[Any, ...]:
+def _find_way(body: dict[str, Any], location: Iterable[int | str]) -> list[Any]:
     # The keys and places of what stands at *location*, which has names of types in it,
     # too; or else of what lacks it.
     way: list[Any] = []
@@ -139,7 +140,7 @@ def _find_way(body: dict[str, Any], location: Iterable[int | str]) -> tuple[Any,
             value = value[key]
             way.append(key)
 
-    return tuple(way)
+    return way
 
 
 class MessageGroups(NamedTuple):
@@ -153,7 +154,7 @@ class MessageGroups(NamedTuple):
     # Whether a request has the instructions of an earlier one that is missing.
     lacks_instructions: bool
     lost: tuple[Lost, ...]
-    count: int  # of our messages
+    total: int  # messages of ours
 
 
 def group_messages(
