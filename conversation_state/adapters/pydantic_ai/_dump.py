@@ -68,9 +68,7 @@ def as_objects(data: list[Any]) -> list[Any]:
 
 def _make_accepted(groups: MessageGroups) -> tuple[list[Any], tuple[Lost, ...]]:
     # The objects, without what Pydantic AI refuses of them; and that, as lost.
-    from pydantic import ValidationError  # noqa: PLC0415 - comes with Pydantic AI
-
-    with suppress(ValidationError):
+    with suppress(ValueError):  # pydantic's errors are of this class
         return as_objects(groups.data), ()
 
     made: list[Any] = []
@@ -86,8 +84,9 @@ def _make_accepted(groups: MessageGroups) -> tuple[list[Any], tuple[Lost, ...]]:
             try:
                 made += as_objects([body])
                 break
-            except ValidationError as error:
-                problems = [(each["loc"][1:], each["msg"]) for each in error.errors()]
+            except ValueError as error:
+                errors: Any = error
+                problems = [(each["loc"][1:], each["msg"]) for each in errors.errors()]
                 lost += _take_out(body, problems, places or [start])
 
     return made, tuple(lost)
