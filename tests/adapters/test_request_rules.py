@@ -99,6 +99,43 @@ class TestSigners:
         assert () == judge("anthropic", export.payload, memory=memory)
 
 
+class TestHosts:
+    """Hosts that check keys get what they know, whole."""
+
+    def test_what_is_known(self):
+        """
+        A picture goes with its address and detail, and without other keys; the input of
+        a custom call is an argument, as it was written.
+        """
+        picture = {"url": "https://e.x/a.png", "detail": "low"}
+        called = {"type": "custom", "custom": {"name": "f", "input": "né\n"}}
+        chat = openai_chat.load(
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "image_url", "image_url": {**picture, "x": 1}, "y": 2}
+                    ],
+                },
+                {"role": "assistant", "tool_calls": [{"id": "abcdefghi", **called}]},
+                {"role": "tool", "tool_call_id": "abcdefghi", "content": "4"},
+            ]
+        )
+
+        export = openai_chat.dump(chat, rules=openai_chat.rules(host="groq"))
+        asked, answer, _ = export.payload["messages"]
+
+        assert [{"type": "image_url", "image_url": picture}] == asked["content"]
+        assert [
+            {
+                "id": "abcdefghi",
+                "type": "function",
+                "function": {"name": "f", "arguments": '{"input": "né\\n"}'},
+            }
+        ] == answer["tool_calls"]
+        assert ["y", "x", "type"] == [each.what for each in export.lost]
+
+
 class TestStoredItems:
     """Responses: items are sent by their ids where the provider has them, once."""
 
