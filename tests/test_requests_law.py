@@ -250,8 +250,8 @@ class TestAnotherHost:
     @pytest.mark.parametrize("answer", ANSWERS, ids=json.dumps)
     def test_is_accepted(self, answer, host):
         """
-        Whatever another host said beside its answer; what was said is sent, and what is
-        left out is listed. Mistral's own types say the same.
+        An answer of another host is accepted with any additional keys: its content is
+        sent, and what is left out is listed. Mistral's own types say the same.
         """
         [answered] = openai_chat.load([{"role": "assistant", **answer}])
         chat = Aggregator.new().add(UserMessage("Well?", name="ann")).add(answered)

@@ -552,7 +552,7 @@ class TestRead:
 
     @pytest.mark.parametrize("key", ["attachments", "files"])
     def test_one_thing_of_claude(self, key):
-        """Where Claude.ai has a list, what is none is kept like one of a list."""
+        """A single value in place of a list is kept as a list of one."""
         asked = {"uuid": "1", "sender": "human", "text": "When?", key: 3}
         export = {"uuid": "u", "name": "n", "chat_messages": [asked]}
 

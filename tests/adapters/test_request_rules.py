@@ -416,8 +416,8 @@ class TestUrls:
     @pytest.mark.parametrize("url", ["gs://b/a.png", "data:;base64,a"])
     def test_where_it_is_not_fetched(self, adapter, url):
         """
-        An address in someone's storage is sent to who fetches it there; data without a
-        type to nobody.
+        A URL of cloud storage is sent to the providers that can fetch it; data without
+        a media type is not sent.
         """
         name = adapter.__name__.rpartition(".")[2]
         image = ImagePart(url=url, media_type="image/png" * (url[:2] == "gs"))

@@ -242,7 +242,8 @@ def _write_reasoning(
 ) -> dict[str, Any] | None:
     if writer.foreign_signer and part.signature:
         # Source: ``Invalid `signature` in `thinking` block``.
-        why = f"was signed by {writer.foreign_signer}, and is taken back there only"
+        signer = writer.foreign_signer
+        why = f"was signed by {signer}; only that model accepts its thinking"
         writer.lose(path, "reasoning", why)
         return None
 

@@ -402,9 +402,9 @@ class PayloadWriter:
         self, given: str, data: bytes, path: str, *, is_exact: bool = False
     ) -> str | None:
         """
-        The media type by which the provider takes an image of the type *given*; None,
-        and listed as lost, if it takes none such. With *is_exact* the type is that of
-        the bytes.
+        The media type under which the provider accepts an image of type *given*; None
+        if it does not accept the image, which is listed as lost. With *is_exact*, the
+        media type has to be that of the bytes.
         """
         types = None if self.rules is None else self.rules.image_types
         shown = sniff_media_type(data)
@@ -417,7 +417,8 @@ class PayloadWriter:
         found = next((each for each in named if each in types), None)
         if found is None:
             what = shown or given or "unknown"
-            self.lose(path, "image", f"images of type {what} are refused")
+            why = f"the provider does not accept images of type {what}; convert it"
+            self.lose(path, "image", why)
         else:
             self.lose(path, "media_type", f"{given or 'nothing'} is sent as {found}")
 
@@ -427,8 +428,8 @@ class PayloadWriter:
         self, part: MediaPart, path: str, *, is_exact: bool = False
     ) -> MediaPart | None:
         """
-        *part*, if it is an image by value with the media type that `fit_type` gives;
-        None, and listed as lost, if there is none.
+        *part*; an image that is sent by value has the media type that `fit_type` gives.
+        None if the provider does not accept the image, which is listed as lost.
         """
         url = part.url or ""
         is_held = part.data is not None or url.startswith("data:")
@@ -462,8 +463,9 @@ class PayloadWriter:
         is_of_web: bool = False,
     ) -> bool:
         """
-        Whether the provider can have the content of *part*; if not, it is lost. With
-        *is_of_web* a request fetches from the web alone, and from no one's storage.
+        Whether the provider can fetch the content of *part*; if not, it is listed as
+        lost. With *is_of_web*, requests refer to http and https URLs only, and not to
+        cloud storage.
         """
         if notes.get("local") is True:
             return True
@@ -475,7 +477,8 @@ class PayloadWriter:
 
         is_request = self.rules is not None and self.rules.is_request
         if is_of_web and is_request and part.url and not _OF_WEB.match(part.url):
-            self.lose(path, part.kind, "is fetched from http and https addresses only")
+            why = "the provider fetches http and https URLs only; send the bytes"
+            self.lose(path, part.kind, why)
             return False
 
         return True
@@ -628,9 +631,9 @@ class PayloadWriter:
         return None
 
 
-# How long the head of a ``data:`` URL may be, with what of its content is looked at.
+# How much of a ``data:`` URL is read for its media type, in characters.
 _MAX_HEAD = 1024
-# What is written where another word is meant.
+# Names of media types that are not registered, and the registered ones.
 _ALIASES = {"image/jpg": "image/jpeg", "image/x-png": "image/png"}
 
 _OF_WEB = re.compile("(data|https?):", re.IGNORECASE)

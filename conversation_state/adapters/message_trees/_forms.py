@@ -141,7 +141,7 @@ def _text_of(parts: Sequence[Part]) -> str | list[Part]:
 
 
 def _list_in(raw: Body, key: str) -> Sequence[Any]:
-    # What is no list is one thing, and is kept like one of a list.
+    # A single value stands for a list of one.
     value = raw.get(key)
     return value if is_list(value) else [value] if value else []
 

@@ -70,7 +70,7 @@ def _fit_block(
 
     if not isinstance(kind, str) or kind not in _OF_BLOCKS:
         what = kind if isinstance(kind, str) and kind else "unknown"
-        writer.lose(path, what, "the host has no such content")
+        writer.lose(path, what, "the host does not support content of this type")
         return None
 
     block = {**block}

@@ -460,7 +460,7 @@ class SessionBuilder:
         self.problems.append(f"line {at}: {what}")
 
     def report_unread(self, at: int, raw: Body) -> None:
-        """Report a line whose type is not known, if it has what somebody said."""
+        """Report a line of an unknown type that has content."""
         bodies = raw, raw.get("message"), raw.get("payload")
         if any(is_map(each) and each.get("content") for each in bodies):
             kind = shorten_repr(raw.get("type"))
