@@ -152,6 +152,11 @@ class Plain:
         self.a = a
 
 
+# From msgspec 0.23 on, a schema has the default of a field whose factory is `list`.
+_VERSION = tuple(map(int, msgspec.__version__.split(".")[:2]))
+OF_FACTORY: dict[str, Any] = {"default": []} if _VERSION >= (0, 23) else {}
+
+
 def array(items: Any = None, **more: Any) -> dict[str, Any]:
     """The schema of an array of these items."""
     return {"type": "array", "items": {} if items is None else items, **more}
@@ -168,7 +173,7 @@ PLACE = closed(
     {
         "lat": {"type": "number"},
         "lon": {"type": "number", "default": 0.0},
-        "tags": array({"type": "string"}),
+        "tags": array({"type": "string"}, **OF_FACTORY),
     },
     "lat",
     description="Somewhere on earth.\n\nAttributes:\n    lat: Degrees north.",
@@ -251,7 +256,7 @@ KINDS: list[tuple[Any, Any]] = [
             {
                 "start": PLACE,
                 "end": {"anyOf": [PLACE, STRING]},
-                "notes": array(STRING),
+                "notes": array(STRING, **OF_FACTORY),
             },
             "start",
             "end",
