@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import Verbosity, settings
 
 from conversation_state.adapters import (
     anthropic,
@@ -27,7 +27,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.testing import BrokenLawsError, check_agent, replay_agent
-from conversation_state.testing.contracts import AgentTurn
+from conversation_state.testing.contracts import AgentTurn, _agents
 from conversation_state.tools import ToolCall
 from tests.agents import (
     NOT_RUN,
@@ -49,11 +49,20 @@ class TestHonest:
         """An agent that retries, answers each call and ends breaks no law."""
         report = check_agent(agent(), tools=TOOLS, settings=FEW)
 
-        assert report.scripts > 50
+        assert report.scripts > 30
 
     def test_without_tools(self):
         """An agent without tools is put through the rest."""
         check_agent(ListAgent(), settings=FEW)
+
+    def test_shows_progress(self, capsys):
+        """With Hypothesis' setting for it, each script is a line on stderr."""
+        verbose = settings(FEW, max_examples=2, verbosity=Verbosity.verbose)
+        report = check_agent(ListAgent(), settings=verbose)
+
+        lines = capsys.readouterr().err.splitlines()
+        assert report.scripts == len(lines)
+        assert "check_agent: script 2: 2 turns" == lines[1]
 
     def test_says_what_was_not_drawn(self):
         """What a form of agent can't be put through is in the result."""
@@ -332,6 +341,17 @@ class TestFaults:
             check_agent(ReusesIds(), tools=TOOLS, settings=FEW)
 
         assert caught.value.broken[0].code.count("AgentTurn(") <= 2
+
+    def test_is_made_smaller_for_a_while(self, monkeypatch):
+        """Where running is slow, the smallest script so far is shown, as broken."""
+        monkeypatch.setattr(_agents, "_SHRINKING_S", -1.0)
+        with pytest.raises(BrokenLawsError) as caught:
+            check_agent(ForgetsResults(), tools=TOOLS, settings=FEW)
+
+        [broken] = caught.value.broken
+
+        assert broken.examples == 2  # named scripts, the second as it is
+        assert "not each time" not in str(caught.value)
 
     def test_replays_what_holds(self):
         """A script that breaks no law raises nothing."""

@@ -151,6 +151,7 @@ class FunctionAgent:
     """
 
     acts: tuple[str, ...] = ("ask", "write")
+    moments: Sequence[int] = (1,)  # always the first request
 
     def __init__(self, run: Callable[[str, str, str], Any], timeout_s: float) -> None:
         self._run, self._timeout_s = run, timeout_s
@@ -203,6 +204,7 @@ class AsyncAgent:
     """
 
     acts: tuple[str, ...] = ("ask", "stop", "write")
+    moments: Sequence[int] = range(1, 25)
 
     def __init__(
         self, run: Callable[[str, str, str], Awaitable[Any]], timeout_s: float
@@ -333,6 +335,8 @@ class CommandAgent:
     """
 
     acts: tuple[str, ...] = ("ask", "stop", "write", "crash")
+    # Fewer, because each turn starts a program.
+    moments: Sequence[int] = (1, 2, 4, 8, 16, 24)
 
     def __init__(self, command: Sequence[str] | str, timeout_s: float) -> None:
         self._command = shlex.split(command) if isinstance(command, str) else [*command]

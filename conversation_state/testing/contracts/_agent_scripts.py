@@ -227,7 +227,6 @@ _NAMED: dict[str, _Turns] = {
         ("ask", 0, w.say()),
     ],
 }
-_STOPS = range(1, 25)
 
 
 def _make_empty(writer: _ScriptWriter) -> AssistantMessage:
@@ -252,7 +251,9 @@ def _number_turns(turns: Iterable[tuple[Any, ...]]) -> Script:
     )
 
 
-def _list_named(tools: Sequence[ToolInfo], acts: Sequence[str]) -> Iterator[Script]:
+def _list_named(
+    tools: Sequence[ToolInfo], acts: Sequence[str], moments: Sequence[int]
+) -> Iterator[Script]:
     for write in _NAMED.values():
         yield _number_turns(write(_ScriptWriter(tools)))
 
@@ -260,7 +261,7 @@ def _list_named(tools: Sequence[ToolInfo], acts: Sequence[str]) -> Iterator[Scri
         if act == "ask":
             continue
 
-        for at in _STOPS if tools else (1, 2, 3):
+        for at in moments if tools else moments[:3]:
             writer = _ScriptWriter(tools)
             first = [writer.call(2), writer.call(), writer.call()]
             answers = first if tools else [writer.say()]
@@ -337,12 +338,18 @@ def _draw_fault(draw: DrawFn, writer: _ScriptWriter) -> Any:
 
 
 def draw_scripts(
-    tools: Sequence[ToolInfo], acts: Sequence[str], *, most: int = 5
+    tools: Sequence[ToolInfo],
+    acts: Sequence[str],
+    *,
+    moments: Sequence[int] = range(1, 25),
+    most: int = 5,
 ) -> SearchStrategy[Script]:
     """
-    Scripts of up to *most* turns, with those *acts* of the user; the named ones first.
+    Scripts of up to *most* turns, with those *acts* of the user; the named ones first,
+    in which each act comes at each of *moments* (`AgentTurn.at`).
     """
-    return cover(
-        _draw_script(tuple(tools), tuple(acts), most),
-        lambda: [NamedExample(each, tuple) for each in _list_named(tools, acts)],
-    )
+
+    def list_shapes() -> list[NamedExample[Script]]:
+        return [NamedExample(each, tuple) for each in _list_named(tools, acts, moments)]
+
+    return cover(_draw_script(tuple(tools), tuple(acts), most), list_shapes)

@@ -4,6 +4,8 @@ What an agent promises over a whole conversation, whatever its framework and lan
 
 from __future__ import annotations
 
+import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -80,6 +82,8 @@ LAWS = {
 _UNSETTLED = {"stop", "write", "crash"}
 _CHARACTERS = 4  # of a token, about
 _MOST_UNKNOWN = 12  # responses that may or may not be billed
+_EXAMPLES_OF_COMMAND = 0.2  # of those of a function, because each turn is a start
+_SHRINKING_S = 60.0
 
 
 @attrs.frozen
@@ -522,7 +526,13 @@ def check_agent(
 
         without: The names of laws that do not hold and need not.
 
-        settings: Hypothesis' settings.
+        settings: Hypothesis' settings; by default those of the active profile, with a
+            fifth of its examples for a command, each turn of which starts a program.
+            ``settings(verbosity=Verbosity.verbose)`` writes a line for each script to
+            stderr.
+
+    That is ten seconds for a function that answers at once, and some 200 starts of a
+    command. A script that breaks a law is made smaller for a minute at most.
 
     Returns:
         What was run, and which acts of users this form of agent can't be put through.
@@ -538,9 +548,16 @@ def check_agent(
     check_names("without", without, list(LAWS))
     form = make_form(run, timeout_s)
     judge = _Judge(wire, max_rounds, budget, compacts, frozenset(without))
-    search = _Search(form, judge, wire, level)
-    scripts = draw_scripts(_read_tools(tools), form.acts)
-    search.run(describe_subject(run), scripts, settings or Settings())
+    if settings is None:
+        settings = Settings()
+        if "crash" in form.acts:
+            most = max(1, round(settings.max_examples * _EXAMPLES_OF_COMMAND))
+            settings = Settings(settings, max_examples=most)
+
+    is_verbose = settings.verbosity >= Verbosity.verbose
+    search = _Search(form, judge, wire, level, is_verbose)
+    scripts = draw_scripts(_read_tools(tools), form.acts, moments=form.moments)
+    search.run(describe_subject(run), scripts, settings)
     report = AgentReport(
         search.count,
         form.acts,
@@ -563,15 +580,26 @@ class _Search:
     judge: _Judge
     wire: str
     level: Any
+    is_verbose: bool = False
     count: int = 0
     error: BaseException | None = None
     script: Script = ()
     _law: str = ""
+    _broken_at: float = 0.0
 
     def hold(self, script: Script) -> None:
         """Run *script*, and raise an error if the agent breaks a law."""
         __tracebackhide__ = True
+        end = self._broken_at + _SHRINKING_S
+        if self.error is not None and time.monotonic() > end:
+            # The smallest so far is shown, and breaks the law each time.
+            if script == self.script:
+                raise self.error
+
+            return
+
         self.count += 1
+        self._report(f"script {self.count}: {len(script) + 1} turns")
         outcome = play(
             self.form,
             script,
@@ -584,9 +612,17 @@ class _Search:
         except _AgentError as error:
             # One law at a time is made small: the first that was found.
             if not self._law or error.law == self._law:
+                if self.error is None:
+                    self._broken_at = time.monotonic()
+
                 self._law = error.law
                 self.error, self.script = error, script
+                self._report(f"breaks {error.law!r}; looking for a smaller script")
                 raise
+
+    def _report(self, line: str) -> None:
+        if self.is_verbose:
+            sys.stderr.write(f"check_agent: {line}\n")
 
     def run(self, name: str, scripts: Any, settings: Settings) -> None:
         """Hold the named scripts, and drawn ones."""
