@@ -21,6 +21,7 @@ from conversation_state.cli._commands import cli
 from conversation_state.messages import UserMessage
 from conversation_state.store import open_store
 from conversation_state.timeline import Timeline
+from conversation_state.tree import MessageTree
 from tests.commands import HOSTILE, MAIN, Commands
 
 ASKED = Aggregator.new().add_user_prompt("Where to?")
@@ -90,6 +91,19 @@ class TestTree:
         assert "2/2" in run("tree", "trip", "--as", "messages").stdout
         for kind, word in (("messages", "message 3"), ("timeline", "moment 2")):
             assert word in run("page", "chat", "--as", kind).stdout
+
+    def test_imported_branches(self, run):
+        """A name whose branches grew from no revision is its messages, each once."""
+        with open_store(run.path) as store:
+            store.save_tree("chat", MessageTree.of(SEA, HILLS))
+
+        page = run("page", "chat").stdout
+
+        assert (
+            run("tree", "chat", "--as", "messages").stdout == run("tree", "chat").stdout
+        )
+        assert run("page", "chat", "--as", "messages").stdout == page
+        assert 3 == page.count("<article")
 
     def test_unknown_name(self, run):
         """A name that is not saved is an error."""

@@ -905,6 +905,25 @@ class TestHistory:
 
         assert first.state[0] is second.state[0]
 
+    @given(message_trees())
+    def test_every_message_once(self, tree):
+        """Also where branches grew from no revision, as those of a saved tree."""
+        with open_store("memory:") as store:
+            store.save_tree("chat", tree)
+            page = PageReader(make_page(read_history(store, "chat")))
+            revisions = len(store.history("chat"))
+
+        assert len(tree) == page.count("article")
+        assert revisions == len([at for at in page.ids if at.startswith("revision-")])
+
+    def test_where_a_branch_begins(self):
+        """Its title says behind which message its own ones are."""
+        with open_store("memory:") as store:
+            store.save_tree("chat", MessageTree.of(SEA, HILLS))
+            page = PageReader(make_page(read_history(store, "chat")))
+
+        assert "Branch to revision 1, from message 1" in page.text
+
 
 class TestPictures:
     """The pictures in the documentation."""

@@ -31,6 +31,7 @@ from conversation_state.pages.server import make_app
 from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.store import open_store
 from conversation_state.timeline import Timeline
+from conversation_state.tree import MessageTree
 
 AUTHORITY = "127.0.0.1:7575"
 ORIGIN = f"http://{AUTHORITY}"
@@ -334,17 +335,22 @@ class TestPages:
 
         assert "nested too deeply to be shown here. Download it." in shown
 
-    def test_damage(self, tmp_path):
+    @pytest.mark.parametrize("is_imported", [False, True])
+    def test_damage(self, tmp_path, is_imported):
         """
         What is damaged hides neither other conversations nor other revisions, and is
-        reported where it is.
+        reported where it is; also where branches grew from no revision.
         """
         path = tmp_path / "chats.db"
         with open_store(path) as store:
             for name in ("good", "bad"):
                 state = Aggregator.new().add_user_prompt("Where to?")
-                store.save(name, state)
-                store.save(name, state.add_assistant_message("To the sea."))
+                head = store.save(name, state)
+                if is_imported:
+                    state = Aggregator.new().add_user_prompt("Where else?")
+
+                state = state.add_assistant_message("To the sea.")
+                store.save(name, state, expecting=head)
 
         with closing(sqlite3.connect(path)) as connection, connection:
             newest = "(select max(place) from entries)"
@@ -407,11 +413,18 @@ class TestPages:
         assert {address} == {*re.findall('action="(/name[^"]*)"', page.text)}
         assert ("here",) == store.latest(name).labels
 
-    @pytest.mark.parametrize("query", [{}, {"search": "<" * 400, "at": 2, "limit": 5}])
+    @pytest.mark.parametrize(
+        "query",
+        [
+            {"tree": "revisions"},
+            {"tree": "messages"},
+            {"search": "<" * 400, "at": 2, "limit": 5},
+        ],
+    )
     def test_size(self, store, query):
         """
-        A page of many revisions is as large whatever the name, the words that are
-        searched and the labels are.
+        A page of many revisions or messages is as large whatever the name, the words
+        that are searched and the labels are.
         """
         sizes = []
         for name in ("n", "<" * 500, "\U0001f30a" * 500):
@@ -422,16 +435,17 @@ class TestPages:
 
             sizes.append(len(nav_of(show(connect(store), name=name, **query))))
 
+        plain = nav_of(show(connect(store), name="n", tree="revisions"))
         for number in range(200):
             store.label("n", f"{number} {'x' * 400}", at=50)
 
-        nav = nav_of(show(connect(store), name="n"))
+        nav = nav_of(show(connect(store), name="n", tree="revisions"))
 
         assert 1 == len({*sizes})
         assert 100 * 900 > sizes[0]
         assert "199 xxx" in nav
         assert "and 192 older labels" in nav
-        assert sizes[0] + 1_000 > len(nav)
+        assert len(plain) + 1_000 > len(nav)
 
     @pytest.mark.parametrize(
         ("asked", "status"),
@@ -490,6 +504,23 @@ class TestMessages:
         assert "2/2" in content_of(answer)
         assert "Uphill." in content_of(answer)
         assert "To the sea." not in content_of(answer)
+
+    def test_imported_branches(self, store):
+        """
+        A name whose revisions did not grow from each other is its messages, too, but
+        where its revisions are asked for.
+        """
+        asked = Aggregator.new().add_user_prompt("Where to?")
+        texts = ("To the sea.", "Uphill.")
+        states = [asked.fork().add_assistant_message(text) for text in texts]
+        store.save_tree("imported", MessageTree.of(*states))
+        client = connect(store)
+
+        assert "message 3 · assistant · 2/2" in nav_of(show(client, name="imported"))
+        for query in ({"at": 1}, {"before": 2}, {"tree": "revisions"}):
+            shown = nav_of(show(client, name="imported", **query))
+            assert "revision 1" in shown
+            assert "message 3" not in shown
 
     def test_alternatives(self, chat):
         """The links at a message lead to its alternatives, and back."""

@@ -62,7 +62,8 @@ _as_option = click.option(
     type=click.Choice(("revisions", "messages", "timeline")),
     help="Of what the tree is: the revisions that were saved, the messages with their "
     "alternatives, or the moments of a timeline. Without it the messages of a name "
-    "that was saved as a timeline, and the revisions of any other.",
+    "that was imported with branches or saved as a timeline, and the revisions of any "
+    "other.",
 )
 
 
@@ -72,7 +73,7 @@ def _read_tree(
     from conversation_state.pages import History, read_history
 
     if kind is None:
-        kind = "messages" if store._is_timeline(name) else "revisions"
+        kind = "messages" if store._is_message_tree(name) else "revisions"
 
     if kind == "messages":
         return store.message_tree(name)

@@ -128,19 +128,7 @@ def draw_name(
         link_acts=link_acts if has_acts and name_tab(query) == "Conversation" else None,
         link_copy=link_copy,
     )
-    tree = query.tree or ("messages" if is_timeline else "revisions")
-    is_plain = name_tab(query) == "Conversation" and query.at is None
-    if tree == "messages" and (is_plain or query.search):
-        nav, shown = _draw_messages(store, query, drawer)
-    else:
-        nav = _draw_revisions(store, query, head, newest, words)
-        try:
-            shown = _draw_shown(store, query, head, drawer)
-        except NotSavedError:
-            raise
-        except StoreError as error:  # damaged: other revisions may be intact
-            shown = [_draw_problem(str(error))]
-
+    nav, shown = _draw_tree(store, query, head, newest, drawer)
     alert = None if problem is None else _draw_problem(problem)
     acts = None
     if may_write and not query.node:
@@ -177,6 +165,42 @@ def draw_name(
         tools,
         [nav, element("div", None, content, foot)],
     )
+
+
+def _draw_tree(
+    store: Store, query: PageQuery, head: Head, newest: Head, drawer: Drawer
+) -> tuple[Markup, list[Child]]:
+    """The revisions or the messages, whichever is asked for, and what is shown."""
+    if _is_messages(store, query):
+        try:
+            return _draw_messages(store, query, drawer)
+        except NotSavedError:
+            raise
+        except StoreError:  # damaged: some revisions may be intact
+            if query.tree or query.node:
+                raise
+
+    nav = _draw_revisions(store, query, head, newest, drawer.words)
+    try:
+        return nav, _draw_shown(store, query, head, drawer)
+    except NotSavedError:
+        raise
+    except StoreError as error:  # damaged: other revisions may be intact
+        return nav, [_draw_problem(str(error))]
+
+
+def _is_messages(store: Store, query: PageQuery) -> bool:
+    is_plain = name_tab(query) == "Conversation" and query.at is None
+    if not (is_plain or query.search):
+        return False
+
+    if query.tree:
+        return query.tree == "messages"
+
+    if query.at is None and query.before is None:
+        return store._is_message_tree(query.name)
+
+    return store._is_timeline(query.name)
 
 
 def _draw_problem(problem: Child) -> Markup:
@@ -253,7 +277,10 @@ def _draw_messages(
         return link_to(base, node=entry_id)
 
     nodes = [
-        node._replace(target=link(str(node.key)), is_selected=node.key == query.node)
+        node._replace(
+            target=stay_at(base, node=str(node.key)),
+            is_selected=node.key == query.node,
+        )
         for node in graph_tree(tree)
     ]
     older = len(tree) - len(nodes)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from conversation_state._persistent import Log
 from conversation_state._wording import shorten_repr
-from conversation_state.aggregator import Aggregator
+from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.diffing import diff
 from conversation_state.diffing.drawing import describe_common
 from conversation_state.messages import Message
@@ -159,6 +160,8 @@ def split_history(history: History) -> list[Section]:
     tips = [each for each in reversed(history.states) if each.number not in grown_from]
     sections: list[Section] = []
     drawn: set[int] = set()
+    # By its identity: each entry that a section has.
+    shown: set[str] = set()
     for tip in [states[history.present], *tips]:
         # No state is walked over twice, however many branches grew from it.
         chain: list[HistoryState] = []
@@ -169,28 +172,25 @@ def split_history(history: History) -> list[Section]:
 
         drawn.update([each.number for each in chain])
         if chain:
-            sections += _split_chain(chain, at, history)
+            sections += _split_chain(chain, at, history, shown)
 
     return sections
 
 
 def _split_chain(
-    chain: Sequence[HistoryState], past: HistoryState | None, history: History
+    chain: Sequence[HistoryState],
+    past: HistoryState | None,
+    history: History,
+    shown: set[str],
 ) -> Iterator[Section]:
     """
-    The sections of the states in *chain*, the newest first, which grew from *past*.
+    The sections of the states in *chain*, the newest first, which grew from *past*,
+    without the first entries that are in *shown*; then theirs are, too.
     """
     tip, noun = chain[0], history.noun
-    title = f"Branch to {noun} {tip.number}"
-    if tip.number == history.present:
-        title = "The present conversation"
-
-    if past is not None:
-        title += f", from {noun} {past.number}"
-
     if not isinstance(tip.state, Aggregator):
         for each in chain:
-            yield _make_section_apart(each, 0, noun)
+            yield _make_section_apart(each, 0, noun, shown)
 
         return
 
@@ -199,6 +199,8 @@ def _split_chain(
     if past is not None and isinstance(past.state, Aggregator):
         start = entries.common_prefix(past.state.entries)
 
+    # A branch may begin as another one, which it did not grow from.
+    start = _skip_shown(entries, start, shown)
     anchors: dict[int, list[str]] = {}
     apart: list[tuple[HistoryState, int]] = []
     for each in chain:
@@ -213,20 +215,44 @@ def _split_chain(
 
         apart.append((each, same))
 
-    messages = [each.message for each in entries.iterate(start)]
-    yield Section(title, messages, start + 1, anchors)
+    own = [*entries.iterate(start)]
+    shown.update([entry.id for entry in own])
+    title = f"Branch to {noun} {tip.number}"
+    if tip.number == history.present:
+        title = "The present conversation"
+
+    if past is not None or start:
+        before = f"message {start:,}" if past is None else f"{noun} {past.number}"
+        title += f", from {before}"
+
+    yield Section(title, [entry.message for entry in own], start + 1, anchors)
     for each, same in apart:
-        yield _make_section_apart(each, same, noun)
+        yield _make_section_apart(each, same, noun, shown)
 
 
-def _make_section_apart(each: HistoryState, same: int, noun: str) -> Section:
+def _skip_shown(entries: Log[Entry], start: int, shown: set[str]) -> int:
+    for entry in entries.iterate(start):
+        if entry.id not in shown:
+            break
+
+        start += 1
+
+    return start
+
+
+def _make_section_apart(
+    each: HistoryState, same: int, noun: str, shown: set[str]
+) -> Section:
     title, anchor = f"{noun.capitalize()} {each.number}", f"{noun}-{each.number}"
     state = each.state
     if not isinstance(state, Aggregator):
         return Section(title, (), 1, {0: [anchor]}, shorten_repr(state))
 
-    messages = [one.message for one in state.entries.iterate(same)]
-    return Section(title, messages, same + 1, {len(state): [anchor]})
+    start = _skip_shown(state.entries, same, shown)
+    own = [*state.entries.iterate(start)]
+    shown.update([entry.id for entry in own])
+    messages = [entry.message for entry in own]
+    return Section(title, messages, start + 1, {len(state): [anchor]})
 
 
 def split_tree(tree: MessageTree) -> list[Section]:

@@ -109,6 +109,8 @@ UPDATE_ATTEMPTS = 1000
 
 # All that one name can have, and a number that servers take.
 _MAX_ROWS = 1 << SHIFT
+# The newest revisions that decide how a page shows a name.
+_MAX_SHOWN = 1_000
 
 # None is a default that may be asked for.
 _NO_DEFAULT: Any = object()
@@ -262,6 +264,18 @@ class Store:
         """Whether *name* is written as a timeline. One row is read."""
         with self._cache.read() as transaction:
             return bool(transaction.get_name(name).is_timeline)
+
+    def _is_message_tree(self, name: str) -> bool:
+        """
+        Whether *name* is rather a tree of messages than one of revisions: a timeline,
+        or a name of which several revisions grew from no other, as branches do that
+        were imported.
+        """
+        if self._is_timeline(name):
+            return True
+
+        newest = self.history(name, limit=_MAX_SHOWN)
+        return sum([head.parent is None for head in newest]) > 1
 
     def load_timeline(self, name: str) -> Timeline[Aggregator]:
         """
