@@ -23,6 +23,7 @@ from conversation_state.adapters import (
     openai_chat,
     openai_responses,
 )
+from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.message_trees import (
     LoadedTree,
     dump_tree,
@@ -42,6 +43,7 @@ from conversation_state.store import open_store
 from conversation_state.testing import laws
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree, name, ui_id_of
+from conversation_state.trimming import repair, trim
 
 WRITTEN = ("assistant_ui", "assistant_ui_rows", "librechat", "open_webui")
 ROOT = "00000000-0000-0000-0000-000000000000"
@@ -250,6 +252,11 @@ def said(loaded, id):
     """The messages of the way to the record *id*, without notes."""
     tree = loaded.tree
     return [*tree.path(tree.find(id)).messages]
+
+
+def is_hidden(message):
+    """Whether ChatGPT does not show *message*."""
+    return "hidden" in notes_of(message.metadata, "message_trees")
 
 
 def shape(tree):
@@ -653,6 +660,112 @@ class TestRead:
             loaded.tree.siblings(loaded.tree.head)[0],
             len(loaded.tree.siblings(loaded.tree.head)[1]),
         )
+
+    @pytest.mark.parametrize("adapter", REQUESTS)
+    def test_results_of_chatgpt(self, adapter):
+        """Each text of a tool is sent, also without a call or behind a first result."""
+        shown = {"content_type": "tether_browsing_display", "result": "A page."}
+        quote = {"content_type": "tether_quote", "text": "A quote.", "title": "t"}
+        stored = {"content_type": "text", "parts": ["A file."]}
+        broken = {"content_type": "system_error", "name": "E", "text": "Broken."}
+        code = {"content_type": "code", "text": "search('x')"}
+        hidden = {"is_visually_hidden_from_conversation": True}
+        nodes = [
+            node("1", None, "user", "When?", "2"),
+            node("2", "1", "assistant", code, "3", recipient="browser"),
+            node("3", "2", "tool", shown, "4", name="browser"),
+            node("4", "3", "tool", quote, "5", name="browser", metadata=hidden),
+            node("5", "4", "tool", stored, "6", name="myfiles_browser"),
+            node("6", "5", "tool", broken, "7", name=None),
+            node("7", "6", "assistant", "Now."),
+        ]
+        loaded = load_one(chatgpt(*nodes, current_node="7"))
+        present = loaded.tree.present
+        results = [each for each in present if isinstance(each, ToolMessage)]
+        calls = [call.id for each in present for call in each.tool_calls]
+        view = trim(present, None, repair())
+        sent = json.dumps(adapter.dump(view.messages).payload)
+
+        assert ["A page.", "A quote.", "A file.", "Broken."] == [
+            each.text for each in results
+        ]
+        assert [each.tool_call_id for each in results] == calls
+        assert [False, False, False, True] == [each.is_error for each in results]
+        assert all(each.text in sent for each in results)
+        assert ["A quote."] == [
+            each.text for each in said(loaded, "7") if is_hidden(each) and each.text
+        ]
+        assert said(loaded, "4")[-1].tool_calls
+        name = adapter.__name__.rpartition(".")[2]
+        laws.requests_are_accepted(adapter, name, present.add_user_prompt("And now?"))
+
+    @pytest.mark.parametrize("key", ["in_kernel_exception", "system_exception"])
+    def test_code_of_chatgpt_that_failed(self, key):
+        """Its output is an error."""
+        output = {"content_type": "execution_output", "text": "Traceback"}
+        run = {"aggregate_result": {key: {"name": "E"}}}
+        nodes = [
+            node("1", None, "assistant", "1 / 0", "2", recipient="python"),
+            node("2", "1", "tool", output, name="python", metadata=run),
+        ]
+
+        assert load_one(chatgpt(*nodes)).tree.present[-1].is_error
+
+    def test_calls_of_claude_in_sequence(self):
+        """A call behind all results is of the next response; another is parallel."""
+
+        def use(id):
+            return {"type": "tool_use", "id": id, "name": "f", "input": {}}
+
+        def give(id):
+            content = [{"type": "text", "text": f"of {id}"}]
+            return {"type": "tool_result", "tool_use_id": id, "content": content}
+
+        def load(*blocks):
+            answer = {"uuid": "1", "sender": "assistant", "content": [*blocks]}
+            chat = {"uuid": "u", "name": "n", "chat_messages": [answer]}
+            return [
+                each.text or [call.id for call in each.tool_calls]
+                for each in load_one(chat).tree.present
+            ]
+
+        text = {"type": "text", "text": "Hm."}
+        ordered = [use("a"), give("a"), use("b"), give("b"), text, use("c"), give("c")]
+        parallel = [use("a"), use("b"), give("a"), give("b")]
+        mixed = [use("a"), use("b"), give("a"), use("c"), give("b"), give("c")]
+
+        assert [["a"], "of a", ["b"], "of b", "Hm.", "of c"] == load(*ordered)
+        assert [["a", "b"], "of a", "of b"] == load(*parallel)
+        assert [["a", "b", "c"], "of a", "of b", "of c"] == load(*mixed)
+
+    def test_result_without_call_of_claude(self):
+        """It has a call of its own, without which it would be sent to no model."""
+        blocks = [{"type": "tool_result", "name": "f", "content": "3"}]
+        answer = {"uuid": "1", "sender": "assistant", "content": blocks}
+        loaded = load_one({"uuid": "u", "name": "n", "chat_messages": [answer]})
+        called, result = loaded.tree.present
+
+        assert ["f"] == [call.name for call in called.tool_calls]
+        assert ("3", called.tool_calls[0].id) == (result.text, result.tool_call_id)
+
+    def test_steps_of_the_ai_sdk(self):
+        """Each is a response: its calls were made when results before it were known."""
+        parts = [
+            part
+            for id in ("a", "b")
+            for part in (
+                {"type": "step-start"},
+                {"type": "tool-f", "toolCallId": id, "input": {}, "output": id},
+            )
+        ]
+        row = {**ROWS[1], "parent_id": None}
+        row = {**row, "content": {"role": "assistant", "parts": parts}}
+        loaded = load_one([row])
+
+        assert [["a"], [], ["b"], []] == [
+            [call.id for call in each.tool_calls] for each in loaded.tree.present
+        ]
+        assert [row] == dump_tree(loaded).payload
 
     @pytest.mark.parametrize("time", [1700000000, 1700000000000, 1700000000000000])
     def test_times(self, time):

@@ -190,10 +190,13 @@ def _make_fields(time: datetime | None, model: object = None) -> dict[str, Any]:
     return fields
 
 
-def _split_responses(pieces: list[Piece], **fields: Any) -> list[Message]:
+def _split_responses(
+    pieces: list[Piece], *, has_order: bool = False, **fields: Any
+) -> list[Message]:
     """
     The messages of an answer. Content behind a result is the next response; a call
-    behind one is made by the same.
+    behind one is made by the same, unless results stand where they came (*has_order*)
+    and each call before it has its own.
     """
     messages: list[Message] = []
     parts: list[Part] = []
@@ -210,6 +213,9 @@ def _split_responses(pieces: list[Piece], **fields: Any) -> list[Message]:
         if isinstance(piece, ToolMessage):
             results.append(piece)
         elif isinstance(piece, ToolCall):
+            if has_order and results and len(results) >= len(calls):
+                flush()
+
             calls.append(piece)
         else:
             if results:
@@ -329,9 +335,17 @@ def _read_thread(raw: Body) -> list[Message]:
         raise UnreadableError("has no content")
 
     fields = _make_fields(read_time(raw.get("createdAt")))
-    pieces = [piece for part in content for piece in _read_thread_part(part)]
     if role == "assistant":
-        return _split_responses(pieces, **fields)
+        # The AI SDK marks where a response begins.
+        steps: list[list[Piece]] = [[]]
+        for part in content:
+            steps += [[]] if is_map(part) and part.get("type") == "step-start" else []
+            steps[-1] += _read_thread_part(part)
+
+        said = [step for step in steps if step] or [[]]
+        return [each for step in said for each in _split_responses(step, **fields)]
+
+    pieces = [piece for part in content for piece in _read_thread_part(part)]
 
     kinds = TextPart if role == "system" else (TextPart, MediaPart, UnknownPart)
     kind = {"system": SystemMessage, "user": UserMessage}.get(str(role))
@@ -810,7 +824,15 @@ def _read_chatgpt(raw: Body) -> list[Message]:
     if role == "tool" and id:
         # Which call it answers is known where it stands; see `_load`.
         name = _get_text(author, "name")
-        return [ToolMessage(_text_of(held), tool_call_id=id, tool_name=name, **fields)]
+        is_error = content.get("content_type") == "system_error"
+        result = ToolMessage(
+            _text_of(held),
+            tool_call_id=id,
+            tool_name=name,
+            is_error=is_error or _has_failed(metadata),
+            **fields,
+        )
+        return [result]
 
     kind = {"system": SystemMessage, "user": UserMessage}.get(str(role))
     is_text = all(isinstance(part, TextPart) for part in held)
@@ -820,6 +842,14 @@ def _read_chatgpt(raw: Body) -> list[Message]:
         )
 
     return [kind(_text_of(held), **fields)]
+
+
+def _has_failed(metadata: object) -> bool:
+    # Of code that was run.
+    run = metadata.get("aggregate_result") if is_map(metadata) else None
+    return is_map(run) and bool(
+        run.get("in_kernel_exception") or run.get("system_exception")
+    )
 
 
 def _read_chatgpt_content(raw: Body) -> list[Part]:
@@ -850,8 +880,11 @@ def _read_chatgpt_content(raw: Body) -> list[Part]:
 
         return read
 
-    if isinstance(raw.get("text"), str):
-        return [TextPart(raw["text"])]
+    # Besides text: what a browser showed, and what a search put out.
+    held = [raw.get(key) for key in ("text", "result", "summary", "output_str")]
+    texts = [text for text in held if isinstance(text, str)]
+    if texts:
+        return [TextPart(next(filter(None, texts), ""))]
 
     return [_keep_unknown(raw, "chatgpt")]
 
@@ -909,7 +942,7 @@ def _read_claude(raw: Body) -> list[Message]:
 
     sender = raw.get("sender")
     if sender == "assistant":
-        return _split_responses(pieces, **fields)
+        return _split_responses(pieces, has_order=True, **fields)
 
     for each in _list_in(raw, "attachments"):
         # What was pasted, or read out of a file: the model got it as text.
@@ -946,9 +979,14 @@ def _read_claude_block(raw: Any, made: str, calls: list[ToolCall]) -> list[Piece
         # Without an id it answers the first call of that name that has no result.
         id, name = _get_text(raw, "tool_use_id"), _get_text(raw, "name")
         open_calls = [c for c in calls if (c.id == id if id else c.name == name)]
+        pieces: list[Piece] = []
         if open_calls:
             calls.remove(open_calls[0])
             id = open_calls[0].id
+        elif not id:
+            # Without a call it would be sent to no model.
+            id = make_call_id(made, 0)
+            pieces = [ToolCall(id, name, "{}")]
 
         content = raw.get("content")
         texts = [
@@ -958,14 +996,9 @@ def _read_claude_block(raw: Any, made: str, calls: list[ToolCall]) -> list[Piece
         ]
         is_text = is_list(content) and len(texts) == len(content)
         text = "\n".join(texts) if is_text else _as_text(content)
-        return [
-            ToolMessage(
-                text,
-                tool_call_id=id or make_call_id(made, 0),
-                tool_name=name,
-                is_error=raw.get("is_error") is True,
-            )
-        ]
+        is_error = raw.get("is_error") is True
+        result = ToolMessage(text, tool_call_id=id, tool_name=name, is_error=is_error)
+        return [*pieces, result]
 
     # Marks of the interface, such as what is left of a budget, say nothing.
     return [] if kind in {"token_budget", "flag"} else [_keep_unknown(raw, "claude_ai")]

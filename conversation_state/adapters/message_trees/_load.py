@@ -34,7 +34,13 @@ from conversation_state.adapters.message_trees._forms import (
 )
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import DecodeError, Problem
-from conversation_state.messages import Message, ToolMessage, UnknownMessage
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ToolMessage,
+    UnknownMessage,
+)
+from conversation_state.tools import ToolCall
 from conversation_state.tree import MessageTree
 
 # The parent of LibreChat's first messages, and of Claude.ai's.
@@ -580,13 +586,21 @@ class _TreeBuilder:
 
         first = messages[0]
         if self.format == "chatgpt" and isinstance(first, ToolMessage):
-            first = _pair_result(first, state)
+            messages = _pair_result(first, state)
+            first = messages[0]
 
-        metadata = with_notes(
-            SOURCE, self._note_differences(record, messages), first.metadata
-        )
+        notes = self._note_differences(record, messages)
+        metadata = with_notes(SOURCE, notes, first.metadata)
         metadata = with_notes("ui", {"id": record.id}, metadata)
-        return [first.replace(metadata=metadata), *messages[1:]]
+        behind = messages[1:]
+        if notes.get("hidden"):
+            hidden = {"hidden": True, "format": self.format}
+            behind = [
+                each.replace(metadata=with_notes(SOURCE, hidden, each.metadata))
+                for each in behind
+            ]
+
+        return [first.replace(metadata=metadata), *behind]
 
     def _note_differences(
         self, record: TreeRecord, messages: list[Message]
@@ -686,14 +700,17 @@ def _is_same(body: Body, written: Body, key: str) -> bool:
     return some == other and isinstance(some, bool) == isinstance(other, bool)
 
 
-def _pair_result(result: ToolMessage, state: Aggregator) -> ToolMessage:
-    # ChatGPT's results name no call: they stand behind it.
+def _pair_result(result: ToolMessage, state: Aggregator) -> list[Message]:
+    # ChatGPT's results name no call: they stand behind it. One without a call, or
+    # behind the call's first result, is sent to no model unless it has its own.
     tool = result.tool_name.split(".")[0]
     for call in reversed(state.pending_calls):
         if not tool or tool == call.name.split(".")[0]:
-            return result.replace(tool_call_id=call.id)
+            return [result.replace(tool_call_id=call.id)]
 
-    return result
+    call = ToolCall(result.tool_call_id, result.tool_name, "{}")
+    caller = AssistantMessage("", tool_calls=[call], timestamp=result.timestamp)
+    return [caller, result]
 
 
 def write_parent(kind: str, parent: str | None) -> str | None:
