@@ -5,7 +5,7 @@ What all wires share is in ``tests/test_requests.py``.
 """
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, Required, get_args, get_origin, get_type_hints
 
 import attrs
 import pytest
@@ -511,6 +511,30 @@ class TestOwnCalls:
 
                 assert () == judge("openai_responses", payload, level="api")
 
+    def test_unstored(self, items, kind):
+        """
+        Where nothing is stored, both halves are sent if the call needs no id, else
+        neither is, nor the thought that led to them.
+        """
+        items[1]["encrypted_content"] = "E"
+        response = {"object": "response", "store": False, "output": items[1:3]}
+        both = [ASK, *openai_responses.load(response)]
+        export = openai_responses.dump([*both, *openai_responses.load(items[3:4])])
+        is_sent = kind in {"apply_patch_call", "shell_call"}
+        sent = [item.get("type") for item in export.payload["input"][1:]]
+
+        assert (["reasoning", kind, f"{kind}_output"] if is_sent else []) == sent
+        assert (kind in {lost.what for lost in export.lost}) == (not is_sent)
+        assert () == judge("openai_responses", export.payload, level="api")
+
+    def test_twice(self, items, kind):
+        """Of a call that was added twice, no second result is sent without it."""
+        export = openai_responses.dump(openai_responses.load([*items, *items[1:]]))
+        kinds = [item.get("type") for item in export.payload["input"]]
+
+        assert kinds.count(f"{kind}_output") == kinds.count(kind)
+        assert () == judge("openai_responses", export.payload, level="api")
+
     def test_continued(self, items):
         """Where the provider has what came before, the result goes home alone."""
         request = {"previous_response_id": "resp_1", "input": items[3:]}
@@ -519,6 +543,54 @@ class TestOwnCalls:
             items[3:]
             == openai_responses.dump(openai_responses.load(request)).payload["input"]
         )
+
+
+def test_result_of_a_local_shell():
+    """It is matched with its call by ``id``, as the SDK types it."""
+    call = {"type": "local_shell_call", "id": "ls_1", "call_id": "c", "action": {}}
+    result = {"type": "local_shell_call_output", "id": "ls_1", "output": "out"}
+    items = [ASKED_ITEM, {**call, "status": "completed"}, result, ASKED_ITEM]
+    payload = openai_responses.dump(openai_responses.load(items)).payload
+    alone = openai_responses.dump(openai_responses.load([ASKED_ITEM, result]))
+
+    assert items == payload["input"]
+    assert () == judge("openai_responses", payload, level="api")
+    assert [ASKED_ITEM] == alone.payload["input"]
+
+
+def test_approval_of_what_was_not_stored():
+    """An approval goes with its request, which is known by its id alone."""
+    asked = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "f"}
+    approved = {"approval_request_id": "mcpr_1", "approve": True}
+    items = [{"type": "mcp_approval_response", **approved}]
+    for store in (True, False):
+        response = {"object": "response", "store": store, "output": [asked]}
+        history = [ASK, *openai_responses.load(response), *openai_responses.load(items)]
+        sent = openai_responses.dump(history).payload["input"]
+
+        assert ([asked, *items] if store else []) == sent[1:]
+
+
+def test_items_that_were_not_stored():
+    """Those whose id is optional in the SDK's types are sent without it."""
+    params = pytest.importorskip("openai.types.responses.response_input_item_param")
+    shared = {"id": "x_1", "call_id": "c", "name": "f", "arguments": "{}"}
+    for each in get_args(params.ResponseInputItemParam):
+        hints = get_type_hints(each, include_extras=True)
+        kind = get_args(get_type_hints(each)["type"])[0]
+        # Others have rules of their own, or no type, or the other half with them.
+        is_other = kind in {"message", "reasoning"} or not isinstance(kind, str)
+        if is_other or kind.removesuffix("_output") in OWN_CALLS:
+            continue
+
+        raw = {"type": kind, **shared, "input": ""}
+        answer = openai_responses.load(response(raw, store=False))
+        export = openai_responses.dump([ASK, *answer, ASK])
+        del raw["id"]
+        is_sent = get_origin(hints["id"]) is not Required
+
+        assert (raw in export.payload["input"]) == is_sent
+        assert (kind in {lost.what for lost in export.lost}) == (not is_sent)
 
 
 SEARCH = {

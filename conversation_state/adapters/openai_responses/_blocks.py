@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conversation_state._persistent import thaw
@@ -86,29 +86,68 @@ OWN_RESULTS = {
 }
 
 
+# Calls that are sent with their result, or not at all, if they are there.
+_ANSWERED = {**OWN_RESULTS, "mcp_approval_request": "mcp_approval_response"}
+# The keys that have the id by which a call and its result are matched, where that is
+# not ``call_id``. Source: the types of OpenAI's SDK, where ``local_shell_call_output``
+# has the id of its call as ``id``; its guide has ``call_id`` there.
+_ID_KEYS = {
+    "local_shell_call": ("call_id", "id"),
+    "local_shell_call_output": ("call_id", "id"),
+    "mcp_approval_request": ("id",),
+    "mcp_approval_response": ("approval_request_id",),
+}
+
+
+def pair_keys(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """
+    What the item *raw*, a call that the caller runs or a result of one, is matched with
+    its other half by: the type of the result and an id. [] for another item.
+    """
+    kind: Any = raw.get("type")
+    if not isinstance(kind, str):
+        return []
+
+    keys = _ID_KEYS.get(kind, ("call_id",))
+    names = [name for key in keys if isinstance(name := raw.get(key), str)]
+    if kind in _ANSWERED:
+        return [(_ANSWERED[kind], name) for name in names]
+
+    return [(kind, name) for name in names[:1] if kind in _OUTPUTS]
+
+
 def find_unpaired(items: Iterable[tuple[Any, Any]]) -> set[Any]:
     """
     Where those of *items*, each with where it is, are that are calls of `OWN_RESULTS`
     without a result behind them, or results without a call before them.
     """
-    waiting: dict[tuple[str, str], Any] = {}
+    # The calls that wait for a result, under each of their keys.
+    waiting: dict[tuple[str, str], tuple[Any, list[tuple[str, str]]]] = {}
     unpaired: set[Any] = set()
     for where, raw in items:
-        kind, call_id = raw.get("type"), raw.get("call_id")
-        if not (isinstance(kind, str) and isinstance(call_id, str)):
+        keys = pair_keys(raw)
+        if not keys or keys[0][0] not in _OWN_OUTPUTS:
             continue
 
-        if kind in OWN_RESULTS:
-            key = (OWN_RESULTS[kind], call_id)
-            unpaired |= {waiting[key]} if key in waiting else set()
-            waiting[key] = where
-        elif kind in _OWN_OUTPUTS and waiting.pop((kind, call_id), None) is None:
+        is_call, is_found = raw["type"] in OWN_RESULTS, False
+        for key in keys:
+            if key in waiting:
+                is_found = True
+                at, names = waiting[key]
+                unpaired |= {at} if is_call else set()
+                for name in names:
+                    waiting.pop(name, None)
+
+        if is_call:
+            waiting.update(dict.fromkeys(keys, (where, keys)))
+        elif not is_found:
             unpaired.add(where)
 
-    return unpaired | {*waiting.values()}
+    return unpaired | {at for at, _ in waiting.values()}
 
 
 _OWN_OUTPUTS = frozenset(OWN_RESULTS.values())
+_OUTPUTS = frozenset(_ANSWERED.values())
 
 
 def text_block(role: str) -> str:

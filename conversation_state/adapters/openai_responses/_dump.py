@@ -25,10 +25,11 @@ from conversation_state.adapters.engine.notes import (
     signer_of,
 )
 from conversation_state.adapters.openai_responses._blocks import (
-    OWN_RESULTS,
+    CALLERS,
     RESULTS,
     SOURCE,
     find_unpaired,
+    pair_keys,
     write_block,
 )
 from conversation_state.chunks import concat
@@ -315,6 +316,8 @@ class RequestWriter(PayloadWriter):
         self.is_unstored = False
         # Where calls without a result are, and results without a call.
         self.unpaired: set[str] = set()
+        # The `pair_keys` of calls that can't be sent.
+        self._refused: set[tuple[str, str]] = set()
 
     def is_left_out(self, raw: Mapping[str, Any], path: str) -> bool:
         """
@@ -324,10 +327,12 @@ class RequestWriter(PayloadWriter):
             ``No tool output found for function call c``; ``No tool call found for
             function call output with call_id c``.
         """
-        if path not in self.unpaired:
+        is_result = str(raw.get("type")) in CALLERS
+        is_refused = is_result and not self._refused.isdisjoint(pair_keys(raw))
+        if path not in self.unpaired and not is_refused:
             return False
 
-        half = "its result" if raw["type"] in OWN_RESULTS else "the call it is of"
+        half = "the call it is of" if is_result else "its result"
         self.lose(path, raw["type"], f"is refused without {half}")
         return True
 
@@ -348,11 +353,15 @@ class RequestWriter(PayloadWriter):
             'fc_...' of type 'function_call' was provided without its required
             'reasoning' item``.
         """
-        name = raw.get("id")
+        name, kind = raw.get("id"), raw.get("type")
         if not isinstance(name, str) or not self.is_request:
             return raw
 
-        needed, kind, why = self._needs.get(name), raw.get("type"), ""
+        # It may be the id of its call.
+        if kind == "local_shell_call_output":
+            return raw
+
+        needed, why = self._needs.get(name), ""
         if name in self._ids:
             why = "is the id of an item before it"
         elif self.is_unstored and kind != "reasoning":
@@ -361,11 +370,16 @@ class RequestWriter(PayloadWriter):
             why = f"is the id of an item that needs the reasoning {needed}"
 
         self._ids.add(name)
+        keys = pair_keys(raw)
         if not why:
+            self._refused.difference_update(keys)
             return raw
 
         if kind not in _SENT_WITHOUT_ID:
             self.lose(path, str(kind), f"{name} {why}")
+            # Its result goes with it.
+            self._refused.update(keys)
+            self.unpaired |= {path} if keys else set()
             return None
 
         self.lose(path, "id", f"{name} {why}; it is sent without")
@@ -377,9 +391,28 @@ class RequestWriter(PayloadWriter):
             self._ids.discard(raw["id"])
 
 
-# Items whose content can be sent without their id: all of these have a type, or are a
-# message.
-_SENT_WITHOUT_ID = (None, "custom_tool_call", "function_call", "message")
+# Items whose content can be sent without their id: a message, which may have no type,
+# and those whose id is optional in the types of OpenAI's SDK.
+_SENT_WITHOUT_ID = (
+    None,
+    "additional_tools",
+    "apply_patch_call",
+    "apply_patch_call_output",
+    "compaction",
+    "compaction_trigger",
+    "computer_call_output",
+    "configuration_update",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "function_call",
+    "function_call_output",
+    "mcp_approval_response",
+    "message",
+    "shell_call",
+    "shell_call_output",
+    "tool_search_call",
+    "tool_search_output",
+)
 
 
 def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
@@ -429,6 +462,13 @@ def write_items(
 
     if isinstance(message, UnknownMessage):
         writer.notes_without_name(message, path)
+        if (
+            isinstance(writer, RequestWriter)
+            and message.source == SOURCE
+            and writer.is_left_out(message.raw, path)
+        ):
+            return []
+
         raw = writer.unknown(message.raw, message.source, path)
         return [] if raw is None else _check_unique_id(writer, raw, path)
 
@@ -438,7 +478,10 @@ def write_items(
 def _is_more(after: Message) -> bool:
     """Whether *after* is output of the model that may follow a thought."""
     if isinstance(after, UnknownMessage):
-        return after.source == SOURCE and "role" not in after.raw
+        is_output = (
+            "role" not in after.raw and str(after.raw.get("type")) not in CALLERS
+        )
+        return after.source == SOURCE and is_output
 
     return isinstance(after, AssistantMessage)
 

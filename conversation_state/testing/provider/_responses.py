@@ -95,6 +95,8 @@ class ResponsesRequest:
         self.faults = Faults()
         self.items: list[tuple[str, Item]] = []
         self.parts: list[tuple[str, str, Mapping[str, Any]]] = []
+        # The ``call_id`` of each call of a local shell, by its own id.
+        self._shells: dict[str, Any] = {}
         # What went before is on the server, so calls and results can be there.
         self.continues = bool(
             body.get("previous_response_id") or body.get("conversation")
@@ -136,6 +138,7 @@ class ResponsesRequest:
             self.faults.note("missing", f"{path}.type")
             return
 
+        item = self._name_call(kind, item)
         self.items.append((kind, item))
         if kind in _FOREIGN_ITEMS:
             self.faults.note("foreign_item", path, found=kind)
@@ -153,6 +156,18 @@ class ResponsesRequest:
         for key in ("id", "call_id"):
             if item.get(key) is not None:
                 self._read_string(f"{path}.{key}", item, key)
+
+    def _name_call(self, kind: str, item: Item) -> Item:
+        """*item*; a local shell's output with the ``call_id`` of the call it names."""
+        id_ = item.get("id")
+        if kind == "local_shell_call":
+            self._shells[str(id_)] = item.get("call_id")
+
+        if kind != "local_shell_call_output" or item.get("call_id") is not None:
+            return item
+
+        others = {key: value for key, value in item.items() if key != "id"}
+        return {**others, "call_id": self._shells.get(str(id_), id_)}
 
     def _read_string(self, path: str, item: Item, key: str) -> None:
         if key not in item:
