@@ -741,9 +741,18 @@ class TestFaults:
         ("status", "kinds"),
         [
             (401, ("invalid_request_error", "authentication_error", "UNAUTHENTICATED")),
-            (429, ("rate_limit_error", "rate_limit_error", "RESOURCE_EXHAUSTED")),
+            (403, ("request_forbidden", "permission_error", "PERMISSION_DENIED")),
+            (
+                408,
+                ("invalid_request_error", "invalid_request_error", "INVALID_ARGUMENT"),
+            ),
+            (413, ("invalid_request_error", "request_too_large", "INVALID_ARGUMENT")),
+            (429, ("requests", "rate_limit_error", "RESOURCE_EXHAUSTED")),
             (500, ("server_error", "api_error", "INTERNAL")),
+            (502, ("cf_bad_gateway", "api_error", "UNAVAILABLE")),
+            (503, ("service_unavailable_error", "api_error", "UNAVAILABLE")),
             (529, ("server_error", "overloaded_error", "UNAVAILABLE")),
+            (599, ("server_error", "api_error", "UNAVAILABLE")),
         ],
     )
     def test_kinds(self, status, kinds):
@@ -768,6 +777,29 @@ class TestFaults:
         }
         errors = [each.json()["error"] for each in responses]
         assert kinds == (errors[0]["type"], errors[1]["type"], errors[2]["status"])
+
+    @pytest.mark.parametrize(
+        ("status", "words", "code"),
+        [
+            (401, "Incorrect API key provided", "invalid_api_key"),
+            (404, "does not exist or you do not have access", "model_not_found"),
+            (408, "Request Timeout", None),
+            (429, "Rate limit reached for requests", "rate_limit_exceeded"),
+            (500, "The server had an error while processing", None),
+            (529, "Overloaded", None),
+        ],
+    )
+    def test_words(self, status, words, code):
+        """Each status has its own words and code, unless the script has others."""
+        script = [ErrorReply(status), ErrorReply(status, message="No.")]
+        with StrictProvider(script) as provider, chat(provider) as ask:
+            with pytest.raises(openai.APIStatusError, match=words) as caught:
+                ask([user()])
+
+            with pytest.raises(openai.APIStatusError, match="No"):
+                ask([user()])
+
+        assert code == caught.value.code
 
     def test_retry(self):
         """A client that tries again gets the next answer of the script."""

@@ -95,9 +95,10 @@ class ErrorReply:
     An error of the provider, in the wire's form: too many requests, say.
 
     Attributes:
-        status: The status: 429, 500, 503, 529.
+        status: The status, such as 401, 429 or 500, which chooses the error's type,
+            code and words.
 
-        message: The provider's words; "" for its usual ones.
+        message: Other words.
 
         retry_after: Seconds that the header ``Retry-After`` says; None for no header.
     """

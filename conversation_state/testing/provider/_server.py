@@ -361,8 +361,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = None
 
         if not isinstance(body, dict):
-            failure = ErrorReply(400, message="We could not parse the JSON body.")
-            self._send_failure(route.wire, failure)
+            self._send_failure(route.wire, ErrorReply(400))
             return
 
         provider = self.server.provider
