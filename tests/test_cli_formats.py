@@ -1616,6 +1616,22 @@ class TestRefused:
         assert 1 == result.stderr.count("\n")
         assert {} == chats(run)
 
+    @pytest.mark.parametrize(
+        "empty",
+        [
+            {"title": "Bread", "mapping": {}, "current_node": None},
+            {"title": "Bread", "mapping": {"r": {"id": "r", "message": None}}},
+            {"uuid": "u", "name": "Bread", "chat_messages": []},
+        ],
+    )
+    def test_title(self, run, empty):
+        """One of several without messages has its title; the others are imported."""
+        value = [{"id": "x", "messages": HI}, empty, {"id": "y", "messages": HI}]
+        result = run("import", run.write(json.dumps(value)), status=2)
+
+        assert "'Bread': no conversation; $[1]: has no messages" in result.stderr
+        assert {"x", "y"} == {*chats(run)}
+
     def test_behind_a_conversation(self, run):
         """What is wrong in a message has its path in the list, whatever is before."""
         value = [{"id": "x", "messages": HI}, *HI, user(5)]

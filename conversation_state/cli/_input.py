@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from conversation_state._persistent import EMPTY_MAP
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.cli import _formats, _recognition, _sources, _workers
 from conversation_state.cli._formats import FoundConversation
@@ -483,6 +484,13 @@ def _split_problems(error: DecodeError) -> dict[int, DecodeError]:
 _FIRST_ITEM = re.compile(r"\$\[(\d+)\](.*)", re.DOTALL)
 
 
+def _name_value(value: JsonValue) -> str:
+    # A user finds one of many by its title, not by its place.
+    data = value.data if value.position and isinstance(value.data, dict) else {}
+    title = data.get("title") or ("chat_messages" in data and data.get("name"))
+    return f"{shorten_repr(title)}: " if isinstance(title, str) and title else ""
+
+
 def _describe_problem(
     error: DecodeError, value: JsonValue, *, is_item: bool = False
 ) -> str:
@@ -496,6 +504,6 @@ def _describe_problem(
     # About the value itself, or about something in a conversation.
     first = Problem(path, first.what)
     reason = first.what if path == "$" else str(first)
-    reason = f"no conversation; {reason}"
+    reason = f"{_name_value(value)}no conversation; {reason}"
     reason = f"{reason:.{_MAX_ERROR_LENGTH}}"
     return f"{reason} (and {len(others):,} more)" if others else reason
