@@ -153,6 +153,57 @@ class TestForeignLogs:
                 assert (code == DELETED) == ("keep" not in store)
                 assert () == store.verify()
 
+    @pytest.mark.parametrize("query", ["", "?mode=ro", "?access=shared"])
+    @pytest.mark.parametrize("is_empty", [False, True])
+    def test_file_moved_without_its_log(self, path, is_empty, query, tmp_path):
+        """
+        Where a log is beside no file, or an empty one, nothing is opened, or removed:
+        the file has the saves again when the log is moved to it.
+        """
+        run_killed(path, ADDED)
+        moved = path.replace(tmp_path / "moved.db")
+        if is_empty:
+            path.touch()
+
+        before = path.with_name("chats.db-wal").read_bytes()
+
+        check_refused(f"sqlite:///{path}{query}", r"Move chats\.db-wal .* to the file")
+
+        assert before == path.with_name("chats.db-wal").read_bytes()
+        assert is_empty == path.exists()
+
+        path.with_name("chats.db-wal").replace(f"{moved}-wal")
+        with open_store(moved) as store:
+            assert ("other",) == store.names()
+            assert () == store.verify()
+
+    @pytest.mark.parametrize("log", [b"", b"\x37\x7f\x06\x82", b"mine" * 20])
+    def test_log_without_saves(self, path, log):
+        """What is no log of SQLite's, or has no page, keeps no store from beginning."""
+        path.with_name("chats.db-wal").write_bytes(log)
+        save(path, "keep", "precious")
+        with open_store(path) as store:
+            assert ("keep",) == store.names()
+
+    def test_behind_a_link(self, path, tmp_path):
+        """The log is looked for beside the file that a link leads to."""
+        link = tmp_path / "link" / "chats.db"
+        link.parent.mkdir()
+        link.symlink_to(path)
+        save(link, "keep", "precious")
+        if os.name == "posix":
+            assert 0o600 == stat.S_IMODE(path.stat().st_mode)
+
+        shutil.copy(path, tmp_path / "backup.db")
+        run_killed(path, ADDED)
+        shutil.copy(tmp_path / "backup.db", path)
+
+        check_refused(link, r"chats\.db-wal, belongs to another file")
+
+        path.unlink()
+
+        check_refused(link, "is missing or empty")
+
     def test_first_log(self, path):
         """So is the first one of a new file."""
         run_killed(path, ADDED)

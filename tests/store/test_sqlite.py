@@ -392,7 +392,7 @@ class TestErrors:
             ("\udcff.db", "no UTF-8"),
             ("sqlite:///" + "a" * 300, "can't be opened"),
             ("sqlite:///\ud800.db", "can't be opened"),
-            ("sqlite:///chats.db?mode=ro", "can't be opened"),
+            ("sqlite:///chats.db?mode=ro", "no such file, and ?mode=ro creates none"),
         ],
     )
     def test_urls(self, url, why, tmp_path, monkeypatch):

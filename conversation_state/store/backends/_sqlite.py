@@ -58,6 +58,7 @@ from conversation_state.store.backends._sql import (
 )
 from conversation_state.store.backends._sqlite_log import (
     VERSION_MASK,
+    has_pages,
     is_log_of,
     make_mark,
     repeat_mark,
@@ -122,6 +123,12 @@ _FOREIGN_LOG = (
     "{name}-wal and {name}-shm away to open the file without them, or put the file "
     "back that they belong to; `conversation-state restore` does this right"
 )
+_LOST_FILE = (
+    "the log {name}-wal is here, and the file it belongs to is missing or empty: the "
+    "file was moved or removed without its log, which may have the newest saves; "
+    "nothing was changed. Move {name}-wal and {name}-shm to the file, and name them as "
+    "it is named now; or move them away to begin a new store here"
+)
 _UNREADABLE_LOG = (
     "a log is beside the file, and it can't be read where nothing can be written; copy "
     "the file and the log (-wal) to a folder that this user can write, and open "
@@ -152,6 +159,10 @@ _BUSY_THREAD = (
     "again, or raise it in the URL (?timeout_s=60)"
 )
 _NO_DATABASE = "this is no SQLite database; give another path"
+_NO_FILE = (
+    "there is no such file, and ?mode=ro creates none; give the path of a store, or "
+    "open it without ?mode=ro to begin one"
+)
 _CANT_OPEN = (
     "the file can't be opened; look whether its folder is there, whether this user "
     "may read and write it, and whether the process has too many files open"
@@ -392,7 +403,12 @@ class SqliteBackend:
         self.url = url or f"sqlite:///{path}"
         self._timeout_s = options.timeout_s
         self._may_write = options.mode != "ro"
-        self._path = Path(path).absolute()
+        try:
+            # SQLite has the log beside what a link leads to.
+            self._path = Path(os.path.realpath(path))
+        except ValueError as error:
+            raise StoreError(self.url, f"{_CANT_OPEN} ({error})") from error
+
         self._file = str(self._path)
         self._options = options
         self._is_closed = False
@@ -402,7 +418,11 @@ class SqliteBackend:
         renew_in_children(self)
         self._check_file()
         if not is_log_of(self._path):
-            raise StoreError(self.url, _FOREIGN_LOG.format(name=self._path.name))
+            what = _FOREIGN_LOG if has_pages(self._path) else _LOST_FILE
+            raise StoreError(self.url, what.format(name=self._path.name))
+
+        if not self._may_write and not self._path.exists():
+            raise StoreError(self.url, _NO_FILE)
 
         self._look_at_medium()
         if self._may_write and options.access == "private":
@@ -624,7 +644,7 @@ class SqliteBackend:
             check_same_thread=False,
             factory=_Connection,
         )
-        connection.file = os.path.realpath(self._path)
+        connection.file = self._file
         _connections[:] = [ref(each) for each in (*_list_open(), connection)]
         try:
             synchronous = self._options.synchronous

@@ -9,6 +9,9 @@ file has that one, or one that the log brought. A file that was copied at anothe
 has another one. It does not matter how many programs begin a log at one moment, or
 where one of them is killed, since each reads the generation that it replaces in the
 transaction that replaces it.
+
+Beside no file, or an empty one, SQLite removes a log, with the saves that only the log
+has.
 """
 
 from __future__ import annotations
@@ -77,7 +80,11 @@ def is_log_of(path: Path) -> bool:
         if look:
             time.sleep(_PAUSE_S)
 
-        marks = _read_log(path.with_name(f"{path.name}-wal"))
+        # The log first: its file has a page before the log of a new store is begun.
+        is_log, marks = _read_log(path.with_name(f"{path.name}-wal"))
+        if is_log and not has_pages(path):
+            continue
+
         mark = _read_mark(path) if marks else None
         # A file without tables has nothing to lose: its first log makes them.
         if mark is None:
@@ -90,14 +97,26 @@ def is_log_of(path: Path) -> bool:
     return False
 
 
-def _read_log(path: Path) -> list[int]:
-    """The ``user_version`` of each page in a log that is a file's first page."""
+def has_pages(path: Path) -> bool:
+    """Whether a file is there and not empty."""
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _read_log(path: Path) -> tuple[bool, list[int]]:
+    """
+    Whether a log has any page, and the ``user_version`` of each page in it that is a
+    file's first page.
+    """
+    is_log = False
     marks: list[int] = []
     try:
         with path.open("rb") as file:
             start = file.read(_LOG_HEADER.size)
             if len(start) < _LOG_HEADER.size or start[:4] not in _MAGIC:
-                return []
+                return False, []
 
             page_size, salt = _LOG_HEADER.unpack(start)
             while True:
@@ -110,6 +129,7 @@ def _read_log(path: Path) -> list[int]:
                 if frame_salt != salt:
                     break
 
+                is_log = True
                 read = 0
                 if page == 1:
                     marks += _FIRST_PAGE.unpack(file.read(_FIRST_PAGE.size))
@@ -119,7 +139,7 @@ def _read_log(path: Path) -> list[int]:
     except (OSError, struct.error):
         pass  # SQLite says what is wrong with it
 
-    return marks
+    return is_log, marks
 
 
 def _read_mark(path: Path) -> int | None:
