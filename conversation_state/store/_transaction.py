@@ -391,6 +391,14 @@ class Transaction:
         near = get_close_matches(name, [other[0] for other in others])
         raise NotSavedError(self.url, "name", name, tuple(near))
 
+    def refuse_label(self, name: Name, label: str) -> NoReturn:
+        """Say that a name has no such label, and which of its labels are like it."""
+        low, high = label_key(name.number, ""), label_key(name.number + 1, "")
+        rows = self.tables.scan("labels", low, high, limit=_MOST_NAMES)
+        others = [key[len(low) :].decode(errors="replace") for key, _ in rows]
+        near = get_close_matches(label, others)
+        raise NotSavedError(self.url, "label", label, tuple(near))
+
     def find_newest(self, name: str) -> Newest | None:
         """
         What is newest of a name, in one query, and `catch_up` with it; None if nothing
@@ -457,8 +465,10 @@ class Transaction:
 
         row = None if key is None else self.tables.get("revisions", key)
         if row is None:
-            what = "label" if isinstance(number, str) else "revision"
-            raise NotSavedError(self.url, what, number)
+            if isinstance(number, str):
+                self.refuse_label(name, number)
+
+            raise NotSavedError(self.url, "revision", number)
 
         revision = check_seal(Revision._make(row))
         # Rows of labels have no seal; the revision's seal covers its labels.

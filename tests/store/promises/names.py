@@ -19,7 +19,7 @@ class NamePromises(StoreCase):
     """Every saved revision can be listed, labelled, loaded and restored."""
 
     def test_not_saved(self, store):
-        """A missing name is reported as such, with similar names."""
+        """A missing name or label is reported as such, with similar ones."""
         store.save("travel desk", CONVERSATION)
         with pytest.raises(NotSavedError) as caught:
             store.load("travel dusk")
@@ -29,6 +29,19 @@ class NamePromises(StoreCase):
         for at in (0, 2, -1, 1 << 70, "label"):
             with pytest.raises(LookupError):
                 store.load("travel desk", at=at)
+
+        store.save("other", CONVERSATION, label="before bouking")
+        for label in ("before booking", "paid"):
+            store.label("travel desk", label)
+
+        for call in (
+            lambda: store.load("travel desk", at="before bookin"),
+            lambda: store.unlabel("travel desk", "before bookin"),
+        ):
+            with pytest.raises(NotSavedError, match="did you mean") as caught:
+                call()
+
+            assert ("before booking",) == caught.value.near
 
         for verb in (store.history, store.latest, store.delete):
             with pytest.raises(NotSavedError):
