@@ -108,7 +108,8 @@ def fork_name(
     if existing is not None:
         newest = transaction.get_revision(existing, None)
         head = transaction.make_head(existing, newest)
-        advice = "Give the fork another name, or delete that one first"
+        advice = "Give the fork another name"
+        advice += "" if new == text else ", or delete that one first"
         raise StaleHeadError(transaction.url, new, 0, head, advice)
 
     parent = transaction.get_origin(old.origin)

@@ -706,6 +706,9 @@ class TestFork:
         assert str(first.value).endswith(
             "Nothing was written. Give the fork another name, or delete that one first"
         )
+        for before_turn in (None, 0):
+            with pytest.raises(StaleHeadError, match=r"another name\Z"):
+                run(chat.fork(chat.session_id, before_turn=before_turn))
 
 
 class Reply(SimpleNamespace):

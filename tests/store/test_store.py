@@ -320,8 +320,11 @@ class TestErrors:
         """Where a name must be new or is to be deleted, nothing advises to join."""
         head = store.save("chat", CHAT)
         store.save("chat", CHAT.add_user_prompt("and?"))
+        store.save("other", CHAT)
         for call, advice in (
-            (partial(store.fork, "chat", "chat"), "Give the fork another name"),
+            # Not to delete what is to be forked.
+            (partial(store.fork, "chat", "chat"), r"Give the fork another name\Z"),
+            (partial(store.fork, "chat", "other"), "or delete that one first"),
             (partial(store.delete, "chat", expecting=head), "to delete it"),
         ):
             with pytest.raises(StaleHeadError, match=advice) as caught:

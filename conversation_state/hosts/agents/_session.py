@@ -481,9 +481,12 @@ class StoreSession(StoreHost):
             self.store.save(session_id, forked, expecting=0)
         except StaleHeadError as error:
             # As `Store.fork`: a fork is not joined to what is there, nor replaces it.
+            advice = "Give the fork another name"
+            advice += (
+                "" if session_id == self.session_id else ", or delete that one first"
+            )
             raise StaleHeadError(
-                *(self.store.url, session_id, 0, error.actual),
-                "Give the fork another name, or delete that one first",
+                self.store.url, session_id, 0, error.actual, advice
             ) from None
 
 
