@@ -361,7 +361,7 @@ class TestErrors:
             ("postgres", "invalid URL of a store"),
             ("memory", "invalid URL of a store"),
             ("sqlite", "invalid URL of a store"),
-            (":memory:", "invalid URL of a store"),
+            (":memory:", "has the URL memory:"),
             ("file:x.db", "invalid URL of a store"),
             ("mysql://secret@host/db", "invalid URL of a store"),
             ("memory:x", "memory: alone"),

@@ -35,6 +35,9 @@ def open_backend(url: str | os.PathLike[str]) -> Backend:
         # A path that is not UTF-8 is refused below, as one in a URL is.
         address = f"sqlite:///{quote(address, errors='surrogatepass')}"
 
+    if address == ":memory:":
+        raise StoreError(address, "a store that is in memory has the URL memory:")
+
     scheme, colon, _ = address.partition(":")
     make = _SCHEMES.get(scheme) if colon else None
     if make is None:
