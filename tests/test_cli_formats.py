@@ -756,7 +756,7 @@ VALUES = {
         [*CALLS[:2], {**CALLS[2], "content": [{"r": 1}]}, CALLS[3]],
         {"line 1": ([*CALLED[:2], 't[c1] [{"r": 1}]', "a done"], 1)},
     ),
-    "thread": (THREAD["data"], {"line 1": (["u hi", "u again", "a yo"], 1)}),
+    "thread": (THREAD["data"], {"t": (["u hi", "u again", "a yo"], 1)}),
     "gemini elsewhere": ({"id": "x", "messages": GEMINI}, {"x": (CALLED, 1)}),
     "items elsewhere": ({"id": "x", "messages": ITEMS}, {"x": (CALLED, 1)}),
     "chat elsewhere": ({"id": "x", "chat": CALLS}, {"x": (CALLED, 1)}),
@@ -970,7 +970,7 @@ class TestFormats:
         result = run("import", run.write(json.dumps(THREAD)))
 
         assert "left out what is beside $.data: object\n" in result.stderr
-        assert {"chats-1": (["u hi", "u again", "a yo"], 1)} == chats(run)
+        assert {"t": (["u hi", "u again", "a yo"], 1)} == chats(run)
 
 
 def zipped(**members):
@@ -1019,6 +1019,129 @@ class TestLines:
 
         assert f"{path}:2: no conversation; $.content: is 5; expected" in result.stderr
         assert {"chats-1": (["u hi", "a yo"], 1)} == chats(run)
+
+
+ROW_KEYS = ["conversation_id", "conversationId", "chat_id", "chatId", "thread_id"]
+ROW_KEYS += ["threadId", "session_id", "sessionId", "message_tree_id"]
+
+
+class TestRows:
+    """Rows of messages that name their conversations, or the message they answer."""
+
+    @pytest.mark.parametrize("form", ["lines", "list", "in lists", "data", "messages"])
+    @pytest.mark.parametrize("key", ROW_KEYS)
+    def test_conversations(self, run, key, form):
+        """Rows of several conversations are as many, under the names they give."""
+        rows = [user("A", **{key: "a"}), user("B", **{key: 7})]
+        rows += [model("to a", **{key: "a"}), model("to b", **{key: 7})]
+        values = {
+            "lines": rows,
+            "list": [rows],
+            "in lists": [[rows]],
+            "data": [{"data": rows}],
+            "messages": [{"messages": rows, "total": 4}],
+        }
+
+        run("import", run.write(*(f"{json.dumps(each)}\n" for each in values[form])))
+
+        assert {"a": (["u A", "a to a"], 1), "7": (["u B", "a to b"], 1)} == chats(run)
+
+    def test_one(self, run):
+        """Rows of one conversation have its name, also those that don't name it."""
+        rows = [user("A", session_id=None), model("B", session_id="s")]
+        run("import", run.write(json.dumps(rows)))
+
+        assert {"s": (["u A", "a B"], 1)} == chats(run)
+
+    def test_unnamed(self, run):
+        """Rows that name no conversation are none of those that others name."""
+        rows = [user("A", session_id="a"), user("B", session_id="b"), user("C")]
+        run("import", run.write(json.dumps(rows)))
+
+        assert {"a", "b", "chats-1"} == {*chats(run)}
+
+    def test_broken(self, run):
+        """What is wrong in a conversation of a list is not wrong in the others."""
+        rows = [user("A", chatId="a"), user(5, chatId="b"), model("B", chatId="a")]
+        result = run("import", run.write(json.dumps(rows)), status=2)
+
+        assert "$[1].content: is 5" in result.stderr
+        assert {"a": (["u A", "a B"], 1)} == chats(run)
+
+    def test_libre_chat(self, run):
+        """So are the messages of LibreChat, which have branches."""
+        mixed = [
+            {**message, "conversationId": name, "messageId": f"{name}{at}"}
+            for name in ("l1", "l2")
+            for at, message in enumerate(LIBRECHAT["messages"])
+        ]
+        run("import", run.write(json.dumps(mixed)))
+
+        assert {"l1", "l2"} == {*chats(run)}
+
+    def test_trees(self, run):
+        """OASST's rows are a tree each, with the answers as branches."""
+        links = [("1", None, "t"), ("2", "1", "t"), ("3", "1", "t"), ("9", None, "o")]
+        roles = ["prompter", "assistant", "assistant", "prompter"]
+        rows = [
+            {
+                "message_id": id,
+                "parent_id": parent,
+                "message_tree_id": tree,
+                "role": role,
+                "text": f"m{id}",
+            }
+            for (id, parent, tree), role in zip(links, roles, strict=True)
+        ]
+        path = run.write(*(f"{json.dumps(row)}\n" for row in rows))
+        run("import", path)
+        again = run.json("import", path)
+
+        assert {"t": (["u m1", "a m3"], 2), "o": (["u m9"], 1)} == chats(run)
+        assert ["unchanged"] * 2 == [each["outcome"] for each in again]
+
+    @pytest.mark.parametrize("wrap", [list, lambda rows: {"id": "x", "messages": rows}])
+    def test_branches(self, run, wrap):
+        """
+        Messages that name the one they answer are in that order, and siblings are
+        branches; of several first ones each whose parent is missing is reported.
+        """
+        links = [(4, 2, user("then")), (3, 1, model("two")), (2, 1, model("one"))]
+        links += [(1, None, user("q")), (5, 9, user("lost"))]
+        rows = [{"id": id, "parent_id": up, **row} for id, up, row in links]
+        result = run("import", run.write(json.dumps(wrap(rows[:4]))))
+        [shown] = chats(run).values()
+        found = run("import", run.write(json.dumps(wrap(rows)), name="other.json"))
+
+        assert not result.stderr
+        assert (["u q", "a two"], 2) == shown
+        assert ": message 5: the message that it answers is missing" in found.stderr
+
+    def test_calls_of_branches(self, run):
+        """Each branch has its own call with its result."""
+        call = {"function": {"name": "f", "arguments": "{}"}}
+        rows = [user("q", id=1, parent_id=None)]
+        rows += [
+            model(None, id=at, parent_id=1, tool_calls=[{**call, "id": f"c{at}"}])
+            for at in (2, 3)
+        ]
+        rows += [
+            {"role": "tool", "tool_call_id": f"c{at}", "content": f"{at}", **links}
+            for at, links in (
+                (2, {"id": 4, "parent_id": 2}),
+                (3, {"id": 5, "parent_id": 3}),
+            )
+        ]
+        run("import", run.write(json.dumps(rows)))
+
+        assert {"chats-1": (["u q", "a f{}", "t[c3] 3"], 2)} == chats(run)
+
+    def test_ring(self, run):
+        """Messages that are their own ancestors are refused."""
+        rows = [user("a", id=1, parent_id=2), user("b", id=2, parent_id=1)]
+        result = run("import", run.write(json.dumps(rows)), status=2)
+
+        assert "each of some messages is an ancestor of itself" in result.stderr
 
 
 ENTRY = {"isSidechain": False, "sessionId": "s1", "version": "2.1", "cwd": "/x"}
@@ -1246,18 +1369,6 @@ class TestNotes:
         assert "another branch, part 1: has a block of the type tool_use of" in (
             refused.stderr
         )
-
-    def test_messages_of_two_conversations(self, run):
-        """A list with messages of several conversations is no conversation."""
-        mixed = [
-            {**message, "conversationId": name, "messageId": f"{name}{at}"}
-            for name in ("l1", "l2")
-            for at, message in enumerate(LIBRECHAT["messages"])
-        ]
-        refused = run("import", run.write(json.dumps(mixed)), status=2)
-
-        assert "messages of 2 conversations in one list" in refused.stderr
-        assert {} == chats(run)
 
 
 def conversations(start, count):

@@ -30,6 +30,7 @@ from conversation_state.cli._recognition import (
     RESPONSES,
     Body,
     describe_input,
+    find_id,
     find_message_key,
     find_owner,
     recognize,
@@ -38,6 +39,7 @@ from conversation_state.cli._recognition import (
     recognize_session,
     split_log,
 )
+from conversation_state.cli._rows import PARENT_KEYS, find_parents, list_paths
 from conversation_state.codec import from_data
 from conversation_state.errors import ConversationStateError, DecodeError, Problem
 from conversation_state.messages import AssistantMessage, Message, UnknownMessage
@@ -107,7 +109,7 @@ def _load_log(record: Any) -> FoundConversation:
         known = _READ_KEYS.get(recognize_api(log.request), frozenset())
         rest |= {key: log.request[key] for key in log.request if key not in known}
 
-    return _join_answers(history, answers, id=_find_id(record), notes=rest)
+    return _join_answers(history, answers, id=find_id(record), notes=rest)
 
 
 def _describe_error(error: Any) -> str:
@@ -164,23 +166,6 @@ _READ_KEYS: Mapping[str, frozenset[str]] = {
 }
 # Where these have their list; all others have it under "messages".
 _LIST_KEYS = {"gemini": "contents", "openai_responses": "input"}
-_IDS = (
-    *("id", "uuid", "custom_id", "conversation_id", "conversationId", "session_id"),
-    "conversation_hash",
-    *("sessionId", "thread_id", "threadId", "key", "recordId"),
-)
-
-
-def _find_id(record: Body) -> str:
-    for key in _IDS:
-        given = record.get(key)
-        if isinstance(given, str) and given:
-            return given
-
-        if type(given) is int:  # True is an int to Python, and no name
-            return str(given)
-
-    return ""
 
 
 def _import_adapter(name: str) -> Any:
@@ -203,7 +188,7 @@ def _by_adapter(name: str) -> Callable[[Any], FoundConversation]:
             key in value for key in ("messages", "contents", "input")
         ):
             # A response is kept as a whole by its adapter.
-            id = _find_id(value) if isinstance(value, dict) else ""
+            id = find_id(value) if isinstance(value, dict) else ""
             found = tuple(_load_listed(adapter, name, value))
             is_choice = name in {"openai_chat", "gemini"} and isinstance(value, dict)
             return (
@@ -223,7 +208,7 @@ def _by_adapter(name: str) -> Callable[[Any], FoundConversation]:
         known = _READ_KEYS[name] | {"id"}
         notes = {key: value[key] for key in value if key not in known}
         messages = (*system, *_load_listed(adapter, name, payload))
-        return FoundConversation(messages, _find_id(value), notes=notes)
+        return FoundConversation(messages, find_id(value), notes=notes)
 
     return load
 
@@ -262,7 +247,7 @@ def _load_shared(value: Any) -> FoundConversation:
     if isinstance(found, transcripts.Broken):
         raise found.error
 
-    name = found.name or _find_id(value)
+    name = found.name or find_id(value)
     notes = {key: value[key] for key in found.keys if key != "id"}
     return FoundConversation(found.messages, name, notes=notes)
 
@@ -304,7 +289,7 @@ def _load_instruction(value: Any) -> FoundConversation:
         "system",
     }
     notes = {key: value[key] for key in value if key not in known}
-    return FoundConversation(transcripts.load(turns), _find_id(value), notes=notes)
+    return FoundConversation(transcripts.load(turns), find_id(value), notes=notes)
 
 
 def _load_preference(value: Any) -> FoundConversation:
@@ -343,7 +328,7 @@ def _load_preference(value: Any) -> FoundConversation:
 
     history = prompt + sides[0][:common]
     return _make_branches(
-        history, [side[common:] for side in sides], id=_find_id(value), notes=notes
+        history, [side[common:] for side in sides], id=find_id(value), notes=notes
     )
 
 
@@ -403,18 +388,8 @@ def _as_tree(name: str) -> Callable[[Any], FoundConversation]:
     def load(value: Any) -> FoundConversation:
         trees = _import_adapter("message_trees")
         if name == "librechat" and isinstance(value, list):
-            ids: list[Any] = []
-            for each in value:
-                if each.get("conversationId") not in ids:
-                    ids.append(each.get("conversationId"))
-
-            if len(ids) > 1:
-                raise fail(
-                    f"messages of {len(ids)} conversations in one list; expected those "
-                    "of one: write a list, or a line, for each conversationId"
-                )
-
-            value = {"conversationId": ids[0], "messages": value}
+            id = value[0].get("conversationId")
+            value = {"conversationId": id, "messages": value}
 
         format = None if name == "assistant_ui" else name  # noqa: A001 - as there
         loaded = [*trees.load_trees(value, format=format)]
@@ -534,6 +509,7 @@ def load(value: Any, format: str = "") -> FoundConversation:  # noqa: A002 - as 
 
     try:
         conversation = _load_answered(value, name, own_key)
+        conversation = _load_branches(conversation, value, name)
     except DecodeError as error:
         before = f"$.{own_key}"
         raise _rename_paths(error, before, f"$.{key}") if key else error from None
@@ -574,6 +550,61 @@ def _load_answered(value: Any, name: str, own_key: str) -> FoundConversation:
         return found._replace(messages=found.messages + answers)
 
     return _join_answers(found.messages, answers, id=found.id, notes=found.notes)
+
+
+def _load_branches(
+    found: FoundConversation, value: Any, name: str
+) -> FoundConversation:
+    """*found*, with branches if the rows of *value* name the one that each answers."""
+    key = find_message_key(value) if isinstance(value, dict) else ""
+    rows = value[key] if key else value
+    is_plain = name in _READ_KEYS or name == "sharegpt"
+    if not is_plain or not isinstance(rows, list) or found.tree is not None:
+        return found
+
+    parents = find_parents(rows)
+    # An answer beside them is to the last of them.
+    if parents is None or (key and any(value.get(each) for each in _ANSWERS)):
+        return found
+
+    paths = list_paths(parents)
+    if not paths:
+        raise fail("each of some messages is an ancestor of itself")
+
+    def load_path(path: Sequence[int]) -> tuple[Message, ...]:
+        picked = [rows[at] for at in path]
+        try:
+            return _LOADERS[name]({**value, key: picked} if key else picked).messages
+        except DecodeError as error:
+            raise fail(error.problems[0].what) from None
+
+    states: list[Aggregator] = []
+    owners: dict[int, Aggregator] = {}  # the first state with a row
+    for path in paths:
+        messages = load_path(path)
+        known = [at for at in path if at in owners]
+        if known:
+            common = len(load_path(known))
+            start = owners[known[-1]].fork(at=common)
+        else:
+            common, start = 0, Aggregator.new()
+
+        states.append(start.extend(messages[common:]).record_responses())
+        owners = dict.fromkeys(path, states[-1]) | owners
+
+    lost = [at for at, parent in enumerate(parents) if parent is None]
+    mended = [
+        f"message {at + 1}: the message that it answers is missing; it is a first one"
+        for at in lost[1:]
+        if any(rows[at].get(each) for each in PARENT_KEYS)
+    ]
+    tree = MessageTree.of(*states)
+    return found._replace(
+        messages=tuple(tree.present),
+        tree=tree if len(states) > 1 else None,
+        is_tree=True,
+        mended=(*found.mended, *mended),
+    )
 
 
 def _load_answer(key: str, value: Any) -> tuple[Message, ...]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
-from conversation_state.cli import _formats, _recognition, _sources, _workers
+from conversation_state.cli import _formats, _recognition, _rows, _sources, _workers
 from conversation_state.cli._formats import FoundConversation
 from conversation_state.cli._sources import STANDARD_INPUT, InputSource, NotRead
 from conversation_state.cli._values import (
@@ -272,12 +272,32 @@ class _SourceReader:
             listed = found.data
 
         if not listed or self._is_stream(listed):
-            yield from self._load_value(found.data, found)
+            yield from self._take_one(found)
             return
 
         for at, each in enumerate(listed):
             here = JsonValue(each, found.line, at + 1, f"{path}[{at}]")
-            yield from self._load_value(each, here)
+            yield from self._take_one(here)
+
+    def _take_one(
+        self, found: JsonValue
+    ) -> Iterator[InputConversation | UnreadableInput]:
+        """A conversation, or the rows of several in one list."""
+        rows, path, beside = _recognition.find_rows(found.data, found.path)
+        groups = _rows.group_rows(rows)
+        if len(groups) == 1 and not (groups[0][0] and rows is found.data):
+            yield from self._load_value(found.data, found)
+            return
+
+        if beside:
+            what = f"left out what is beside {path}: {beside}"
+            yield UnreadableInput(self.source.file, found.line, what, is_error=False)
+
+        self.items = [
+            JsonValue(each, found.line, at + 1, f"{path}[{at}]")
+            for at, each in enumerate(rows)
+        ]
+        yield from self._load_items()
 
     def _is_next_piece(self, found: JsonValue) -> bool:
         # The last response of a stream looks like a whole one.
@@ -311,6 +331,12 @@ class _SourceReader:
 
     def _load_items(self) -> Iterator[InputConversation | UnreadableInput]:
         items, self.items = self.items, []
+        for name, places in _rows.group_rows([each.data for each in items]):
+            yield from self._load_group([items[at] for at in places], name)
+
+    def _load_group(
+        self, items: list[JsonValue], name: str
+    ) -> Iterator[InputConversation | UnreadableInput]:
         if not items:
             return
 
@@ -351,6 +377,7 @@ class _SourceReader:
 
         # In a list they are one document.
         at = 1 if first.position else first.line
+        found = found._replace(id=found.id or name)
         yield self._name_conversation(found, first.line, at)
 
     def _check_each(self, items: Sequence[JsonValue]) -> dict[int, DecodeError]:

@@ -259,6 +259,26 @@ def find_message_key(record: Body) -> str:
     return next((key for key in found if recognize_items(record[key])), "")
 
 
+_IDS = (
+    *("id", "uuid", "custom_id", "conversation_id", "conversationId", "session_id"),
+    "conversation_hash",
+    *("sessionId", "thread_id", "threadId", "key", "recordId"),
+)
+
+
+def find_id(record: Body) -> str:
+    """The name that *record* has, or ""."""
+    for key in _IDS:
+        given = record.get(key)
+        if isinstance(given, str) and given:
+            return given
+
+        if type(given) is int:  # True is an int to Python, and no name
+            return str(given)
+
+    return ""
+
+
 def _recognize_messages(record: Body) -> str:
     return recognize_items(_get_list(record, find_message_key(record)))
 
@@ -509,6 +529,22 @@ def find_list(value: Any, path: str, levels: int = 3) -> tuple[str, list[Any], s
             return where, listed, ", ".join(each for each in value if each != key)
 
     return path, [], ""
+
+
+def find_rows(value: Any, path: str) -> tuple[list[Any], str, str]:
+    """
+    The messages of *value*, a list or an object without a name that has one, with their
+    path and the keys beside them; [] if it has none.
+    """
+    if isinstance(value, list):
+        return (value if recognize_items(value) else []), path, ""
+
+    if not isinstance(value, dict) or find_id(value):
+        return [], path, ""
+
+    key = find_message_key(value)
+    beside = ", ".join(each for each in value if each != key)
+    return _get_list(value, key), f"{path}.{key}", beside
 
 
 def unwrap(value: Any, path: str, levels: int = 3) -> tuple[str, Any, str]:
