@@ -29,6 +29,7 @@ from conversation_state.hosts import _host, agents
 from conversation_state.hosts.agents import StoreSession
 from conversation_state.messages import ResponseMeta, UnknownMessage, UserMessage
 from conversation_state.store import Store, open_store
+from conversation_state.testing.provider import judge
 from conversation_state.trimming import (
     TrimContext,
     Trimmer,
@@ -437,10 +438,11 @@ class TestLong:
 
 
 class TestView:
-    LONG = (
-        *(user("Sea or hills?"), *PARALLEL[1:]),
-        *(user("Where to sleep?"), *PARALLEL[1:]),
-        *(user("When?"), *PARALLEL[1:]),
+    LONG = tuple(
+        item
+        for asked in ("Sea or hills?", "Where to sleep?", "When?")
+        for thought in [PARALLEL[1] | {"id": f"rs_{len(asked)}"}]
+        for item in (user(asked), thought, *PARALLEL[2:])
     )
 
     def test_shows_a_part(self, store):
@@ -557,6 +559,26 @@ class TestView:
         assert [user("q"), user("next")] == run(session.get_items())
         assert items == run(StoreSession(store, "alice").get_items())
         assert whole == run(other.get_items())
+
+    def test_items_that_were_added_twice(self, store):
+        """A view has no item's id twice; what is stored has all of them."""
+        text = {"type": "output_text", "text": "a", "annotations": []}
+        said = {"type": "message", "role": "assistant", "id": "msg_1"}
+        call = {"type": "shell_call", "id": "sh_1", "call_id": "c", "action": {}}
+        result = {"type": "shell_call_output", "call_id": "c", "output": []}
+        answer = {**said, "status": "completed", "content": [text]}
+        items = [user("q"), call, result, answer]
+        session: Any = StoreSession(store, "alice", view=Trimmer(None))
+        run(session.add_items(items))
+        run(session.add_items(items))
+        shown: Any = run(session.get_items())
+
+        assert items == shown[:4]
+        assert len(shown) == 8
+        assert "id" not in shown[5]
+        assert {"role": "assistant", "content": "a"} == shown[7]
+        assert items * 2 == run(StoreSession(store, "alice").get_items())
+        assert () == judge("openai_responses", {"input": shown}, level="api")
 
     def test_calls_at_the_end_of_an_id_that_was_used_before(self, store):
         """

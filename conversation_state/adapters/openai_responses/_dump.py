@@ -264,9 +264,26 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
     writer = RequestWriter()
     ready = writer.prepare(messages, rules, OPENAI_RESPONSES, _find_lost)
     payload: dict[str, Any] = {}
-    items: list[dict[str, Any]] = []
-    calls: dict[str, ToolCall] = {}
     pairs = [*ready.pairs()]
+    first = pairs[0][0] if pairs else None
+    if isinstance(first, SystemMessage) and _is_instructions(first):
+        writer.notes_without_name(*pairs.pop(0))
+        payload["instructions"] = first.content
+
+    payload["input"] = _write_pairs(writer, pairs)
+    return writer.export(payload)
+
+
+def write_view(messages: Iterable[Message]) -> list[Any]:
+    """The items of *messages* that are right as a request, as `dump` has them."""
+    pairs = [(message, f"messages[{at}]") for at, message in enumerate(messages)]
+    return _write_pairs(RequestWriter(OPENAI_RESPONSES), pairs)
+
+
+def _write_pairs(
+    writer: RequestWriter, pairs: list[tuple[Message, str]]
+) -> list[dict[str, Any]]:
+    """The items of messages, each with its path."""
     if writer.is_request:
         writer.unpaired = find_unpaired(_find_own_items(pairs))
 
@@ -279,16 +296,13 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
             )
         ]
 
+    items: list[dict[str, Any]] = []
+    calls: dict[str, ToolCall] = {}
     for at, (message, path) in enumerate(pairs):
-        if not at and isinstance(message, SystemMessage) and _is_instructions(message):
-            writer.notes_without_name(message, path)
-            payload["instructions"] = message.content
-        else:
-            followed = at + 1 < len(pairs) and _is_more(pairs[at + 1][0])
-            items += write_items(writer, message, path, calls, followed=followed)
+        followed = at + 1 < len(pairs) and _is_more(pairs[at + 1][0])
+        items += write_items(writer, message, path, calls, followed=followed)
 
-    payload["input"] = items
-    return writer.export(payload)
+    return items
 
 
 def _find_own_items(

@@ -6,12 +6,13 @@ sessions add and remove items and have no instructions.
 from conversation_state.adapters.openai_responses._blocks import (
     CALLERS,
     CALLS,
-    OWN_RESULTS,
     RESULTS,
     SOURCE,
-    find_unpaired,
 )
-from conversation_state.adapters.openai_responses._dump import write_items
+from conversation_state.adapters.openai_responses._dump import (
+    write_items,
+    write_view,
+)
 from conversation_state.adapters.openai_responses._load import (
     load_items,
     read_responses_counts,
@@ -20,11 +21,10 @@ from conversation_state.adapters.openai_responses._load import (
 __all__ = [
     "CALLERS",
     "CALLS",
-    "OWN_RESULTS",
     "RESULTS",
     "SOURCE",
-    "find_unpaired",
     "load_items",
     "read_responses_counts",
     "write_items",
+    "write_view",
 ]

@@ -26,9 +26,7 @@ from conversation_state.adapters.engine.usage import read_billed
 from conversation_state.adapters.openai_responses.items import (
     CALLERS,
     CALLS,
-    OWN_RESULTS,
     SOURCE,
-    find_unpaired,
     load_items,
     read_responses_counts,
     write_items,
@@ -124,24 +122,6 @@ def items_of(
             items += write_items(writer, message, "", known, followed=True)
 
     return items
-
-
-def view_items(messages: Iterable[Message]) -> list[Any]:
-    """
-    The items of a view's *messages*, without what a provider refuses in a request: a
-    call of a computer, a shell or a patch without its result, with the thoughts that
-    led to it; and a result without such a call.
-    """
-    items = items_of(messages)
-    left_out = find_unpaired(enumerate(items))
-    for at in sorted(left_out):
-        before = at - 1
-        if items[at]["type"] in OWN_RESULTS:
-            while before >= 0 and items[before].get("type") == "reasoning":
-                left_out.add(before)
-                before -= 1
-
-    return [item for at, item in enumerate(items) if at not in left_out]
 
 
 def newest_items(messages: Sequence[Message], limit: int) -> list[Any] | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from conversation_state._wording import shorten_repr
 from conversation_state.adapters.engine.reading import is_list
+from conversation_state.adapters.openai_responses.items import write_view
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import MissingExtraError, NotSavedError, StaleHeadError
 from conversation_state.hosts._host import (
@@ -29,7 +30,6 @@ from conversation_state.hosts.agents._runs import (
     pop_last_item,
     read_response_usage,
     read_usages,
-    view_items,
 )
 from conversation_state.store import Head, Store, check_name
 from conversation_state.store.records import is_remembered
@@ -163,7 +163,7 @@ class StoreSession(StoreHost):
         if state is None:
             return []
 
-        return await run_in_thread(view_items, (await views.acall(state)).messages)
+        return await run_in_thread(write_view, (await views.acall(state)).messages)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """
