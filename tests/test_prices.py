@@ -552,6 +552,21 @@ class TestUnbilled:
         other = answered.add_usage(Usage(9, 2))
         assert tuple(answered.entries) == cost(other).unbilled
 
+    def test_synthetic(self):
+        """
+        What a program wrote itself, and says so, is no answer of unknown usage, and
+        claims no entry of another answer; if it reports tokens, it is one.
+        """
+        meta = ResponseMeta(model="<synthetic>", id="m1")
+        error = AssistantMessage("API Error: 529", response=meta)
+        state = Aggregator.new().add(error).add_usage(Usage(8, 1))
+        state = state.add_assistant_message("Hello.")
+        counted = ResponseMeta(model="<synthetic>", id="m1", usage=Usage(5))
+        reported = Aggregator.new().add(AssistantMessage("Hi.", response=counted))
+
+        assert () == cost(state).unbilled
+        assert tuple(reported.entries) == cost(reported).unbilled
+
     def test_one_response_in_several_messages(self):
         """Counts once: the first of them is listed."""
         chat = Aggregator.new(

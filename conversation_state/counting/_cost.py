@@ -236,7 +236,8 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
 
     Answers whose usage is in no ledger entry are listed, too (`Cost.unbilled`), also
     those of which no usage came: a stream that was stopped, a server that reports
-    none, a message that was imported or made by hand. An answer is in the ledger if
+    none, a message that was imported or made by hand; but not those that Claude Code
+    wrote itself, under the model ``<synthetic>``. An answer is in the ledger if
     there is an entry under its `response_key`, its response's id, or the identity of
     its own entry. An entry under a key of the program's own, as ``add_usage(usage)``
     makes, accounts for one answer: one that reports an equal usage, or one that
@@ -277,6 +278,9 @@ def _find_unbilled(state: HasLedger) -> tuple[WithMessage, ...]:
     usages_of_key: dict[str, list[Usage | None]] = {}
     answers_of_id: Counter[str] = Counter()
     for answer in group_answers(getattr(state, "entries", ())):
+        if answer.is_synthetic:
+            continue
+
         key = answer.key
         usages = usages_of_key.setdefault(key, [])
         # Compared and not hashed, which takes three times as long.

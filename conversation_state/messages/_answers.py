@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from conversation_state.tools import ToolCall
 
 _NOTHING = Usage()
+_SYNTHETIC = "<synthetic>"
 _DIGEST_BYTES = 8
 _KEY = re.compile(rf"#[0-9a-f]{{{_DIGEST_BYTES * 2}}}\Z")
 
@@ -166,6 +167,14 @@ class Answer(NamedTuple):
         """The model that answered; "" if it is unknown."""
         metas = [read_response(entry.message) for entry in self.entries]
         return next((meta.model for meta in metas if meta and meta.model), "")
+
+    @property
+    def is_synthetic(self) -> bool:
+        """
+        Whether the program wrote it itself, as Claude Code does where a request failed
+        or was stopped, under ``<synthetic>`` as the model. No tokens were used for it.
+        """
+        return self.usage is None and self.model == _SYNTHETIC
 
     @property
     def time(self) -> datetime | None:

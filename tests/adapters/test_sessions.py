@@ -15,6 +15,7 @@ from conversation_state.adapters import openai_responses, sessions
 from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.sessions import FORMATS, WRITTEN, compacted, recognize
 from conversation_state.codec import decode, encode
+from conversation_state.counting import cost
 from conversation_state.errors import DecodeError
 from conversation_state.store import open_store
 
@@ -279,6 +280,14 @@ class TestClaudeCode:
         tree = load_session(raws).tree
         assert tree.total_usage == read_session(CLAUDE).tree.total_usage
         assert tree.present.record_responses() is tree.present
+
+    def test_error_lines_are_no_answers_of_unknown_usage(self):
+        """Of what Claude Code wrote itself, a bill does not say that it may lack it."""
+        for_error = [raw for raw in parse(CLAUDE) if raw.get("isApiErrorMessage")]
+        state = load_session(for_error).tree.present
+
+        assert "<synthetic>" == state[-1].response.model
+        assert () == cost(state).unbilled
 
     def test_answer_that_cannot_be_read(self):
         """All lines of such an answer are kept, and it is billed."""
