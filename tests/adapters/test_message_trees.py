@@ -557,6 +557,51 @@ class TestRead:
         assert 2 == said(loaded, "2")[1].timestamp.second - 7
         assert (14_000, 9) == (loaded.created_at.microsecond, loaded.updated_at.second)
 
+    @pytest.mark.parametrize(
+        ("kind", "said", "name", "arguments", "result"),
+        [
+            ("function", {"name": "f", "arguments": '{"a": 1}', "output": "42"},
+             "f", {"a": 1}, ["42"]),
+            ("function", {"name": "f", "arguments": "{}", "output": None},
+             "f", {}, []),
+            ("code_interpreter",
+             {"input": "1", "outputs": [{"type": "logs", "logs": "2"},
+                                        {"type": "image", "image": {}}]},
+             "code_interpreter", {"input": "1"}, ["2"]),
+            ("code_interpreter", {"input": "1"}, "code_interpreter", {"input": "1"},
+             []),
+            ("file_search", {}, "file_search", {}, []),
+        ],
+    )  # fmt: skip
+    def test_calls_of_assistants(self, kind, said, name, arguments, result):
+        """LibreChat keeps them as OpenAI's Assistants have them, with the result."""
+        part = {"type": "tool_call", "tool_call": {"id": "t", "type": kind, kind: said}}
+        messages = [libre("1", None, "", content=[part])]
+        payload = {"conversationId": "c", "messages": messages}
+        loaded = load_one(payload)
+        called, *results = loaded.tree.present
+        (call,) = called.tool_calls
+
+        assert ("t", name, arguments) == (
+            call.id,
+            call.name,
+            json.loads(call.arguments),
+        )
+        assert result == [each.text for each in results]
+        assert all(each.tool_call_id == "t" for each in results)
+        assert payload == dump_tree(loaded).payload
+
+    @pytest.mark.parametrize("key", ["error", "text"])
+    def test_error_of_librechat(self, key):
+        """What went wrong is the text of an answer, as without a list of content."""
+        part = {"type": "error", key: "No key."}
+        messages = [libre("1", None, "", content=[part], error=True)]
+        payload = {"conversationId": "c", "messages": messages}
+        loaded = load_one(payload)
+
+        assert "No key." == loaded.tree.present[-1].text
+        assert payload == dump_tree(loaded).payload
+
     @pytest.mark.parametrize("key", ["attachments", "files"])
     def test_one_thing_of_claude(self, key):
         """A single value in place of a list is kept as a list of one."""

@@ -576,14 +576,36 @@ def _read_librechat_part(raw: Any) -> list[Piece]:
 
     if kind == "tool_call" and is_map(value) and (call_id := _get_text(value, "id")):
         tool, given = _get_text(value, "name"), value.get("args")
+        output = value.get("output")
+        if is_map(inner := value.get(_get_text(value, "type"))):
+            tool, given, output = _read_assistants_call(value["type"], inner)
+
         pieces: list[Piece] = [_make_call(call_id, tool, given, given)]
-        if value.get("output") is not None:
-            output = _as_text(value["output"])
-            pieces.append(ToolMessage(output, tool_call_id=call_id, tool_name=tool))
+        if output is not None:
+            text = _as_text(output)
+            pieces.append(ToolMessage(text, tool_call_id=call_id, tool_name=tool))
 
         return pieces
 
+    # What went wrong stands in place of an answer, as in a text before.
+    if kind == "error" and isinstance(failure := value or raw.get("text"), str):
+        return [TextPart(failure)]
+
     return [_keep_unknown(raw, "librechat")]
+
+
+def _read_assistants_call(kind: str, raw: Body) -> tuple[str, object, object]:
+    # A call of OpenAI's Assistants: its name, its arguments and what came of it.
+    if kind != "code_interpreter":
+        name = _get_text(raw, "name") or kind
+        return name, raw.get("arguments"), raw.get("output")
+
+    given, outputs = raw.get("input"), raw.get("outputs")
+    if not is_list(outputs):
+        return kind, {"input": given}, None
+
+    logs = [_get_text(each, "logs") for each in outputs if is_map(each)]
+    return kind, {"input": given}, "\n".join(filter(None, logs))
 
 
 def _write_librechat(
