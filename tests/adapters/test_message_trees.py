@@ -1,6 +1,7 @@
 """Message trees of chat interfaces: what is read, and what is written again."""
 
 import copy
+import html
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -628,6 +629,169 @@ class TestRead:
         assert ("Is 1 < 2?\nYes.", "Three.") == (other.reasoning, other.text)
         assert 0 == tree.siblings(tree.find("3"))[0]
         assert 1700000000 == loaded.created_at.timestamp()
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            {"usage": {"prompt_tokens": 3, "completion_tokens": 4.0,
+                       "prompt_tokens_details": {"cached_tokens": 2, "x": None},
+                       "response_token/s": 3.5}},
+            {"usage": {"input_tokens": 3, "output_tokens": 4,
+                       "input_tokens_details": {"cached_tokens": 2}}},
+            {"usage": {"prompt_eval_count": 3, "eval_count": 4,
+                       "total_duration": 10**9}},
+            {"info": {"openai": True,
+                      "usage": {"prompt_tokens": 3, "completion_tokens": 4}}},
+            {"info": {"prompt_eval_count": 3, "eval_count": 4}},
+        ],
+    )  # fmt: skip
+    @pytest.mark.parametrize("output", [None, OUTPUT])
+    def test_usage_of_open_webui(self, said, output):
+        """It is the last response's, and in the ledger once, on each branch."""
+        said = said if output is None else {**said, "output": output}
+        messages = [
+            web("1", None, ["2", "3"], "user", "Add!"),
+            web("2", "1", ["4"], "assistant", "3", model="m", **said),
+            web("3", "1", [], "assistant", "Three.", model="n", **said),
+            web("4", "2", [], "user", "Thanks"),
+        ]
+        payload = webui("4", *messages)
+        loaded = load_one(payload)
+        answer = loaded.tree.present[-2]
+        written = dump_tree(loaded.tree, format="open_webui").payload
+
+        assert (3, 4) == (
+            answer.response.usage.prompt_tokens,
+            answer.response.usage.completion_tokens,
+        )
+        assert answer.response.usage.prompt_tokens_details.cached_tokens in {0, 2}
+        assert not answer.response.usage.extra
+        assert [7, 7] == [
+            each.usage.total_tokens for each in loaded.tree.present.ledger
+        ]
+        assert ["m", "n"] == [each.model for each in loaded.tree.present.ledger]
+        assert payload == dump_tree(loaded).payload
+        assert (
+            answer.response.usage == load_one(written).tree.present[-2].response.usage
+        )
+
+    @pytest.mark.parametrize(
+        "usage",
+        [1, {}, {"prompt_tokens": 3}, {"prompt_tokens": -1, "completion_tokens": 4},
+         {"prompt_tokens": 2**63 - 1, "completion_tokens": 1}],
+    )  # fmt: skip
+    def test_usage_that_is_unknown(self, usage):
+        """It is kept as it is, and in no ledger."""
+        payload = webui("1", web("1", None, [], "assistant", "Hi", usage=usage))
+        loaded = load_one(payload)
+
+        assert 0 == len(loaded.tree.present.ledger)
+        assert payload == dump_tree(loaded).payload
+
+    def test_usage_that_is_too_much(self):
+        """What the ledger can't hold is a problem."""
+        usage = {"prompt_tokens": 2**62, "completion_tokens": 0}
+        messages = [
+            web("1", None, ["2"], "assistant", "a", usage=usage),
+            web("2", "1", [], "assistant", "b", usage=usage),
+        ]
+        loaded = load_one(webui("2", *messages))
+
+        assert 1 == len(loaded.tree.present.ledger)
+        assert "$.chat.history.messages.2: " in loaded.problems[0]
+
+    def test_usage_of_assistant_ui(self):
+        """That of an answer is the sum of its steps."""
+        steps = [{"usage": {"inputTokens": 1, "outputTokens": 2}}] * 2 + [{}]
+        said = thread("1", "assistant", "Hi", metadata={"steps": steps})
+        payload = {"headId": "1", "messages": [item(None, said)]}
+        loaded = load_one(payload)
+
+        assert 6 == loaded.tree.present.total_usage.total_tokens
+        assert payload == dump_tree(loaded).payload
+
+    @pytest.mark.parametrize("quoted", [True, False])
+    @pytest.mark.parametrize("where", ["attribute", "content", "nowhere"])
+    @pytest.mark.parametrize("adapter", REQUESTS)
+    def test_calls_of_open_webui(self, adapter, where, quoted):
+        """A call in the text is a call, with its result, between the texts."""
+        given, result = '{"a": "<1>"}', 'It is "3".'
+        inner = ""
+        said = {"id": "c1", "name": "add", "done": "true"}
+        said["arguments"] = json.dumps(given) if quoted else given
+        shown = json.dumps(result) if quoted else result
+        if where == "attribute":
+            said["result"] = shown
+        elif where == "content":
+            inner = html.escape(shown)
+        else:
+            result = ""
+
+        about = "".join(f' {key}="{html.escape(said[key])}"' for key in said)
+        call = f'<details type="tool_calls"{about}>\n<summary>Done</summary>\n'
+        text = f"See.\n{call}{inner}\n</details>\nThree."
+        payload = webui("1", web("1", None, [], "assistant", text))
+        loaded = load_one(payload)
+        called, given_back, answer = loaded.tree.present
+
+        assert [ToolCall("c1", "add", given)] == [*called.tool_calls]
+        assert ("See.\n", result, "Three.") == (
+            called.text,
+            given_back.text,
+            answer.text,
+        )
+        assert payload == dump_tree(loaded).payload
+        name = adapter.__name__.rpartition(".")[2]
+        after = loaded.tree.present.add_user_prompt("And now?")
+        laws.requests_are_accepted(adapter, name, after)
+
+    def test_calls_of_open_webui_without_ids(self):
+        """Each has an id of its own, the same whenever it is read."""
+        call = '<details type="tool_calls" name="f"><summary>x</summary></details>'
+        messages = [
+            web("1", None, ["2"], "assistant", call * 2, timestamp=1),
+            web("2", "1", [], "assistant", call, timestamp=2),
+        ]
+        payload = webui("2", *messages)
+        ids, again = (
+            [call.id for each in load_one(payload).tree.present
+             for call in each.tool_calls]
+            for _ in range(2)
+        )  # fmt: skip
+
+        assert (3, ids) == (len(set(ids)), again)
+        assert 2 == len(load_one(payload).tree.present)
+
+    @pytest.mark.parametrize(
+        "error",
+        ["No key.", *({key: "No key."} for key in ("content", "message", "detail"))],
+    )
+    def test_error_of_open_webui(self, error):
+        """What went wrong is the text of an answer that has no other."""
+        messages = [
+            web("1", None, ["2"], "assistant", "", error=error),
+            web("2", "1", ["3"], "assistant", "Hm", error=error),
+            web("3", "2", [], "assistant", "No.", error=True),
+        ]
+        payload = webui("3", *messages)
+        loaded = load_one(payload)
+        changed = loaded.tree.present[0].replace(content="Hi")
+        made = dump_tree(
+            MessageTree.of(Aggregator.new([changed])), format="open_webui"
+        ).payload
+
+        assert ["No key.", "Hm", "No."] == [each.text for each in loaded.tree.present]
+        assert payload == dump_tree(loaded).payload
+        assert "error" not in made["chat"]["history"]["messages"]["1"]
+
+    def test_error_of_assistant_ui(self):
+        """So it is there."""
+        status = {"type": "incomplete", "reason": "error", "error": "No key."}
+        payload = {"messages": [item(None, thread("1", "assistant", status=status))]}
+        loaded = load_one(payload)
+
+        assert "No key." == loaded.tree.present[0].text
+        assert payload == dump_tree(loaded).payload
 
     @pytest.mark.parametrize("adapter", REQUESTS)
     @pytest.mark.parametrize("kind", FILES)

@@ -21,6 +21,7 @@ from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters import openai_responses
 from conversation_state.adapters.engine.export import Lost, in_order
 from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.engine.usage import as_count
 from conversation_state.adapters.engine.wire import (
     data_url,
     decode_base64,
@@ -28,7 +29,11 @@ from conversation_state.adapters.engine.wire import (
     parse_arguments,
     parse_data_url,
 )
-from conversation_state.errors import ConversationStateError, DecodeError
+from conversation_state.errors import (
+    ConversationStateError,
+    DecodeError,
+    InvalidUsageError,
+)
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -37,6 +42,7 @@ from conversation_state.messages import (
     ToolMessage,
     UnknownMessage,
     UserMessage,
+    read_usage,
 )
 from conversation_state.parts import (
     AudioPart,
@@ -50,6 +56,7 @@ from conversation_state.parts import (
     UnknownPart,
 )
 from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
 
 # The name of the format: of its notes, and the source of unknown messages. That of
 # unknown parts is the program's name.
@@ -188,6 +195,71 @@ def _make_fields(time: datetime | None, model: object = None) -> dict[str, Any]:
         fields["response"] = ResponseMeta(model=model)
 
     return fields
+
+
+def _read_usage(raw: object) -> Usage | None:
+    """The usage of an OpenAI, an Ollama or an AI SDK; None if it is unknown."""
+    if not is_map(raw):
+        return None
+
+    for names in _COUNTS:
+        prompt, completion = [as_count(raw.get(name)) for name in names]
+        if prompt is not None and completion is not None:
+            break
+    else:
+        return None
+
+    block: dict[str, Any] = {"input_tokens": prompt, "output_tokens": completion}
+    for key, other in (("input", "prompt"), ("output", "completion")):
+        details = raw.get(f"{key}_tokens_details", raw.get(f"{other}_tokens_details"))
+        if is_map(details):
+            counts = {name: as_count(details[name]) for name in details}
+            known = {name: count for name, count in counts.items() if count is not None}
+            block[f"{key}_tokens_details"] = known
+
+    try:
+        usage: Usage | None = openai_responses.load_usage(block)
+    except DecodeError:
+        return None
+
+    return usage
+
+
+_COUNTS = (
+    ("prompt_tokens", "completion_tokens"),
+    ("input_tokens", "output_tokens"),
+    ("prompt_eval_count", "eval_count"),
+    ("inputTokens", "outputTokens"),
+    ("promptTokens", "completionTokens"),
+)
+
+
+def _add_usage(messages: list[Message], usage: Usage | None) -> list[Message]:
+    # That of a record is its last response's.
+    for at in reversed(range(len(messages))):
+        message = messages[at]
+        if usage is not None and isinstance(message, AssistantMessage):
+            meta = attrs.evolve(message.response or ResponseMeta(), usage=usage)
+            return [*messages[:at], message.replace(response=meta), *messages[at + 1 :]]
+
+    return messages
+
+
+def _sum_usages(found: Sequence[Usage | None]) -> Usage | None:
+    known = [usage for usage in found if usage is not None]
+    try:
+        return sum(known, Usage()) if known else None
+    except InvalidUsageError:
+        return None
+
+
+def _read_failure(error: object) -> str:
+    # What is shown in place of an answer.
+    if is_map(error):
+        keys = ("content", "message", "detail", "error")
+        error = next((error[key] for key in keys if error.get(key)), None)
+
+    return error if isinstance(error, str) else ""
 
 
 def _split_responses(
@@ -342,8 +414,12 @@ def _read_thread(raw: Body) -> list[Message]:
             steps += [[]] if is_map(part) and part.get("type") == "step-start" else []
             steps[-1] += _read_thread_part(part)
 
-        said = [step for step in steps if step] or [[]]
-        return [each for step in said for each in _split_responses(step, **fields)]
+        failure = _read_failure(raw.get("status"))
+        known = [step for step in steps if step] or [
+            [TextPart(failure)] * bool(failure)
+        ]
+        said = [each for step in known for each in _split_responses(step, **fields)]
+        return _add_usage(said, _read_steps(raw.get("metadata")))
 
     pieces = [piece for part in content for piece in _read_thread_part(part)]
 
@@ -362,6 +438,16 @@ def _read_thread(raw: Body) -> list[Message]:
 
     parts = [piece for piece in pieces if isinstance(piece, kinds)]
     return [kind(_text_of(parts), **fields)]
+
+
+def _read_steps(metadata: object) -> Usage | None:
+    steps = metadata.get("steps") if is_map(metadata) else None
+    found = [
+        _read_usage(step.get("usage"))
+        for step in (steps if is_list(steps) else ())
+        if is_map(step)
+    ]
+    return _sum_usages(found)
 
 
 def _read_thread_part(raw: Any) -> list[Piece]:
@@ -666,9 +752,11 @@ def _complete_librechat(messages: Sequence[Message]) -> dict[str, Any]:
 # Open WebUI
 
 _DETAILS = re.compile(
-    r"<details\b[^>]*\btype=\"reasoning\"[^>]*>(.*?)</details>\s*", re.DOTALL
+    r"<details\b([^>]*\btype=\"(?:reasoning|tool_calls)\"[^>]*)>(.*?)</details>\s*",
+    re.DOTALL,
 )
 _SUMMARY = re.compile(r"\s*<summary>.*?</summary>\s*", re.DOTALL)
+_ATTRIBUTE = re.compile(r"([\w-]+)=\"([^\"]*)\"")
 
 
 def _read_open_webui(raw: Body) -> list[Message]:
@@ -685,10 +773,14 @@ def _read_open_webui(raw: Body) -> list[Message]:
                 read = ()
 
             if read and read[0].role in {"assistant", "tool"}:
-                return [_add_fields(message, fields) for message in read]
+                said = [_add_fields(message, fields) for message in read]
+                return _add_usage(said, _read_webui_usage(raw))
 
         if isinstance(content, str):
-            return _split_responses(_read_details(content), **fields)
+            text = content or _read_failure(raw.get("error"))
+            pieces = _read_details(text, f"{raw.get('timestamp')}:{text}")
+            said = _split_responses(pieces, **fields)
+            return _add_usage(said, _read_webui_usage(raw))
 
     kind = {"system": SystemMessage, "user": UserMessage, "assistant": None}.get(
         str(role)
@@ -733,20 +825,53 @@ def _without_item(part: Part) -> Part:
     return part
 
 
-def _read_details(text: str) -> list[Piece]:
-    # Three of the pieces are of a text before, a thought, and what is behind it.
+def _read_webui_usage(raw: Body) -> Usage | None:
+    # Older versions have it among what they tell of the answer.
+    info = raw.get("info")
+    inner = info.get("usage") if is_map(info) else None
+    return next(filter(None, map(_read_usage, (raw.get("usage"), inner, info))), None)
+
+
+def _read_details(text: str, made: str) -> list[Piece]:
+    # Four of the pieces are of a text before, the attributes and the content of a
+    # thought or a call, and what is behind it.
     pieces: list[Piece] = []
-    for at, piece in enumerate(_DETAILS.split(text)):
-        if at % 2:
-            quoted = html.unescape(_SUMMARY.sub("", piece, count=1)).strip()
-            lines = [
-                line.removeprefix(">").removeprefix(" ") for line in quoted.split("\n")
-            ]
-            pieces.append(ReasoningPart("\n".join(lines)))
-        elif piece:
-            pieces.append(TextPart(piece))
+    split = _DETAILS.split(text)
+    for at in range(0, len(split), 3):
+        if split[at]:
+            pieces.append(TextPart(split[at]))
+
+        if at + 1 < len(split):
+            found = _ATTRIBUTE.findall(split[at + 1])
+            about = {key: html.unescape(value) for key, value in found}
+            inner = html.unescape(_SUMMARY.sub("", split[at + 2], count=1)).strip()
+            if about["type"] == "tool_calls":
+                id = about.get("id") or make_call_id(made, at // 3)
+                pieces += _read_details_call(about, inner, id)
+            else:
+                lines = inner.split("\n")
+                quoted = [line.removeprefix(">").removeprefix(" ") for line in lines]
+                pieces.append(ReasoningPart("\n".join(quoted)))
 
     return pieces
+
+
+def _read_details_call(about: Body, inner: str, id: str) -> Iterator[Piece]:
+    name = about.get("name", "")
+    yield ToolCall(id, name, _unquote_json(about.get("arguments", "")) or "{}")
+    if inner or "result" in about or about.get("done") == "true":
+        text = _unquote_json(about.get("result") or inner)
+        yield ToolMessage(text, tool_call_id=id, tool_name=name)
+
+
+def _unquote_json(text: str) -> str:
+    # A text is written as JSON there.
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+    return value if isinstance(value, str) else text
 
 
 def _write_open_webui(
@@ -762,6 +887,9 @@ def _write_open_webui(
 
         if model := _model_of(messages):
             body["model"] = model
+
+        if (usage := _sum_usages([*map(read_usage, messages)])) is not None:
+            body["usage"] = _write_usage(usage)
     else:
         files = []
         for at, part in enumerate(messages[0].parts):
@@ -776,6 +904,23 @@ def _write_open_webui(
 
     if (time := messages[0].timestamp) is not None:
         body["timestamp"] = write_seconds(time)
+
+    return body
+
+
+def _write_usage(usage: Usage) -> dict[str, Any]:
+    before, behind = usage.prompt_tokens_details, usage.completion_tokens_details
+    body: dict[str, Any] = {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+    if before.cached_tokens:
+        body["prompt_tokens_details"] = {"cached_tokens": before.cached_tokens}
+
+    if behind.reasoning_tokens:
+        details = {"reasoning_tokens": behind.reasoning_tokens}
+        body["completion_tokens_details"] = details
 
     return body
 
@@ -1087,7 +1232,18 @@ FORMS: Mapping[str, RecordForm] = {
         _read_open_webui,
         _write_open_webui,
         _complete_open_webui,
-        frozenset({"role", "content", "output", "timestamp", "model", "files"}),
+        frozenset(
+            {
+                "role",
+                "content",
+                "output",
+                "timestamp",
+                "model",
+                "files",
+                "usage",
+                "error",
+            }
+        ),
     ),
     "chatgpt": RecordForm(
         _read_chatgpt,
@@ -1152,7 +1308,7 @@ def _compare_by(message: Message) -> tuple[object, ...]:
         message.tool_name,
         message.is_error,
     )
-    model = isinstance(message, AssistantMessage) and message.response
+    response = isinstance(message, AssistantMessage) and message.response
     raw = isinstance(message, UnknownMessage) and message.raw
     time = message.timestamp
-    return message.role, message.parts, message.tool_calls, time, result, model, raw
+    return message.role, message.parts, message.tool_calls, time, result, response, raw

@@ -33,12 +33,13 @@ from conversation_state.adapters.message_trees._forms import (
     write_whole,
 )
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import DecodeError, Problem
+from conversation_state.errors import DecodeError, InvalidUsageError, Problem
 from conversation_state.messages import (
     AssistantMessage,
     Message,
     ToolMessage,
     UnknownMessage,
+    read_usage,
 )
 from conversation_state.tools import ToolCall
 from conversation_state.tree import MessageTree
@@ -135,10 +136,10 @@ def load_trees(
     `DecodeError` that says why it can't be one.
 
     A record stands behind the one that it names as its parent; lists of children only
-    order siblings. One whose parent is missing is a first message, and a problem. A
-    record that can't be read is an `UnknownMessage`, and a problem. Ids that stand
-    twice, a record that is its own ancestor, and a conversation without messages are
-    errors.
+    order siblings. Its usage is in the ledger. One whose parent is missing is a first
+    message, and a problem. A record that can't be read is an `UnknownMessage`, and a
+    problem. Ids that stand twice, a record that is its own ancestor, and a
+    conversation without messages are errors.
 
     O(messages), however deep the tree is.
 
@@ -517,10 +518,12 @@ class _TreeBuilder:
         states: dict[str, Aggregator] = {}
         for record in order:
             state = start if (up := self._parent_of(record)) is None else states[up]
-            for message in self._make_messages(record, state):
-                state = state.add(message)
-                if message.timestamp is not None:
-                    self.times.append(message.timestamp)
+            length = len(state)
+            messages = self._make_messages(record, state)
+            state = state.extend(messages)
+            self.times += [each.timestamp for each in messages if each.timestamp]
+            if any(read_usage(each) is not None for each in messages):
+                state = self._record_usage(state, length, record)
 
             states[record.id] = state
 
@@ -531,6 +534,15 @@ class _TreeBuilder:
 
         tree = MessageTree.of(*[states[each] for each in leaves], states[head])
         return self._make_loaded(tree)
+
+    def _record_usage(
+        self, state: Aggregator, since: int, record: TreeRecord
+    ) -> Aggregator:
+        try:
+            return state.record_responses(since=since)
+        except InvalidUsageError as error:
+            self.problems.append(f"{record.path}: {error}")
+            return state
 
     def _iterate_down(self) -> list[TreeRecord]:
         # A parent before its children, and all that is behind one before the next.
