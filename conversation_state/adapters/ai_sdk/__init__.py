@@ -12,7 +12,8 @@ The wire of Vercel's AI SDK: ``UIMessage`` of ``ai`` 6 and 7, and its message st
 A user's message is one ``UIMessage``, and so is the system's. A run of answers and
 results is one message of the assistant: each answer begins with ``step-start``, and a
 call and its result are one part. A run ends before an answer that has siblings in the
-tree, and not at a message of an unknown role.
+tree, and not at a message of an unknown role. A call of an answer that was cut off
+(``interrupted``) is ``input-streaming``: no client runs it, and no output is taken.
 
 A message has the id that interfaces know it by (`conversation_state.tree.name`), or
 else its entry's; a message without either is ``message_0`` by its place. Of a run the
@@ -54,6 +55,9 @@ usage
 
 input
     The input that a streamed call had in the end, if its pieces were another.
+
+partial
+    The ``input`` and ``rawInput`` of a call that was cut off, if `dump` writes others.
 
 event
     What a stream has besides its response. Never sent.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import reduce
 from operator import add
 from typing import Any, Literal, NamedTuple
 
 from conversation_state._persistent import thaw
 from conversation_state.adapters.ai_sdk._load import (
+    CUT,
     DENIED,
-    PENDING,
+    NOTED,
     SOURCE,
+    WHOLE,
     WILDCARDS,
     UiLoader,
     find_kind,
@@ -19,6 +21,7 @@ from conversation_state.adapters.ai_sdk._load import (
     is_tool,
     parse_json,
     read_reason,
+    write_partial,
 )
 from conversation_state.adapters.engine.export import (
     Export,
@@ -32,6 +35,7 @@ from conversation_state.adapters.engine.reading import ObjectReader
 from conversation_state.adapters.engine.ui import (
     find_siblings,
     list_entries,
+    was_cut,
     wrap_own,
     write_usage,
 )
@@ -342,7 +346,8 @@ class UiWriter(PayloadWriter):
                 results[id(part)] = at
             elif isinstance(message, AssistantMessage):
                 steps.append((len(found), at))
-                found += self._write_answer(message, path, turn.id, calls)
+                given = _find_results(turn, at) if was_cut(message) else None
+                found += self._write_answer(message, path, turn.id, calls, given)
             else:
                 steps.append((len(found), at))
                 found.append(self._write_steering(message, path))
@@ -391,15 +396,19 @@ class UiWriter(PayloadWriter):
         path: str,
         ui_id: str,
         calls: dict[str, tuple[dict[str, Any], ToolCall]],
+        results: Collection[str] | None,
     ) -> list[dict[str, Any]]:
+        # The calls without one of *results* were cut off, unless these are None.
         notes = self.notes_on(message, path)
         found: list[dict[str, Any]] = []
         self._thoughts = number = 0
         for where, value in in_order(message.parts, message.tool_calls, path):
             if isinstance(value, ToolCall):
-                part = self.write_call(value, where, ui_id, number)
+                call_id = value.id or make_call_id(ui_id, number)
+                state = WHOLE if results is None or call_id in results else CUT
+                part = self.write_call(value, where, ui_id, number, state)
                 number += 1
-                calls[value.id or part["toolCallId"]] = part, value
+                calls[call_id] = part, value
                 found.append(part)
             else:
                 written = self.write_part(value, where, "assistant")
@@ -417,31 +426,35 @@ class UiWriter(PayloadWriter):
         return [{"type": "step-start"}, *found]
 
     def write_call(
-        self, call: ToolCall, path: str, ui_id: str, number: int
+        self, call: ToolCall, path: str, ui_id: str, number: int, state: str = WHOLE
     ) -> dict[str, Any]:
-        """The part of *call*, which has no result yet."""
+        """The part of *call*, which has no result yet, in *state* if none is noted."""
         notes = self.notes(call, path)
+        state = str(notes["state"]) if notes.get("state") in NOTED else state
         is_static = notes.get("static") is True
         part: dict[str, Any] = {"type": "dynamic-tool", "toolName": call.name}
         if is_static:
             part = {"type": f"tool-{call.name}"}
 
         part["toolCallId"] = call.id or make_call_id(ui_id, number)
-        part["state"] = "input-available"
-        part["input"] = write_input(call)
-        own = find_own(call)
+        part["state"] = state
+        keys, own = map_of(notes, "keys"), find_own(call)
+        without = list_of(notes, "without")
+        if state == CUT and "rawInput" not in without:
+            partial = map_of(notes, "partial")
+            is_same = partial.get("rawInput", "") == call.arguments
+            part |= (
+                thaw(partial) if partial and is_same else write_partial(call.arguments)
+            )
+            own.pop("text", None)
+        else:
+            part["input"] = write_input(call)
+            if "input" in without and part["input"] in ({}, keys.get("rawInput")):
+                del part["input"]
+                own = {}
+
         if own:
             part["callProviderMetadata"] = wrap_own(own)
-
-        keys = map_of(notes, "keys")
-        state = notes.get("state")
-        if state in PENDING:
-            part["state"] = state
-
-        is_same = part["input"] in ({}, keys.get("rawInput"))
-        if "input" in list_of(notes, "without") and is_same:
-            del part["input"]
-            part.pop("callProviderMetadata", None)
 
         merge_kept_keys({key: keys[key] for key in keys if key != "approval"}, part)
         _set_approval(part, keys.get("approval"))
@@ -510,6 +523,12 @@ class UiWriter(PayloadWriter):
             if (written := self.write_part(part, f"{path}.parts[{at}]", "tool"))
             is not None
         ]
+
+
+def _find_results(turn: UiTurn, at: int) -> set[str]:
+    """The ids of the calls that have a result behind the entry *at* in *turn*."""
+    behind = [each.message for each in turn.entries[at + 1 :]]
+    return {each.tool_call_id for each in behind if isinstance(each, ToolMessage)}
 
 
 def _find_usage(turn: UiTurn) -> dict[str, int]:

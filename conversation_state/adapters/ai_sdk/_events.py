@@ -19,6 +19,7 @@ from conversation_state.adapters.ai_sdk._load import SOURCE, is_unsafe
 from conversation_state.adapters.engine.export import FINISHED, merge_kept_keys
 from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.engine.ui import (
+    INTERRUPTED,
     OutgoingCall,
     OutgoingCalls,
     aevents_of,
@@ -74,10 +75,11 @@ def dump_chunks(
 
     The SDK's own reducer makes of them what `dump` makes of the messages that the
     chunks are, but for the place of a text or thought without a position that comes
-    behind a call, and for names of files. An answer whose source is stopped
-    (`StreamClosedError`) ends with ``abort``. Whatever else *chunks* raise is raised
-    after an ``error``, whose text is the message only of this library's own errors.
-    Nothing is open at the end.
+    behind a call, for names of files, and for the first half of a call's arguments. An
+    answer whose source is stopped (`StreamClosedError`) ends with ``abort``. Whatever
+    else *chunks* raise is raised after an ``error``, whose text is the message only of
+    this library's own errors. Nothing is open at the end but the calls of an answer
+    that was cut off: a client runs those that are ``tool-input-available``.
 
     Args:
         chunks: The chunks and results.
@@ -208,10 +210,11 @@ class _AnswerWriter:
         self._writer = UiWriter(version)
         self._is_begun = False  # a response
         self._waiting: dict[str, ToolCall] = {}  # without a result, by their ids
+        self._cut: dict[str, OutgoingCall] = {}  # that were cut off, by their ids
         self._is_open = False  # a step
         self._is_ended = False  # its response, behind which results stand
         self._usage: Usage | None = None  # of all responses before this one
-        self._reason = ""
+        self._last_reason = ""
         self._forget_response()
 
     def _forget_response(self) -> None:
@@ -221,6 +224,7 @@ class _AnswerWriter:
         self._has_parts = False
         self._sender = ""  # until a part has it
         self._calls = OutgoingCalls()
+        self._reason = ""
         self._spent: Usage | None = None
 
     def begin(self) -> Iterator[dict[str, Any]]:
@@ -384,6 +388,9 @@ class _AnswerWriter:
         # At a result of no call a client's stream would end. Before the first response
         # it is of a call that the client has.
         call_id, tool = message.tool_call_id, message.tool_name
+        if call_id in self._cut:
+            yield self._end_call(self._cut.pop(call_id))
+
         call = self._waiting.pop(call_id, None)
         if call is None and not self._is_begun:
             call = ToolCall(call_id, tool)
@@ -395,7 +402,9 @@ class _AnswerWriter:
 
         yield _write_result(message, call)
 
-    def _end_response(self) -> Iterator[dict[str, Any]]:
+    def _end_response(
+        self, failure: Exception | None = None
+    ) -> Iterator[dict[str, Any]]:
         if self._is_ended or not self._is_open:
             return
 
@@ -409,24 +418,30 @@ class _AnswerWriter:
             yield self._open_block(TextPart(""))
             yield from self._close_block()
 
+        # A client runs a call as soon as it is available.
+        is_cut = self._reason == INTERRUPTED or not (failure is None or self._reason)
         for call in self._calls.all:
-            yield self._end_call(call)
+            if is_cut:
+                self._cut[call.sent_as] = call
+            else:
+                yield self._end_call(call)
 
+        self._last_reason = self._reason or self._last_reason
         spent, self._is_ended = self._spent, True
         if spent is not None:
             self._usage = spent if self._usage is None else self._usage + spent
 
         self._forget_response()
 
-    def _end_step(self) -> Iterator[dict[str, Any]]:
+    def _end_step(self, failure: Exception | None = None) -> Iterator[dict[str, Any]]:
         if self._is_open:
-            yield from self._end_response()
+            yield from self._end_response(failure)
             yield {"type": "finish-step"}
 
         self._is_open = self._is_ended = False
 
     def end(self, failure: Exception | None) -> Iterator[dict[str, Any]]:
-        yield from self._end_step()
+        yield from self._end_step(failure)
         if self._usage is not None and (self._is_last or failure is not None):
             own = wrap_own({"usage": write_usage(self._usage)})
             yield {"type": "message-metadata", "messageMetadata": own}
@@ -443,11 +458,11 @@ class _AnswerWriter:
             yield {"type": "finish", **self._write_reason()}
 
     def _write_reason(self) -> dict[str, str]:
-        if not self._reason:
+        if not self._last_reason:
             return {}
 
-        reason = FINISHED.get(self._reason, "other")
-        if self._reason == "interrupted" and self._version != _OLD:
-            reason = "interrupted"
+        reason = FINISHED.get(self._last_reason, "other")
+        if self._last_reason == INTERRUPTED and self._version != _OLD:
+            reason = INTERRUPTED
 
         return {"finishReason": _REASONS.get(reason, reason)}

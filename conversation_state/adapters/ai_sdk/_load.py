@@ -18,7 +18,7 @@ from conversation_state.adapters.engine.reading import (
     mended,
     note_mended,
 )
-from conversation_state.adapters.engine.ui import read_own
+from conversation_state.adapters.engine.ui import INTERRUPTED, read_own
 from conversation_state.adapters.engine.wire import (
     MEDIA_CLASSES,
     MessageLoader,
@@ -28,6 +28,7 @@ from conversation_state.adapters.engine.wire import (
 from conversation_state.messages import (
     AssistantMessage,
     Message,
+    ResponseMeta,
     SystemMessage,
     ToolMessage,
     UserMessage,
@@ -53,10 +54,11 @@ WILDCARDS = {
     "image": "image/*",
     "video": "video/*",
 }
-# States of a part whose call has no result, beside ``input-available``.
-PENDING = frozenset({"approval-requested", "approval-responded", "input-streaming"})
-_STATES = PENDING | {
-    "input-available",
+# States of a part whose call has no result, where it was cut off and where it is whole.
+CUT = "input-streaming"
+WHOLE = "input-available"
+NOTED = frozenset({"approval-requested", "approval-responded", CUT, WHOLE})
+_STATES = NOTED | {
     "output-available",
     "output-denied",
     "output-error",
@@ -72,6 +74,7 @@ _TOOL = frozenset(
         *("resultProviderMetadata", "state", "toolCallId", "toolName", "type"),
     }
 )
+_PARTIAL = ("input", "rawInput")  # what a call that was cut off has of its arguments
 _STEERING = frozenset({"id", "parts", "type"})
 
 
@@ -80,8 +83,8 @@ def load(payload: Any) -> tuple[Message, ...]:
     The messages of *payload*: a list of ``UIMessage``, or what has it as ``messages``.
 
     An assistant's message is one for each of its steps, each with the results of its
-    calls behind it; the first has the message's id (`conversation_state.tree.name`).
-    O(n).
+    calls behind it; the first has the message's id (`conversation_state.tree.name`). A
+    step with a call that is ``input-streaming`` was ``interrupted``. O(n).
 
     Raises:
         DecodeError:
@@ -130,6 +133,18 @@ def format_json(value: Any) -> str:
     return value if isinstance(value, str) else dump_json(value).decode()
 
 
+def write_partial(text: str) -> dict[str, Any]:
+    """
+    What the part of a call that was cut off has of its arguments, the *text* that came.
+
+    >>> write_partial('{"a": 1}'), write_partial('{"a": '), write_partial("")
+    ({'rawInput': '{"a": 1}', 'input': {'a': 1}}, {'rawInput': '{"a": '}, {})
+    """
+    value = parse_json(text) if text else text
+    given = {"rawInput": text} if text else {}
+    return given if value == text else {**given, "input": value}
+
+
 def is_tool(kind: object) -> bool:
     """Whether a part of *kind* is a call of a tool."""
     return isinstance(kind, str) and (kind == "dynamic-tool" or kind[:5] == "tool-")
@@ -142,6 +157,7 @@ class UiStep:
     notes: dict[str, Any] = attrs.field(factory=dict)
     parts: list[Part] = attrs.field(factory=list)
     calls: list[ToolCall] = attrs.field(factory=list)
+    cut: set[int] = attrs.field(factory=set)  # calls that were cut off, by their places
     results: list[ToolMessage] = attrs.field(factory=list)
     count: int = 0
     is_mixed: bool = False
@@ -173,13 +189,27 @@ class UiStep:
             parts = [attrs.evolve(each, index=None) for each in parts]
             calls = [attrs.evolve(each, index=None) for each in calls]
 
+        if self.cut:
+            calls = [*map(self._note_whole, range(len(calls)), calls)]
+
         answer = AssistantMessage(
             unwrap_text(parts),
             tool_calls=calls,
             name=self.sender,
+            response=ResponseMeta(INTERRUPTED) if self.cut else None,
             metadata=with_notes(SOURCE, self.notes),
         )
         return [answer, *self.results]
+
+    def _note_whole(self, place: int, call: ToolCall) -> ToolCall:
+        # Of an answer that was cut off, the calls that were not.
+        notes = notes_of(call.metadata, SOURCE)
+        has_result = call.id in [each.tool_call_id for each in self.results]
+        if place in self.cut or has_result or "state" in notes:
+            return call
+
+        metadata = with_notes(SOURCE, {**notes, "state": WHOLE}, call.metadata)
+        return attrs.evolve(call, metadata=metadata)
 
 
 def unwrap_text(parts: list[Part]) -> str | list[Part]:
@@ -435,23 +465,39 @@ class UiLoader(MessageLoader):
         if own.get("alone") is True:
             return
 
-        arguments = self._read_input(block, own)
+        arguments = self._read_input(block, own, state)
         if kind[:5] == "tool-":
             block.notes["static"] = True
 
-        if state in PENDING:
+        if state == CUT:
+            step.cut.add(len(step.calls))
+        elif state in NOTED - {WHOLE}:
             block.notes["state"] = state
 
-        block.keep(_TOOL)
+        block.keep(_TOOL | {"rawInput"} if state == CUT else _TOOL)
         metadata = block.metadata(SOURCE)
         made_type = self.own_text(own, "type") or "function"
         step.add(ToolCall(call_id, tool, arguments, type=made_type, metadata=metadata))
 
-    def _read_input(self, block: ObjectReader, own: Mapping[str, Any]) -> str:
+    def _read_input(
+        self, block: ObjectReader, own: Mapping[str, Any], state: str
+    ) -> str:
+        raw = block.raw.get("rawInput")
+        if state == CUT and (isinstance(raw, str) or "input" not in block.raw):
+            has = {key: block.raw[key] for key in _PARTIAL if key in block.raw}
+            has = self.json(has, block.path)
+            text: str = has["rawInput"] if isinstance(raw, str) else ""
+            if has != write_partial(text):
+                block.notes["partial"] = has
+
+            return text
+
         if "input" not in block.raw:
             block.notes["without"] = ["input"]
-            given = block.raw.get("rawInput")
-            return mended(given) if isinstance(given, str) else ""
+            return mended(raw) if isinstance(raw, str) else ""
+
+        if state == CUT:
+            block.notes["without"] = ["rawInput"]
 
         return self._read_value(block, "input", own)
 

@@ -10,6 +10,7 @@ import attrs
 
 from conversation_state.adapters.ai_sdk._load import (
     SOURCE,
+    WHOLE,
     UiLoader,
     UiStep,
     parse_json,
@@ -32,7 +33,7 @@ from conversation_state.adapters.engine.streaming import (
     check_event,
     chunks_of,
 )
-from conversation_state.adapters.engine.ui import read_own
+from conversation_state.adapters.engine.ui import INTERRUPTED, read_own
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import (
     AssistantMessage,
@@ -68,8 +69,8 @@ def load_chunks(events: Iterable[Any]) -> Iterator[Message]:
     each. What begins while a text or thought is open waits until that ends, so that
     each is one part; but a text does not wait for a thought. Data with an
     id comes with the last chunk of its response, since later events may replace it. A
-    response that is aborted, broken off or restarted ends with the reason
-    ``interrupted``.
+    response that is aborted, broken off (within a call, say) or restarted ends with the
+    reason ``interrupted``.
 
     Raises:
         ProviderStreamError:
@@ -105,6 +106,11 @@ class _Piece:
     given: dict[str, Any] = attrs.field(factory=dict)  # what its part has, so far
     held: list[Message] | None = None  # chunks that wait for what began before
     is_passed: bool = False  # a thought that a text did not wait for
+
+    @property
+    def is_open_call(self) -> bool:
+        """Whether it is a call that has not ended."""
+        return self.is_open and isinstance(self.made, str)
 
     def note(self, event: ObjectReader, *keys: str) -> None:
         """Keep what *event* has under *keys*: the latest of each stands."""
@@ -205,7 +211,7 @@ class _AnswerReader:
 
     def _reset_step(self, _: ObjectReader) -> list[Message]:
         self._results.clear()
-        made = self._end_response("interrupted")
+        made = self._end_response(INTERRUPTED)
         self._is_begun = self._is_step = True
         self._without = []
         return made
@@ -216,14 +222,14 @@ class _AnswerReader:
         return self._end_response(_REASONS.get(reason, reason))
 
     def _abort_message(self, _: ObjectReader) -> list[Message]:
-        return self._end_response("interrupted")
+        return self._end_response(INTERRUPTED)
 
     def end(self, *, broken: bool) -> Iterator[Message]:
         """The last chunk."""
         is_open = self._is_step or any(each.is_open for each in self._pieces.values())
         is_broken = broken and (is_open or not self._has_read)
         self._is_begun = self._is_begun or is_broken
-        yield from self._end_response("interrupted" if is_broken else "")
+        yield from self._end_response(INTERRUPTED if is_broken else "")
 
     def _end_response(self, reason: str) -> list[Message]:
         """The last chunk of a response, the results behind it, and forget it."""
@@ -231,17 +237,29 @@ class _AnswerReader:
             return [*self._results.values()]
 
         made = []
+        open_calls = {key for key, piece in self._pieces.items() if piece.is_open_call}
+        if not open_calls <= self._results.keys():
+            reason = INTERRUPTED
+
         for piece in self._pieces.values():
             piece.is_open = False
             made += self._hold_chunks(piece, piece.next("", is_last=True))
 
         made += self._release_chunks()
         parts = [self._give_index(part) for part in self._data.values()]
+        states = {call_id: self._write_approval(call_id) for call_id in self._asked}
+        if reason == INTERRUPTED:  # but not within these calls
+            whole = self._tools.keys() - open_calls - self._results.keys()
+            states = {key: {"state": WHOLE} for key in sorted(whole)} | states
+
         calls = [
-            ToolCall("", "", "", index=self._pieces[call_id].index, metadata=notes)
-            for call_id in self._asked
+            ToolCall(
+                *("", "", ""),
+                index=self._pieces[call_id].index,
+                metadata=with_notes(SOURCE, notes),
+            )
+            for call_id, notes in states.items()
             if call_id in self._pieces
-            for notes in [self._write_approval(call_id)]
         ]
         own = self._metadata.pop(RESERVED, None)
         usage = own.get("usage") if is_map(own) else None
@@ -520,8 +538,7 @@ class _AnswerReader:
     def _write_approval(self, call_id: str) -> Mapping[str, Any]:
         approval = self._approvals[call_id]
         state = "responded" if "approved" in approval else "requested"
-        notes = {"state": f"approval-{state}", "keys": {"approval": approval}}
-        return with_notes(SOURCE, notes)
+        return {"state": f"approval-{state}", "keys": {"approval": approval}}
 
 
 def _read_delta(node: ObjectReader, key: str) -> str:

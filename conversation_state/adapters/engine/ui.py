@@ -22,6 +22,8 @@ from conversation_state.usage import Usage
 
 # Of what stands under our key of a metadata.
 VERSION = 1
+# The reason of an answer that was cut off.
+INTERRUPTED = "interrupted"
 # The largest integer that survives JSON in a browser.
 _MAX_COUNT = 2**53 - 1
 
@@ -86,6 +88,15 @@ def read_own(node: ObjectReader, key: str = "metadata") -> Mapping[str, Any]:
         node.keys[key] = node.reading.json(given, f"{node.path}.{key}")
 
     return own
+
+
+def was_cut(message: Message) -> bool:
+    """
+    Whether *message* was cut off: its calls wait for no result, so no client may run
+    them (`Aggregator.pending_calls`).
+    """
+    response = getattr(message, "response", None)
+    return response is not None and response.finish_reason == INTERRUPTED
 
 
 def write_usage(usage: Usage) -> dict[str, int]:
