@@ -17,7 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator
+from conversation_state._wording import format_dollars
+from conversation_state.adapters import (
+    anthropic,
+    gemini,
+    openai_chat,
+    openai_responses,
+)
 from conversation_state.aggregator import Entry, LedgerEntry, response_key
+from conversation_state.chunks import concat
 from conversation_state.counting import (
     Cost,
     CostLine,
@@ -720,6 +728,275 @@ class TestUnbilled:
         left = cost(chat.record_responses(), when=THEN).unbilled
 
         assert [] == [entry for entry in left if read_usage(entry.message) is not None]
+
+
+def stopped_streams():
+    """The events of a stream of each provider that was stopped after usage came."""
+    claude = {"id": "m", "type": "message", "role": "assistant", "content": []}
+    claude |= {"model": "plain", "usage": {"input_tokens": 1_000, "output_tokens": 1}}
+    block = {"type": "content_block_start", "index": 0}
+    words = {"type": "content_block_delta", "index": 0}
+    chunk = {"id": "c", "object": "chat.completion.chunk", "model": "plain"}
+    choice = {"index": 0, "finish_reason": None, "delta": {"content": "word"}}
+    counted = {"prompt_tokens": 1_000, "completion_tokens": 1, "total_tokens": 1_001}
+    content = {"role": "model", "parts": [{"text": "word"}]}
+    candidate = {"modelVersion": "plain", "candidates": [{"content": content}]}
+    return {
+        anthropic: [
+            {"type": "message_start", "message": claude},
+            {**block, "content_block": {"type": "text", "text": ""}},
+            {**words, "delta": {"type": "text_delta", "text": "word"}},
+        ],
+        openai_chat: [{**chunk, "choices": [choice], "usage": counted}],
+        gemini: [
+            {**candidate, "responseId": "g", "usageMetadata": {"promptTokenCount": 9}}
+        ],
+    }
+
+
+class TestPartial:
+    """What an answer reports that was interrupted is a lower bound."""
+
+    STOPPED = AssistantMessage(
+        "A very", response=ResponseMeta("interrupted", Usage(1_000, 1), None, "plain")
+    )
+
+    @pytest.mark.parametrize("wire", stopped_streams())
+    def test_streams(self, registry, wire):
+        """The usage of a stream that was stopped is billed, and not all of it."""
+        answered = concat(wire.load_chunks(stopped_streams()[wire]))
+        chat = Aggregator.new().add_user_prompt("?").add_response(answered)
+
+        found = cost(chat)
+
+        (line,) = found.lines
+        assert line.is_partial
+        assert found.lines == found.partial == found.by_model["plain"].partial
+        assert not found.complete
+        assert not found.by_model["plain"].complete
+        assert str(found) == (
+            f"{format_dollars(line.amount)} and the unknown rest of 1 interrupted "
+            "answer"
+        )
+
+    def test_final_usage(self, registry):
+        """A stream that is cut off behind its final usage is billed in full."""
+        ended = {"delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}
+        events = [*stopped_streams()[anthropic], {"type": "message_delta", **ended}]
+        chat = Aggregator.new().add_response(concat(anthropic.load_chunks(events)))
+
+        assert cost(chat).complete
+
+    @pytest.mark.parametrize("response_id", ["", "r1"])
+    def test_recorded_elsewhere(self, registry, response_id):
+        """Also of an answer that was recorded under a key of the program's own."""
+        meta = ResponseMeta("interrupted", Usage(9, 1), None, "plain", response_id)
+        stopped = AssistantMessage("A very", response=meta)
+        added = Aggregator.new().add(stopped)
+        for chat in (
+            Aggregator.new().add_response(stopped, key="mine"),
+            added.record_responses(),
+            added.record_responses().fork(),
+            added.record_responses().join(added),
+            added.add_usage(Usage(9, 1), model="plain"),
+            added.add_usage(Usage(9, 1), key=response_id or "mine", model="plain"),
+        ):
+            assert chat.ledger[0].id == cost(chat).partial[0].entry.id
+            assert not cost(chat).complete
+
+    def test_in_several_messages(self, registry):
+        """Of messages that were recorded one by one the largest count is partial."""
+        first = ResponseMeta("", Usage(9, 1), None, "plain", "r1")
+        last = ResponseMeta("interrupted", Usage(9, 5), None, "plain", "r1")
+        chat = Aggregator.new().add_response(AssistantMessage("a", response=first))
+        chat = chat.add_response(AssistantMessage("b", response=last))
+
+        assert [Usage(9, 5)] == [line.usage for line in cost(chat).partial]
+
+    def test_rest(self, registry):
+        """
+        The bill is complete when the rest is recorded under the entry's identity, or
+        all of it under the answer's key; here, on a branch, and after a join.
+        """
+        meta = ResponseMeta("interrupted", Usage(1_000, 1), None, "plain", "r1")
+        stopped = AssistantMessage("A very", response=meta)
+        chat = Aggregator.new().add_response(stopped)
+        rest = Usage(2_000, 2_001).minus(Usage(2_000, 1))
+        key = chat.entries[0].id
+
+        paid = chat.add_usage(rest, key=key, model="plain")
+
+        for whole in paid, chat.join(paid), paid.join(chat), paid.record_responses():
+            assert cost(whole).complete
+            assert Usage(1_000, 2_001) == whole.total_usage
+        own_key = response_key(stopped)
+        unrecorded = Aggregator.new().add(stopped)
+        whole = unrecorded.add_usage(Usage(1_000, 2_001), key=own_key, model="plain")
+        assert cost(whole).complete
+        same = Usage(1_000, 1, extra={"prompt_text_tokens": 1_000})
+        assert cost(unrecorded.add_usage(same, key=own_key)).partial
+
+    def test_of_another_answer(self, registry):
+        """What an answer of the same id cost is not the rest of this one."""
+        first = ResponseMeta("interrupted", Usage(200, 1), None, "plain", "0")
+        second = ResponseMeta("interrupted", Usage(10, 1), None, "plain", "0")
+        done = ResponseMeta("stop", Usage(500, 9), None, "plain", "0")
+        chat = Aggregator.new().add_response(AssistantMessage(response=first))
+        chat = chat.add_user_prompt("Go on.")
+        both = chat.add_response(AssistantMessage(response=second))
+        mixed = chat.add_response(AssistantMessage("Yes.", response=done))
+        by_id = chat.add(AssistantMessage("Yes.", response=done))
+        by_id = by_id.add_usage(Usage(500, 9), key="0", model="plain")
+
+        assert [200, 10] == [each.usage.prompt_tokens for each in cost(both).partial]
+        assert [200] == [each.usage.prompt_tokens for each in cost(mixed).partial]
+        assert [200] == [each.usage.prompt_tokens for each in cost(by_id).partial]
+
+    def test_without_a_price(self, registry):
+        """It is said, too, of usage that can't be priced."""
+        meta = ResponseMeta("interrupted", Usage(9, 1), None, "")
+        chat = Aggregator.new().add_response(AssistantMessage("A", response=meta))
+
+        assert str(cost(chat)) == (
+            "unknown: 1 entry without a price: can't price this usage: its model is "
+            "unknown and the unknown rest of 1 interrupted answer"
+        )
+
+
+def note(wire, notes):
+    """An answer with *notes* of an adapter."""
+    metadata = {"conversation_state": {wire: notes}}
+    return answer(Usage(9, 1), "r1").replace(metadata=metadata)
+
+
+class TestTiers:
+    """An answer that was served at another price than the standard one."""
+
+    @pytest.mark.parametrize(
+        ("message", "tier"),
+        [
+            (
+                openai_chat.load(
+                    {
+                        "id": "c",
+                        "model": "plain",
+                        "service_tier": "flex",
+                        "choices": [{"message": {"role": "assistant", "content": ""}}],
+                        "usage": {"prompt_tokens": 9, "completion_tokens": 1},
+                    }
+                )[0],
+                "service_tier 'flex'",
+            ),
+            (
+                concat(
+                    openai_responses.load_chunks(
+                        [
+                            {
+                                "type": "response.completed",
+                                "response": {
+                                    "id": "r",
+                                    "model": "plain",
+                                    "status": "completed",
+                                    "service_tier": "priority",
+                                    "output": [],
+                                    "usage": {"input_tokens": 9, "output_tokens": 1},
+                                },
+                            }
+                        ]
+                    )
+                ),
+                "service_tier 'priority'",
+            ),
+            (
+                anthropic.load(
+                    {
+                        "id": "m",
+                        "type": "message",
+                        "role": "assistant",
+                        "model": "plain",
+                        "content": [{"type": "text", "text": "Hi."}],
+                        "usage": {
+                            "input_tokens": 9,
+                            "output_tokens": 1,
+                            "service_tier": "batch",
+                        },
+                    }
+                )[0],
+                "service_tier 'batch'",
+            ),
+            (
+                gemini.load(
+                    {
+                        "modelVersion": "plain",
+                        "candidates": [{"content": {"parts": [{"text": "Hi."}]}}],
+                        "usageMetadata": {
+                            "promptTokenCount": 9,
+                            "trafficType": "ON_DEMAND_FLEX",
+                        },
+                    }
+                )[0],
+                "trafficType 'ON_DEMAND_FLEX'",
+            ),
+            (
+                note("anthropic", {"response": {"usage": {"speed": "fast"}}}),
+                "speed 'fast'",
+            ),
+            (
+                note("langchain", {"response_metadata": {"service_tier": "flex"}}),
+                "service_tier 'flex'",
+            ),
+            (
+                note(
+                    "pydantic_ai",
+                    {"response": {"provider_details": {"service_tier": "flex"}}},
+                ),
+                "service_tier 'flex'",
+            ),
+        ],
+    )
+    def test_another(self, registry, message, tier):
+        """It has no price, wherever its tier came, and whatever key it is under."""
+        for chat in (
+            Aggregator.new().add_response(message),
+            Aggregator.new().add_response(message, key="mine"),
+            Aggregator.new()
+            .add_user_prompt("?")
+            .fork()
+            .add(message)
+            .record_responses(),
+        ):
+            found = cost(chat)
+
+            (line,) = found.unpriced
+            assert not found.complete
+            assert str(found) == (
+                "unknown: 1 entry without a price: can't price this usage of 'plain': "
+                f"genai-prices has no price for {tier}"
+            )
+            assert line == cost(chat.turn).lines[0]
+
+    @pytest.mark.parametrize(
+        "notes",
+        [
+            {"response": {"service_tier": "default"}},
+            {"response": {"service_tier": "auto"}},
+            {"response": {"service_tier": "on_demand"}},
+            {"response": {"service_tier": None, "speed": 1.5}},
+            {"response": {"usage": {"service_tier": "standard", "speed": "standard"}}},
+            {"response": {"usage": {"inference_geo": "not_available"}}},
+            {"response": {"usage": {"trafficType": "ON_DEMAND", "serviceTier": ""}}},
+            {"response": [{"service_tier": "flex"}]},
+        ],
+    )
+    def test_standard(self, registry, notes):
+        """What is served at the standard price, or says nothing, has that price."""
+        assert cost(Aggregator.new().add_response(note("any", notes))).complete
+
+    def test_of_the_program(self, registry):
+        """Metadata of the program's own is not read."""
+        message = answer(Usage(9, 1)).replace(metadata={"service_tier": "gold"})
+
+        assert cost(Aggregator.new().add_response(message)).complete
 
 
 class TestCost:

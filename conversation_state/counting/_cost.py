@@ -35,7 +35,7 @@ from conversation_state.messages import (
     find_erasure,
     group_answers,
     id_of_key,
-    read_response,
+    is_interrupted,
     read_usage,
 )
 from conversation_state.usage import Usage
@@ -104,11 +104,15 @@ class CostLine(NamedTuple):
         amount: US dollars, exact; None if it can't be priced.
 
         why: Why it can't, a sentence; "" if it can.
+
+        is_partial: Whether an answer that was interrupted has reported this usage,
+            and no more is recorded of it: it cost at least that.
     """
 
     entry: UsageEntry
     amount: Decimal | None
     why: str = ""
+    is_partial: bool = False
 
     @property
     def model(self) -> str:
@@ -159,14 +163,19 @@ class Cost:
     def complete(self) -> bool:
         """
         Whether `total` is all that the conversation cost: every ledger entry has a
-        price, and every answer is in the ledger.
+        price, and every answer is in the ledger, with all its usage.
         """
-        return not (self.unpriced or self.unbilled)
+        return not (self.unpriced or self.unbilled or self.partial)
 
     @property
     def unpriced(self) -> tuple[CostLine, ...]:
         """The lines that can't be priced, with the reason: what `total` lacks."""
         return tuple([line for line in self.lines if line.amount is None])
+
+    @property
+    def partial(self) -> tuple[CostLine, ...]:
+        """The lines of interrupted answers, which cost at least that."""
+        return tuple([line for line in self.lines if line.is_partial])
 
     @property
     def by_model(self) -> dict[str, Cost]:
@@ -201,6 +210,10 @@ class Cost:
         if unknown := len(usages) - len(reported):
             parts.append(f"{format_count(unknown, 'answer')} of unknown usage")
 
+        if self.partial:
+            stopped = format_count(len(self.partial), "interrupted answer")
+            parts.append(f"the unknown rest of {stopped}")
+
         if self.total or not parts:
             parts.insert(0, format_dollars(self.total))
         else:
@@ -232,7 +245,11 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
     Inherited entries are included; ``cost(state.turn)`` is without them. Amounts are
     added exactly, so the cost of a join is that of its distinct entries. Entries
     that can't be priced are listed and never taken as zero: without a model, with
-    an unknown model, and usage without a price (see `price`).
+    an unknown model, usage without a price (see `price`), and usage of an answer in
+    the conversation that was served at another price, by its service tier say.
+
+    What an answer reports that was interrupted is priced and marked
+    (`CostLine.is_partial`), until more is recorded of it.
 
     Answers whose usage is in no ledger entry are listed, too (`Cost.unbilled`), also
     those of which no usage came: a stream that was stopped, a server that reports
@@ -260,21 +277,66 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
     now = check_moment(when)
     models: dict[str, FoundModel | str] = {}
     lines = []
+    found = _match_answers(state)
     for entry in _read_ledger(state):
         at = now if when is not None else entry.at or now
-        lines.append(_price_entry(entry, models, at))
+        line = _price_entry(entry, models, at, found.tiers.get(entry.id, ""))
+        lines.append(line._replace(is_partial=entry.id in found.partial))
 
-    return Cost(tuple(lines), _find_unbilled(state))
+    return Cost(tuple(lines), tuple(found.unbilled))
 
 
-def _find_unbilled(state: HasLedger) -> tuple[WithMessage, ...]:
-    """
-    The first entry of each answer in *state*, if it has any, whose usage is in no
-    ledger entry.
-    """
+class _Matches(NamedTuple):
+    """What the answers of a conversation say of its ledger."""
+
+    unbilled: list[WithMessage]  # the first of each answer that is in no ledger entry
+    partial: set[str]  # the ledger entries of which an answer was interrupted
+    tiers: dict[str, str]  # how an answer was served, by ledger entry
+
+
+def _match_answers(state: HasLedger) -> _Matches:
+    found = _Matches([], set(), {})
+    answers = _list_answers(state)
+    if not answers:
+        return found
+
+    recorded = {entry.id: entry.usage for entry in state.ledger}
+    matched = _find_recorded(answers, recorded)
+    for each in answers:
+        answer = each.answer
+        own = matched.get(answer.entries[0].id)
+        if own is None:
+            found.unbilled.append(answer.entries[0])
+            continue
+
+        if tier := answer.tier:
+            found.tiers.update(dict.fromkeys(own, tier))
+
+        if answer.is_interrupted:
+            found.partial.update(_find_partial(each, {id: recorded[id] for id in own}))
+
+    return found
+
+
+class _Listed(NamedTuple):
+    """An answer, and what others have in common with it."""
+
+    answer: Answer
+    key: str
+    reports: list[Usage | None]  # of all answers of its key
+    answers_of_id: Counter[str]  # how many there are, by the provider's ids
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other answer has its response's id."""
+        response_id = self.answer.response_id
+        return not response_id or self.answers_of_id[response_id] == 1
+
+
+def _list_answers(state: HasLedger) -> list[_Listed]:
     # One response that was added twice is one answer. Some servers use one id for all
     # responses, so that several usages may be of one key, and several keys of one id.
-    answers: list[tuple[str, Answer]] = []
+    answers: list[_Listed] = []
     usages_of_key: dict[str, list[Usage | None]] = {}
     answers_of_id: Counter[str] = Counter()
     for answer in group_answers(getattr(state, "entries", ())):
@@ -287,42 +349,74 @@ def _find_unbilled(state: HasLedger) -> tuple[WithMessage, ...]:
         if answer.usage not in usages:
             answers_of_id[answer.response_id] += 1
             usages.append(answer.usage)
-            answers.append((key, answer))
+            answers.append(_Listed(answer, key, usages, answers_of_id))
 
-    if not answers:
-        return ()
+    return answers
 
-    recorded = {entry.id: entry.usage for entry in state.ledger}
+
+def _find_recorded(
+    answers: list[_Listed], recorded: dict[str, Usage]
+) -> dict[str, set[str]]:
+    """
+    The ledger entries with the usage of each of *answers* that has any, by the
+    identity of its first entry.
+    """
+    found: dict[str, set[str]] = {}
     rest = dict(recorded)
     missing = []
-    for key, answer in answers:
-        usage = answer.usage
-        keys = {key, *answer.other_keys()} & recorded.keys()
-        if len(usages_of_key[key]) > 1:
+    for each in answers:
+        answer, usage = each.answer, each.answer.usage
+        keys = {each.key, *answer.other_keys()} & recorded.keys()
+        if len(each.reports) > 1:
             keys |= {answer.second_key} & recorded.keys()
 
-        for each in keys:
-            rest.pop(each, None)
+        for key in keys:
+            rest.pop(key, None)
 
-        is_alone = answers_of_id[answer.response_id] == 1 or not answer.response_id
+        # Under an id that other answers have, it may be the usage of those.
+        shared = set() if each.is_alone else {answer.response_id}
         if usage is None:
-            # Under an id that other answers have, it may be the usage of those.
-            shared = set() if is_alone else {answer.response_id}
             is_recorded = bool(keys - shared)
         else:
-            is_recorded = answer.is_recorded_by([recorded[each] for each in keys])
+            is_recorded = answer.is_recorded_by([recorded[key] for key in keys])
             # Alone with its id it has that usage, though it reports another.
-            is_recorded = is_recorded or (is_alone and bool(keys))
+            is_recorded = is_recorded or (each.is_alone and bool(keys))
 
-        if not is_recorded:
+        if is_recorded:
+            own = {key for key in keys if key not in shared or recorded[key] == usage}
+            found[answer.entries[0].id] = own
+        else:
             missing.append(answer)
 
     left = _UnclaimedUsage(rest)
     # Those that report a usage first, because they know which entry is theirs.
-    claims = sorted(missing, key=lambda answer: answer.usage is None)
-    unbilled = {answer.entries[0].id for answer in claims if not left.claim(answer)}
-    firsts = [answer.entries[0] for answer in missing]
-    return tuple([entry for entry in firsts if entry.id in unbilled])
+    for answer in sorted(missing, key=lambda answer: answer.usage is None):
+        if claimed := left.claim(answer):
+            found[answer.entries[0].id] = {claimed}
+
+    return found
+
+
+def _find_partial(listed: _Listed, recorded: dict[str, Usage]) -> list[str]:
+    """
+    The ledger entry with what an interrupted answer reported until then; none if
+    *recorded*, which the ledger has of it, is more than that.
+    """
+    answer = listed.answer
+    if answer.usage is None:
+        return []
+
+    own = [answer.usage, *(read_usage(entry.message) for entry in answer.entries)]
+    reports = [*own, *listed.reports]
+    reported = [key for key, usage in recorded.items() if usage in own]
+    later = [usage for usage in recorded.values() if usage not in reports]
+    least = 0 if reported else answer.usage.total_tokens
+    if not recorded or sum(usage.total_tokens for usage in later) > least:
+        return []
+
+    # Its messages may have been recorded one by one, each with the count until then.
+    keys = reported or recorded
+    return [max(keys, key=lambda key: recorded[key].total_tokens)]
 
 
 class _UnclaimedUsage:
@@ -332,67 +426,53 @@ class _UnclaimedUsage:
     """
 
     def __init__(self, usages: dict[str, Usage]) -> None:
-        self._of_responses: dict[str, list[Usage]] = {}
-        self._digests: Counter[str] = Counter()
-        self._own: list[Usage] = []
+        # By key, in order.
+        self._of_responses: dict[str, dict[str, Usage]] = {}
+        self._digests: dict[str, list[str]] = {}
+        self._own: dict[str, Usage] = {}
         for key, usage in usages.items():
             if response_id := id_of_key(key):
-                self._of_responses.setdefault(response_id, []).append(usage)
-                self._digests[digest_of_key(key)] += 1
+                self._of_responses.setdefault(response_id, {})[key] = usage
+                self._digests.setdefault(digest_of_key(key), []).append(key)
             elif usage != _NOTHING:
-                self._own.append(usage)
+                self._own[key] = usage
 
-    def claim(self, answer: Answer) -> bool:
+    def claim(self, answer: Answer) -> str:
         """
-        Whether one of the entries is that of *answer*; the next answer can't have it.
+        The entry that is that of *answer*, or ""; the next answer can't have it.
         """
         usage, message = answer.usage, answer.entries[0].message
         if usage is not None:
             # The first are those of a response whose text was edited since.
-            return any(
-                _take_usage(usages, usage)
-                for usages in (
-                    self._of_responses.get(answer.response_id, []),
-                    self._own,
-                )
-            )
+            of_response = self._of_responses.get(answer.response_id, {})
+            return _take_usage(of_response, usage) or _take_usage(self._own, usage)
 
         if find_erasure(message) is not None:
             # Nothing says which one it was.
-            return _pop_any([*self._of_responses.values(), self._own])
+            for usages in (*self._of_responses.values(), self._own):
+                if usages:
+                    return usages.popitem()[0]
 
-        meta = read_response(message)
-        if meta is not None and meta.finish_reason == "interrupted":
-            return False
+            return ""
+
+        if is_interrupted(message):
+            return ""
 
         # Hosts keep messages apart from the facts about their responses.
         digest = "" if answer.response_id else digest_answer([message])
-        if self._digests[digest]:
-            self._digests[digest] -= 1
-            return True
+        if keys := self._digests.get(digest):
+            return keys.pop()
 
-        if self._own:
-            self._own.pop(0)
-            return True
-
-        return False
+        own = next(iter(self._own), "")
+        self._own.pop(own, None)
+        return own
 
 
-def _pop_any(lists: Iterable[list[Usage]]) -> bool:
-    for usages in lists:
-        if usages:
-            usages.pop()
-            return True
-
-    return False
-
-
-def _take_usage(usages: list[Usage], usage: Usage) -> bool:
-    if usage not in usages:
-        return False
-
-    usages.remove(usage)
-    return True
+def _take_usage(usages: dict[str, Usage], usage: Usage) -> str:
+    """The key of *usage* in *usages*, which has it no longer; "" if it has none."""
+    key = next((key for key, each in usages.items() if each == usage), "")
+    usages.pop(key, None)
+    return key
 
 
 def _read_ledger(state: HasLedger) -> Iterable[UsageEntry]:
@@ -406,11 +486,11 @@ def _read_ledger(state: HasLedger) -> Iterable[UsageEntry]:
 
 
 def _price_entry(
-    entry: UsageEntry, models: dict[str, FoundModel | str], when: datetime
+    entry: UsageEntry, models: dict[str, FoundModel | str], when: datetime, tier: str
 ) -> CostLine:
     """
     The line of *entry*; *models* has each model that was asked for, or why it is
-    unknown.
+    unknown. *tier* is how it was served, if not at the standard price.
     """
     model = entry.model
     if not model:
@@ -429,6 +509,10 @@ def _price_entry(
 
     if isinstance(found, str):
         return CostLine(entry, None, found)
+
+    if tier:
+        why = f"{REGISTRY} has no price for {tier}"
+        return CostLine(entry, None, str(UnpricedError(model, why)))
 
     try:
         return CostLine(entry, price_of(entry.usage, model, found, when))

@@ -20,7 +20,9 @@ from conversation_state.messages._answers import (
     find_pending_calls,
     group_answers,
     id_of_key,
+    is_interrupted,
     read_response,
+    read_tier,
     read_usage,
     response_key,
 )
@@ -68,8 +70,10 @@ __all__ = [
     "format_exception",
     "group_answers",
     "id_of_key",
+    "is_interrupted",
     "make_tombstone",
     "read_response",
+    "read_tier",
     "read_usage",
     "response_key",
 ]

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from conversation_state._persistent import check_text, final
-from conversation_state._wording import describe_value
+from conversation_state._persistent import EMPTY_MAP, check_text, final
+from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages._base import Message
 from conversation_state.messages._kinds import (
@@ -37,6 +37,14 @@ _NOTHING = Usage()
 _SYNTHETIC = "<synthetic>"
 _DIGEST_BYTES = 8
 _KEY = re.compile(rf"#[0-9a-f]{{{_DIGEST_BYTES * 2}}}\Z")
+# What providers call how a request was served, and the values with the list price.
+_TIERS = ("service_tier", "serviceTier", "trafficType", "speed", "inference_geo")
+_STANDARD = frozenset(
+    {
+        *("", "auto", "default", "global", "not_available", "on_demand", "standard"),
+        *("service_tier_unspecified", "traffic_type_unspecified", "unspecified"),
+    }
+)
 
 
 class MessageEntry(Protocol):
@@ -141,6 +149,47 @@ def read_usage(message: Message) -> Usage | None:
     return usage
 
 
+def is_interrupted(message: Message) -> bool:
+    """Whether *message* is of a response that was cut off."""
+    meta = read_response(message)
+    return meta is not None and meta.finish_reason == "interrupted"
+
+
+def read_tier(message: Message) -> str:
+    """
+    How the request was served that *message* answers, as the notes of the adapters
+    have it, such as ``service_tier 'flex'``; "" if nothing says that it was served
+    at another price than the standard one.
+
+    Source:
+        OpenAI and Groq report a ``service_tier`` of the response; Anthropic reports
+        it with the usage, and ``speed`` and ``inference_geo``; Gemini reports
+        ``serviceTier`` or ``trafficType`` with the usage.
+    """
+    # Most messages have no notes.
+    metadata = message._common.metadata
+    return (
+        "" if metadata is EMPTY_MAP else _find_tier(metadata.get("conversation_state"))
+    )
+
+
+def _find_tier(notes: Any, depth: int = 5) -> str:
+    # Adapters and frameworks keep it in different depths.
+    if not isinstance(notes, Mapping):
+        return ""
+
+    for name in _TIERS:
+        value = notes.get(name)
+        if isinstance(value, str) and value.lower() not in _STANDARD:
+            return f"{name} {shorten_repr(value)}"
+
+    if not depth:
+        return ""
+
+    found = (_find_tier(each, depth - 1) for each in notes.values())
+    return next(filter(None, found), "")
+
+
 @final
 class Answer(NamedTuple):
     """
@@ -181,6 +230,17 @@ class Answer(NamedTuple):
         """When it was made: the time of its first message that has one."""
         times = [entry.message.timestamp for entry in self.entries]
         return next(filter(None, times), None)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether it was cut off, so that it cost at least what it reports."""
+        return any(is_interrupted(entry.message) for entry in self.entries)
+
+    @property
+    def tier(self) -> str:
+        """How it was served, if not at the standard price: see `read_tier`."""
+        tiers = [read_tier(entry.message) for entry in self.entries]
+        return next(filter(None, tiers), "")
 
     @property
     def key(self) -> str:
@@ -312,8 +372,7 @@ def find_pending_calls(newest_first: Iterable[Message]) -> tuple[ToolCall, ...]:
             ):
                 break
 
-            meta = message.response
-            if meta is not None and meta.finish_reason == "interrupted":
+            if is_interrupted(message):
                 return ()
 
             if message.tool_calls and find_erasure(message) is None:
