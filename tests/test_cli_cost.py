@@ -295,6 +295,28 @@ class TestCost:
         )
         assert 1 == record["unrecorded_answers"]
 
+    def test_stopped_after_a_part(self, run):
+        """What an answer reports that was stopped is a lower bound, on each line."""
+        stopped = ResponseMeta("interrupted", USED, model="gpt-4o", id="r9")
+        state = ASKED.add_response(AssistantMessage("A very", response=stopped))
+        save(run, state)
+
+        for options in [], ["--lines"]:
+            printed = run("cost", "trip", *options).stdout
+            assert 2 == printed.count(f"at least {_cost_of(USED, 'gpt-4o')}")
+            assert (
+                "Not recorded: the rest of the usage of 1 interrupted answer\n"
+                in printed
+            )
+
+        (record,) = run.json("cost", "trip")
+        assert [False, False, True] == [
+            record["complete"],
+            record["models"][0]["complete"],
+            record["lines"][0]["partial"],
+        ]
+        assert record["amount_usd"] == record["models"][0]["amount_usd"] is not None
+
     @pytest.mark.parametrize("state", [Aggregator.new(), ASKED])
     def test_nothing(self, run, state):
         """What no model has answered costs nothing."""

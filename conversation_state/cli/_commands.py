@@ -290,9 +290,9 @@ _KEYS = {
     "(each of number, reason)",
     "cost": f"{_HEAD}, branches, amount_usd (a text, or null), complete, models (each "
     "of model, entries, tokens, amount_usd, complete), lines (each of ledger_id, at, "
-    "model, tokens, amount_usd, why it has no price), unbilled (answers that are not "
-    "in the ledger: number, null in another branch, entry_id, model, tokens), "
-    "unrecorded_answers",
+    "model, tokens, amount_usd, why it has no price, partial: an interrupted answer "
+    "cost at least that), unbilled (answers that are not in the ledger: number, null "
+    "in another branch, entry_id, model, tokens), unrecorded_answers",
     "import": "file, line, name, outcome (imported, extended, replaced, unchanged or "
     "skipped), revision, messages, added",
     "label": f"{_HEAD}, moved_from",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from conversation_state.aggregator import Aggregator
-    from conversation_state.counting import Cost
+    from conversation_state.counting import Cost, CostLine
     from conversation_state.store import Store
 
 _NO_MODEL = "(no model recorded)"
@@ -49,7 +49,8 @@ def cost(store: Store, *, name: str, lines: bool, as_json: bool) -> None:
     NAME@REVISION that of this revision, with what was inherited at a fork. Prices each
     entry of the ledger at the prices of its time, or of now if its time is unknown.
     What can't be priced is listed and makes the total "at least" or "unknown": usage
-    without a known model or price, and answers whose usage is not in the ledger.
+    without a known model or price, answers whose usage is not in the ledger, and the
+    rest of those that were interrupted.
     Needs the extra "prices".
     """
     which = find_state(store, name)
@@ -66,7 +67,7 @@ def cost(store: Store, *, name: str, lines: bool, as_json: bool) -> None:
             (
                 f"{line.at:%Y-%m-%d %H:%M}" if line.at else "(unknown)",
                 f"{line.usage.total_tokens:,}",
-                "unknown" if line.amount is None else format_dollars(line.amount),
+                _format_line(line),
                 line.model or _NO_MODEL,
             )
             for line in bill.cost.lines
@@ -78,7 +79,7 @@ def cost(store: Store, *, name: str, lines: bool, as_json: bool) -> None:
             (
                 f"{len(each.lines):,}",
                 f"{each.usage.total_tokens:,}",
-                _format_amount(each.total, is_complete=not each.unpriced),
+                _format_amount(each.total, is_complete=each.complete),
                 model or _NO_MODEL,
             )
             for model, each in bill.cost.by_model.items()
@@ -116,6 +117,13 @@ def _compute_bill(state: Aggregator, whole: Aggregator) -> _Bill:
     return _Bill(price_ledger(whole), numbers)
 
 
+def _format_line(line: CostLine) -> str:
+    if line.amount is None:
+        return "unknown"
+
+    return _format_amount(line.amount, is_complete=not line.is_partial)
+
+
 def _format_amount(amount: Decimal, *, is_complete: bool) -> str:
     known = format_dollars(amount)
     if is_complete:
@@ -147,6 +155,10 @@ def _describe_unknown(bill: _Bill) -> Iterator[str]:
     if unknown := _count_unknown(bill):
         answers = format_count(unknown, "answer")
         yield f"Not recorded: the usage of {answers} of a model"
+
+    if bill.cost.partial:
+        stopped = format_count(len(bill.cost.partial), "interrupted answer")
+        yield f"Not recorded: the rest of the usage of {stopped}"
 
 
 def _count_unknown(bill: _Bill) -> int:
@@ -180,8 +192,8 @@ def _bill_data(bill: _Bill) -> dict[str, Any]:
                 "model": model,
                 "entries": len(each.lines),
                 "tokens": each.usage.total_tokens,
-                "amount_usd": _amount_data(each.total, is_known=not each.unpriced),
-                "complete": not each.unpriced,
+                "amount_usd": _amount_data(each.total, is_known=each.complete),
+                "complete": each.complete,
             }
             for model, each in bill.cost.by_model.items()
         ],
@@ -193,6 +205,7 @@ def _bill_data(bill: _Bill) -> dict[str, Any]:
                 "tokens": line.usage.total_tokens,
                 "amount_usd": None if line.amount is None else f"{line.amount:f}",
                 "why": line.why,
+                "partial": line.is_partial,
             }
             for line in bill.cost.lines
         ],
