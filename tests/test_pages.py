@@ -804,6 +804,20 @@ class TestFacts:
         assert "gpt-4o · 1,100 tokens" in PageReader(draw_fragment(state)).text
         assert "gpt-4o · 1,100 tokens · $0.0035" in PageReader(make_page(state)).text
 
+    def test_another_price(self):
+        """
+        An interrupted answer has cost at least that, and one of another service tier
+        has no known price.
+        """
+        response = ResponseMeta("interrupted", Usage(1_000, 100), model="gpt-4o")
+        answer = AssistantMessage("So.", response=response)
+        notes = {"conversation_state": {"openai_chat": {"service_tier": "flex"}}}
+
+        page = PageReader(make_page(ASKED.add_response(answer))).text
+        flex = ASKED.add_response(answer.replace(metadata=notes))
+        assert "1,100 tokens · at least $0.0035" in page
+        assert "1,100 tokens ·" not in PageReader(make_page(flex)).text
+
 
 class TestNotebooks:
     """Values that draw themselves."""

@@ -287,6 +287,24 @@ class TestTables:
         assert "Total" in read_rows(page)[-1]
         assert "Not counted: 2 answers of unknown usage." in page
 
+    def test_partial(self, monkeypatch):
+        """An interrupted answer cost at least what it reports, in each row."""
+        meta = ResponseMeta("interrupted", Usage(400_000), None, "gpt-4o", "r1")
+        stopped = AssistantMessage("To", response=meta)
+        timeline = Timeline.begin(ASKED).commit(ASKED.add_response(stopped))
+        timeline = timeline.commit(SEA, on=0)
+
+        page = make_page(timeline)
+        costs = [(row[0], row[-1]) for row in read_rows(page)]
+        assert ("gpt-4o", "at least $1.00") in costs
+        assert ("gpt-4o", "$0.50") in costs
+        assert ("Total", "at least $1.75") == costs[-1]
+        assert "Cost: $1.75 and the unknown rest of 1 interrupted answer." in page
+
+        monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
+        page = make_page(timeline)
+        assert "Not counted: the unknown rest of 1 interrupted answer." in page
+
     def test_without_usage(self):
         """Without a ledger there is no bill."""
         state = Aggregator.new().add_user_prompt("Where to?")

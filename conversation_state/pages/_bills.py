@@ -6,6 +6,7 @@ model, and by branch and model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state._wording import format_count, format_dollars
@@ -197,15 +198,19 @@ def _price_union(
 ) -> tuple[Cost, bool]:
     """The cost, and whether it has prices; of long ledgers only the tokens."""
     unbilled: tuple[Any, ...] = ()
+    partial: set[str] = set()
     if max_priced is None or len(ledger) <= max_priced:
         try:
             return cost(_Union(ledger, entries)), True
         except MissingExtraError:
             # Without models there is nothing to price, and the same is unbilled.
             nameless = [entry._replace(model="") for entry in ledger]
-            unbilled = cost(_Union(nameless, entries)).unbilled
+            found = cost(_Union(nameless, entries))
+            unbilled = found.unbilled
+            partial = {line.entry.id for line in found.partial}
 
-    return Cost(tuple([CostLine(entry, None) for entry in ledger]), unbilled), False
+    lines = [CostLine(entry, None, is_partial=entry.id in partial) for entry in ledger]
+    return Cost(tuple(lines), unbilled), False
 
 
 # Tables
@@ -300,13 +305,14 @@ def _draw_table(
         element("tfoot", None, foot),
     )
     pieces = [element("div", {"class": "cs-table", "tabindex": 0}, table)]
-    if has_prices and (total.unpriced or total.unbilled):
+    if has_prices and not total.complete:
         # Why something has no price names its model.
         why = words.line(str(total), 500) if total.unpriced else str(total)
         heading = "Cost " if why.startswith("unknown") else "Cost: "
         pieces.append(element("p", {"class": "cs-rest"}, heading, why, "."))
-    elif total.unbilled:
-        left_out = str(Cost((), total.unbilled)).removeprefix("unknown: ")
+    elif total.unbilled or total.partial:
+        partial = [line._replace(amount=Decimal(0)) for line in total.partial]
+        left_out = str(Cost(tuple(partial), total.unbilled)).removeprefix("unknown: ")
         pieces.append(
             element("p", {"class": "cs-rest"}, "Not counted: ", left_out, ".")
         )
@@ -341,7 +347,7 @@ def _draw_row(
 def _draw_amount(found: Cost, tag: str) -> Markup:
     # In a few words; why something is not known is below the table.
     exact = format_dollars(found.total)
-    if not (found.unpriced or found.unbilled):
+    if found.complete:
         return element(tag, {"title": exact}, round_dollars(found.total))
 
     if not found.total:

@@ -23,6 +23,8 @@ from conversation_state.messages import (
     Message,
     ToolMessage,
     find_erasure,
+    is_interrupted,
+    read_tier,
 )
 from conversation_state.pages._markdown import draw_markdown
 from conversation_state.pages._markup import (
@@ -242,13 +244,17 @@ class Drawer:
         if not self._has_prices or response is None or response.usage is None:
             return None
 
-        # A model without a known price has a bill of tokens alone.
+        # What has no known price has a bill of tokens alone.
+        if read_tier(message):
+            return None
+
         try:
             amount = price(response.usage, response.model, when=message.timestamp)
         except (ConversationStateError, LookupError, ValueError):
             return None
 
-        return round_dollars(amount), format_dollars(amount)
+        least = "at least " if is_interrupted(message) else ""
+        return f"{least}{round_dollars(amount)}", f"{least}{format_dollars(amount)}"
 
     # Calls and results
 
