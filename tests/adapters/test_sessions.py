@@ -706,6 +706,24 @@ class TestOthers:
             "line 6: has the id of line 4; taken as another",
         )
 
+    def test_aborted_in_pi(self):
+        """An answer that was aborted is interrupted, and cost at least its usage."""
+        raws = [dict(raw) for raw in parse(golden("pi"))]
+        for raw in raws:
+            message = raw.get("message", {})
+            if message.get("role") == "assistant":
+                raw["message"] = {**message, "stopReason": "aborted"}
+
+        tree = load_session(raws).tree
+
+        answers = [
+            message.response.finish_reason
+            for message in tree.present
+            if message.role == "assistant"
+        ]
+        assert {"interrupted"} == {*answers}
+        assert cost(tree.present).partial
+
     @pytest.mark.parametrize("name", ["opencode", "gemini_cli", "pi"])
     def test_results(self, name):
         """Results have their calls, the tool, the error and the media."""

@@ -285,7 +285,8 @@ class _PiSession:
             time = read_time(message.get("timestamp"))
             self.builder.bill_record(id, usage, model, time, at)
 
-        reason = text_of(message, "stopReason")
+        stop = text_of(message, "stopReason")
+        reason = "interrupted" if stop == "aborted" else stop
         meta = ResponseMeta(finish_reason=reason, usage=usage, model=model)
         return AssistantMessage(simplify(parts), tool_calls=calls, response=meta)
 
