@@ -1406,6 +1406,22 @@ def test_refuses(error, shown, call):
     assert 500 > len(str(raised.value))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: PAID.before("nowhere"),
+        lambda: PAID.replace_message("nowhere", UserMessage("a")),
+        lambda: PAID.without(["nowhere"]),
+    ],
+    ids=["before", "replace_message", "without"],
+)
+def test_unknown_entry(call):
+    """Of labels and checkpoints, only `rollback` has something to say."""
+    expected = "no entry of this state has the identity 'nowhere'; state.entries lists"
+    with pytest.raises(LookupError, match=f"{expected} them$"):
+        call()
+
+
 class TestMessages:
     def test_view(self):
         """The messages, as a sequence; slices are views, too."""

@@ -871,7 +871,13 @@ class Aggregator:
             return to.join(_make_state(self._origin, self._ledger, EMPTY_LOG))
 
         if isinstance(to, str):
-            return self._with_first(self._position_after(to))
+            shown = shorten_repr(to)
+            advice = (
+                ". If it is a label: a state does not know its checkpoints; keep one, "
+                f"kept = state.checkpoint({shown}), for state.rollback(kept), or ask "
+                f"the store that saved it, state.rollback(store.load(name, at={shown}))"
+            )
+            return self._with_first(self._position_after(to, advice))
 
         if isinstance(to, bool) or not isinstance(to, SupportsIndex):
             expected = "a state, a Checkpoint, an entry's id or a number of messages"
@@ -1044,7 +1050,7 @@ class Aggregator:
                 f"can't {verb} {shorten_repr(position)}: this state has {messages}"
             )
 
-    def _position_after(self, entry_id: str) -> int:
+    def _position_after(self, entry_id: str, advice: str = "") -> int:
         left = len(self._log)
         for entry in reversed(self._log):
             if entry.id == entry_id:
@@ -1052,12 +1058,9 @@ class Aggregator:
 
             left -= 1
 
-        shown = shorten_repr(entry_id)
         raise LookupError(
-            f"no entry of this state has the identity {shown}; state.entries lists "
-            "them. If it is a label: a state does not know its checkpoints; keep one, "
-            f"kept = state.checkpoint({shown}), for state.rollback(kept), or ask the "
-            f"store that saved it, state.rollback(store.load(name, at={shown}))"
+            f"no entry of this state has the identity {shorten_repr(entry_id)}; "
+            f"state.entries lists them{advice}"
         )
 
     def _with_first(self, count: int) -> Aggregator:
