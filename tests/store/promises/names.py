@@ -269,6 +269,24 @@ class NamePromises(StoreCase):
         assert heads[2] == store.latest("chat")
         assert 4 == store.rollback("chat", 1, expecting=heads[2]).revision
 
+    def test_save_after_a_rollback(self, store):
+        """
+        A state from before a rollback brings back what was undone, as a redo does; not
+        where the save expects the head that its program knew.
+        """
+        first, second, third = append_turns(CONVERSATION, 3)
+        store.save("chat", first)
+        known = store.save("chat", second)
+        back = store.rollback("chat", 1)
+
+        with pytest.raises(StaleHeadError) as caught:
+            store.save("chat", third, expecting=known)
+
+        assert back == caught.value.actual
+        assert first.entries == store.load("chat").entries
+        assert 4 == store.save("chat", third).revision
+        assert third == store.load("chat")
+
     @pytest.mark.parametrize("last", [0, 1, 20, 61, 1_000])
     def test_window(self, store, last):
         """The newest messages without the others, across branches."""
