@@ -251,7 +251,7 @@ def _make_port_error(port: int, error: OSError) -> RefusedError:
     multiple=True,
     help="Call this tool when a user asks, and give the --answer to its result. CALL "
     "is NAME, with arguments made from the tool's JSON Schema, or "
-    '\'NAME({"city": "Paris"})\'. May be given several times.',
+    '\'NAME({"city": "Paris"})\'. Several are parallel calls, in one message.',
 )
 @click.option(
     "--delay",
