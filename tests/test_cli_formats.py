@@ -1322,6 +1322,39 @@ class TestNotes:
         asked = run("show", "TO Bern <&\x1b", status=2)
         assert f"it is the title of {name!r}\n" in asked.stderr
 
+    @pytest.mark.parametrize("value", [CHATGPT, {"id": "g1", "messages": HI}])
+    def test_again(self, run, value):
+        """
+        A note stays what it is, whoever set it, where the name has the conversation
+        already; one that comes with new messages is added.
+        """
+        grown = (
+            conversations(1, 1)
+            if value is CHATGPT
+            else {**value, "messages": [*HI, user("more")]}
+        )
+        for given in ({"title": "T", "x": 1}, {"title": "older", "y": 1}):
+            run("import", run.write(json.dumps({**value, **given})))
+
+        assert {"title": "T", "x": 1}.items() <= notes(run, "g1").items()
+        assert "y" not in notes(run, "g1")
+
+        run("annotate", "g1", "title=Mine")
+        given = {"title": "newer", "z": 1}
+        run("import", run.write(json.dumps({**grown, **given})))
+
+        kept = notes(run, "g1")
+        assert ("Mine", 1, 1) == (kept["title"], kept["x"], kept["z"])
+
+        other = {**value, "title": "other", "messages": [user("bye")]}
+        if value is CHATGPT:
+            other = json.loads(json.dumps(CHATGPT).replace('"hi"', '"bye"'))
+            other["title"] = "other"
+
+        run("import", run.write(json.dumps(other)), "--on-conflict", "replace")
+
+        assert "other" == notes(run, "g1")["title"]
+
     def test_too_much(self, run):
         """What the notes of a name can't hold is listed, and the rest is kept."""
         record = {"id": "x", "messages": HI, "tools": ["t" * 20_000], "model": "m"}
@@ -1440,6 +1473,33 @@ class TestGrownTrees:
 
         assert ["imported", "unchanged"] == [each["outcome"] for each in records]
         assert ["u hi", "a new", "u hi"] == chats(run)["g1"][0]
+
+    def test_other_branch_shown(self, run):
+        """
+        Nor does one that shows another branch, or a branch that comes with it where
+        the conversation goes on: what is shown stays.
+        """
+        older, branch = copy.deepcopy(CHATGPT), conversations(1, 1)
+        older["current_node"], branch["current_node"] = "a1", "u"
+
+        records = [
+            run.json("import", run.write(json.dumps([value])))[0]
+            for value in (CHATGPT, older, branch)
+        ]
+
+        assert [("imported", 2), ("unchanged", 0), ("extended", 1)] == [
+            (each["outcome"], each["added"]) for each in records
+        ]
+        assert (["u hi", "a new"], 3) == chats(run)["g1"]
+
+    def test_continued_answer(self, run):
+        """An answer that has become longer takes the place of its beginning."""
+        longer = copy.deepcopy(CHATGPT)
+        longer["mapping"]["a2"]["message"]["content"]["parts"] = ["newer"]
+        for value in (CHATGPT, longer):
+            run("import", run.write(json.dumps([value])))
+
+        assert (["u hi", "a newer"], 2) == chats(run)["g1"]
 
     def test_another(self, run):
         """A tree with none of the messages is another conversation."""

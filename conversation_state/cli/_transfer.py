@@ -12,6 +12,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -156,7 +157,7 @@ def import_(
     is idempotent, so an interrupted import can be run again: if the name has the
     same conversation or a longer one that starts with it, nothing is saved; if it
     has a shorter one, the new messages are appended, and new branches beside
-    those there are.
+    those there are; its notes stay, and new ones are added.
 
     If the name has a different conversation, --on-conflict decides: skip this
     one (exit status 1); replace the saved one, which stays a revision; rename
@@ -370,11 +371,18 @@ def _name_conversation(
 def _keep_notes(
     store: Store, found: InputConversation, result: ImportResult
 ) -> list[str]:
-    """Note what the file has besides messages; what was mended or can't be kept."""
-    if result.outcome == SKIPPED or not found.notes:
+    """
+    Note what the file has besides messages; what was mended or can't be kept. Where the
+    name had the conversation already, a note that is there stays: it may be its user's.
+    """
+    if result.outcome in {SKIPPED, UNCHANGED} or not found.notes:
         return [*found.mended]
 
-    kept, left_out = _fit_notes(found.notes, store.notes(result.name))
+    saved, notes = store.notes(result.name), found.notes
+    if result.outcome == EXTENDED:
+        notes = {key: notes[key] for key in notes if key not in saved}
+
+    kept, left_out = _fit_notes(notes, saved)
     if kept:
         try:
             store.annotate(result.name, kept)
@@ -543,6 +551,16 @@ def _save_new(store: Store, found: InputConversation, name: str) -> Head:
     from conversation_state.tree import MessageTree
 
     state = _make_state(found)
+    kept, _ = _fit_notes(found.notes, {})
+    if kept:
+        # At once: if it is imported again, its notes are not looked at. Of those that a
+        # name can't have `_keep_notes` reports.
+        with suppress(ValueError):
+            heads = store.save_all(
+                {name: state}, expecting={name: 0}, notes={name: kept}
+            )
+            return heads[name]
+
     if isinstance(state, MessageTree):
         return store.save_tree(name, state, expecting=0)
 
@@ -598,17 +616,17 @@ def _save_grown_tree(
         if on_conflict != "replace":
             return ImportResult(SKIPPED, name, head, 0)
 
-        grown = tree
+        new = store.save_tree(name, tree, expecting=head)
+        return ImportResult(REPLACED, name, new, len(tree))
 
-    added = len(grown) - (0 if grown is tree else len(saved))
-    # A copy that ends earlier shows nothing else.
-    shown = grown.present.entries
-    if not added and saved.present.entries.take(len(shown)) == shown:
+    # An answer that was continued is new, and makes the tree no longer. Which branch is
+    # shown is nothing new: the copy may be the older one.
+    known = {node.entry.id for node in saved.nodes}
+    if known.issuperset(node.entry.id for node in grown.nodes):
         return ImportResult(UNCHANGED, name, head, 0)
 
     new = store.save_tree(name, grown, expecting=head)
-    outcome = REPLACED if grown is tree else EXTENDED
-    return ImportResult(outcome, name, new, added)
+    return ImportResult(EXTENDED, name, new, len(grown) - len(saved))
 
 
 def _graft_tree(saved: MessageTree, tree: MessageTree) -> MessageTree | None:
@@ -618,7 +636,7 @@ def _graft_tree(saved: MessageTree, tree: MessageTree) -> MessageTree | None:
     """
     if any(node.id in saved for node in tree.nodes[:1]):
         # The format has identities of its own.
-        return saved.add(*tree.states, tree.shown)
+        return _show_same(saved.add(*tree.states, tree.shown), saved, tree.head)
 
     children: dict[str | None, list[Node]] = {}
     for node in saved.nodes:
@@ -642,7 +660,20 @@ def _graft_tree(saved: MessageTree, tree: MessageTree) -> MessageTree | None:
             places[node.id] = grown.head
             states.append(state)
 
-    shown = places.get(tree.head)
+    return _show_same(grown, saved, places.get(tree.head))
+
+
+def _show_same(
+    grown: MessageTree, saved: MessageTree, shown: str | None
+) -> MessageTree:
+    """
+    *grown* with the message *shown* at its end, or what *saved* shows if that only goes
+    on from there.
+    """
+    if shown is not None and shown in saved:
+        way = saved.path(shown).entries
+        shown = saved.head if saved.present.entries.take(len(way)) == way else shown
+
     return grown.switch(shown) if shown is not None and shown != grown.head else grown
 
 
