@@ -326,6 +326,21 @@ class TestConflict:
 
 
 class TestUnreadable:
+    @pytest.mark.parametrize("name", ["none.json", "half.jsonl", "chats.db/x"])
+    @pytest.mark.parametrize("options", [(), ("--strict",), ("--json",)])
+    def test_leaves_no_store(self, run, name, options):
+        """An import that reads nothing begins no store; the next one does."""
+        run.write('{"messages": [')
+        (run.folder / "chats.jsonl").rename(run.folder / "half.jsonl")
+
+        run("import", run.folder / name, *options, status=2)
+
+        assert [run.folder / "half.jsonl"] == [*run.folder.iterdir()]
+
+        run("import", run.folder / name, run.write(LINES), *options[1:], status=2)
+
+        assert {"a": 1, "b": 1} == heads(run)
+
     def test_goes_on(self, run):
         """
         What can't be read is reported with its line, the rest is saved, and the

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
@@ -83,9 +83,9 @@ def store_command(
 
     Adds ``--store``, which wins over that of the group, and that over the
     environment; and ``--json`` if it *has_json*, as the argument *as_json*. A
-    missing file is an error, unless the command *creates* it. If it *has_pages*,
-    its output goes through a pager at a terminal, and there is ``--no-pager``.
-    *kind* is its class.
+    missing file is an error, unless the command *creates* it, as it first uses it.
+    If it *has_pages*, its output goes through a pager at a terminal, and there is
+    ``--no-pager``. *kind* is its class.
     What the function returns is the exit status; None is 0.
     """
 
@@ -140,8 +140,9 @@ def _open_url(
     """
     The store at *url*, closed at the end of the block; errors end the command.
 
-    A missing file is created only if *new* is true, so that a mistyped path
-    does not leave an empty store behind.
+    A missing file is created only if *new* is true, and when the store is first used,
+    so that neither a mistyped path nor a command that fails leaves an empty store
+    behind.
     """
     from conversation_state.store import open_store
     from conversation_state.store.backends import find_path
@@ -157,15 +158,48 @@ def _open_url(
                 "FILE` saves its conversations in one"
             )
 
-        try:
-            store = open_store(url)
-        except OSError as error:
-            # URLs of servers may contain a password.
-            where = f"{url:.200}" if path else f"the {url.partition(':')[0]:.40} store"
-            raise RefusedError(f"{where}: {error.strerror or error}") from None
+        def open_it() -> Store:
+            try:
+                return open_store(url)
+            except OSError as error:
+                # URLs of servers may contain a password.
+                where = (
+                    f"{url:.200}" if path else f"the {url.partition(':')[0]:.40} store"
+                )
+                raise RefusedError(f"{where}: {error.strerror or error}") from None
 
-        with store:
+        if path and not _may_exist(path):
+            missing = _MissingStore(open_it)
+            try:
+                yield cast("Store", missing)
+            finally:
+                missing.close()
+
+            return
+
+        with open_it() as store:
             yield store
+
+
+class _MissingStore:
+    """A store whose file is created when it is first used."""
+
+    def __init__(self, open_it: Callable[[], Store]) -> None:
+        self._open_it = open_it
+        self._store: Store | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._store is None:
+            self._store = self._open_it()
+
+        return getattr(self._store, name)
+
+    def __contains__(self, name: str) -> bool:
+        return self._store is not None and name in self._store
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
 
 
 def _may_exist(path: str) -> bool:
