@@ -68,6 +68,24 @@ class TestConvert:
         assert target.read_text() == piped.stdout
         assert texts(load_session(piped.stdout)) == texts(read_session(CLAUDE))
 
+    @pytest.mark.parametrize("place", [".", "..", ""])
+    def test_folder_without_a_name(self, tmp_path, monkeypatch, place):
+        """The folder may be the current one, or the one above."""
+        folder = tmp_path / "s"
+        (folder / "inner").mkdir(parents=True)
+        (tmp_path / "s.jsonl").write_bytes(CLAUDE.read_bytes())
+        monkeypatch.chdir(folder / "inner" if place == ".." else folder)
+
+        assert (
+            convert(CLAUDE, "--to", "pi").stdout == convert(place, "--to", "pi").stdout
+        )
+
+    def test_root(self):
+        """A folder without sessions is refused, the root of all, too."""
+        assert (
+            "(*.jsonl); name one" in convert(Path("/"), "--to", "pi", status=2).stderr
+        )
+
     def test_refused(self, tmp_path):
         """What is no session, is missing or has no such format is refused shortly."""
         other = tmp_path / "notes.md"

@@ -186,8 +186,10 @@ def read_session(
 
     file = Path(path).expanduser()
     if file.is_dir():
-        beside = file.with_name(f"{file.name}.jsonl")
-        file = beside if beside.exists() else _find_only(file)
+        # "." and ".." have no name, and the root never has one.
+        folder = file if file.name not in {"", ".."} else file.resolve()
+        beside = folder.parent / f"{folder.name}.jsonl"
+        file = beside if folder.name and beside.exists() else _find_only(folder)
 
     agents: dict[str, bytes] = {}
     for each in sorted(file.with_suffix("").glob("subagents/**/agent-*.jsonl")):
