@@ -1262,6 +1262,69 @@ class TestSessions:
         assert {"s1", "s1/a1"} == {*chats(run)}
         assert "s1" == notes(run, "s1/a1")["part_of"]
 
+    @pytest.mark.parametrize(
+        "line",
+        [
+            {"type": "permission-mode", "permissionMode": "plan", "sessionId": "s1"},
+            {"type": "file-history-snapshot", "snapshot": {}},
+            {"type": "of-next-year"},
+        ],
+    )
+    def test_unknown_first_lines(self, run, line):
+        """Lines of other types before the first message are lines of the session."""
+        lines = [json.dumps(each) + "\n" for each in (line, line, *CLAUDE_CODE)]
+
+        run("import", run.write(*lines))
+
+        assert {"s1": (["u hi", "a new"], 2)} == chats(run)
+        assert 2 == notes(run, "s1")["left_out"][line["type"]]
+
+    @pytest.mark.parametrize("after", [[], HI, [{"id": "x", "messages": HI}]])
+    def test_unknown_lines(self, run, after):
+        """Without a session behind them, each of them is reported."""
+        lines = [{"type": "x", "at": at} for at in range(205)]
+        path = run.write(*(f"{json.dumps(each)}\n" for each in (*lines, *after)))
+
+        result = run("import", path, status=2)
+
+        assert f"{path}:1: no conversation; an object with the keys at" in result.stderr
+        assert "195 more lines are invalid as well" in result.stderr
+        assert [(["u hi", "a yo"], 1)] * bool(after) == [*chats(run).values()]
+
+    def test_left_out(self, run):
+        """
+        The lines that are no messages are listed when they are not imported, and when
+        the session is exported.
+        """
+        extra = {**ENTRY, "type": "attachment", "uuid": "9", "parentUuid": "1"}
+        lines = [*CLAUDE_CODE, extra, {**extra, "uuid": "10"}]
+        path = run.write(*(f"{json.dumps(each)}\n" for each in lines))
+
+        imported = run("import", path)
+        exported = run("export", "s1", "--format", "claude_code")
+
+        assert (
+            "s1: not kept as it was: lines that are no messages are left out: "
+            "1 ai-title, 2 attachment\n"
+        ) == imported.stderr
+        assert (
+            "s1: lost in claude_code: notes.left_out: attachment: 2 lines not imported"
+        ) in exported.stderr
+        assert "/x" == notes(run, "s1")["cwd"]
+        assert "T" == json.loads(exported.stdout.splitlines()[0])["aiTitle"]
+
+    @pytest.mark.parametrize("key", ["instructions", "git"])
+    def test_old_codex(self, run, key):
+        """A rollout of 2025, which has no payloads, is one session."""
+        header = {"id": "s1", "timestamp": "2025-07-01T00:00:00Z", key: None}
+        items = [each["payload"] for each in CODEX[1:]]
+        lines = [header, {"record_type": "state"}, items[0], {"record_type": "state"}]
+        path = run.write(*(f"{json.dumps(each)}\n" for each in (*lines, items[1])))
+
+        run("import", path)
+
+        assert {"s1": (["u hi", "a yo"], 1)} == chats(run)
+
     def test_damaged_line(self, run):
         """A line that is no JSON is reported, and the others are loaded."""
         lines = [json.dumps(each) for each in CLAUDE_CODE]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -683,17 +684,40 @@ def load_session(
 
 def _as_conversation(session: Any, name: str = "", **links: str) -> FoundConversation:
     notes: dict[str, Any] = {"format": session.format, **links}
-    notes |= {"title": session.title, "version": session.version}
-    if session.called_by:
-        notes["called_by"] = session.called_by
+    notes |= {"title": session.title, "version": session.version, "cwd": session.cwd}
+    notes |= {"labels": session.labels, "called_by": session.called_by}
+    notes |= {key: session.notes[key] for key in session.notes if key not in _OF_FILE}
+    mended = session.problems
+    # The lines would be more than the notes of a name hold.
+    if left_out := _count_lines(session.notes.get("lines", ())):
+        notes[LEFT_OUT] = left_out
+        kinds = ", ".join(f"{left_out[kind]:,} {kind}" for kind in left_out)
+        mended = (*mended, f"lines that are no messages are left out: {kinds}")
 
     return FoundConversation(
         tuple(session.tree.present),
         name or session.name,
         tree=session.tree,
         notes=notes,
-        mended=session.problems,
+        mended=mended,
     )
+
+
+# The note with what lines of a session were left out: how many of each type.
+LEFT_OUT = "left_out"
+_OF_FILE = frozenset({"file", "lines"})
+
+
+def _count_lines(kept: Iterable[Body]) -> dict[str, int]:
+    kinds: Counter[str] = Counter()
+    for each in kept:
+        raw = each.get("line")
+        kind = raw.get("type") if isinstance(raw, Mapping) else None
+        kinds[
+            shorten_text(kind, 40) if isinstance(kind, str) else "without a type"
+        ] += 1
+
+    return {kind: kinds[kind] for kind in sorted(kinds)}
 
 
 # What is no conversation

@@ -52,6 +52,8 @@ _UNPACKING = (_sources.DamagedArchiveError, _sources.ExpansionError)
 # How often the lines of a file are read as one conversation, each time without those
 # that did not fit: an error names a hundred of them at most.
 _MAX_ATTEMPTS = 8
+# So many lines of unknown types may stand before the first of a session.
+_MAX_LEADING = 100
 # The longest part of an error that is printed, in characters.
 _MAX_ERROR_LENGTH = 300
 
@@ -161,6 +163,7 @@ class _SourceReader:
             self.loader = ParallelLoader(format_name)
         self.session: list[JsonValue] = []
         self.session_format = ""
+        self.leading: list[JsonValue] = []  # unknown lines, before a session or not
         self.is_empty = True
         self.number = 0  # of the last conversation without an id
         # What is wrong with an element of a list: what, its line, the whole reason, and
@@ -199,24 +202,32 @@ class _SourceReader:
         if isinstance(found, ListEnd):
             if not self.session:
                 yield from self._load_waiting()
-
-            return
-
-        self.is_empty = False
-        if isinstance(found, LeftOut):
-            text = found.text
+        elif isinstance(found, LeftOut):
+            self.is_empty, text = False, found.text
             yield UnreadableInput(self.source.file, found.line, text, is_error=False)
         elif isinstance(found, DamagedText):
             yield from self._report_unreadable(
                 found.line, found.reason, is_binary=found.is_binary
             )
-        elif self.session or self._is_of_session(found.data):
+        else:
+            self.is_empty = False
+            yield from self._read_json(found)
+
+    def _read_json(
+        self, found: JsonValue
+    ) -> Iterator[InputConversation | UnreadableInput]:
+        if self.session or self._is_of_session(found.data):
             if self._is_of_another(found.data) and self.session:
                 yield from self._load_waiting()
-                yield from self._read_value(found)
-                return
-
-            self.session.append(found)
+                yield from self._read_json(found)
+            else:
+                self.session += [*self.leading, found]
+                self.leading = []
+        elif self._may_begin_session(found):
+            self.leading.append(found)
+        elif self.leading:
+            yield from self._load_leading()
+            yield from self._read_json(found)
         elif (
             _recognition.is_item(found.data)
             or self._is_next_piece(found)
@@ -234,6 +245,16 @@ class _SourceReader:
             return self.format in _recognition.SESSIONS
 
         return bool(_recognition.recognize_session(data))
+
+    def _may_begin_session(self, found: JsonValue) -> bool:
+        is_first = not (self.format or found.position or self.items)
+        is_full = len(self.leading) >= _MAX_LEADING
+        return is_first and not is_full and _recognition.may_begin_session(found.data)
+
+    def _load_leading(self) -> Iterator[InputConversation | UnreadableInput]:
+        leading, self.leading = self.leading, []
+        for each in leading:
+            yield from self._take_several(each)
 
     def _is_of_another(self, data: Any) -> bool:
         """Whether *data* is no line of the session so far, but of another format."""
@@ -320,6 +341,7 @@ class _SourceReader:
 
     def _load_waiting(self) -> Iterator[InputConversation | UnreadableInput]:
         """What was read so far: what is being loaded, and messages."""
+        yield from self._load_leading()
         for value, loaded in () if self.loader is None else self.loader.finish():
             yield from self._yield_loaded(value, loaded)
 

@@ -616,9 +616,12 @@ def recognize_session(line: Any) -> str:
     is_gemini = {"sessionId", "projectHash"} <= keys or keys & {"$set", "$rewindTo"}
     is_header = kind == "session" and keys & {"harness", "version"}
     is_message = kind == "message" and isinstance(line.get("message"), dict)
+    is_old = "type" not in keys and {"id", "timestamp"} <= keys
     name = ""
     if kind in _CODEX_TYPES and "payload" in keys:
         name = "codex"
+    elif is_old and keys & {"git", "instructions"}:
+        name = "codex"  # rollouts of 2025 begin so
     elif {"uuid", "parentUuid"} <= keys or (
         kind in _CLAUDE_TYPES and keys & {"leafUuid", "messageId", "sessionId"}
     ):
@@ -629,6 +632,19 @@ def recognize_session(line: Any) -> str:
         name = "gemini_cli"
 
     return name
+
+
+def may_begin_session(line: Any) -> bool:
+    """
+    Whether *line* may be one of a session though nothing says of which: agents add
+    types of lines with each version.
+    """
+    return (
+        isinstance(line, dict)
+        and isinstance(line.get("type"), str)
+        and not recognize(line)
+        and not is_item(line)
+    )
 
 
 # What is no conversation, and what is another format's

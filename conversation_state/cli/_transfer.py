@@ -907,15 +907,23 @@ def is_session(format_name: str) -> bool:
 def _dump_saved(
     store: Store, saved: SavedState, format_name: str
 ) -> tuple[Any, Sequence[Lost]]:
+    from conversation_state.adapters import Lost
     from conversation_state.adapters.sessions import dump_session
+    from conversation_state.cli._formats import LEFT_OUT
 
     # A revision is one branch; the name has all of them.
     is_newest = saved.at is None
     session = store.message_tree(saved.name) if is_newest else saved.load(store)
-    title = saved.head.notes.get("title")
-    title = title if isinstance(title, str) else ""
+    notes = store.notes(saved.name)
+    title = read_title(notes)
     made = dump_session(session, format_name, title=title)  # type: ignore[arg-type]  # one of these
-    return made.payload, made.lost
+    counts = notes.get(LEFT_OUT)
+    left_out = [
+        Lost(f"notes.{LEFT_OUT}", kind, f"{format_count(count, 'line')} not imported")
+        for kind, count in (counts.items() if isinstance(counts, Mapping) else ())
+        if isinstance(count, int)
+    ]
+    return made.payload, (*left_out, *made.lost)
 
 
 def print_lost(text: str, format_name: str, lost: Sequence[Lost]) -> None:
