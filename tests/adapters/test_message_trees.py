@@ -31,7 +31,7 @@ from conversation_state.adapters.message_trees import (
     load_trees,
 )
 from conversation_state.errors import DecodeError, StaleHeadError, StoreError
-from conversation_state.messages import UnknownMessage
+from conversation_state.messages import ResponseMeta, UnknownMessage
 from conversation_state.parts import (
     FilePart,
     ImagePart,
@@ -45,6 +45,7 @@ from conversation_state.testing import laws
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree, name, ui_id_of
 from conversation_state.trimming import repair, trim
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 WRITTEN = ("assistant_ui", "assistant_ui_rows", "librechat", "open_webui")
 ROOT = "00000000-0000-0000-0000-000000000000"
@@ -664,7 +665,8 @@ class TestRead:
             answer.response.usage.prompt_tokens,
             answer.response.usage.completion_tokens,
         )
-        assert answer.response.usage.prompt_tokens_details.cached_tokens in {0, 2}
+        cached = answer.response.usage.prompt_tokens_details.cached_tokens
+        assert ("cached_tokens" in json.dumps(said)) * 2 == cached
         assert not answer.response.usage.extra
         assert [7, 7] == [
             each.usage.total_tokens for each in loaded.tree.present.ledger
@@ -674,6 +676,24 @@ class TestRead:
         assert (
             answer.response.usage == load_one(written).tree.present[-2].response.usage
         )
+
+    def test_usage_that_was_changed(self):
+        """It is written as it is now, with what was cached and thought."""
+        old = {"prompt_tokens": 3, "completion_tokens": 4, "total_duration": 5}
+        payload = webui("1", web("1", None, [], "assistant", "Hi", usage=old))
+        message = load_one(payload).tree.present[0]
+        usage = Usage(
+            7,
+            8,
+            prompt_tokens_details=PromptTokensDetails(cached_tokens=2),
+            completion_tokens_details=CompletionTokensDetails(reasoning_tokens=1),
+        )
+        changed = message.replace(response=ResponseMeta(usage=usage))
+        tree = MessageTree.of(Aggregator.new([changed]))
+        written = dump_tree(tree, format="open_webui").payload
+
+        assert "total_duration" not in json.dumps(written)
+        assert usage == load_one(written).tree.present.total_usage
 
     @pytest.mark.parametrize(
         "usage",
@@ -744,6 +764,15 @@ class TestRead:
         name = adapter.__name__.rpartition(".")[2]
         after = loaded.tree.present.add_user_prompt("And now?")
         laws.requests_are_accepted(adapter, name, after)
+
+    def test_details_of_another_type(self):
+        """An attribute whose name ends in "type" is no type."""
+        text = '<details data-type="tool_calls">Hm.</details>Three.'
+        odd = '<details x="y type="tool_calls">Hm.</details>'
+        loaded = load_one(webui("1", web("1", None, [], "assistant", text + odd)))
+
+        assert text == loaded.tree.present[0].text
+        assert "Hm." == loaded.tree.present[0].reasoning
 
     def test_calls_of_open_webui_without_ids(self):
         """Each has an id of its own, the same whenever it is read."""

@@ -752,7 +752,7 @@ def _complete_librechat(messages: Sequence[Message]) -> dict[str, Any]:
 # Open WebUI
 
 _DETAILS = re.compile(
-    r"<details\b([^>]*\btype=\"(?:reasoning|tool_calls)\"[^>]*)>(.*?)</details>\s*",
+    r"<details\b([^>]*\stype=\"(?:reasoning|tool_calls)\"[^>]*)>(.*?)</details>\s*",
     re.DOTALL,
 )
 _SUMMARY = re.compile(r"\s*<summary>.*?</summary>\s*", re.DOTALL)
@@ -845,7 +845,7 @@ def _read_details(text: str, made: str) -> list[Piece]:
             found = _ATTRIBUTE.findall(split[at + 1])
             about = {key: html.unescape(value) for key, value in found}
             inner = html.unescape(_SUMMARY.sub("", split[at + 2], count=1)).strip()
-            if about["type"] == "tool_calls":
+            if about.get("type") == "tool_calls":
                 id = about.get("id") or make_call_id(made, at // 3)
                 pieces += _read_details_call(about, inner, id)
             else:
