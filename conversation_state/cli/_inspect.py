@@ -404,7 +404,9 @@ def trim(store: Store, *, name: str, limit: int, as_json: bool) -> None:
     words = describe_drops(view.dropped)
     print_line(f"dropped {len(view.dropped):,}{f': {words}' if words else ''}")
     for failure in view.failures:
-        print_line(f"{failure.error}")
+        # What was left out because of it has the same words above.
+        if not getattr(failure.error, "dropped", 0):
+            print_line(f"{failure.error}")
 
     print_line("")
     _print_transcript(view.messages, None)
