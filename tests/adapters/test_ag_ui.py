@@ -11,6 +11,8 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,14 @@ from conversation_state.adapters import ag_ui
 from conversation_state.adapters.ag_ui import dump, dump_chunks, load, load_chunks
 from conversation_state.aggregator import LedgerEntry
 from conversation_state.chunks import concat
-from conversation_state.errors import DecodeError, ProviderStreamError
+from conversation_state.errors import (
+    DecodeError,
+    ProviderStreamError,
+    StreamClosedError,
+)
 from conversation_state.messages import (
     AssistantMessage,
+    ResponseMeta,
     SystemMessage,
     ToolMessage,
     UnknownMessage,
@@ -92,6 +99,17 @@ MADE: dict[str, list[Any]] = {
         AssistantMessage([TextPart("a", index=1)]),
         AssistantMessage(tool_calls=[ToolCall("", "f", "{}", index=2)]),
     ],
+    **{
+        f"a call that was cut off{where}": [
+            AssistantMessage(tool_calls=[ToolCall("c", "f", text, index=0)]),
+            AssistantMessage("", response=ResponseMeta("interrupted")),
+        ]
+        for where, text in {
+            "": '{"amount": 5}',
+            " within its arguments": '{"amount": 5, "to',
+            " before its arguments": "",
+        }.items()
+    },
 }
 
 
@@ -600,6 +618,53 @@ class TestEvents:
         assert events[-1]["message"] == message
         with pytest.raises(ProviderStreamError, match=message):
             list(load_chunks(events))
+
+    @table(
+        "reason, error, ends",
+        {
+            "stopped": ("", StreamClosedError("stopped"), ["RUN_ERROR"]),
+            "failed": ("", OVERLOADED, ["RUN_ERROR"]),
+            "interrupted": ("interrupted", None, ["RUN_ERROR"]),
+            "failed when it was ended": (
+                "tool_calls",
+                OVERLOADED,
+                ["TOOL_CALL_END", "RUN_ERROR"],
+            ),
+            "whole": ("tool_calls", None, ["TOOL_CALL_END", "RUN_FINISHED"]),
+        },
+    )
+    def test_cut_off(self, reason, error, ends):
+        """A call that was cut off has no end, at which a client would run it."""
+
+        def answer() -> Any:
+            yield AssistantMessage(tool_calls=[ToolCall("c", "f", "{}", index=0)])
+            yield AssistantMessage("", response=ResponseMeta(reason))
+            if error is not None:
+                raise error
+
+        async def aanswer() -> AsyncIterator[Any]:
+            for each in answer():
+                yield each
+
+        async def collect() -> None:
+            response = ag_ui.adump_chunks(aanswer(), message_id="m")
+            async for event in ag_ui.awrap_run(response, thread_id="t", run_id="r"):
+                awaited.append(event)  # noqa: PERF401 - kept if the next one fails
+
+        run = ag_ui.wrap_run(
+            dump_chunks(answer(), message_id="m"), thread_id="t", run_id="r"
+        )
+        events: list[Any] = []
+        awaited: list[Any] = []
+        with pytest.raises(type(error)) if error else nullcontext():
+            events += iter(partial(next, run, None), None)
+
+        with pytest.raises(type(error)) if error else nullcontext():
+            asyncio.run(collect())
+
+        kinds = ["RUN_STARTED", "TOOL_CALL_START", "TOOL_CALL_ARGS", *ends]
+        assert kinds == [each["type"] for each in events]
+        assert events == awaited
 
     def test_whole_turn(self):
         """Results stand between the responses they belong to, flagged as failed."""

@@ -869,17 +869,6 @@ ANSWERS: dict[str, list[Any]] = {
         AssistantMessage([ImagePart(url="https://a/b", detail="low")]),
     ],
     "interrupted": [AssistantMessage("Hi", response=ResponseMeta("interrupted"))],
-    **{
-        f"a call that was cut off{where}": [
-            AssistantMessage(tool_calls=[ToolCall("c", "f", text, index=0)]),
-            AssistantMessage("", response=ResponseMeta("interrupted")),
-        ]
-        for where, text in {
-            "": '{"amount": 5}',
-            " within its arguments": '{"amount": 5, "to',
-            " before its arguments": "",
-        }.items()
-    },
     "calls that were cut off, one with a result": [
         AssistantMessage(
             tool_calls=[ToolCall(each, "f", "{}") for each in ("c1", "c2")],

@@ -8,10 +8,12 @@ from typing import Any
 from conversation_state._canonical import dump as dump_json
 from conversation_state.adapters.ag_ui._dump import AgUiWriter, is_words
 from conversation_state.adapters.engine.ui import (
+    INTERRUPTED,
     OutgoingCall,
     OutgoingCalls,
     aevents_of,
     events_of,
+    is_cut_off,
     write_usage,
 )
 from conversation_state.aggregator import Aggregator, LedgerEntry
@@ -33,7 +35,8 @@ def dump_chunks(
 
     A client's own reducer makes of them what `dump` makes of the message that the
     chunks are (`concat`), named *message_id*. Whatever *chunks* raise is raised after
-    everything that is open was closed.
+    everything that is open was closed, but for the calls of an answer that was cut off:
+    a client runs a call at its ``TOOL_CALL_END``.
 
     >>> events = dump_chunks([AssistantMessage("Hi")], message_id="m")
     >>> [event["type"] for event in events]
@@ -61,7 +64,7 @@ class _ResponseWriter:
         self._last: tuple[Any, int | None] | None = None
         self._thoughts = 0
         self._signature = ""
-        self._name = ""
+        self._name = self._reason = ""
         self._calls = OutgoingCalls()
 
     def begin(self) -> Iterable[dict[str, Any]]:
@@ -79,13 +82,18 @@ class _ResponseWriter:
         for call in chunk.tool_calls:
             yield from self._read_call(call)
 
+        if chunk.response is not None:
+            self._reason = chunk.response.finish_reason or self._reason
+
     def end(self, failure: Exception | None) -> Iterator[dict[str, Any]]:
         for call in self._calls.all:
             if not call.sent_as:
                 yield from self._start_call(call)
 
         yield from self._close_piece()
-        for call in self._calls.all:
+        # A client runs a call at its end.
+        is_cut = is_cut_off(self._reason, failure)
+        for call in () if is_cut else self._calls.all:
             yield {"type": "TOOL_CALL_END", "toolCallId": call.sent_as}
 
         # An answer without a word is one all the same.
@@ -208,7 +216,8 @@ def wrap_run(
 ) -> Iterator[dict[str, Any]]:
     """
     *events* as a run: ``RUN_STARTED`` before them, and ``RUN_FINISHED`` behind them, or
-    ``RUN_ERROR``, after which the error is raised.
+    ``RUN_ERROR``, after which the error is raised. A run with a call that was cut off
+    ends with ``RUN_ERROR``, too, since a client takes no other end of it.
 
     Args:
         events: Those of responses and results.
@@ -224,14 +233,16 @@ def wrap_run(
             filled meanwhile.
     """
     yield _start_run(thread_id, run_id, parent_run_id)
+    calls: set[Any] = set()
     try:
         for event in events:
+            _follow_calls(calls, event)
             yield dict(event)
     except Exception as error:
         yield _fail_run(error, usage)
         raise
 
-    yield _finish_run(thread_id, run_id, usage)
+    yield _finish_run(thread_id, run_id, usage, is_cut=bool(calls))
 
 
 async def awrap_run(
@@ -244,14 +255,16 @@ async def awrap_run(
 ) -> AsyncIterator[dict[str, Any]]:
     """What `wrap_run` gives, of events that are waited for."""
     yield _start_run(thread_id, run_id, parent_run_id)
+    calls: set[Any] = set()
     try:
         async for event in events:
+            _follow_calls(calls, event)
             yield dict(event)
     except Exception as error:
         yield _fail_run(error, usage)
         raise
 
-    yield _finish_run(thread_id, run_id, usage)
+    yield _finish_run(thread_id, run_id, usage, is_cut=bool(calls))
 
 
 def _start_run(thread_id: str, run_id: str, parent: str | None) -> dict[str, Any]:
@@ -259,22 +272,38 @@ def _start_run(thread_id: str, run_id: str, parent: str | None) -> dict[str, Any
     return started if parent is None else {**started, "parentRunId": parent}
 
 
+def _follow_calls(calls: set[Any], event: Mapping[str, Any]) -> None:
+    """Keep in *calls* those that are open."""
+    if event.get("type") == "TOOL_CALL_START":
+        calls.add(event.get("toolCallId"))
+    elif event.get("type") == "TOOL_CALL_END":
+        calls.discard(event.get("toolCallId"))
+
+
 def _finish_run(
-    thread_id: str, run_id: str, usage: Iterable[Mapping[str, Any]]
+    thread_id: str, run_id: str, usage: Iterable[Mapping[str, Any]], *, is_cut: bool
 ) -> dict[str, Any]:
-    rows = [dict(row) for row in usage]
     finished = {"type": "RUN_FINISHED", "threadId": thread_id, "runId": run_id}
-    return {**finished, "usage": rows} if rows else finished
+    if is_cut:
+        finished = {"type": "RUN_ERROR", "message": "the answer was cut off"}
+        finished["code"] = INTERRUPTED
+
+    return _add_usage(finished, usage)
 
 
 def _fail_run(error: Exception, usage: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     # What else an error says may be the server's own affair.
     is_ours = isinstance(error, ConversationStateError)
     message = str(error) if is_ours else "the run failed"
+    failed = {"type": "RUN_ERROR", "message": message, "code": type(error).__name__}
+    return _add_usage(failed, usage)
+
+
+def _add_usage(
+    event: Mapping[str, Any], usage: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
     rows = [dict(row) for row in usage]
-    failed: dict[str, Any] = {"type": "RUN_ERROR", "message": message}
-    failed["code"] = type(error).__name__
-    return {**failed, "usage": rows} if rows else failed
+    return {**event, "usage": rows} if rows else {**event}
 
 
 def dump_usage(

@@ -24,6 +24,7 @@ from conversation_state.adapters.engine.ui import (
     OutgoingCalls,
     aevents_of,
     events_of,
+    is_cut_off,
     merge_metadata,
     wrap_own,
     write_usage,
@@ -419,7 +420,7 @@ class _AnswerWriter:
             yield from self._close_block()
 
         # A client runs a call as soon as it is available.
-        is_cut = self._reason == INTERRUPTED or not (failure is None or self._reason)
+        is_cut = is_cut_off(self._reason, failure)
         for call in self._calls.all:
             if is_cut:
                 self._cut[call.sent_as] = call

@@ -96,7 +96,15 @@ def was_cut(message: Message) -> bool:
     them (`Aggregator.pending_calls`).
     """
     response = getattr(message, "response", None)
-    return response is not None and response.finish_reason == INTERRUPTED
+    return response is not None and is_cut_off(response.finish_reason, None)
+
+
+def is_cut_off(reason: str, failure: Exception | None) -> bool:
+    """
+    Whether a response that ended with *reason*, "" if it gave none, before its chunks
+    ended with *failure*, was cut off.
+    """
+    return reason == INTERRUPTED or (failure is not None and not reason)
 
 
 def write_usage(usage: Usage) -> dict[str, int]:
