@@ -297,6 +297,32 @@ class TestAnswer:
 
         assert ["", "To the sea."] == texts(chat)
 
+    def test_asks_once_for_the_outputs_of_two_tabs(self, store):
+        """Another output than a tab's before is refused, and nothing is asked."""
+        calls = [ToolCall(each, "pay", "{}") for each in ("c1", "c2")]
+        answer = name(AssistantMessage(tool_calls=calls), "a1")
+        start = Aggregator.new([name(UserMessage("Pay!"), "u1"), answer])
+        chat = StoredChat(store, "two tabs", start=start)
+        step, part, other = ai_sdk.dump(start).payload[1]["parts"]
+        asked: list[Any] = []
+
+        def model(state):
+            asked.append(state)
+            return [AssistantMessage("Paid.")] if not state.pending_calls else []
+
+        def post(output):
+            done = {**part, "state": "output-available", "output": output}
+            posted = {"id": "a1", "role": "assistant", "parts": [step, done, other]}
+            body = {"id": "two tabs", "message": posted}
+            return chat.answer(ai_sdk.load_request(body), model).result()
+
+        assert "5" == post(5)[-1].text
+        with pytest.raises(LookupError, match="another result"):
+            post(6)
+
+        assert ("5", 1) == (chat.timeline.present[-1].text, len(asked))
+        assert "5" == post(5)[-1].text
+
     @pytest.mark.parametrize("error", [OSError("no network"), SystemExit(2)])
     def test_says_why_the_model_was_not_reached(self, store, chat, error):
         """What is raised before the first chunk is noted where it was asked."""

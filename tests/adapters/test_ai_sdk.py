@@ -724,6 +724,81 @@ class TestRequest:
         whole = dump(answered).payload
         assert resume_from(answered, ask(*whole)) == answered.present
 
+    @pytest.mark.parametrize("count", [1, 2])
+    @table(
+        "first, second, is_same",
+        {
+            "the same": ({"output": 1}, {"output": 1}, True),
+            "the same object": ({"output": {"a": 1}}, {"output": {"a": 1}}, True),
+            "another": ({"output": 1}, {"output": 2}, False),
+            "another of an equal number": ({"output": [1]}, {"output": [True]}, False),
+            "the same error": ({"errorText": "no"}, {"errorText": "no"}, True),
+            "an error": ({"output": "no"}, {"errorText": "no"}, False),
+            "a denial": ({"output": 1}, {"approved": False}, False),
+            "the same denial": ({"approved": False}, {"approved": False}, True),
+            "an approval of what was denied": (
+                {"approved": False},
+                {"approved": True},
+                False,
+            ),
+            "an approval of what was run": ({"output": 1}, {"approved": True}, True),
+        },
+    )
+    def test_other_outputs_of_two_tabs(self, count, first, second, is_same):
+        """The same output again changes nothing; another is a LookupError."""
+        step, *calls = OPEN[3]["parts"]
+
+        def post(said: Any, *more: Any) -> ChatRequest:
+            state = "output-error" if "errorText" in said else "output-available"
+            if "approved" in said:
+                said, state = {"approval": {"id": "p", **said}}, "approval-responded"
+
+            parts = [{**part, "state": state, **said} for part in calls[:count]]
+            parts = [step, *parts, *calls[count:]]
+            return ask(*OPEN[:3], {**OPEN[3], "parts": parts}, *more)
+
+        given = resume_from(MessageTree.of(WAITING), post(first))
+        tree = MessageTree.of(given)
+
+        assert len(WAITING) + count == len(given)
+        for more in ([], [NEW]):
+            if is_same:
+                state = resume_from(tree, post(second, *more))
+                assert [*given.messages, *load(more)] == [*state.messages]
+            else:
+                with pytest.raises(LookupError, match=r"'c[12]' has another result"):
+                    resume_from(tree, post(second, *more))
+
+    def test_results_of_the_server(self):
+        """A client that has a server's results posts no others, however written."""
+        texts = {"c1": '{"b": 1,  "a":[2.0]}', "c2": "6:40"}
+        given = [ToolMessage(text, tool_call_id=each) for each, text in texts.items()]
+        tree = MessageTree.of(WAITING.join(Aggregator.new(given)))
+        shown = dump(tree).payload
+        for part in shown[-1]["parts"]:
+            part.pop("resultProviderMetadata", None)
+
+        assert tree.present == resume_from(tree, ask(*shown))
+
+    def test_stale_tab(self):
+        """Outputs are answered already also where the next answer has open calls."""
+        state = WAITING
+        for call in ("c1", "c2"):
+            state = state.add(ToolMessage("1", tool_call_id=call, tool_name=""))
+
+        state = state.add(AssistantMessage(tool_calls=[ToolCall("c3", "f", "{}")]))
+
+        with pytest.raises(LookupError, match="answered already"):
+            resume_from(MessageTree.of(state), ask(*OPEN[:3], GIVEN))
+
+    def test_outputs_of_a_cut_off_call(self):
+        """A call that was cut off takes no output, and the error says why."""
+        answer = WAITING[-1].replace(response=ResponseMeta("interrupted"))
+        tree = MessageTree.of(WAITING.before(WAITING.entries[-1].id).add(answer))
+
+        with pytest.raises(LookupError, match="cut off, and its calls wait for no"):
+            resume_from(tree, ask(*OPEN[:3], GIVEN))
+
     def test_approvals(self):
         """A denied call has its result; an approved one waits for the server."""
         tree = MessageTree.of(WAITING)

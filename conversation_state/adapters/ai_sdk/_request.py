@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import attrs
 
-from conversation_state.adapters.ai_sdk._dump import UiTurn, group_turns
+from conversation_state._canonical import dump as dump_json
+from conversation_state.adapters.ai_sdk._dump import UiTurn, UiWriter, group_turns
 from conversation_state.adapters.ai_sdk._load import (
     DENIED,
     SOURCE,
@@ -22,7 +23,7 @@ from conversation_state.adapters.engine.notes import (
     with_notes,
 )
 from conversation_state.adapters.engine.reading import ObjectReader, is_list, is_map
-from conversation_state.adapters.engine.ui import list_entries
+from conversation_state.adapters.engine.ui import list_entries, was_cut
 from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.messages import Message, ToolMessage, UnknownMessage
 from conversation_state.tools import ToolCall
@@ -138,7 +139,7 @@ def resume_from(tree: MessageTree, request: ChatRequest) -> Aggregator:
       sibling, with an id of its own. With the same words it is asked again.
     - Of an assistant's message the outputs, and denied approvals, of calls that wait
       (`Aggregator.pending_calls`) are its results; also of one that a new message of
-      the user stands behind.
+      the user stands behind. The same outputs again add nothing.
     - An answer is made again from what stands before it.
 
     The server's history wins: whatever else the client posts, the text of earlier
@@ -147,8 +148,9 @@ def resume_from(tree: MessageTree, request: ChatRequest) -> Aggregator:
     Raises:
         LookupError:
             If *tree* lacks the message that is edited, answered again or has the
-            outputs, or has an answer to these already, since another tab posted them
-            first: an HTTP server answers 409, and the client loads the conversation.
+            outputs; or if it has other outputs of these calls, or an answer to them,
+            since another tab posted its own first; or if the calls were cut off: an
+            HTTP server answers 409, and the client loads the conversation.
 
     >>> tree = MessageTree.of(Aggregator.new().add_user_prompt("When?"))
     >>> parts = [{"type": "text", "text": "Well?"}]
@@ -307,28 +309,79 @@ def _add_results(tree: MessageTree, last: UiTurn) -> Aggregator:
         raise _make_lookup_error(last.id)
 
     state = found.through()
-    is_open = isinstance(last.entries[-1].message, ToolMessage)
     shown = [each.message for each in found.turn.entries if not _is_unknown(each)]
-    if is_open and shown[-1].role == "assistant" and not state.pending_calls:
-        # Another tab gave the results first, and was answered.
-        raise LookupError(
-            f"the results of {last.id!r:.80} were answered already; load it again"
-        )
+    waiting = {call.id for call in state.pending_calls}
+    given = _find_given(last)
+    if given and shown[-1].role == "assistant" and waiting.isdisjoint(given):
+        if was_cut(shown[-1]):
+            why = "the answer {} was cut off, and its calls wait for no results"
+        else:  # of another tab, which gave the results first
+            why = "the results of {} were answered already"
+
+        raise LookupError(f"{why.format(f'{last.id!r:.80}')}; load it again")
 
     return _add_open_results(state, last)
 
 
+def _find_given(turn: UiTurn) -> set[str]:
+    """The calls of the last answer in *turn* with a result or a decision behind it."""
+    results, given = _find_results(turn), set(_find_calls(turn))
+    for entry in reversed(turn.entries):
+        message = entry.message
+        if not isinstance(message, ToolMessage):
+            return given & {call.id for call in message.tool_calls}
+
+        if results.get(message.tool_call_id) is message:
+            given.add(message.tool_call_id)
+
+    return given
+
+
 def _add_open_results(state: Aggregator, turn: UiTurn) -> Aggregator:
-    calls, results = _find_calls(turn), _find_results(turn)
+    denials = {key: _make_denial(call) for key, call in _find_calls(turn).items()}
+    results = {**denials, **_find_results(turn)}
+    for call_id, known in _find_unanswered(state).items():
+        if call_id in results and not _is_told(results[call_id], known):
+            raise LookupError(
+                f"the call {call_id!r:.80} has another result already; load it again"
+            )
+
     for call in state.pending_calls:
         result = results.get(call.id)
-        if result is None and call.id in calls:
-            result = _make_denial(calls[call.id])
-
         if result is not None:
             state = state.add(result.replace(tool_name=call.name, name=""))
 
     return state
+
+
+def _find_unanswered(state: Aggregator) -> dict[str, list[ToolMessage]]:
+    """The results that no answer stands behind, by the ids of their calls."""
+    found: dict[str, list[ToolMessage]] = {}
+    for message in reversed(state.messages):
+        if isinstance(message, ToolMessage):
+            found.setdefault(message.tool_call_id, []).append(message)
+        elif not isinstance(message, UnknownMessage):
+            break
+
+    return found
+
+
+def _is_told(result: ToolMessage | None, known: list[ToolMessage]) -> bool:
+    """Whether *known* results say what *result* does; None is an approval."""
+    outputs = [_write_output(each) for each in known]
+    if result is None:
+        return all(each["state"] != "output-denied" for each in outputs)
+
+    # 1 equals True, and is other JSON.
+    return dump_json(_write_output(result)) in map(dump_json, outputs)
+
+
+def _write_output(message: ToolMessage) -> dict[str, Any]:
+    """What a client has of *message*."""
+    part: dict[str, Any] = {}
+    UiWriter().write_result(message, "messages[0]", part, None)
+    said = ("state", "output", "errorText")
+    return {key: part[key] for key in said if key in part}
 
 
 def _find_results(turn: UiTurn) -> dict[str, ToolMessage]:
