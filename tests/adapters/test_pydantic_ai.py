@@ -141,6 +141,13 @@ class TestLoad:
         assert 1 == sum("Be kind." in repr(message) for message in loaded)
         assert settled(history) == dump(loaded).payload
 
+    @pytest.mark.parametrize("last", [None, "", "Be kind.", "Be brief."])
+    def test_instructions_that_end(self, last):
+        """Behind instructions that are empty, a request has those it had."""
+        texts = ["Be kind.", "", last, last]
+        history = [asks(str(at), instructions=each) for at, each in enumerate(texts)]
+        assert settled(history) == dump(ours(history)).payload
+
     def test_content(self):
         """
         Each kind of content is a part of its kind; what our model can't represent is
