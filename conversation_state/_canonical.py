@@ -7,9 +7,10 @@ the JSON means (`codec`).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import orjson
 
@@ -50,6 +51,29 @@ def is_loadable(value: Any) -> bool:
         return False
 
     return True
+
+
+def is_object(text: str) -> bool:
+    """
+    Whether *text* is a JSON object, as any parser reads it. O(its length).
+
+    >>> is_object('{"q": 1}'), is_object('{"q'), is_object("")
+    (True, False, False)
+    """
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except ValueError:
+        pass
+
+    # It refuses half of a surrogate pair, which others take, and deep values.
+    try:
+        return isinstance(json.loads(text, parse_constant=_refuse_constant), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def load(data: Data) -> Any:

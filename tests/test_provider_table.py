@@ -209,6 +209,10 @@ CHAT = {
         around(called(), result(), said()),
         around(called(), result(), said("assistant"), said()),
     ),
+    "arguments_broken": (
+        around(called(arguments='{"a": "b'), result()),
+        around(called(arguments='{"a": "b"}'), result()),
+    ),
     "alternation": (
         chat(said(), said()),
         chat(said("system"), said(), said("assistant"), said()),
@@ -340,6 +344,7 @@ RESPONSES = {
         asked(said(), REASONING | {"content": [{"type": "reasoning_text"}]}, SAID),
         asked(said(), REASONING | {"content": []}, SAID),
     ),
+    "arguments_broken": (turn(arguments='{"a": "b'), turn(arguments="")),
     "answer_of_no_type": (
         asked(said(), of(whole(), "id"), said()),
         asked(said(), whole(), said()),

@@ -8,6 +8,7 @@ together again from what stays.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -29,7 +30,11 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import Part, TextPart
 from conversation_state.requests._rules import MARK, Rules, came_as_is
-from conversation_state.requests._single import has_no_content, is_thinking_only
+from conversation_state.requests._single import (
+    has_no_content,
+    has_valid_arguments,
+    is_thinking_only,
+)
 from conversation_state.tools import ToolCall
 
 NO_RESULT = (
@@ -131,6 +136,7 @@ def prepare(
     something else follows is answered by an error that says so, and calls at the very
     end wait; results without a call, and second ones, are left out; ids are unique;
     ids and names have the form that is asked, the same at the call and its result;
+    arguments are a JSON object;
     empty messages are left out, and so is thinking that nothing follows; and a made
     message of a user goes before an assistant that speaks first, where that is refused,
     and behind one that speaks last because of what was left out; where two messages may
@@ -253,6 +259,9 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912, PLR0915 - in each dump
                         return False
 
                     names.add(name)
+
+                if not has_valid_arguments(call, rules):
+                    return False
 
                 ids.add(call_id)
                 waiting.add(call_id)
@@ -578,6 +587,12 @@ class _Preparation:
 
         if name != call.name:
             changes["name"] = name
+
+        if not has_valid_arguments(call, self.rules):
+            why = "are no JSON object, which some servers refuse; are sent within one"
+            self.change(each.at, "arguments", why, inside=inside)
+            within = {"invalid_json": call.arguments}
+            changes["arguments"] = json.dumps(within, ensure_ascii=False)
 
         return attrs.evolve(call, **changes) if changes else call
 

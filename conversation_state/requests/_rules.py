@@ -61,6 +61,9 @@ class Rules:
 
         takes_thinking_only: Whether an answer may be thinking that nothing follows.
 
+        takes_any_arguments: Whether the arguments of a call may be any text, also one
+            that a model or a stop left broken; else they are a JSON object.
+
         max_markers: How many cache markers the messages may have; None if a request
             has none, or any number. Four stand in a request, with those of its tools:
             ``attrs.evolve(anthropic.RULES, max_markers=3)`` leaves one to them.
@@ -93,6 +96,7 @@ class Rules:
     takes_empty: bool = False
     takes_blank: bool = True
     takes_thinking_only: bool = False
+    takes_any_arguments: bool = False
     max_markers: int | None = None
     message_keys: frozenset[str] | None = None
     image_types: frozenset[str] | None = None
@@ -126,6 +130,7 @@ ANTHROPIC = Rules(
     takes_blank=False,
     max_markers=4,
     image_types=_IMAGES,
+    takes_any_arguments=True,  # its adapter makes an object of them
 )
 
 OPENAI_CHAT = Rules(
@@ -153,6 +158,7 @@ GEMINI = Rules(
     starts_with_user=True,
     takes_thinking_only=True,
     image_types=_IMAGES_OF_GEMINI,
+    takes_any_arguments=True,  # its adapter makes an object of them
 )
 
 EVERYWHERE = Rules(
@@ -173,6 +179,7 @@ AS_IS = Rules(
     starts_with_user=False,
     takes_empty=True,
     takes_thinking_only=True,
+    takes_any_arguments=True,
     is_request=False,
 )
 
@@ -182,6 +189,7 @@ _FORMATS = {
 
 # What differs from the default, which is right for all hosts that are not here.
 _ANYWHERE = {"late_system": "anywhere"}
+_OF_OPENAI = {"takes_any_arguments": True}
 _ALTERNATING = {
     "alternates": True,
     "answers_results": True,
@@ -202,7 +210,7 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "gemini": {"gemini": {"takes_empty": True}, "vertex": {}},
     "openai_chat": {
-        "azure": _ANYWHERE,
+        "azure": {**_ANYWHERE, **_OF_OPENAI},
         "cerebras": {"message_keys": _KEYS | {"name", "reasoning"}},
         "copilot": _ANYWHERE,
         "deepseek": _ANYWHERE,
@@ -213,12 +221,15 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
             "message_keys": _KEYS | {"prefix"},
             "starts_with_user": True,
         },
-        "openai": {**_ANYWHERE, "call_ids": _ANY, "takes_empty": True},
+        "openai": {**_ANYWHERE, **_OF_OPENAI, "call_ids": _ANY, "takes_empty": True},
         "openrouter": _ANYWHERE,
         "perplexity": {**_ALTERNATING, "ends_with_user": True},
         "vllm": {**_ALTERNATING, "image_types": None},
     },
-    "openai_responses": {"azure": {}, "openai": {"takes_empty": True}},
+    "openai_responses": {
+        "azure": _OF_OPENAI,
+        "openai": {**_OF_OPENAI, "takes_empty": True},
+    },
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from conversation_state._canonical import is_object
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state._wording import shorten_repr
 from conversation_state.messages import (
@@ -18,6 +19,7 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.requests._rules import Rules, came_as_is
+from conversation_state.tools import ToolCall
 
 
 def is_well_formed(message: Any, rules: Rules) -> bool:
@@ -38,7 +40,11 @@ def is_well_formed(message: Any, rules: Rules) -> bool:
         is_id = rules.call_ids.pattern.match
         is_name = rules.call_names.pattern.match
         for call in message.tool_calls:
-            if not (is_id(call.id) and is_name(call.name)):
+            if not (
+                is_id(call.id)
+                and is_name(call.name)
+                and has_valid_arguments(call, rules)
+            ):
                 return False
     else:
         content = message.content
@@ -50,6 +56,22 @@ def is_well_formed(message: Any, rules: Rules) -> bool:
 
     senders = rules.sender_names
     return senders is None or not message.name or senders.is_valid(message.name)
+
+
+def has_valid_arguments(call: ToolCall, rules: Rules) -> bool:
+    """
+    Whether the arguments of *call* are as *rules* ask: none, or a JSON object.
+    O(their length).
+    """
+    arguments = call.arguments
+    return (
+        rules.takes_any_arguments
+        or not arguments
+        or is_object(arguments)
+        or call.type == "custom"
+        or arguments.isspace()
+        or came_as_is(rules, call.metadata, "arguments")
+    )
 
 
 def find_form_flaws(message: Message, rules: Rules) -> Iterator[tuple[str, str]]:
@@ -73,6 +95,10 @@ def find_form_flaws(message: Message, rules: Rules) -> Iterator[tuple[str, str]]
         ):
             what = f"calls the tool {shorten_repr(call.name)}; names are "
             yield "invalid name", f"{what}{rules.call_names}"
+
+        if not has_valid_arguments(call, rules):
+            what = f"calls {call.name} with arguments that are no JSON object"
+            yield "invalid arguments", what
 
     if isinstance(message, ToolMessage):
         name = message.tool_name

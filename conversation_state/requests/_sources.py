@@ -149,6 +149,14 @@ SOURCES: tuple[Rule, ...] = (
     ),
     Rule(
         format="openai_chat",
+        host="vllm",
+        name="takes_any_arguments",
+        says="The arguments of a call are a JSON object; llama.cpp and Ollama ask for that, too, in each later request.",
+        does='Broken ones are sent as `{"invalid_json": text}`, and none as `{}`.',
+        source="https://github.com/vllm-project/vllm/issues/47761, https://github.com/ggml-org/llama.cpp/issues/22072, https://github.com/ollama/ollama/issues/15647",
+    ),
+    Rule(
+        format="openai_chat",
         host="",
         name="takes_empty",
         says="An answer has a text, a refusal or calls.",
@@ -170,6 +178,14 @@ SOURCES: tuple[Rule, ...] = (
         says="A tool's name has 1 to 64 letters, digits, _ and -.",
         does="Other characters become _.",
         source="https://platform.openai.com/docs/api-reference/responses/create",
+    ),
+    Rule(
+        format="openai_responses",
+        host="vllm",
+        name="takes_any_arguments",
+        says="The arguments of a call are a JSON object.",
+        does="As in Chat Completions.",
+        source="https://github.com/vllm-project/vllm/issues/55495",
     ),
     Rule(
         format="openai_responses",

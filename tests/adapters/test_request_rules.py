@@ -4,6 +4,7 @@ Rules of a request that only its wire has: items, blocks and markers.
 What all wires share is in ``tests/test_requests.py``.
 """
 
+import json
 from contextlib import suppress
 from typing import Any, Required, get_args, get_origin, get_type_hints
 
@@ -29,6 +30,7 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import AudioPart, ImagePart, ReasoningPart, TextPart
 from conversation_state.testing.provider import Memory, judge
+from conversation_state.tools import ToolCall
 from conversation_state.trimming import trim
 from tests.adapters.pieces import as_is
 
@@ -385,6 +387,114 @@ class TestOlderCalls:
         assert [*history[:2], sent] == request["messages"]
         assert () == judge("openai_chat", request, level="api")
         assert history == as_is(openai_chat).dump(loaded).payload["messages"]
+
+
+CUT = '{"a": "cu'
+
+
+def with_arguments(text, **meta):
+    """A question, and an answer with a call that is answered."""
+    call = AssistantMessage(tool_calls=[ToolCall("c", "f", text)], **meta)
+    return [ASK, call, ToolMessage("r", tool_call_id="c")]
+
+
+def arguments_in(export):
+    """The arguments of the one call of a request."""
+    if "input" in export.payload:
+        return export.payload["input"][1]["arguments"]
+
+    return export.payload["messages"][1]["tool_calls"][0]["function"]["arguments"]
+
+
+class TestArguments:
+    """Servers parse the arguments of earlier calls, which a stop may have cut off."""
+
+    @pytest.mark.parametrize("adapter", [openai_chat, openai_responses])
+    @pytest.mark.parametrize("text", [CUT, "[1]", "null", '{"a": NaN}', '{"a": 1} {}'])
+    def test_broken(self, adapter, text):
+        """What is no JSON object goes within one, and is listed."""
+        export = adapter.dump(with_arguments(text))
+
+        assert {"invalid_json": text} == json.loads(arguments_in(export))
+        assert ("messages[1].tool_calls[0]", "arguments") in listed(export)
+        assert () == judge(adapter.__name__.rpartition(".")[2], export.payload)
+
+    @pytest.mark.parametrize("adapter", [openai_chat, openai_responses])
+    def test_where_any_text_is_taken(self, adapter):
+        """OpenAI itself reads what its model wrote."""
+        export = adapter.dump(with_arguments(CUT), adapter.rules(host="openai"))
+
+        assert CUT == arguments_in(export)
+        assert [] == listed(export)
+
+    @pytest.mark.parametrize("adapter", [openai_chat, openai_responses])
+    @pytest.mark.parametrize("text", ["", " "])
+    def test_none(self, adapter, text):
+        """No arguments are an object that is empty; nothing is lost."""
+        export = adapter.dump(with_arguments(text))
+
+        assert "{}" == arguments_in(export)
+        assert [] == listed(export)
+
+    @pytest.mark.parametrize("text", ['{"a": 1}', '{ "a":"\\ud800","a":2}'])
+    def test_valid(self, text):
+        """A JSON object is sent as it was written."""
+        assert text == arguments_in(openai_chat.dump(with_arguments(text)))
+
+    def test_a_request_keeps_its_form(self):
+        """What another program sent is sent again, unless a host is named."""
+        request = openai_chat.dump(with_arguments(CUT), openai_chat.rules(host="azure"))
+        again = openai_chat.load(request.payload)
+        named = openai_chat.dump(again, openai_chat.rules(host="vllm"))
+
+        assert request.payload == openai_chat.dump(again).payload
+        assert {"invalid_json": CUT} == json.loads(arguments_in(named))
+
+    @pytest.mark.parametrize("given", [{"arguments": None}, {}, {"arguments": CUT}])
+    def test_an_answer_does_not(self, given):
+        """Those of an answer are an object, also where they were null or missing."""
+        call = {"id": "c", "type": "function", "function": {"name": "f", **given}}
+        answer = {"role": "assistant", "content": None, "tool_calls": [call]}
+        loaded = openai_chat.load({"choices": [{"message": answer}]})
+        export = openai_chat.dump([ASK, *loaded, ToolMessage("r", tool_call_id="c")])
+
+        assert isinstance(json.loads(arguments_in(export)), dict)
+        assert () == judge("openai_chat", export.payload)
+
+    def test_in_a_view(self):
+        """A view has them so for programs that make the request themselves."""
+        state = Aggregator.new(with_arguments(CUT))
+        view = trim(state, None)
+        (call,) = view.messages[1].tool_calls
+
+        assert {"invalid_json": CUT} == json.loads(call.arguments)
+        assert () == view.problems()
+        assert call.arguments == arguments_in(openai_chat.dump(view.messages))
+        assert {"invalid_json": CUT} == (
+            anthropic.dump(view.messages).payload["messages"][1]["content"][0]["input"]
+        )
+        assert CUT == state[1].tool_calls[0].arguments
+
+    def test_custom_tools(self):
+        """What a custom tool is given is any text."""
+        call = ToolCall("c", "f", CUT, type="custom")
+        answer = AssistantMessage(tool_calls=[call])
+        result = ToolMessage("r", tool_call_id="c")
+        export = openai_chat.dump([ASK, answer, result])
+
+        calls = export.payload["messages"][1]["tool_calls"]
+        assert {"name": "f", "input": CUT} == calls[0]["custom"]
+
+
+class TestNulls:
+    @pytest.mark.parametrize("key", ["function_call", "tool_calls"])
+    def test_calls(self, key):
+        """``message.model_dump()`` of OpenAI's client has nulls that are refused."""
+        messages = [{"role": "user", "content": "q"}]
+        messages += [{"role": "assistant", "content": "a", key: None}, messages[0]]
+        sent = openai_chat.dump(openai_chat.load(messages)).payload["messages"]
+
+        assert {"role": "assistant", "content": "a"} == sent[1]
 
 
 @pytest.mark.parametrize("adapter", [anthropic, gemini, openai_chat, openai_responses])

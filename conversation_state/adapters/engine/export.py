@@ -617,6 +617,18 @@ class PayloadWriter:
         """Whether *field* of what has this *metadata* is sent as it was loaded."""
         return self.rules is not None and came_as_is(self.rules, metadata, field)
 
+    def arguments(self, call: ToolCall) -> str:
+        """
+        The arguments of *call*, for a format that has them as text. None are an empty
+        object: OpenAI takes an empty text, too, and llama.cpp does not.
+        """
+        given = call.arguments
+        is_none = call.type != "custom" and (not given or given.isspace())
+        if not is_none or self.rules is None:
+            return given
+
+        return given if self.is_as_loaded(call.metadata, "arguments") else "{}"
+
     def unknown(self, raw: Mapping[str, Any], source: str, path: str) -> Any:
         """
         *raw*, an unknown part or message, as its *source* has it; None, and listed as

@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from conversation_state._canonical import is_object
 from conversation_state.adapters.engine.notes import map_of, notes_of, with_notes
 from conversation_state.messages import (
     AssistantMessage,
@@ -22,7 +23,12 @@ from conversation_state.messages import (
     UnknownMessage,
 )
 from conversation_state.parts import Part, ReasoningPart, TextPart
-from conversation_state.requests import AS_LOADED, Rules, home_rules, rules
+from conversation_state.requests import (
+    AS_LOADED,
+    Rules,
+    home_rules,
+    rules,
+)
 from conversation_state.tools import ToolCall
 
 
@@ -128,6 +134,11 @@ class _Noter:
         fields += (
             self._list_changed("call_names", call.name, "name") if call.name else []
         )
+        # A response is not sent as it came: a stop may have cut it off.
+        if self.is_request and self._rules_differ("takes_any_arguments"):
+            is_any = call.type == "custom" or is_object(call.arguments)
+            fields += [] if is_any else ["arguments"]
+
         return self._with_note(call, fields) if fields else call
 
     def _note_result(self, message: ToolMessage) -> list[str]:

@@ -150,14 +150,17 @@ def _write_empty_values(writer: PayloadWriter, raw: dict[str, Any]) -> None:
 
     Source:
         ``Invalid 'messages[1].tool_calls': empty array. Expected an array with minimum
-        length 1`` and ``Invalid value for 'content': expected a string, got null.``
-        Mistral's client sends the first.
+        length 1``, ``Invalid type for 'messages[1].tool_calls': expected an array of
+        objects, but got null instead.`` and ``Invalid value for 'content': expected a
+        string, got null.`` Mistral's client sends the first, and what OpenAI's own
+        dumps with ``model_dump()`` the second.
     """
     if not writer.is_request:
         return
 
-    if raw.get("tool_calls") == []:
-        del raw["tool_calls"]
+    for key in ("function_call", "tool_calls"):
+        if key in raw and not raw[key]:
+            del raw[key]
 
     is_needed = raw.keys().isdisjoint(_WITH_NULL) and not raw.get("refusal")
     if is_needed and raw.get("content") in (None, []):
@@ -298,8 +301,9 @@ def _put_call(
     custom = call.type == "custom"
     without = list_of(notes, "without")
     key = "input" if custom else "arguments"
-    body: dict[str, Any] = {"name": call.name, key: call.arguments}
-    if not call.arguments and key in without:
+    given = writer.arguments(call)
+    body: dict[str, Any] = {"name": call.name, key: given}
+    if not given and key in without:
         del body[key]
 
     # The key "function_call" holds one call; a second one is sent in "tool_calls".

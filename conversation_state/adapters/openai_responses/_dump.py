@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
 
+import attrs
+
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters.engine.export import (
     NOTHING_LEFT,
@@ -213,7 +215,8 @@ def _write_call(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     # The end of a stream is right, where it differs from the pieces that were given.
     done: Any = notes.get("done")
     is_done = isinstance(done, str) and notes.get("given") == call.arguments
-    raw["input" if custom else "arguments"] = done if is_done else call.arguments
+    sent = attrs.evolve(call, arguments=done) if is_done else call
+    raw["input" if custom else "arguments"] = writer.arguments(sent)
     return _check_unique_id(writer, merge_kept_keys(map_of(notes, "keys"), raw), path)
 
 

@@ -11,6 +11,7 @@ from conversation_state.testing.provider._reading import (
     Faults,
     Finding,
     article,
+    error_of_arguments,
     find_inner_schemas,
     has_word_json,
     noted,
@@ -502,6 +503,16 @@ def find_empty_names(request: CompletionRequest) -> Iterator[Finding]:
             yield path, {"path": path}
 
 
+def find_broken_arguments(request: CompletionRequest) -> Iterator[Finding]:
+    """Arguments that are no JSON object; none are taken."""
+    for at, call_at, _, _ in request.calls:
+        function = request.messages[at]["tool_calls"][call_at].get("function", {})
+        given = function.get("arguments")
+        if isinstance(given, str) and given and (error := error_of_arguments(given)):
+            path = f"messages[{at}].tool_calls[{call_at}].function.arguments"
+            yield path, {"error": error}
+
+
 def find_odd_speakers(request: CompletionRequest) -> Iterator[Finding]:
     """Names of messages with spaces, or other than their pattern."""
     for at, message in enumerate(request.messages):
@@ -981,6 +992,14 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
         _ISSUES + "continuedev/continue/issues/11645",
         param="{path}",
         code="empty_string",
+    ),
+    _rule(
+        "arguments_broken",
+        find_broken_arguments,
+        "{error}",
+        _ISSUES + "vllm-project/vllm/issues/47761",
+        by=("vllm",),
+        type="BadRequestError",
     ),
     _rule(
         "speaker_characters",

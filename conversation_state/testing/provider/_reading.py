@@ -8,6 +8,7 @@ can't be read goes no further.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ __all__ = [
     "Faults",
     "Finding",
     "article",
+    "error_of_arguments",
     "find_inner_schemas",
     "has_word_json",
     "is_spoken",
@@ -58,6 +60,16 @@ def objects_of(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
         for at, each in enumerate(value):
             if isinstance(each, Mapping):
                 yield at, each
+
+
+def error_of_arguments(text: str) -> str:
+    """What Python's parser says of arguments that are no JSON object; "" of one."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        return str(error)
+
+    return "" if isinstance(value, dict) else "arguments must be a JSON object"
 
 
 def is_spoken(text: str) -> bool:

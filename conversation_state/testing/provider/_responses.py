@@ -10,6 +10,7 @@ from conversation_state.testing.provider._reading import (
     Faults,
     Finding,
     article,
+    error_of_arguments,
     has_word_json,
     noted,
     objects_of,
@@ -521,6 +522,14 @@ def find_empty_names(request: ResponsesRequest) -> Iterator[Finding]:
             yield path, {"path": path}
 
 
+def find_broken_arguments(request: ResponsesRequest) -> Iterator[Finding]:
+    """Arguments that are no JSON object; none are taken."""
+    for at, (kind, item) in enumerate(request.items):
+        given = item.get("arguments") if kind == "function_call" else None
+        if isinstance(given, str) and given and (error := error_of_arguments(given)):
+            yield f"input[{at}].arguments", {"error": error}
+
+
 def find_reasoning_content(request: ResponsesRequest) -> Iterator[Finding]:
     """Reasoning with its text in the open, as other servers give it."""
     for at, (kind, item) in enumerate(request.items):
@@ -771,6 +780,14 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
         _ISSUES + "musistudio/claude-code-router/issues/1783",
         param="{path}",
         code="array_above_max_length",
+    ),
+    _rule(
+        "arguments_broken",
+        find_broken_arguments,
+        "{error}",
+        _ISSUES + "vllm-project/vllm/issues/55495",
+        by=("vllm",),
+        type="BadRequestError",
     ),
     _rule(
         "answer_of_no_type",
