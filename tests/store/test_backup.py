@@ -177,6 +177,21 @@ class TestForeignLogs:
             assert ("other",) == store.names()
             assert () == store.verify()
 
+    def test_file_moved_while_open(self, path, tmp_path):
+        """An open store that connects again does not begin its file again."""
+        with open_store(path) as store:
+            store._cache.backend.close_idle()
+            run_killed(path, ADDED)
+            moved = path.replace(tmp_path / "moved.db")
+            with pytest.raises(StoreError, match="its folder are there"):
+                store.save("keep", CHAT)
+
+            assert not path.exists()
+
+        path.with_name("chats.db-wal").replace(f"{moved}-wal")
+        with open_store(moved) as store:
+            assert ("other",) == store.names()
+
     @pytest.mark.parametrize("log", [b"", b"\x37\x7f\x06\x82", b"mine" * 20])
     def test_log_without_saves(self, path, log):
         """What is no log of SQLite's, or has no page, keeps no store from beginning."""

@@ -386,7 +386,7 @@ class TestErrors:
             ("sqlite:///chats.db?sync=full", "unknown option 'sync'"),
             ("sqlite:///chats.db?synchronous=off", "synchronous=off"),
             ("sqlite:///chats.db?timeout_s=-1", "timeout_s=-1"),
-            ("sqlite:///no/such/folder/chats.db", "its folder is there"),
+            ("sqlite:///no/such/folder/chats.db", "its folder are there"),
             ("sqlite:///chats.db?mode=ro&mode=rwc", "given twice"),
             ("sqlite:///%ff.db", "no UTF-8"),
             ("\udcff.db", "no UTF-8"),

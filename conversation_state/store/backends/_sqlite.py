@@ -164,8 +164,8 @@ _NO_FILE = (
     "open it without ?mode=ro to begin one"
 )
 _CANT_OPEN = (
-    "the file can't be opened; look whether its folder is there, whether this user "
-    "may read and write it, and whether the process has too many files open"
+    "the file can't be opened; look whether it and its folder are there, whether this "
+    "user may read and write it, and whether the process has too many files open"
 )
 _DAMAGED = (
     "the file is damaged; copy it as it is, then call verify() to see what is left, "
@@ -425,11 +425,12 @@ class SqliteBackend:
             raise StoreError(self.url, _NO_FILE)
 
         self._look_at_medium()
-        if self._may_write and options.access == "private":
+        if self._may_write:
             # SQLite gives the two files beside it the same rights.
             with suppress(OSError):  # it is there, or SQLite says what is wrong
                 flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
-                os.close(os.open(self._file, flags, 0o600))
+                rights = 0o600 if options.access == "private" else 0o644
+                os.close(os.open(self._file, flags, rights))
 
         try:
             with self._open_block("") as block:
@@ -632,7 +633,8 @@ class SqliteBackend:
     def _open_connection(self) -> _Connection:
         # Where all others were closed meanwhile, there is no log any more.
         self._writes = self._next_look = 0
-        mode = "rwc" if self._may_write else "ro"
+        # Not "rwc": a file that was moved since is not begun again beside its log.
+        mode = "rw" if self._may_write else "ro"
         if self._medium is not None:
             mode += "&immutable=1"
 
