@@ -756,6 +756,81 @@ class TestServerTools:
         assert [SEARCH, USE] == mixed.payload["messages"][1]["content"]
 
 
+class TestParallelResults:
+    """Results of one answer that came in several messages are sent in one."""
+
+    @pytest.mark.parametrize("host", ["", "anthropic", "bedrock"])
+    def test_of_anthropic(self, host):
+        """What came behind them in a message of its own keeps that."""
+        calls = [{**USE, "id": f"t{at}"} for at in range(3)]
+        turns = [
+            [{"type": "tool_result", "tool_use_id": call["id"], "content": "r"}]
+            for call in calls
+        ]
+        sent = [
+            {"role": "user", "content": "q"},
+            {"role": "assistant", "content": calls},
+            *({"role": "user", "content": turn} for turn in [*turns, [SAID]]),
+        ]
+        rules = anthropic.rules(host=host) if host else None
+        export = anthropic.dump(anthropic.load(sent), rules)
+        results, said = export.payload["messages"][2:]
+
+        assert [block for turn in turns for block in turn] == results["content"]
+        assert sent[-1] == said
+        assert () == export.lost
+        assert () == judge("anthropic", export.payload, level="api")
+
+    @pytest.mark.parametrize("host", ["", "gemini", "vertex"])
+    def test_of_gemini(self, host):
+        """A key that only one of the contents had is listed as lost."""
+        calls = [{"functionCall": {"name": name, "args": {}}} for name in "ab"]
+        results = [{"functionResponse": {"name": n, "response": {}}} for n in "ab"]
+        sent: list[Any] = [
+            {"role": "user", "parts": [{"text": "q"}]},
+            {"role": "model", "parts": calls},
+            {"role": "user", "parts": results[:1]},
+            {"role": "user", "parts": results[1:], "labels": {"a": "b"}},
+        ]
+        rules = gemini.rules(host=host) if host else None
+        export = gemini.dump(gemini.load(sent), rules)
+
+        assert {"role": "user", "parts": results} == export.payload["contents"][2]
+        assert [("messages[3]", "labels")] == listed(export)
+        assert () == judge("gemini", export.payload)
+
+
+class TestEmptyContents:
+    """What is empty in Gemini's format."""
+
+    @pytest.mark.parametrize("role", ["model", "user"])
+    @pytest.mark.parametrize("empty", [{}, {"parts": []}])
+    def test_no_parts(self, role, empty):
+        """A content without parts, which all its hosts refuse, is left out."""
+        asked = {"role": "user", "parts": [{"text": "q"}]}
+        loaded = gemini.load([asked, {"role": role, **empty}, asked])
+        view = trim(Aggregator.new(loaded), TokenBudget(context_window=1000))
+        export = gemini.dump(loaded)
+
+        assert [("messages[1]", "content")] == listed(export)
+        assert [asked, asked] == export.payload["contents"]
+        assert [asked, asked] == gemini.dump(view.messages).payload["contents"]
+
+    def test_a_signature_at_the_end_of_an_answer(self):
+        """The empty part of a stream that has it is no block for another provider."""
+        pieces = [{"text": "hi"}, {"text": "", "thoughtSignature": "AAAA"}]
+        chunks = gemini.load_chunks(
+            {"candidates": [{"content": {"role": "model", "parts": [piece]}}]}
+            for piece in pieces
+        )
+        answer = concat([*chunks])
+        again = openai_chat.dump([ASK, answer, ASK])
+
+        assert {"role": "assistant", "content": "hi"} == again.payload["messages"][1]
+        assert [("messages[1].parts[1]", "thoughtSignature")] == listed(again)
+        assert pieces == gemini.dump([ASK, answer]).payload["contents"][1]["parts"]
+
+
 CALLED = {"name": "f", "arguments": "{}"}
 
 

@@ -179,6 +179,9 @@ class Turns:
         self._report_waiting()
         self._end_answer()
         blocks, piece.blocks = piece.blocks, []
+        # All results of an answer are in one message, even if several were loaded.
+        follows = self._last is not None and bool(self._last.results)
+        piece.apart = piece.apart and not (follows and self._writer.is_request)
         turn = self._continue_turn("user", piece)
         if turn.others:
             self._writer.lose(piece.path, "position", _FIRST)

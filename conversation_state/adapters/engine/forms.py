@@ -109,9 +109,10 @@ class _Noter:
 
         is_empty = not (message.content or message.tool_calls)
         if is_empty and self._rules_differ("takes_empty"):
-            # Null is refused where a text would not be.
+            # Null, and no parts, are refused where a text would not be.
             keys = map_of(notes_of(message.metadata, self.source), "keys")
-            fields += [] if keys.get("content", "") is None else ["content"]
+            is_refused = keys.get("content", "") is None or "parts" in keys
+            fields += [] if is_refused else ["content"]
 
         return fields
 

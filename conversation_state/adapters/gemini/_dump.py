@@ -35,6 +35,7 @@ from conversation_state.requests import GEMINI, Rules
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
 _JOINED = "calls must follow a user message; this message was joined to the one before"
+_JOINED_TO_OTHER = "the content it was joined to has another"
 
 
 def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
@@ -163,8 +164,15 @@ class GeminiWriter(PayloadWriter):
         is_named = is_named and (call is None or call.is_named)
         about = {"id": message.tool_call_id if is_named else "", "name": name}
         raw = write_result(self, message, path, notes, about)
-        follows = self._last == "tool" and notes.get("new_content") is not True
+        # All results of an answer are one content, even if several were loaded.
+        is_apart = notes.get("new_content") is True and not self.is_request
+        follows = self._last == "tool" and not is_apart
         keys = map_of(notes, "content")
+        if follows:
+            joined = self._contents[-1]
+            differs = {key: joined.get(key) != thaw(keys[key]) for key in keys}
+            self.lose_each(path, differs, _JOINED_TO_OTHER)
+
         self._add_user_parts([raw], notes, keys, "tool", follows=follows)
         if call is not None and not about["id"]:
             place = len(self._contents[-1]["parts"]) - 1
@@ -259,7 +267,7 @@ class GeminiWriter(PayloadWriter):
                 key: joined.get(key) != content[key]
                 for key in content.keys() - {"parts"}
             }
-            self.lose_each(path, differs, "the content it was joined to has another")
+            self.lose_each(path, differs, _JOINED_TO_OTHER)
             joined["parts"].extend(content["parts"])
 
         del self._contents[start:]

@@ -468,6 +468,7 @@ class GeminiLoader(MessageLoader):
 
         node.keep(_CONTENT)
         parts = [read_part(part, "system") for part in _list_parts(node)]
+        _note_no_parts(node)
         if self.count > problems or not is_map(instruction):
             return []
 
@@ -579,7 +580,9 @@ class GeminiLoader(MessageLoader):
             self.pairing.open_call(call.id, call.name, is_made_up=is_made)
 
         fields: dict[str, Any] = {}
-        if info:
+        if info is None:
+            _note_no_parts(node)
+        else:
             node.notes.update(info.notes)
             fields["response"] = info.meta
 
@@ -613,6 +616,7 @@ class GeminiLoader(MessageLoader):
             messages.append(self._load_result(inside, node, made, before))
 
         if parts or not messages:
+            _note_no_parts(node)
             messages.append(self._make_user_message(node, parts, messages))
 
         return messages
@@ -681,6 +685,12 @@ class GeminiLoader(MessageLoader):
 
 def _list_parts(node: GeminiObject) -> list[GeminiObject]:
     return list(node.optional_objects("parts", "a list of parts"))
+
+
+def _note_no_parts(node: GeminiObject) -> None:
+    """Keep that a content has no parts, which is refused where an empty text is not."""
+    if not node.raw.get("parts"):
+        node.keys["parts"] = []
 
 
 def _would_join(before: Message, message: Message) -> bool:

@@ -251,6 +251,11 @@ def write_part(
     """
     notes = writer.notes(part, path)
     block: dict[str, Any] | None = None
+    is_said = not isinstance(part, TextPart) or part.text or notes
+    if not is_said and part.metadata and writer.is_request:
+        # It stands for what another format noted on it: a signature, for one.
+        return None
+
     if isinstance(part, (RefusalPart, TextPart)):
         block = {"type": part.kind, part.kind: part.text}
     elif isinstance(part, MediaPart):
