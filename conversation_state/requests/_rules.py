@@ -140,6 +140,7 @@ OPENAI_CHAT = Rules(
     sender_names=TextRule(64, _WORD, default="user"),
     starts_with_user=False,
     late_system="after_user",
+    max_markers=4,
     image_types=_IMAGES | {"image/jpg"},
 )
 

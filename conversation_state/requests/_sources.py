@@ -164,6 +164,14 @@ SOURCES: tuple[Rule, ...] = (
         source="https://platform.openai.com/docs/api-reference/chat/create",
     ),
     Rule(
+        format="openai_chat",
+        host="openrouter",
+        name="max_markers",
+        says="At most four blocks have cache_control.",
+        does="The newest four keep it.",
+        source="https://openrouter.ai/docs/features/prompt-caching",
+    ),
+    Rule(
         format="openai_responses",
         host="",
         name="call_ids",
@@ -255,8 +263,8 @@ SOURCES: tuple[Rule, ...] = (
         format="anthropic",
         host="",
         name="max_markers",
-        says="At most four blocks have cache_control.",
-        does="The newest four keep it.",
+        says="At most four blocks have cache_control, none of them thinking; 1h is not behind 5m.",
+        does="The newest four keep it, for five minutes behind another one of these.",
         source="https://github.com/tghamm/Anthropic.SDK/issues/50",
     ),
     Rule(

@@ -316,6 +316,74 @@ class TestMarkers:
             "cache_control" in each for each in sent[2]["content"][0]["content"]
         ]
 
+    def test_within_documents(self):
+        """What a document or a found page has inside counts, in a result, too."""
+        text = {"type": "text", "text": "t", **MARK}
+        page = {"type": "search_result", "source": "u", "title": "t", "content": [text]}
+        source = {"type": "content", "content": [text]}
+        document = {"type": "document", "source": source}
+        result = {"type": "tool_result", "tool_use_id": "c1", "content": [page]}
+        calling = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+        turns = [
+            {"role": "assistant", "content": [calling]},
+            {"role": "user", "content": [result, document, page, text, text, text]},
+        ]
+        assert ["too_many_markers"] == [
+            refusal.rule.name
+            for refusal in judge(
+                "anthropic",
+                {"messages": [{"role": "user", "content": [document, page] * 3}]},
+                level="api",
+            )
+        ]
+        export = anthropic.dump([ASK, *anthropic.load(turns)])
+        sent = export.payload["messages"][2]["content"]
+
+        assert [0, 0, 1, 1, 1, 1] == [
+            str(block).count("cache_control") for block in sent
+        ]
+        assert len(export.lost) == 2
+        assert judge("anthropic", export.payload) == ()
+
+    def test_on_thinking(self):
+        """Thinking has none."""
+        content = [{**SIGNED, **MARK}, {"type": "text", "text": "a"}]
+        raw = [{"role": "assistant", "content": content}]
+        export = anthropic.dump([ASK, *anthropic.load(raw), ASK])
+
+        assert SIGNED == export.payload["messages"][1]["content"][0]
+        assert [("messages[1].parts[0]", "cache_control")] == listed(export)
+        assert judge("anthropic", export.payload) == ()
+
+    def test_of_an_hour(self):
+        """Behind one of five minutes, one of an hour is of five minutes, too."""
+        hour = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+        marks: list[Any] = [hour, MARK, hour, {}, MARK]
+        content = [{"type": "text", "text": "t", **mark} for mark in marks]
+        loaded = anthropic.load([{"role": "user", "content": content}])
+        export = anthropic.dump(loaded)
+        content[2] |= MARK
+
+        assert content == export.payload["messages"][0]["content"]
+        assert [("messages[0].parts[2]", "ttl")] == listed(export)
+        assert judge("anthropic", export.payload) == ()
+
+    @pytest.mark.parametrize("host", ["", "openrouter"])
+    def test_of_chat_completions(self, host):
+        """Hosts of Chat Completions that have markers take four as well."""
+        block = {"type": "text", "text": "t", **MARK}
+        sent = [
+            {"role": "system", "content": [block]},
+            *({"role": "user", "content": [block]} for _ in range(5)),
+        ]
+        rules = openai_chat.rules(host=host) if host else None
+        export = openai_chat.dump(openai_chat.load(sent), rules)
+
+        assert [1, 0, 0, 1, 1, 1] == [
+            str(each).count("cache_control") for each in export.payload["messages"]
+        ]
+        assert [(f"messages[{at}]", "cache_control") for at in (1, 2)] == listed(export)
+
     def test_four_are_not_touched(self):
         """Four markers are sent as they came."""
         export = anthropic.dump(self.marked("user", 4))

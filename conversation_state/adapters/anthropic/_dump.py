@@ -6,7 +6,7 @@ A message becomes a piece, and pieces become turns: neighbours of one role are o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -20,6 +20,8 @@ from conversation_state.adapters.anthropic._blocks import (
 )
 from conversation_state.adapters.anthropic._load import load
 from conversation_state.adapters.engine.export import (
+    MARKER,
+    THINKING,
     Export,
     Lost,
     PayloadWriter,
@@ -47,11 +49,8 @@ from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 Block: TypeAlias = tuple[str, dict[str, Any]]
 _BEHIND = "only an answer may follow system content; this message was moved"
 _ON_TOP = "system content must come first; this message was moved"
-_MARKER = "cache_control"
-_TOO_MANY = "a request may have four cache markers; the newest are sent"
 _FIRST = "results must follow their calls directly; this message was moved"
 _LAST = "thinking may not end an answer; it must be followed by what it led to"
-_THINKING = frozenset({"redacted_thinking", "thinking"})
 _BEFORE_SYSTEM = frozenset({"system", "user"})
 _OF_THE_PROVIDER = ("_tool_result", "mcp_tool_use", "server_tool_use")
 _MERGED = "this message is merged into the one before, which has another value"
@@ -111,20 +110,32 @@ class _Turn:
 
 def _find_marked(turns: Iterable[_Turn | dict[str, Any]]) -> list[Block]:
     """The blocks of *turns* that have a cache marker, each with its path."""
-    marked: list[Block] = []
-    for turn in turns:
-        if not isinstance(turn, _Turn):
-            continue
+    return [
+        (path, each)
+        for turn in turns
+        if isinstance(turn, _Turn)
+        for path, block in (*turn.results, *turn.others)
+        for each in _list_blocks(block)
+        if each.get(MARKER)
+    ]
 
-        for path, block in (*turn.results, *turn.others):
-            inside = block.get("content")
-            if block.get("type") == "tool_result" and isinstance(inside, list):
-                marked += [(path, each) for each in inside if each.get(_MARKER)]
 
-            if block.get(_MARKER):
-                marked.append((path, block))
+def _list_blocks(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The blocks inside of *block* that may have a marker, and itself."""
+    kind = block.get("type")
+    holder = block.get("source") if kind == "document" else block
+    inside = holder.get("content") if isinstance(holder, dict) else None
+    if isinstance(kind, str) and kind in _HOLDERS and isinstance(inside, list):
+        for each in inside:
+            # Results may have documents, and all of these texts.
+            if isinstance(each, dict):
+                is_result = kind == "tool_result" != each.get("type")
+                yield from _list_blocks(each) if is_result else [each]
 
-    return marked
+    yield block
+
+
+_HOLDERS = frozenset({"document", "search_result", "tool_result"})
 
 
 def _is_of_provider(block: Mapping[str, Any]) -> bool:
@@ -229,7 +240,7 @@ class Turns:
 
         blocks = turn.others
         self._drop_unpaired(blocks, is_last=is_last)
-        while blocks and blocks[-1][1].get("type") in _THINKING:
+        while blocks and blocks[-1][1].get("type") in THINKING:
             path, _ = blocks.pop()
             self._writer.lose(path, "reasoning", _LAST)
 
@@ -289,7 +300,7 @@ class Turns:
     def payload(self) -> dict[str, Any]:
         self._place_held()
         self._end_answer(is_last=True)
-        self._limit_markers()
+        self._writer.fit_markers(_find_marked([self.top]), _find_marked(self._turns))
         system: dict[str, Any] = {}
         if self.top.pieces:
             system["system"] = self.top.content()
@@ -298,28 +309,6 @@ class Turns:
                 self._writer.lose_each(piece.path, fields, _NO_FIELDS)
 
         return {**system, "messages": [self._write_turn(turn) for turn in self._turns]}
-
-    def _limit_markers(self) -> None:
-        """
-        Leave out the oldest cache markers of messages, of which there may be so many
-        with those of the system.
-
-        Source:
-            ``A maximum of 4 blocks with cache_control may be provided. Found 5.``
-        """
-        rules = self._writer.rules
-        if rules is None or rules.max_markers is None:
-            return
-
-        top = _find_marked([self.top])
-        marked = _find_marked(self._turns)
-        # Those of the system are the longest in the cache; one is left to the newest
-        # message.
-        most = rules.max_markers - min(len(top), rules.max_markers - bool(marked))
-        keep = rules.max_markers - min(len(marked), most)
-        for path, block in [*top[:-keep], *marked[: len(marked) - most]]:
-            self._writer.lose(path, _MARKER, _TOO_MANY)
-            del block[_MARKER]
 
     def _write_turn(self, turn: _Turn | dict[str, Any]) -> dict[str, Any]:
         if not isinstance(turn, _Turn):

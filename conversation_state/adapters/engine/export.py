@@ -259,6 +259,12 @@ add_missing_names(
 
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*(?=:)", re.IGNORECASE)
+# What marks a block as the end of what a provider caches, and the blocks without one.
+MARKER = "cache_control"
+THINKING = frozenset({"redacted_thinking", "thinking"})
+_TOO_MANY = "a request may have four cache markers; the newest are sent"
+_SHORTER = "a marker before this one is of five minutes, so this one is, too"
+
 # Of addresses that mean something to one program alone.
 _LOCAL = frozenset(
     {"attachment", "blob", "cid", "file", "file-service", "sandbox", "sediment"}
@@ -547,6 +553,50 @@ class PayloadWriter:
         ready = prepare(listed, rules, find_lost=partial(find_lost, rules))
         self.lost += [Lost(*change) for change in ready.changes]
         return ready
+
+    def fit_markers(
+        self,
+        top: Sequence[tuple[str, dict[str, Any]]],
+        marked: Sequence[tuple[str, dict[str, Any]]],
+    ) -> None:
+        """
+        Leave out the oldest cache markers of messages, of which there may be so many
+        with those of the system, those of thinking, and the ``ttl`` of what comes
+        behind a shorter one. *top* are the system's blocks with a marker, *marked* the
+        others, each with its path.
+
+        Source:
+            ``A maximum of 4 blocks with cache_control may be provided. Found 5.``,
+            ``thinking.cache_control: Extra inputs are not permitted``, ``a ttl='1h'
+            cache_control block must not come after a ttl='5m' cache_control block``.
+        """
+        if self.rules is None or self.rules.max_markers is None:
+            return
+
+        refused = [one for one in marked if one[1].get("type") in THINKING]
+        for path, block in refused:
+            self.lose(path, MARKER, "thinking has no cache marker")
+            del block[MARKER]
+
+        marked = [one for one in marked if MARKER in one[1]]
+        # Those of the system are the longest in the cache; one is left to the newest
+        # message.
+        limit = self.rules.max_markers
+        most = limit - min(len(top), limit - bool(marked))
+        keep = limit - min(len(marked), most)
+        for path, block in [*top[:-keep], *marked[: len(marked) - most]]:
+            self.lose(path, MARKER, _TOO_MANY)
+            del block[MARKER]
+
+        is_short = False
+        for path, block in [*top, *marked]:
+            marker: Any = block.get(MARKER)
+            is_long = isinstance(marker, dict) and marker.get("ttl") == "1h"
+            if is_long and is_short:
+                self.lose(path, "ttl", _SHORTER)
+                block[MARKER] = {key: marker[key] for key in marker if key != "ttl"}
+
+            is_short = is_short or not (is_long or marker is None)
 
     def lose_tool_name(self, message: ToolMessage, path: str, called: str) -> None:
         """

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from conversation_state.adapters.engine.export import (
+    MARKER,
     NOTHING_LEFT,
     OPENAI,
     Export,
@@ -50,6 +51,8 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
     """
     writer = PayloadWriter(SOURCE)
     raws: list[dict[str, Any]] = []
+    top: list[tuple[str, dict[str, Any]]] = []
+    marked: list[tuple[str, dict[str, Any]]] = []
     # The tools of calls that were written without their ids.
     legacy: dict[str, str] = {}
     ready = writer.prepare(messages, rules, OPENAI_CHAT, _find_lost)
@@ -75,8 +78,25 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
                     merge_kept_keys(map_of(notes, "keys"), raw)
 
             raws.append(raw)
+            found = [(path, block) for block in _find_marked(raw)]
+            if found:
+                is_top = one.role == "system" and not marked
+                (top if is_top else marked).extend(found)
+
+    if top or marked:
+        writer.fit_markers(top, marked)
 
     return writer.export({"messages": raws})
+
+
+def _find_marked(raw: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The blocks of *raw*, a message, that have a cache marker; itself, too."""
+    content = raw.get("content")
+    if isinstance(content, list):
+        yield from (each for each in content if each.get(MARKER))
+
+    if raw.get(MARKER):
+        yield raw
 
 
 def _note_legacy_call(

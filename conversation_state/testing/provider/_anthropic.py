@@ -234,6 +234,10 @@ class AnthropicRequest:
             return ""
 
         self._read_keys(path, kind, block)
+        source = block.get("source") if kind == "document" else block
+        if kind in ("document", "search_result") and isinstance(source, Mapping):
+            for at, inner in objects_of(source.get("content")):
+                self._note_marker(f"{path}.{kind}.content.{at}", inner)
 
         self._note_marker(path, block)
         return kind
