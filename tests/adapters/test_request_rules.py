@@ -705,6 +705,15 @@ class TestOwnCalls:
         assert (kind in {lost.what for lost in export.lost}) == (not is_sent)
         assert () == judge("openai_responses", export.payload, level="api")
 
+    def test_late(self, items):
+        """A result that came late is sent directly behind its call."""
+        late = [*items[:3], ASKED_ITEM, items[3], ASKED_ITEM]
+        export = openai_responses.dump(openai_responses.load(late))
+
+        assert [*items[:4], ASKED_ITEM, ASKED_ITEM] == export.payload["input"]
+        assert [("messages[3]", "position")] == listed(export)
+        assert () == judge("openai_responses", export.payload)
+
     def test_twice(self, items, kind):
         """Of a call that was added twice, no second result is sent without it."""
         export = openai_responses.dump(openai_responses.load([*items, *items[1:]]))

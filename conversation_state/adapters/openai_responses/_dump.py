@@ -28,6 +28,7 @@ from conversation_state.adapters.engine.notes import (
 )
 from conversation_state.adapters.openai_responses._blocks import (
     CALLERS,
+    OWN_RESULTS,
     RESULTS,
     SOURCE,
     find_unpaired,
@@ -298,6 +299,7 @@ def _write_pairs(
                 and writer.is_left_out(message.raw, path)
             )
         ]
+        pairs = _move_results(writer, pairs)
 
     items: list[dict[str, Any]] = []
     calls: dict[str, ToolCall] = {}
@@ -306,6 +308,44 @@ def _write_pairs(
         items += write_items(writer, message, path, calls, followed=followed)
 
     return items
+
+
+def _move_results(
+    writer: PayloadWriter, pairs: list[tuple[Message, str]]
+) -> list[tuple[Message, str]]:
+    """
+    *pairs*, in which late results that are kept as they are stand behind the message of
+    their call, as those of functions do.
+    """
+    if not any(isinstance(message, UnknownMessage) for message, _ in pairs):
+        return pairs
+
+    # Each message with the results behind it; and where the calls are.
+    rows: list[list[tuple[Message, str]]] = []
+    called: dict[tuple[str, str], int] = {}
+    for message, path in pairs:
+        keys = [
+            key
+            for _, raw in _find_own_items([(message, path)])
+            for key in pair_keys(raw)
+        ]
+        kind = message.raw.get("type") if isinstance(message, UnknownMessage) else None
+        is_result = isinstance(message, ToolMessage) or kind in OWN_RESULTS.values()
+        if rows and is_result:
+            last = len(rows) - 1
+            at = called.get(keys[0], last) if keys else last
+            if at != last:
+                writer.lose(path, "position", _MOVED)
+
+            rows[at].append((message, path))
+        else:
+            called.update(dict.fromkeys(keys, len(rows)))
+            rows.append([(message, path)])
+
+    return [pair for row in rows for pair in row]
+
+
+_MOVED = "results must follow their calls directly; this message was moved"
 
 
 def _find_own_items(
