@@ -238,10 +238,15 @@ def _make_skipped(line: int, what: str, size: int, limit: int) -> DamagedText:
     return DamagedText(line, reason, is_skipped=True)
 
 
+_TOO_DEEP = "it is nested too deep"
+
 # Documents
 
 
-class _TooLongError(Exception): ...
+class _TooLongError(Exception):
+    def __init__(self, *, is_deep: bool = False) -> None:
+        super().__init__()
+        self.is_deep = is_deep
 
 
 class _DamagedError(Exception):
@@ -398,7 +403,7 @@ class _DocumentParser:
                 if self.is_ended or not is_cut:
                     raise _DamagedError(error, self.text) from None
             except RecursionError:
-                raise _TooLongError from None
+                raise _TooLongError(is_deep=True) from None
             else:
                 if end - self.at > self.limit:
                     raise _TooLongError
@@ -527,8 +532,13 @@ class _DocumentParser:
     ) -> JsonValue | DamagedText:
         try:
             value, reason = self._scan_value()
-        except _TooLongError:
-            return _make_skipped(line, where, self._skip_value(), self.limit)
+        except _TooLongError as error:
+            size = self._skip_value()
+            if error.is_deep:
+                what = f"{where} was skipped; {_TOO_DEEP}"
+                return DamagedText(line, what, is_skipped=True)
+
+            return _make_skipped(line, where, size, self.limit)
 
         if reason:
             return DamagedText(
@@ -568,15 +578,15 @@ class _DocumentParser:
                 yield from self._read_members()
             else:
                 yield self._pass_damage(error, "this document")[0]
-        except _TooLongError:
-            yield from self._read_members()
+        except _TooLongError as error:
+            yield from self._read_members(is_deep=error.is_deep)
         else:
             yield DamagedText(line, reason) if reason else JsonValue(value, line)
 
     def _find_list(self) -> bool:
         return _WRAPPED.match(self.text, self.at) is not None
 
-    def _read_members(self) -> Iterator[Found]:
+    def _read_members(self, *, is_deep: bool = False) -> Iterator[Found]:
         """The elements of the list of conversations that an object has."""
         line = self._count_line()
         self.at += 1
@@ -607,9 +617,10 @@ class _DocumentParser:
 
         keys = ", ".join(left_out[:_MAX_KEYS])
         if not has_list:
-            limit = f"{self.limit / _MEBIBYTE:,g} MiB"
+            limit = f"--max-line is {self.limit / _MEBIBYTE:,g} MiB"
             reason = (
-                f"an object with the keys {keys} was skipped; --max-line is {limit}"
+                f"an object with the keys {keys} was skipped; "
+                f"{_TOO_DEEP if is_deep else limit}"
             )
             yield DamagedText(line, reason)
         elif left_out:
