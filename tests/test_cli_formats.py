@@ -1021,6 +1021,138 @@ class TestLines:
         assert {"chats-1": (["u hi", "a yo"], 1)} == chats(run)
 
 
+def chunk(text, *, done=False, **more):
+    """One line of a stream of Ollama's."""
+    message = {"role": "assistant", "content": text, **more}
+    counts = {"prompt_eval_count": 3, "eval_count": 2} if done else {}
+    return {"model": "m", "message": message, "done": done, **counts}
+
+
+def values_in(form, values):
+    """*values* on lines, as a list, or as one in a list."""
+    if form == "lines":
+        return "".join(f"{json.dumps(each)}\n" for each in values)
+
+    return json.dumps(values if form == "list" else [values], indent=1)
+
+
+OLLAMA_CALL = {"function": {"name": "f", "arguments": {"a": 1}}}
+OLLAMA_SAID = [
+    user("q"),
+    model("", tool_calls=[OLLAMA_CALL, {"function": {"name": "g", "arguments": {}}}]),
+    {"role": "tool", "tool_name": "g", "content": "of g"},
+    {"role": "tool", "tool_name": "f", "content": "of f"},
+    model("done"),
+]
+
+
+class TestOllama:
+    """What Ollama's `/api/chat` takes and gives."""
+
+    @pytest.mark.parametrize("form", ["lines", "list", "in a list"])
+    def test_stream(self, run, form):
+        """The lines of a stream are one answer, with its thoughts, calls and usage."""
+        calls = chunk("", tool_calls=[OLLAMA_CALL])
+        pieces = [chunk("", thinking="h"), chunk("", thinking="m"), chunk("Hel")]
+        pieces += [chunk("lo"), calls, chunk("", done=True)]
+
+        run("import", run.write(values_in(form, pieces)))
+
+        assert [(['a (hm) Hello f{"a":1}'], 1)] == [*chats(run).values()]
+        with open_store(run.url) as store:
+            [name] = store.names()
+            assert 5 == store.load(name).total_usage.total_tokens
+
+    @pytest.mark.parametrize("form", ["lines", "list"])
+    def test_two_streams(self, run, form):
+        """Streams behind one another are as many answers."""
+        pieces = [chunk("a"), chunk("b"), chunk("", done=True)]
+
+        run("import", run.write(values_in(form, pieces * 2)))
+
+        assert [(["a ab"], 1)] * 2 == [*chats(run).values()]
+
+    @pytest.mark.parametrize("form", ["lines", "list"])
+    def test_two_streams_of_gemini(self, run, form):
+        """So are those of Gemini."""
+        other = json.loads(json.dumps(STREAM).replace('"r"', '"r2"'))
+
+        run("import", run.write(values_in(form, [*STREAM, *other])))
+
+        assert [(["a Hello"], 1)] * 2 == [*chats(run).values()]
+
+    @pytest.mark.parametrize(
+        "wrap", [list, lambda rows: {"model": "m", "messages": rows}]
+    )
+    @pytest.mark.parametrize("forced", [(), ("--format", "ollama")])
+    def test_request(self, run, wrap, forced):
+        """Arguments are objects, and results belong to the call of their name."""
+        run("import", run.write(json.dumps(wrap(OLLAMA_SAID))), *forced)
+
+        [(said, _)] = chats(run).values()
+        with open_store(run.url) as store:
+            state = store.load(next(iter(store.names())))
+
+        assert ["u q", 'a f{"a":1} g{}'] == said[:2]
+        calls = {call.id: call.name for call in state[1].tool_calls}
+        assert ["g", "f"] == [calls[each.tool_call_id] for each in state[2:4]]
+
+    def test_rows(self, run):
+        """So are they in rows, of which none is left out."""
+        run("import", run.write(values_in("lines", OLLAMA_SAID)))
+
+        assert [5] == [len(said) for said, _ in chats(run).values()]
+
+    @pytest.mark.parametrize("value", [{"a": 1}, [{"done": True, "message": 5}], [[1]]])
+    def test_no_response(self, run, value):
+        """What is no response is refused where the format is forced."""
+        path = run.write(json.dumps(value))
+        refused = run("import", path, "--format", "ollama", status=2)
+
+        assert "expected a response of Ollama, with a message" in refused.stderr
+
+
+class TestItemLists:
+    """The items of a conversation, as OpenAI's API lists them."""
+
+    def listed(self, run, items, **more):
+        """What was saved of such a list, and what was reported."""
+        value = {"object": "list", "data": items, "first_id": "x", "has_more": False}
+        result = run("import", run.write(json.dumps({**value, **more})))
+        [(said, _)] = chats(run).values()
+        return said, result.stderr
+
+    @pytest.mark.parametrize("items", [ITEMS, [ITEMS[0], ITEMS[-1]]])
+    def test_newest_first(self, run, items):
+        """A list with the newest first is reversed, and that is reported."""
+        said, reported = self.listed(run, items[::-1])
+
+        assert (CALLED if len(items) > 2 else ["u q", "a done"]) == said
+        assert "its items are listed with the newest first" in reported
+
+    def test_oldest_first(self, run):
+        """One in order stays so."""
+        said, reported = self.listed(run, ITEMS)
+
+        assert (CALLED, "") == (said, reported)
+
+    def test_unknown_order(self, run):
+        """Where nothing says the order, or there are more pages, that is said."""
+        items = [ITEMS[0], ITEMS[-1], ITEMS[0]]
+        said, reported = self.listed(run, items, has_more=True)
+
+        assert ["u q", "a done", "u q"] == said
+        assert "nothing says whether its items are listed with the newest" in reported
+        assert "it is a page of a list that has more" in reported
+
+    def test_wrong_item(self, run):
+        """What is wrong has its path in the list."""
+        value = {"object": "list", "data": [{"role": "user", "content": 5}, ITEMS[0]]}
+        result = run("import", run.write(json.dumps(value)), status=2)
+
+        assert "$.data[0].content: is 5" in result.stderr
+
+
 ROW_KEYS = ["conversation_id", "conversationId", "chat_id", "chatId", "thread_id"]
 ROW_KEYS += ["threadId", "session_id", "sessionId", "message_tree_id"]
 
@@ -1742,7 +1874,27 @@ class TestFiles:
         assert "expands to more than 200 times its size" in result.stderr
 
 
+EMBEDDING = {"model": "text-embedding-3-small", "input": "q"}
+EMBEDDED = {"object": "list", "data": [{"object": "embedding", "embedding": [0.5]}]}
 REFUSED = {
+    "batch of embeddings": (
+        {
+            "custom_id": "r",
+            "url": "/v1/embeddings",
+            "body": {"model": "m", "input": "q"},
+        },
+        "a request to /v1/embeddings, which gives no answer",
+    ),
+    "request of an embedding": (EMBEDDING, "a request for something else than an"),
+    "logged embedding": (
+        {"request": EMBEDDING, "response": EMBEDDED},
+        "an object with the keys request, response",
+    ),
+    "embeddings in a batch": (
+        {"custom_id": "r", "response": {"status_code": 200, "body": EMBEDDED}},
+        "$.response.body: an object with data, first of all an object with the keys em",
+    ),
+    "speech": ({"model": "m", "input": "q", "voice": "a"}, "a request for something"),
     "batch error": (
         {"custom_id": "r", "response": None, "error": {"code": "x", "message": "no"}},
         "an error of the provider instead of an answer: x: no",
@@ -1896,6 +2048,12 @@ class TestRefused:
 
         assert "mapping is missing" in refused.stderr
         assert {"x"} == {*chats(run)}
+
+    def test_extra(self, run):
+        """A key that is an object in eino's messages, and a text here, is no matter."""
+        run("import", run.write(json.dumps([user("hi", extra="x"), model("yo")])))
+
+        assert {"chats-1": (["u hi", "a yo"], 1)} == chats(run)
 
     def test_help(self, run):
         """The help lists the formats."""
@@ -2149,7 +2307,10 @@ class TestDamage:
 
         result = run("import", path, status=2)
 
-        assert "chats.jsonl:1: $[0]" in result.stderr
+        alone = run("import", run.write('{"messages": ' + deep + "}"), status=2)
+
+        assert "chats.jsonl:1: $[0] was skipped; it is nested too" in result.stderr
+        assert "the keys messages was skipped; it is nested too deep" in alone.stderr
         assert {"x"} == {*chats(run)}
 
 

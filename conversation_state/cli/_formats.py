@@ -66,12 +66,7 @@ def fail(what: str, path: str = "$") -> DecodeError:
 
 def _load_log(record: Any) -> FoundConversation:
     log = split_log(record)
-    error = log.error or log.response.get("error")
-    if error:
-        raise fail(
-            f"an error of the provider instead of an answer: {_describe_error(error)}"
-        )
-
+    _check_answered(record, log.error or log.response.get("error"))
     history: tuple[Message, ...] = ()
     answers: tuple[Message, ...] = ()
     for body, path in ((log.request, log.paths[0]), (log.response, log.paths[1])):
@@ -111,6 +106,20 @@ def _load_log(record: Any) -> FoundConversation:
         rest |= {key: log.request[key] for key in log.request if key not in known}
 
     return _join_answers(history, answers, id=find_id(record), notes=rest)
+
+
+def _check_answered(record: Any, error: Any) -> None:
+    if error:
+        raise fail(
+            f"an error of the provider instead of an answer: {_describe_error(error)}"
+        )
+
+    url = record.get("url")
+    if isinstance(url, str) and url.endswith(_OTHER_ENDPOINTS):
+        raise fail(f"a request to {shorten_text(url, 80)}, which gives no answer")
+
+
+_OTHER_ENDPOINTS = ("/embeddings", "/moderations", "/speech")
 
 
 def _describe_error(error: Any) -> str:
@@ -217,6 +226,8 @@ def _by_adapter(name: str) -> Callable[[Any], FoundConversation]:
 def _load_listed(adapter: Any, name: str, payload: Any) -> tuple[Message, ...]:
     if name == "ai_sdk":
         payload = _blocks.upgrade_ui_messages(payload)
+    elif name == "openai_chat":
+        payload = _name_results(payload)
 
     try:
         found: tuple[Message, ...] = adapter.load(payload)
@@ -232,6 +243,22 @@ def _load_listed(adapter: Any, name: str, payload: Any) -> tuple[Message, ...]:
         raise
 
     return found
+
+
+def _name_results(payload: Any) -> Any:
+    """*payload* with the name of a result where others than Ollama have it."""
+    if isinstance(payload, dict) and "messages" in payload:
+        return {**payload, "messages": _name_results(payload["messages"])}
+
+    if not isinstance(payload, list):
+        return payload
+
+    return [
+        {("name" if key == "tool_name" else key): each[key] for key in each}
+        if isinstance(each, dict) and "tool_name" in each and "name" not in each
+        else each
+        for each in payload
+    ]
 
 
 def _load_own(value: Any) -> FoundConversation:
@@ -367,17 +394,100 @@ _SPEAKER = re.compile(r"(?:^|\n\n)(Human|Assistant): ?")
 
 
 def _load_ollama(value: Any) -> FoundConversation:
+    """A response, those of one stream, or a request."""
+    asked = value.get("messages") if isinstance(value, dict) else value
+    if isinstance(asked, list) and recognize_items(asked) == "openai_chat":
+        return _by_adapter("openai_chat")(value)
+
+    pieces = value if isinstance(value, list) else [value]
+    for at, each in enumerate(pieces):
+        path = f"$[{at}]" if isinstance(value, list) else "$"
+        if not isinstance(each, dict) or not isinstance(each.get("message"), dict):
+            raise fail("expected a response of Ollama, with a message", path)
+
+        for key in ("content", "thinking"):
+            if not isinstance(each["message"].get(key), (str, type(None))):
+                raise fail("expected a text", f"{path}.message.{key}")
+
+    whole = {**pieces[-1], "message": _join_pieces([one["message"] for one in pieces])}
     counts = {"prompt_tokens": "prompt_eval_count", "completion_tokens": "eval_count"}
-    usage = {name: value[key] for name, key in counts.items() if key in value}
-    choice = {"message": value["message"], "finish_reason": value.get("done_reason")}
-    response: dict[str, Any] = {"choices": [choice], "model": value.get("model")}
+    usage = {name: whole[key] for name, key in counts.items() if key in whole}
+    choice = {"message": whole["message"], "finish_reason": whole.get("done_reason")}
+    response: dict[str, Any] = {"choices": [choice], "model": whole.get("model")}
     if len(usage) == len(counts):
         response["usage"] = {**usage, "total_tokens": sum(usage.values())}
 
     known = {"message", "model", "done", "done_reason", *counts.values()}
-    notes = {key: value[key] for key in value if key not in known}
+    notes = {key: whole[key] for key in whole if key not in known}
     found = _import_adapter("openai_chat").load(response)
     return FoundConversation(tuple(found), notes=notes)
+
+
+def _join_pieces(messages: Sequence[Body]) -> Body:
+    joined = {**messages[0]}
+    for each in messages[1:]:
+        for key, value in each.items():
+            before = joined.get(key)
+            is_more = key != "role" and type(before) is type(value)
+            is_more = is_more and isinstance(value, (str, list))
+            joined[key] = before + value if is_more else value
+
+    if "thinking" in joined:
+        joined["reasoning_content"] = joined.pop("thinking")
+
+    return joined
+
+
+def _load_responses(value: Any) -> FoundConversation:
+    """Those of Responses, and the items of a conversation as the API lists them."""
+    load = _by_adapter("openai_responses")
+    data = value.get("data") if isinstance(value, dict) else None
+    if not isinstance(data, list) or value.get("object") != "list":
+        return load(value)
+
+    try:
+        found = load(data)
+    except DecodeError as error:
+        raise _rename_paths(error, "$", "$.data") from None
+
+    mended = []
+    is_reversed = _is_newest_first(data)
+    if is_reversed:
+        found = load(data[::-1])
+        mended.append("its items are listed with the newest first; they are reversed")
+    elif is_reversed is None and len(data) > 1:
+        mended.append(
+            "nothing says whether its items are listed with the newest first, the "
+            "API's default; they are kept in the order of the list"
+        )
+
+    if value.get("has_more"):
+        mended.append("it is a page of a list that has more")
+
+    notes = {key: value[key] for key in value if key not in _LIST_KEYS_OF_API}
+    return found._replace(notes=notes, mended=tuple(mended))
+
+
+_LIST_KEYS_OF_API = frozenset({"data", "first_id", "has_more", "last_id", "object"})
+
+
+def _is_newest_first(items: Sequence[Any]) -> bool | None:
+    """Whether *items* end with the oldest; None if nothing in them says it."""
+    places: dict[Any, int] = {}
+    for at, item in enumerate(items):
+        kind, call_id = item.get("type"), item.get("call_id")
+        if isinstance(kind, str) and isinstance(call_id, str):
+            other = places.setdefault(call_id, at)
+            if other != at:
+                return kind.endswith("_call")
+
+    roles = [item["role"] for item in items if isinstance(item.get("role"), str)]
+    first, last = (_ORDER.get(role, 2) for role in (roles[:1] + roles[-1:]) or ["", ""])
+    return None if first == last else first > last
+
+
+# What a conversation begins with comes first.
+_ORDER = {"developer": 0, "system": 0, "user": 1}
 
 
 def _load_pieces(value: Any) -> FoundConversation:
@@ -435,13 +545,13 @@ _SAID_ELSEWHERE = frozenset(
 FORMATS: Mapping[str, str] = {
     "json": "states of this library, as `export` writes them",
     "openai_chat": "OpenAI's chat: requests, responses, messages",
-    "openai_responses": "OpenAI's Responses: the same, and items",
+    "openai_responses": "OpenAI's Responses: the same, items, and lists of these",
     "openai_assistants": "the messages of a thread of OpenAI's Assistants",
     "anthropic": "Anthropic's Messages: requests, responses, messages",
     "bedrock_converse": "Bedrock's Converse: requests, responses, messages",
     "gemini": "Gemini: requests, responses, contents",
     "gemini_stream": "Gemini: the responses of one stream, as a list",
-    "ollama": "Ollama's responses",
+    "ollama": "Ollama: requests, responses, also streamed, messages",
     "log": "requests with responses: batches, and logs of gateways",
     "sharegpt": "ShareGPT and its kin, prompts with completions",
     "instructions": "instructions with outputs, as Alpaca's",
@@ -474,6 +584,7 @@ _LOADERS: Mapping[str, Callable[[Any], FoundConversation]] = {
     "json": _load_own,
     "log": _load_log,
     "ollama": _load_ollama,
+    "openai_responses": _load_responses,
     "preferences": _load_preference,
     "sharegpt": _load_shared,
 }

@@ -233,6 +233,9 @@ class _SourceReader:
             or self._is_next_piece(found)
             or self._is_bad_item(found)
         ):
+            if self._is_behind_stream(found):
+                yield from self._load_waiting()
+
             self.items.append(found)
         else:
             if self.items:
@@ -326,9 +329,19 @@ class _SourceReader:
         if not isinstance(before, dict) or not isinstance(found.data, dict):
             return False
 
+        if before.get("done") is False:
+            return bool(found.data.get("done"))  # Ollama's
+
         id = found.data.get("responseId")
         is_same = "candidates" in before and before.get("responseId") == id
         return is_same and (bool(found.position) or id is not None)
+
+    def _is_behind_stream(self, found: JsonValue) -> bool:
+        # The last response of a stream is a whole one.
+        before = self.items[-1].data if self.items else {}
+        is_whole = bool(_recognition.recognize(before))
+        is_last = is_whole and not _recognition.is_piece(before)
+        return is_last and not self._is_next_piece(found)
 
     def _is_bad_item(self, found: JsonValue) -> bool:
         # Else the messages before and behind it would be two conversations.

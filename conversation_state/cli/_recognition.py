@@ -38,8 +38,14 @@ def _collect_facts(items: Sequence[Any]) -> _Facts:
     texts: list[str] = []
     for item in items:
         keys.update(item)
-        if isinstance(item.get("tool_calls"), str):
+        calls = item.get("tool_calls")
+        if isinstance(calls, str):
             keys.add("tool_calls+text")
+        elif isinstance(calls, list) and any(map(_has_arguments, calls)):
+            keys.add("tool_calls+object")  # Ollama's
+
+        if not isinstance(item.get("extra", {}), (dict, type(None))):
+            keys.discard("extra")
 
         for key, words in (("role", roles), ("from", roles), ("type", types)):
             if isinstance(word := item.get(key), str):
@@ -61,6 +67,12 @@ def _collect_facts(items: Sequence[Any]) -> _Facts:
         frozenset(blocks),
         frozenset(parts),
         tuple(texts),
+    )
+
+
+def _has_arguments(call: Any) -> bool:
+    return isinstance(call, dict) and isinstance(
+        _get_object(call, "function").get("arguments"), dict
     )
 
 
@@ -182,6 +194,7 @@ def _is_shared(facts: _Facts) -> bool:
 # Tried in this order; those with the fewest common keys first.
 _ITEM_TESTS: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
     ("gemini_stream", lambda f: "candidates" in f.keys),
+    ("ollama", lambda f: {"done", "message"} <= f.keys),
     ("langchain", _is_langchain),
     ("pydantic_ai", lambda f: {"kind", "parts"} <= f.keys and "role" not in f.keys),
     ("assistant_ui", lambda f: {"parentId", "message"} <= f.keys),
@@ -222,7 +235,14 @@ _ITEM_TESTS: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
         lambda f: bool(f.blocks & _CONVERSE_BLOCKS) and "tool_calls" not in f.keys,
     ),
     ("anthropic", _has_anthropic),
-    ("eino", lambda f: bool(f.keys & _EINO_KEYS) and f.roles <= _CHAT_ROLES),
+    (
+        "eino",
+        lambda f: (
+            bool(f.keys & _EINO_KEYS)
+            and f.roles <= _CHAT_ROLES
+            and "tool_calls+object" not in f.keys
+        ),
+    ),
     ("sharegpt", _is_shared),
     (
         "openai_chat",
@@ -290,10 +310,33 @@ def _is_responses(record: Body) -> bool:
     # Others have an `input`, too; the API's is a text only where a model is named.
     given = record.get("input")
     if isinstance(given, str):
-        return "model" in record and not record.keys() & {"output", "instruction"}
+        is_asked = "model" in record and not _is_embedding(record)
+        return is_asked and not record.keys() & {"output", "instruction"}
 
     items = given if isinstance(given, list) else _get_list(record, "output")
     return recognize_items(items) in {"openai_responses", "openai_chat"}
+
+
+def _is_embedding(record: Body) -> bool:
+    """Whether *record* asks for an embedding, a moderation or speech, or has some."""
+    model, data = record.get("model"), _get_list(record, "data")
+    if data and isinstance(data[0], dict) and data[0].get("object") == "embedding":
+        return True
+
+    is_named = isinstance(model, str) and any(word in model for word in _OTHER_MODELS)
+    return "input" in record and (
+        is_named or bool(record.keys() & _OTHER_KEYS_OF_INPUT)
+    )
+
+
+_OTHER_MODELS = ("embed", "moderation", "tts-")
+_OTHER_KEYS_OF_INPUT = frozenset({"dimensions", "encoding_format", "voice"})
+
+
+def _is_item_list(record: Body) -> bool:
+    items = _get_list(record, "data")
+    is_list = record.get("object") == "list"
+    return is_list and recognize_items(items) == "openai_responses"
 
 
 def _is_anthropic(record: Body) -> bool:
@@ -472,6 +515,7 @@ _RECORD_TESTS: tuple[tuple[str, Test], ...] = (
         ),
     ),
     ("opencode", _is_opencode),
+    ("openai_responses", _is_item_list),
     ("gemini_cli", lambda r: {"sessionId", "startTime", "messages"} <= r.keys()),
     ("preferences", _is_preference),
     ("log", _is_log),
@@ -581,7 +625,10 @@ def is_item(value: Any) -> bool:
 
 
 def is_piece(value: Body) -> bool:
-    """Whether *value* is one of the responses that Gemini streams, not the last."""
+    """Whether *value* is one of the responses of a stream, not the last."""
+    if value.get("done") is False and _get_object(value, "message"):
+        return True  # Ollama's; the others are Gemini's
+
     answers = [
         each for each in _get_list(value, "candidates") if isinstance(each, dict)
     ]
@@ -732,6 +779,7 @@ _LOOKALIKES: tuple[tuple[str, Test], ...] = (
         lambda r: any(r.get(k) == [] for k in MESSAGE_KEYS),
     ),
     ("an event of a streamed response; concat the chunks of load_chunks", _is_event),
+    ("a request for something else than an answer, or its result", _is_embedding),
     ("an error of a provider, not an answer", lambda r: bool(_get_object(r, "error"))),
     ("a completion without messages", lambda r: "choices" in r),
     (
