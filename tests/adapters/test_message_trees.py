@@ -890,7 +890,8 @@ class TestRead:
         assert first.metadata["conversation_state"]["message_trees"]["hidden"]
         assert ("See", "file://x") == (asked.text, asked.parts[1].raw["asset_pointer"])
         assert 500_000 == asked.timestamp.microsecond
-        assert ("1 + 2", "python") == (call.text, call.tool_calls[0].name)
+        assert ((), "python") == (call.parts, call.tool_calls[0].name)
+        assert {"input": "1 + 2"} == json.loads(call.tool_calls[0].arguments)
         assert (call.tool_calls[0].id, "3") == (result.tool_call_id, result.text)
         assert ("Three.", "g") == (answer.text, answer.response.model)
         assert 1 == unknown.parts[0].raw["x"]

@@ -983,6 +983,8 @@ def _read_chatgpt(raw: Body) -> list[Message]:
             given = _parse_arguments(text)
             code = text if isinstance(given, dict) else json.dumps({"input": text})
             calls = [ToolCall(id, tool, code)]
+            # The text is what the tool gets, and nothing that the model says besides.
+            parts = [part for part in parts if not isinstance(part, TextPart)]
 
         fields.update(_make_fields(None, model))
         return [AssistantMessage(_text_of(parts), tool_calls=calls, **fields)]
