@@ -289,6 +289,20 @@ class TestClaudeCode:
         assert "<synthetic>" == state[-1].response.model
         assert () == cost(state).unbilled
 
+    def test_what_is_sent(self):
+        """
+        Errors that Claude Code shows are marked, and left out of what the model gets;
+        what it hides is marked, too, and sent.
+        """
+        session = read_session(CLAUDE)
+        notes = [notes_of(each.metadata, "sessions") for each in session.tree.present]
+        marks = [("hidden" in each, "unsent" in each) for each in notes]
+
+        assert [(True, False), *[(False, False)] * 6, (False, True)] == marks[:8]
+        assert not any(map(any, marks[8:]))
+        shown = session.tree.present[:9]
+        assert (*shown[:7], shown[8]) == compacted(shown)
+
     def test_answer_that_cannot_be_read(self):
         """All lines of such an answer are kept, and it is billed."""
         raws = parse(CLAUDE)

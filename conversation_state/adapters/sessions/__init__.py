@@ -12,7 +12,8 @@ once, and its usage is in the ledger once, under the provider's id. A compaction
 nothing away: the path to the head has what was said before it, and `compacted` is what
 the model gets instead. What a line has besides its message is a note (see
 `conversation_state.adapters.engine.notes`): ``format``, ``lines`` with all their other
-keys, ``compaction`` with the summary of what is before it.
+keys, ``compaction`` with the summary of what is before it, ``hidden`` where Claude Code
+does not show it, and ``unsent`` where no model gets it.
 
 These formats are private to their agents and change without notice; :doc:`sessions`
 says what was verified with which version.

@@ -9,6 +9,8 @@ Source:
     ``_internal/sessions.py`` of claude-agent-sdk 0.2.189: which lines count, which
     leaf is live, and where results of parallel calls belong. Its
     ``get_session_messages`` ends at a compaction; here the path goes on behind it.
+    What is sent of them: ``normalizeMessagesForAPI`` of Claude Code, as it has been
+    published.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from conversation_state.adapters.engine.usage import as_count
 from conversation_state.adapters.sessions._session import (
     COMPACTION,
     SOURCE,
+    UNSENT,
     Body,
     Line,
     LoadedSession,
@@ -513,7 +516,13 @@ class _ClaudeSession:
         kept = [_keep_line(line) for line in lines]
         first = lines[0]
         time = read_time(first.raw.get("timestamp"))
-        notes = {"lines": kept, COMPACTION: compaction}
+        raws = [line.raw for line in lines]
+        notes = {
+            "lines": kept,
+            COMPACTION: compaction,
+            "hidden": all(raw.get("isMeta") is True for raw in raws),
+            UNSENT: all(_is_error(raw) for raw in raws),
+        }
         self.builder.add(id, parent, messages, first.at, time, **notes)
         for line in lines:
             result = line.raw.get("toolUseResult")
@@ -628,6 +637,14 @@ def _find_agent(lines: SessionLines) -> str:
 
 def _is_hidden(raw: Body) -> bool:
     return any(raw.get(key) for key in ("isSidechain", "teamName", "isMeta"))
+
+
+def _is_error(raw: Body) -> bool:
+    # Of what the interface says, the only messages that Claude Code does not send;
+    # what is meta, commands and what they print among it, it does.
+    message = raw.get("message")
+    model = message.get("model") if is_map(message) else None
+    return raw.get("isApiErrorMessage") is True and model == _SYNTHETIC
 
 
 def _read_compaction(raw: Body) -> dict[str, Any]:

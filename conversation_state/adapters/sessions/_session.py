@@ -144,17 +144,20 @@ class LoadedSession:
         if not last:
             return compacted(messages)
 
-        return _stand_in(last, messages)
+        return _select_sent(_stand_in(last, messages))
 
 
 # The note with the compaction before a message, or at the end of a session.
 COMPACTION = "compaction"
+# The note on messages that no model gets.
+UNSENT = "unsent"
 
 
 def compacted(messages: Iterable[Message]) -> tuple[Message, ...]:
     """
     The messages that the model gets to see: the summary of the newest compaction, what
-    was kept besides it, and what came since; all of them if nothing was compacted.
+    was kept besides it, and what came since; all of them if nothing was compacted. Not
+    those that the agent does not send, such as errors that it shows.
 
     For a view of a state that was loaded from a session, in which everything that was
     said before a compaction is still there.
@@ -163,9 +166,15 @@ def compacted(messages: Iterable[Message]) -> tuple[Message, ...]:
     for at in range(len(listed) - 1, -1, -1):
         last = map_of(notes_of(listed[at].metadata, SOURCE), COMPACTION)
         if last:
-            return _stand_in(last, listed[:at]) + listed[at:]
+            return _select_sent(_stand_in(last, listed[:at]) + listed[at:])
 
-    return listed
+    return _select_sent(listed)
+
+
+def _select_sent(messages: Iterable[Message]) -> tuple[Message, ...]:
+    return tuple(
+        each for each in messages if not notes_of(each.metadata, SOURCE).get(UNSENT)
+    )
 
 
 def _stand_in(compaction: Body, before: Sequence[Message]) -> tuple[Message, ...]:
