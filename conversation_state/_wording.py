@@ -128,7 +128,7 @@ def is_of_other_format(given: Mapping[Any, Any]) -> bool:
 
 def find_kind(raw: Mapping[str, Any]) -> str:
     """What the JSON of an unknown part says that it is; "" if it says nothing."""
-    for key in ("type", "kind"):
+    for key in ("type", "kind", "content_type"):
         kind = raw.get(key)
         if isinstance(kind, str) and kind:
             return kind

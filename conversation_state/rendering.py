@@ -152,10 +152,12 @@ class ContentBlock(NamedTuple):
 # Headings and blocks
 
 
-def format_heading(message: Message, names: dict[str, str], quote: Quote) -> str:
+def format_heading(
+    message: Message, names: dict[str, str], quote: Quote, *, has_time: bool = True
+) -> str:
     """
-    The role, name, call and time of a message; *names* has the names of the
-    calls made so far, by their ids, and then its own, too.
+    The role, name, call and, unless *has_time* is false, time of a message; *names* has
+    the names of the calls made so far, by their ids, and then its own, too.
     """
     words = [message.role]
     if isinstance(message, UnknownMessage):
@@ -181,7 +183,7 @@ def format_heading(message: Message, names: dict[str, str], quote: Quote) -> str
         facts.append(f"for {quote(message.tool_call_id)}{of_other}")
         facts += ["failed"] if message.is_error else []
 
-    if message.timestamp is not None:
+    if has_time and message.timestamp is not None:
         facts.append(message.timestamp.isoformat(" "))
 
     # Compatible servers use an id again: a result means the latest call before it.

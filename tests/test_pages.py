@@ -3,6 +3,7 @@
 import ast
 import re
 from base64 import b64encode
+from datetime import UTC, datetime
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
@@ -26,6 +27,7 @@ from conversation_state import (
     pages,
     trim,
 )
+from conversation_state.adapters.message_trees import load_trees
 from conversation_state.errors import BudgetExceededError
 from conversation_state.messages import ResponseMeta
 from conversation_state.pages import (
@@ -40,6 +42,7 @@ from conversation_state.parts import (
     ReasoningPart,
     RefusalPart,
     TextPart,
+    UnknownPart,
 )
 from conversation_state.rendering import escape_invisible
 from conversation_state.store import open_store
@@ -418,6 +421,146 @@ class TestTimelines:
             'viewBox="0 0 384 44" preserveAspectRatio="none"'
         )
         assert "viewBox" not in draw_fragment(TRIP)
+
+
+def chatgpt(*said):
+    """An archive of ChatGPT with one message behind another, each with its keys."""
+    mapping, before = {}, None
+    for at, (role, words, keys) in enumerate(said):
+        is_text = isinstance(words, str)
+        content = {"content_type": "text", "parts": [words]} if is_text else words
+        author = {"role": role, "name": keys.pop("name", None)}
+        body = {"id": f"{at}", "author": author, "content": content, **keys}
+        mapping[f"{at}"] = {"id": f"{at}", "parent": before, "message": body}
+        before = f"{at}"
+
+    [loaded] = load_trees({"mapping": mapping, "current_node": before})
+    return loaded.tree
+
+
+class TestImports:
+    """Pages of what other programs exported."""
+
+    def test_hidden(self):
+        """What a chat hides is marked, and folded; what is empty is said to be."""
+        hidden = {"metadata": {"is_visually_hidden_from_conversation": True}}
+        context = {"content_type": "user_editable_context", "user_profile": "A baker."}
+        tree = chatgpt(
+            ("system", "", {**hidden}),
+            ("user", context, {**hidden}),
+            ("user", "What bread?", {}),
+        )
+        page = make_page(tree.present)
+        text = PageReader(page).text
+
+        assert 2 == text.count("context, hidden in the chat")
+        assert 1 == text.count("empty")
+        assert "<details><summary>A baker.</summary>" in page
+        assert "<summary>What bread?" not in page
+
+    def test_unsent(self):
+        """An error that an agent showed says that no model got it."""
+        notes = {"conversation_state": {"sessions": {"unsent": True}}}
+        state = Aggregator.new([AssistantMessage("API Error: 529", metadata=notes)])
+        page = make_page(state)
+
+        assert "not sent to a model" in page
+        assert "<summary>API" not in page
+
+    @pytest.mark.parametrize(
+        ("raw", "shown"),
+        [
+            (
+                {"content_type": "reasoning_recap", "content": "Thought for 8 seconds"},
+                "Thought for 8 seconds",
+            ),
+            (
+                {"content_type": "image_asset_pointer", "width": 640, "height": 480},
+                "picture, 640 × 480, which is not in the file",
+            ),
+            (
+                {"content_type": "real_time_user_audio_video_asset_pointer"},
+                "sound, which is not in the file",
+            ),
+            ({"file_kind": "image", "file_name": "bread.png"}, "bread.png"),
+        ],
+    )
+    def test_unknown_parts(self, raw, shown):
+        """The text of an unknown part, and its JSON in a fold."""
+        part = UnknownPart(raw, source="chatgpt")
+        page = make_page(Aggregator.new([UserMessage([TextPart("See"), part])]))
+        before, _, after = page.partition("<details><summary>unknown ")
+
+        assert shown in before
+        assert "chatgpt" in after
+        redacted = make_page(Aggregator.new([UserMessage([part])]), redact=True)
+        assert shown not in redacted
+
+    def test_unknown_parts_without_text(self):
+        """Of those the JSON is shown as it is."""
+        part = UnknownPart({"content": [{"a": 1}]}, source="x")
+        page = make_page(Aggregator.new([UserMessage([part])]))
+
+        assert "<details><summary>unknown" not in page
+
+    def test_calls(self):
+        """The code of a call is there once, and so is its result."""
+        code = {"content_type": "code", "language": "python", "text": "12*0.55"}
+        output = {"content_type": "execution_output", "text": "6.6"}
+        tree = chatgpt(
+            ("assistant", code, {"recipient": "python"}),
+            ("tool", output, {"name": "python"}),
+        )
+        page = PageReader(make_page(tree.present))
+
+        # In the card's title and in its arguments.
+        assert 2 == page.text.count("12*0.55")
+
+    @pytest.mark.parametrize(
+        ("text", "shown"),
+        [
+            ("Rye \ue200cite\ue202turn0search1\ue201.", "Rye (Reliable rye)."),
+            ("Rye \ue200cite\ue202turn0search2\ue201.", "Rye (https://rye.example)."),
+            ("Rye \ue200cite\ue202turn0search9\ue201.", "Rye."),
+            ('In \ue200entity\ue202["city","Bern","in CH"]\ue201.', "In Bern."),
+            ("In \ue200entity\ue202[1\ue201.", "In."),
+            ("See \ue200url\ue202Rye\ue202https://rye.example\ue201.", "See Rye."),
+            ("It \ue203is rye\ue204\ue206.", "It is rye."),
+        ],
+    )
+    def test_marks(self, text, shown):
+        """ChatGPT's marks are the titles of their sources, or left out."""
+        references = [
+            {
+                "matched_text": "\ue200cite\ue202turn0search1\ue201",
+                "items": [{"title": "Reliable rye", "url": "https://rye.example"}],
+            },
+            {
+                "matched_text": "\ue200cite\ue202turn0search2\ue201",
+                "url": "https://rye.example",
+            },
+            {"matched_text": 1, "items": 1},
+            1,
+        ]
+        keys = {"metadata": {"content_references": references}}
+        tree = chatgpt(
+            ("assistant", "rye", {"recipient": "web"}),
+            ("tool", text, {"name": "web", **keys}),
+            ("assistant", text, {**keys}),
+        )
+        page = make_page(tree)
+
+        assert text == tree.present[-1].text
+        assert 4 == PageReader(page).text.count(shown)
+        assert not re.search("[\ue200-\ue206]", page)
+
+    def test_times(self):
+        """A heading has the minute; the whole time is its title."""
+        time = datetime(2026, 11, 29, 13, 14, 15, 161718, tzinfo=UTC)
+        page = make_page(Aggregator.new([UserMessage("Hi!", timestamp=time)]))
+
+        assert "user, 2026-11-29 13:14 UTC" in PageReader(page).text
+        assert 'title="2026-11-29 13:14:15.161718+00:00"' in page
 
 
 class TestTrees:

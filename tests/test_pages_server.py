@@ -549,6 +549,21 @@ class TestMessages:
 class TestSearch:
     """What is found."""
 
+    def test_marks(self, store):
+        """What is found is shown without ChatGPT's marks, which have no letters."""
+        text = "Rye \ue200cite\ue202turn0search1\ue201, says the baker."
+        store.save("it", Aggregator.new().add_assistant_message(text))
+        client = connect(store)
+
+        for answer in (
+            show(client, name="it", search="baker"),
+            show(client, name="it"),
+        ):
+            assert "Rye, says the" in TextReader(answer.text).text
+            assert not re.search("[\ue200-\ue206]", answer.text)
+
+        assert text in TextReader(show(client, name="it", raw=1).text).text
+
     @pytest.mark.parametrize("wanted", ["passengers", "THE PLAN", "platform 9"])
     def test_in_all_that_is_said(self, store, wanted):
         """Arguments, names of calls, results and reasoning are searched."""

@@ -11,6 +11,7 @@ from conversation_state._persistent import final
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import Message
+from conversation_state.pages._imports import replace_marks
 from conversation_state.pages._layout import GraphNode
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
@@ -290,7 +291,7 @@ def excerpt_newest(messages: Sequence[Message]) -> tuple[str, str]:
 
 
 def excerpt_message(message: Message) -> tuple[str, str]:
-    text = message.text[:_EXCERPT]
+    text = replace_marks(message.text[:_EXCERPT], message)
     if not text.strip():
         names: Iterable[str] = [call.name for call in message.tool_calls]
         text = f"calls {', '.join(names)}" if message.tool_calls else ""

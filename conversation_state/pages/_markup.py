@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from html import escape
 from typing import TypeAlias
 
@@ -100,6 +101,16 @@ def element(name: str, attributes: Attributes | None, *children: Child) -> Marku
 def draw_rest(text: str) -> Markup:
     """A note on what is not shown here."""
     return element("p", {"class": "cs-rest"}, text)
+
+
+def draw_timestamp(time: datetime | None) -> list[Child]:
+    """*time* behind a comma, to the minute; all of it where one points at it."""
+    if time is None:
+        return []
+
+    whole = time.isoformat(" ")
+    shown = f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return [", ", element("time", {"datetime": whole, "title": whole}, shown)]
 
 
 def draw_head(columns: Iterable[str]) -> Markup:

@@ -26,6 +26,12 @@ from conversation_state.messages import (
     is_interrupted,
     read_tier,
 )
+from conversation_state.pages._imports import (
+    describe_origin,
+    describe_unknown,
+    is_hidden,
+    replace_marks,
+)
 from conversation_state.pages._markdown import draw_markdown
 from conversation_state.pages._markup import (
     Attributes,
@@ -33,6 +39,7 @@ from conversation_state.pages._markup import (
     Markup,
     Words,
     draw_rest,
+    draw_timestamp,
     element,
     join_markup,
 )
@@ -41,6 +48,8 @@ from conversation_state.parts import (
     FilePart,
     ImagePart,
     MediaPart,
+    Part,
+    UnknownPart,
     VideoPart,
 )
 from conversation_state.rendering import (
@@ -61,8 +70,10 @@ _MAX_PARTS = 100
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _SOUNDS = frozenset({"audio/mpeg", "audio/wav", "audio/ogg", "audio/mp4", "audio/webm"})
 _MAX_MEDIA = 2_000_000
-_MEDIA_LABELS = tuple(
-    [f"{kind.kind}: " for kind in (AudioPart, FilePart, ImagePart, VideoPart)]
+# What the label of a part begins with that is not drawn from a block alone.
+_LABELS_APART = (
+    *[f"{kind.kind}: " for kind in (AudioPart, FilePart, ImagePart, VideoPart)],
+    UnknownPart.kind,
 )
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 # The most characters of arguments that stand for them in a closed card.
@@ -169,38 +180,58 @@ class Drawer:
             "class": f"cs-message cs-{message.role}{erased}{kind}",
             "id": f"m-{number}" if self.has_anchors and not is_copy else None,
         }
-        more = [_draw_siblings(siblings) if siblings else None, note]
+        origin = describe_origin(message)
+        mark = element("em", None, origin) if origin else None
+        more = [_draw_siblings(siblings) if siblings else None, mark, note]
         if isinstance(message, ToolMessage):
             card = self._draw_result(message, calls.find(number), number)
             return element("article", attributes, more if any(more) else None, card)
 
-        heading = Markup(format_heading(message, {}, words.code))
+        heading = Markup(format_heading(message, {}, words.code, has_time=False))
         by = element(
             "div",
             {"class": "cs-by"},
-            element("h3", None, heading),
+            element("h3", None, heading, draw_timestamp(message.timestamp)),
             more,
             self._draw_facts(message),
             self._draw_number(number),
         )
         # The calls, which end the blocks but for the finish reason, are cards.
-        blocks = list(islice(iterate_blocks(message, words.code), _MAX_PARTS + 1))
+        blocks = list(islice(self._iterate_blocks(message), _MAX_PARTS + 1))
         if len(blocks) > _MAX_PARTS:
             blocks[-1] = ContentBlock("more parts, which are not shown", "")
 
-        media = _iterate_media(message)
-        drawn = [
-            self._draw_block(block, media)
-            for block in blocks
-            if not block.label.startswith("calls ")
-        ]
-        body = element("div", {"class": "cs-body"}, drawn) if drawn else None
+        body = self._draw_body(message, blocks)
         cards = [
             self._draw_card(call, [], element("span", None, "no result here"))
             for at, call in enumerate(message.tool_calls[:_MAX_PARTS])
             if not calls.is_answered(number, at)
         ]
         return element("article", attributes, by, body, cards)
+
+    def _iterate_blocks(self, message: Message) -> Iterator[ContentBlock]:
+        for block in iterate_blocks(message, self.words.code):
+            body = block.body if self._is_raw else replace_marks(block.body, message)
+            yield block._replace(body=body)
+
+    def _draw_body(
+        self, message: Message, blocks: Sequence[ContentBlock]
+    ) -> Markup | None:
+        parts = _iterate_apart(message)
+        drawn = [
+            self._draw_block(block, parts)
+            for block in blocks
+            if not block.label.startswith("calls ")
+        ]
+        if not drawn:
+            return None if message.tool_calls else draw_rest("empty")
+
+        if is_hidden(message):
+            text = message.text if message.text.strip() else "content"
+            text = self.words.excerpt(text, 80)
+            drawn = [element("details", None, element("summary", None, text), drawn)]
+
+        return element("div", {"class": "cs-body"}, drawn)
 
     def _draw_number(self, number: int) -> Markup:
         shown = f"#{number:,}"
@@ -261,16 +292,15 @@ class Drawer:
     def _draw_result(
         self, message: ToolMessage, call: ToolCall | None, number: int
     ) -> Markup:
-        words = self.words
         result = "".join([block.body for block in iterate_blocks(message, str)])
         size = format_count(len(result), "character")
         kind, state = ("cs-bad", "failed") if message.is_error else ("cs-ok", "ok")
         facts: list[Child] = [element("b", {"class": kind}, state), f" · {size} "]
         facts.append(self._draw_number(number))
-        media = _iterate_media(message)
+        parts = _iterate_apart(message)
         blocks = [
-            self._draw_block(block, media, has_fold=False)
-            for block in islice(iterate_blocks(message, words.code), _MAX_PARTS)
+            self._draw_block(block, parts, has_fold=False)
+            for block in islice(self._iterate_blocks(message), _MAX_PARTS)
         ]
         name = message.tool_name or (call.name if call else "")
         other = call.name if call is not None and call.name != name else ""
@@ -336,16 +366,22 @@ class Drawer:
         return join_markup([body, _describe_left_out(text)])
 
     def _draw_block(
-        self, block: ContentBlock, media: Iterator[MediaPart], *, has_fold: bool = True
+        self, block: ContentBlock, parts: Iterator[Part], *, has_fold: bool = True
     ) -> Markup:
         """
         One piece of a message: what it is, and its content, folded if it is long; of a
-        part with media, the next one of *media*.
+        part with media, and of an unknown one, the next one of *parts*.
         """
         label = Markup(block.label)
+        part = next(parts, None) if block.label.startswith(_LABELS_APART) else None
+        if isinstance(part, UnknownPart) and (text := describe_unknown(part.raw)):
+            said = self._draw_block(ContentBlock("", text), parts, has_fold=has_fold)
+            code = self._draw_code(indent_json(block.body))
+            fold = element("details", None, element("summary", None, label), code)
+            return join_markup([said, fold])
+
         if not block.body:
             caption = element("p", {"class": "cs-part"}, label)
-            part = next(media, None) if block.label.startswith(_MEDIA_LABELS) else None
             return join_markup([self._draw_media(part) if part else None, caption])
 
         shown = None
@@ -383,7 +419,7 @@ class Drawer:
             shown,
         )
 
-    def _draw_media(self, part: MediaPart) -> Markup | None:
+    def _draw_media(self, part: Part) -> Markup | None:
         """A picture or a sound, if it is here: nothing is loaded from elsewhere."""
         allowed = _PICTURES if isinstance(part, ImagePart) else _SOUNDS
         if self.words.is_redacted or not isinstance(part, (ImagePart, AudioPart)):
@@ -413,10 +449,11 @@ def _draw_act(kind: str | None, address: str, title: str, sign: str) -> Markup:
     return join_markup([element("a", attributes, sign), " "])
 
 
-def _iterate_media(message: Message) -> Iterator[MediaPart]:
+def _iterate_apart(message: Message) -> Iterator[Part]:
     content = getattr(message, "content", ())
     if find_erasure(message) is None and not isinstance(content, str):
-        yield from [part for part in content if isinstance(part, MediaPart)]
+        kinds = (MediaPart, UnknownPart)
+        yield from [part for part in content if isinstance(part, kinds)]
 
 
 def _describe_left_out(body: str) -> Markup | None:

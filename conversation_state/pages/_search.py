@@ -7,6 +7,7 @@ from time import monotonic
 from conversation_state._wording import format_count
 from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.messages import Message
+from conversation_state.pages._imports import replace_marks
 from conversation_state.pages._index import MAX_SORTED
 from conversation_state.pages._markup import Child, Markup, Words, draw_rest, element
 from conversation_state.pages._messages import Drawer
@@ -66,7 +67,7 @@ def _find_words(message: Message, wanted: str) -> tuple[str, str, str] | None:
     """
     lowered = wanted.casefold()
     for block in iterate_blocks(message, str):
-        for text in (block.body, block.label):
+        for text in (replace_marks(block.body, message), block.label):
             # Folding may change lengths ("ß"), so that positions move; a search of the
             # text as it is finds the place in most cases.
             if lowered not in text.casefold():
