@@ -813,6 +813,30 @@ class TestRead:
         assert payload == dump_tree(loaded).payload
         assert "error" not in made["chat"]["history"]["messages"]["1"]
 
+    def test_cut_off_in_assistant_ui(self):
+        """An answer that was cut off is cancelled, and no page runs its calls."""
+        call = ToolCall("c1", "pay", '{"amount": 5, "to')
+        stopped = ResponseMeta("interrupted")
+        state = Aggregator.new([AssistantMessage(tool_calls=[call], response=stopped)])
+        payload = dump_tree(MessageTree.of(state), format="assistant_ui").payload
+        (written,) = payload["messages"]
+        loaded = load_one(payload)
+
+        cancelled = {"type": "incomplete", "reason": "cancelled"}
+        assert cancelled == written["message"]["status"]
+        assert payload == dump_tree(loaded).payload
+        part: Any = {"type": "tool-pay", "toolCallId": "c1", "state": "input-streaming"}
+        part |= {"rawInput": call.arguments, "input": {"amount": 5}}
+        content = {"role": "assistant", "parts": [part]}
+        row = {"id": "1", "parent_id": None, "format": "ai-sdk/v6", "content": content}
+        of_rows = load_one([row])
+        for tree in (loaded.tree, of_rows.tree):
+            (called,) = tree.present[0].tool_calls
+            assert call.arguments == called.arguments
+            assert () == tree.present.pending_calls
+
+        assert [row] == dump_tree(of_rows).payload
+
     def test_error_of_assistant_ui(self):
         """So it is there."""
         status = {"type": "incomplete", "reason": "error", "error": "No key."}

@@ -21,6 +21,7 @@ from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters import openai_responses
 from conversation_state.adapters.engine.export import Lost, in_order
 from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.engine.ui import INTERRUPTED, was_cut
 from conversation_state.adapters.engine.usage import as_count
 from conversation_state.adapters.engine.wire import (
     data_url,
@@ -235,11 +236,15 @@ _COUNTS = (
 
 
 def _add_usage(messages: list[Message], usage: Usage | None) -> list[Message]:
-    # That of a record is its last response's.
+    return messages if usage is None else _end_answer(messages, usage=usage)
+
+
+def _end_answer(messages: list[Message], **reported: Any) -> list[Message]:
+    # What a record says of its end is of its last response.
     for at in reversed(range(len(messages))):
         message = messages[at]
-        if usage is not None and isinstance(message, AssistantMessage):
-            meta = attrs.evolve(message.response or ResponseMeta(), usage=usage)
+        if isinstance(message, AssistantMessage):
+            meta = attrs.evolve(message.response or ResponseMeta(), **reported)
             return [*messages[:at], message.replace(response=meta), *messages[at + 1 :]]
 
     return messages
@@ -419,7 +424,9 @@ def _read_thread(raw: Body) -> list[Message]:
             [TextPart(failure)] * bool(failure)
         ]
         said = [each for step in known for each in _split_responses(step, **fields)]
-        return _add_usage(said, _read_steps(raw.get("metadata")))
+        said = _add_usage(said, _read_steps(raw.get("metadata")))
+        is_cut = _is_cancelled(raw.get("status")) or any(map(_is_partial, content))
+        return _end_answer(said, finish_reason=INTERRUPTED) if is_cut else said
 
     pieces = [piece for part in content for piece in _read_thread_part(part)]
 
@@ -438,6 +445,15 @@ def _read_thread(raw: Body) -> list[Message]:
 
     parts = [piece for piece in pieces if isinstance(piece, kinds)]
     return [kind(_text_of(parts), **fields)]
+
+
+def _is_cancelled(status: object) -> bool:
+    return is_map(status) and status.get("reason") == _CANCELLED["reason"]
+
+
+def _is_partial(part: object) -> bool:
+    # The AI SDK's state of a call that was cut off.
+    return is_map(part) and part.get("state") == "input-streaming"
 
 
 def _read_steps(metadata: object) -> Usage | None:
@@ -490,7 +506,8 @@ def _read_thread_media(raw: Body, kind: str) -> Part | None:
 def _read_thread_call(raw: Body, call_id: str, kind: str) -> list[Piece]:
     tool = _get_text(raw, "toolName") or kind.removeprefix("tool-")
     given = raw.get("args", raw.get("input"))
-    pieces: list[Piece] = [_make_call(call_id, tool, given, raw.get("argsText"))]
+    text = raw.get("rawInput") if _is_partial(raw) else raw.get("argsText")
+    pieces: list[Piece] = [_make_call(call_id, tool, given, text)]
     for key in ("result", "output", "errorText"):
         if key in raw:
             is_error = key == "errorText" or raw.get("isError") is True
@@ -585,6 +602,10 @@ def _write_thread_part(
     return _write_unknown(part, "assistant_ui", lost, place)
 
 
+# How an answer that was cut off ended. A page runs no calls of it.
+_CANCELLED = {"type": "incomplete", "reason": "cancelled"}
+
+
 def _complete_thread(messages: Sequence[Message]) -> dict[str, Any]:
     if messages[0].role == "user":
         return {"attachments": [], "metadata": {"custom": {}}}
@@ -592,9 +613,10 @@ def _complete_thread(messages: Sequence[Message]) -> dict[str, Any]:
     if messages[0].role == "system":
         return {"metadata": {"custom": {}}}
 
-    is_open = bool(messages[-1].tool_calls)
     status = {"type": "complete", "reason": "stop"}
-    if is_open:
+    if any(map(was_cut, messages)):
+        status = dict(_CANCELLED)
+    elif messages[-1].tool_calls:
         status = {"type": "requires-action", "reason": "tool-calls"}
 
     metadata: dict[str, Any] = {"unstable_state": None, "steps": [], "custom": {}}
