@@ -76,7 +76,7 @@ def run(model: Model, desk: Desk, task: str) -> tuple[Aggregator, list[Aggregato
     while len(abandoned) < MAX_ATTEMPTS:
         before, booked = state.checkpoint("before the attempt"), len(desk.booked)
         try:
-            while state.pending_calls or state[-1].role != "assistant":
+            while state.pending_calls or state[-1].role in ("user", "tool"):
                 for each in state.pending_calls:
                     state = state.add_tool_response(use_tool(desk, each))
 

@@ -15,8 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from conversation_state import AssistantMessage, ToolCall, ToolMessage, open_store
-from conversation_state.testing.provider import Gate, Reply, StrictProvider
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    open_store,
+)
+from conversation_state.testing.provider import ErrorReply, Gate, Reply, StrictProvider
 
 pytest.importorskip("openai")
 
@@ -288,3 +295,45 @@ def test_lost(tmp_path):
     broken = load(tmp_path)[1]
     assert ("One", "interrupted") == (broken.text[:3], broken.response.finish_reason)
     assert "runs A" not in terminal.printed
+
+
+def test_refused(tmp_path):
+    """
+    An error of the provider is printed; an empty line asks again, and no answer that
+    did not come makes the bill incomplete.
+    """
+    with StrictProvider([ErrorReply(401), "At noon."]) as server:
+        with pasted(tmp_path, server) as terminal:
+            terminal.say("When?")
+            assert terminal.wait_for("401")
+            terminal.say("")
+            assert terminal.wait_for("At noon.")
+            assert 0 == terminal.leave(CTRL_D)
+
+        assert () == server.refusals
+
+    assert ["When?", "At noon."] == [each.text for each in load(tmp_path)]
+    assert "Traceback" not in terminal.printed
+
+
+def test_instructions_and_a_long_result(tmp_path):
+    """
+    A prompt of the system alone asks nothing, and a result that is longer than the
+    window does not end the chat.
+    """
+    with open_store(tmp_path / "chats.db") as store:
+        store.save("me", Aggregator.new([SystemMessage("Be brief.")]))
+
+    script = [AssistantMessage(tool_calls=CALLS[:1]), "At noon."]
+    tool = "return ['12:30 ' * 200] * 2_000"
+    with StrictProvider(script) as server:
+        with pasted(tmp_path, server, tool) as terminal:
+            assert terminal.wait_for("> ")
+            assert not server.requests
+            terminal.type("When?\n")
+            assert terminal.wait_for("At noon.")
+            assert 0 == terminal.leave(CTRL_D)
+
+        assert () == server.refusals
+
+    assert 2_000_000 < len(load(tmp_path)[3].text)
