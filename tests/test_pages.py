@@ -493,8 +493,9 @@ class TestImports:
 
         assert shown in before
         assert "chatgpt" in after
-        redacted = make_page(Aggregator.new([UserMessage([part])]), redact=True)
-        assert shown not in redacted
+        alone = Aggregator.new([UserMessage([part])])
+        assert shown not in make_page(alone, redact=True)
+        assert f"user: {shown}" in str(MessageTree.of(alone))
 
     def test_unknown_parts_without_text(self):
         """Of those the JSON is shown as it is."""

@@ -11,8 +11,9 @@ from conversation_state._persistent import final
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import Message
-from conversation_state.pages._imports import replace_marks
+from conversation_state.pages._imports import describe_unknown, replace_marks
 from conversation_state.pages._layout import GraphNode
+from conversation_state.parts import UnknownPart
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 
@@ -292,8 +293,12 @@ def excerpt_newest(messages: Sequence[Message]) -> tuple[str, str]:
 
 def excerpt_message(message: Message) -> tuple[str, str]:
     text = replace_marks(message.text[:_EXCERPT], message)
-    if not text.strip():
+    if not text.strip() and message.tool_calls:
         names: Iterable[str] = [call.name for call in message.tool_calls]
-        text = f"calls {', '.join(names)}" if message.tool_calls else ""
+        text = f"calls {', '.join(names)}"
+    elif not text.strip():
+        raws = [part.raw for part in message.parts if isinstance(part, UnknownPart)]
+        texts = filter(None, map(describe_unknown, raws))
+        text = next(texts, "")[:_EXCERPT]
 
     return message.role, text
