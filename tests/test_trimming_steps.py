@@ -420,7 +420,7 @@ class TestRepair:
             answer.tool_name,  # type: ignore[attr-defined]
             answer.is_error,  # type: ignore[attr-defined]
         )
-        assert "not answered" in answer.text
+        assert "unknown" in answer.text
         assert answer.metadata["conversation_state"]["synthetic"] is True
         assert [0, 1, 1, 2, 3] == [one.seq for one in view.elements]
         assert history == list(state.messages)

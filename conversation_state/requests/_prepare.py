@@ -37,8 +37,10 @@ from conversation_state.requests._single import (
 )
 from conversation_state.tools import ToolCall
 
+# A tool that was stopped, or crashed, may have done its work.
 NO_RESULT = (
-    "There is no result: this call was not answered before the conversation went on."
+    "There is no result: the conversation went on before this call was answered. "
+    "Whether it was carried out is unknown."
 )
 MADE_PROMPT = "(no message)"
 MADE_ANSWER = "(no answer)"
