@@ -368,6 +368,20 @@ class TestMarkers:
         assert [("messages[0].parts[2]", "ttl")] == listed(export)
         assert judge("anthropic", export.payload) == ()
 
+    def test_of_an_hour_in_a_result(self):
+        """What a result has inside comes before its own marker."""
+        hour = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+        text = {"type": "text", "text": "t", **hour}
+        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [text]}
+        turns = [
+            {"role": "assistant", "content": [USE]},
+            {"role": "user", "content": [result | MARK]},
+        ]
+        export = anthropic.dump([ASK, *anthropic.load(turns)])
+
+        assert turns == export.payload["messages"][1:]
+        assert judge("anthropic", export.payload) == ()
+
     @pytest.mark.parametrize("host", ["", "openrouter"])
     def test_of_chat_completions(self, host):
         """Hosts of Chat Completions that have markers take four as well."""

@@ -219,6 +219,9 @@ class AnthropicRequest:
                     where = f"{path}.tool_result.content"
                     self.faults.note("type", where, wanted="a valid string")
 
+                # What is cached up to it has what is inside.
+                self._note_marker(path, block)
+
     def _read_block(self, path: str, block: Any) -> str:
         if not isinstance(block, Mapping):
             self.faults.note("type", path, wanted="a valid dictionary")
@@ -239,7 +242,9 @@ class AnthropicRequest:
             for at, inner in objects_of(source.get("content")):
                 self._note_marker(f"{path}.{kind}.content.{at}", inner)
 
-        self._note_marker(path, block)
+        if kind != "tool_result":
+            self._note_marker(path, block)
+
         return kind
 
     def _read_keys(self, path: str, kind: str, block: Block) -> None:
