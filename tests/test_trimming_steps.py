@@ -55,6 +55,8 @@ def _seqs(dropped):
     return [(one.seq,) for one in dropped]
 
 
+THOUGHT = AssistantMessage([ReasoningPart("hm")])
+TURN = [UserMessage("b"), AssistantMessage("c"), UserMessage("d")]
 LEFT_OUT = {"empty message", "thinking alone"}
 
 
@@ -168,6 +170,61 @@ class TestKeepFirstAndLast:
         kinds = {one.kind for one in order_problems(view)}
         # What is kept of the first messages may begin with an answer.
         assert kinds <= ({"start"} if head > lead else set())
+        views_add_up(view)
+
+
+class TestBehindRepair:
+    """Steps show a valid part of what `repair` made right."""
+
+    @example([calls("x"), result("x"), *TURN], [keep_first_and_last(1, 1)], 9)
+    @example(
+        [UserMessage(""), calls("x"), result("x"), *TURN],
+        [keep_first_and_last(2, 1)],
+        9,
+    )
+    # A first message that is the start of something longer, or shows nothing.
+    @example([THOUGHT, AssistantMessage("a"), *TURN], [keep_first_and_last(2, 1)], 9)
+    @example([result("x"), calls("y"), *TURN[1:]], [keep_first_and_last(1, 1)], 9)
+    @given(
+        anything,
+        st.lists(
+            st.one_of(
+                st.builds(keep_last, st.integers(1, 4), keep_system=st.booleans()),
+                st.builds(
+                    keep_first_and_last,
+                    st.integers(0, 4),
+                    st.integers(1, 4),
+                    keep_system=st.booleans(),
+                ),
+                st.builds(
+                    fit, keep_system=st.booleans(), slack=st.sampled_from([0, 7])
+                ),
+                st.builds(shorten_tool_results, st.integers(0, 9)),
+                st.builds(clear_tool_results, keep=st.integers(0, 2)),
+                st.builds(
+                    lambda limit, keep: rolling_summary(
+                        limit, keep, lambda messages: UserMessage("read")
+                    ),
+                    st.integers(0, 20),
+                    st.integers(1, 3),
+                ),
+            ),
+            min_size=1,
+            max_size=3,
+        ),
+        st.integers(10, 60),
+    )
+    def test_is_valid(self, history, steps, limit):
+        """
+        No problems, any steps behind it: no call is parted from its result, thinking
+        leads to something, and a user speaks first.
+        """
+        try:
+            view = trim(history, TokenBudget(context_window=limit), repair(), *steps)
+        except BudgetExceededError:
+            return
+
+        assert () == view.problems()
         views_add_up(view)
 
 

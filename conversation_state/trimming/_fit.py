@@ -30,6 +30,7 @@ from conversation_state.messages import (
 from conversation_state.requests import (
     has_stopped_calls,
     is_made,
+    is_thinking_only,
     is_well_formed,
     make_prompt,
 )
@@ -773,10 +774,11 @@ class _KeepCount(_KeepNewest):
 
         # A newest group of more than *last* messages is kept whole.
         cut = cuts[min(at, len(cuts) - 1)]
-        end = max(self._find_first_end(context, lead_size), lead)
+        first_end, speaks = self._find_first_end(context, survey)
+        end = max(first_end, lead)
         start = RunStart(cut)
         # Where first messages are kept, the view begins with them.
-        if end <= lead:
+        if not speaks:
             start = self._find_start(context, survey, cut, _find_no_task)
 
         if cut.seq <= end and start.task == -1:
@@ -796,29 +798,40 @@ class _KeepCount(_KeepNewest):
             context, survey, start, end=end, tokens=tokens, reason=OVER_COUNT
         )
 
-    def _find_first_end(self, context: TrimContext, lead_size: int) -> int:
+    def _find_first_end(self, context: TrimContext, survey: Survey) -> tuple[int, bool]:
         """
-        The position behind the *first* messages, or fewer, so that no group is
-        kept in part.
+        The position behind the *first* messages, or fewer, so that no group is kept in
+        part; and whether anybody but the system speaks in them.
         """
+        end, speaks = 0, False
         if not self.first:
-            return 0
+            return end, speaks
 
         # The messages are scanned, not bisected: the cuts before an invalid place are
         # not kept, and only the first few messages are read.
-        open_calls, end = NO_OPEN_CALLS, 0
-        for at, (seq, message) in enumerate(context._selection.pairs()):
-            if at >= lead_size + self.first:
+        open_calls, left = NO_OPEN_CALLS, survey.lead_size + self.first
+        takes_thinking_only = context.rules.takes_thinking_only
+        for seq, messages in context._selection.iterate():
+            # What one position shows, such as a made message and the call behind it,
+            # stays or goes together.
+            left -= len(messages)
+            if left < 0:
                 break
 
-            open_calls, flaws = check_pairing(open_calls, seq, message)
-            if flaws:
-                break
+            for message in messages:
+                open_calls, flaws = check_pairing(open_calls, seq, message)
+                if flaws:
+                    return end, speaks
 
-            if not open_calls.pending:
+            if not messages or open_calls.pending:
+                continue
+
+            if takes_thinking_only or not is_thinking_only(messages[-1]):
                 end = seq + 1
+                kinds = {message.__class__ for message in messages}
+                speaks = speaks or kinds != {SystemMessage}
 
-        return end
+        return end, speaks
 
 
 def fit(*, keep_system: bool = True, slack: int = 0) -> Step:
