@@ -9,7 +9,7 @@ import pytest
 
 from conversation_state import concat
 from conversation_state.adapters import gemini, openai_chat, openai_responses
-from conversation_state.errors import DecodeError
+from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.requests import AS_IS
 
 CALL = {"id": "A", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -193,3 +193,94 @@ def test_done_texts():
 
     expected = openai_responses.dump(openai_responses.load(whole))
     assert expected == openai_responses.dump([streamed])
+
+
+def write_numbered(adapter: Any, numbers: list[Any], text: str) -> list[Any]:
+    """The events of answers with *numbers*, each a letter of *text*, and their end."""
+    events: list[Any] = []
+    for letter in text:
+        for number in numbers:
+            piece = f"{letter}{number}" if len(numbers) > 1 else letter
+            if adapter is openai_chat:
+                choice = {"index": number, "delta": {"content": piece}}
+                events.append({"id": "r", "choices": [choice]})
+            else:
+                content = {"role": "model", "parts": [{"text": piece}]}
+                candidate = {"index": number, "content": content}
+                events.append({"responseId": "r", "candidates": [candidate]})
+
+    return events
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 1.0, "1", "x"], ids=repr)
+@pytest.mark.parametrize("adapter", [openai_chat, gemini], ids=["chat", "gemini"])
+def test_only_answer_has_any_number(adapter, number):
+    """The only answer of a stream is that of the response, whatever its number."""
+    events = write_numbered(adapter, [number], "hello")
+    if adapter is openai_chat:
+        events.append({"choices": [{"index": number, "finish_reason": "stop"}]})
+        choice = {"index": number, "message": {"content": "hello"}}
+        whole = {"id": "r", "choices": [{**choice, "finish_reason": "stop"}]}
+    else:
+        events.append({"candidates": [{"index": number, "finishReason": "stop"}]})
+        content = {"role": "model", "parts": [{"text": "hello"}]}
+        candidate = {"index": number, "content": content, "finishReason": "stop"}
+        whole = {"responseId": "r", "candidates": [candidate]}
+
+    (expected,) = adapter.load(whole)
+
+    assert expected == concat(adapter.load_chunks(events))
+    assert ("hello", "stop") == (expected.text, expected.response.finish_reason)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "choice", "expected"),
+    [
+        ([0, 1], 0, "a0b0"),
+        ([1, 0], 0, "a0b0"),
+        ([2, 1, 0], 1, "a1b1"),
+        ([3, 1], 0, "a3b3"),  # the first that comes
+        ([0, 1], 2, ""),
+        ([1], 2, ""),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("adapter", [openai_chat, gemini], ids=["chat", "gemini"])
+def test_one_of_several_answers(adapter, numbers, choice, expected):
+    """Of several answers that come mixed, one is read, in whatever order they come."""
+    events = write_numbered(adapter, numbers, "ab")
+
+    assert expected == concat(adapter.load_chunks(events, choice=choice)).text
+
+
+@pytest.mark.parametrize("adapter", [openai_chat, gemini], ids=["chat", "gemini"])
+def test_held_answer_is_checked(adapter):
+    """
+    What is wrong in an answer with another number is raised, after what could be read;
+    and a client may change the events that it has passed.
+    """
+    one, broken = write_numbered(adapter, [1], "ab")
+    holder = broken["choices" if adapter is openai_chat else "candidates"][0]
+    holder.update({"delta": 5, "content": 5})
+
+    def events():
+        yield one
+        one["choices" if adapter is openai_chat else "candidates"][0].clear()
+        yield broken
+
+    chunks: list[Any] = []
+    with pytest.raises(DecodeError, match=r"\$\[1\]\.c\w+\[0\]"):
+        chunks.extend(adapter.load_chunks(events()))
+
+    assert "a" == concat(chunks).text
+
+
+def test_held_answer_failed():
+    """An error of the provider in such an answer is raised, with the answer before."""
+    events = write_numbered(openai_chat, [1], "hi")
+    events[-1]["choices"][0]["error"] = {"message": "overloaded"}
+    chunks: list[Any] = []
+    with pytest.raises(ProviderStreamError, match="overloaded"):
+        chunks.extend(openai_chat.load_chunks(events))
+
+    assert "hi" == concat(chunks).text

@@ -15,7 +15,7 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from conversation_state._persistent import EMPTY_MAP, make_draft
 from conversation_state._wording import shorten_repr
@@ -26,6 +26,7 @@ from conversation_state.adapters.engine.reading import (
     is_map,
     mended,
 )
+from conversation_state.adapters.engine.usage import as_kept
 from conversation_state.errors import DecodeError, Problem
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
@@ -141,15 +142,56 @@ def check_event(reader: DocumentReader, event: Any, path: str) -> None:
         reader.finish()
 
 
-def checked_choice(choice: int) -> int:
-    """*choice*, the number of one of several answers; a ValueError if it is invalid."""
-    if choice.__class__ is not int or choice < 0:
-        raise ValueError(
-            f"choice is {shorten_repr(choice)}; expected the index of a response, 0 or "
-            "higher"
-        )
+class HeldPiece(NamedTuple):
+    """What an event has of an answer: at position *at* of its list, and *path*."""
 
-    return choice
+    raw: Any
+    at: int
+    path: str
+
+
+class AnswerChoice:
+    """
+    Which of several answers a stream is read for: that with the number *choice*.
+
+    Some servers number their only answer 1, and `load` reads the first of a response,
+    whatever its number. So where number 0 is asked for, the pieces of another answer
+    are held until a piece of number 0 comes, and are the answer if none does.
+    """
+
+    __slots__ = ("_held", "_other", "_waits", "number")
+
+    def __init__(self, choice: int) -> None:
+        if choice.__class__ is not int or choice < 0:
+            raise ValueError(
+                f"choice is {shorten_repr(choice)}; expected the index of a response, "
+                "0 or higher"
+            )
+
+        self.number = choice
+        self._waits = not choice
+        self._other: int | None = None
+        self._held: list[HeldPiece] = []
+
+    def takes(self, raw: Mapping[str, Any], at: int, path: str) -> bool:
+        """Whether the piece *raw* is read now."""
+        number = number_of_choice(raw.get("index"), at)
+        if number == self.number:
+            self._waits = False
+            self._held.clear()
+            return True
+
+        if self._waits and (self._other is None or number == self._other):
+            self._other = number
+            # A client may change the same object for the next event.
+            self._held.append(HeldPiece(as_kept(raw), at, path))
+
+        return False
+
+    def take_held(self) -> list[HeldPiece]:
+        """The pieces of the answer that is read at the end instead, if any."""
+        held, self._held = self._held, []
+        return held
 
 
 def number_of_choice(index: Any, position: int) -> int:

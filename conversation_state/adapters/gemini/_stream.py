@@ -25,15 +25,14 @@ from conversation_state.adapters.engine.reading import (
     take_text,
 )
 from conversation_state.adapters.engine.streaming import (
+    AnswerChoice,
     Repeats,
     SurrogateBuffer,
     achunks_of,
     check_event,
-    checked_choice,
     chunks_of,
     make_chunk,
     make_part,
-    number_of_choice,
 )
 from conversation_state.adapters.engine.usage import (
     RunningCounts,
@@ -81,7 +80,8 @@ def load_chunks(
             array.
 
         choice: Which of several answers to read (``candidateCount``), from 0
-            on.
+            on. Where none has the number 0, it is the first one, which comes at the
+            end of the stream.
 
     Raises:
         ProviderStreamError:
@@ -237,7 +237,7 @@ class _LatestUsage:
 
 class GeminiStream:
     def __init__(self, choice: int) -> None:
-        self._choice = checked_choice(choice)
+        self._choice = AnswerChoice(choice)
         self._reader = DocumentReader()
         self._reader.is_answer = True
         # What the events repeat, beside what is read of each.
@@ -279,8 +279,7 @@ class GeminiStream:
 
         # What could be read is given, whatever else is wrong.
         if reader.mended:
-            self._mended |= {where[len(path) + 1 :]: True for where in reader.mended}
-            reader.mended.clear()
+            self._note_mended()
 
         if reader.problems:
             reader.finish()
@@ -288,12 +287,18 @@ class GeminiStream:
         if event.get("error"):
             raise ProviderStreamError(describe_failure(event["error"]), event)
 
+    def _note_mended(self) -> None:
+        # Paths in the event, whose own path has no dot.
+        mended = [where.partition(".")[2] for where in self._reader.mended]
+        self._mended |= dict.fromkeys(mended, True)
+        self._reader.mended.clear()
+
     def _read_response(self, event: GeminiObject) -> Mapping[str, Any]:
         """Read what *event* has beside its candidates; it, with keys in camel case."""
         block, where = find_usage(event.raw)
         # Only the first answer has the usage of all, as in a whole response.
         usual = where == "$.usageMetadata" and self._usage.takes(event.raw)
-        if block is not None and not (usual or self._choice):
+        if block is not None and not (usual or self._choice.number):
             self._usage.add(block)
 
         rest = event.reading.rest(event.raw, RESPONSE, event.path)
@@ -311,12 +316,18 @@ class GeminiStream:
 
             candidate = GeminiObject(self._reader, raw, path)
             raw = candidate.raw
-            if number_of_choice(raw.get("index"), at) != self._choice:
+            if not self._choice.takes(raw, at, path):
                 self._candidate.forget()
                 return None
 
             response = self._read_answer(candidate)
 
+        return self._read_pieces(raw, path, response)
+
+    def _read_pieces(
+        self, raw: Mapping[str, Any], path: str, response: ResponseMeta | None
+    ) -> AssistantMessage | None:
+        """The chunk of the content of the candidate *raw*, if it has any."""
         parts: list[Part] = []
         calls: list[ToolCall] = []
         content = raw.get("content")
@@ -355,8 +366,13 @@ class GeminiStream:
         self._reader.wrong(f"{path}.content.parts", parts, "a list of parts")
         return ()
 
-    def _read_answer(self, candidate: GeminiObject) -> ResponseMeta | None:
-        """What *candidate* has beside its content; its log probabilities, if any."""
+    def _read_answer(
+        self, candidate: GeminiObject, *, is_held: bool = False
+    ) -> ResponseMeta | None:
+        """
+        What *candidate* has beside its content; its log probabilities, if any. It
+        *is_held* if it has another number than the one that is read.
+        """
         reason, logprobs, kept = read_candidate(candidate)
         self._finish_reason = reason or self._finish_reason
         if LOGPROBS in kept:
@@ -364,7 +380,7 @@ class GeminiStream:
             listed = self._of_candidate.values.setdefault(LOGPROBS, [])
             listed.append(kept.pop(LOGPROBS))
 
-        if kept.get("index").__class__ in (int, type(None)):
+        if not is_held and kept.get("index").__class__ in (int, type(None)):
             kept.pop("index", None)
 
         self._of_candidate.keep(kept)
@@ -407,10 +423,10 @@ class GeminiStream:
         # `load` makes up the same ids.
         response_id = self._of_response.values.get("responseId")
         if isinstance(response_id, str) and response_id:
-            return make_call_prefix(response_id, self._choice)
+            return make_call_prefix(response_id, self._choice.number)
 
         # One stream has one prefix.
-        self._prefix = self._prefix or make_call_prefix("", self._choice)
+        self._prefix = self._prefix or make_call_prefix("", self._choice.number)
         return self._prefix
 
     def _add_text(self, kind: str, text: str, parts: list[Part]) -> None:
@@ -464,8 +480,18 @@ class GeminiStream:
 
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """
-        The last chunk: metadata, and text that waited for the rest of a character.
+        The last chunk: metadata, and text that waited for the rest of a character; and
+        before it, the answer that has another number, if none has the right one.
         """
+        held = self._choice.take_held()
+        for raw, _, path in held:
+            candidate = GeminiObject(self._reader, raw, path)
+            response_of_piece = self._read_answer(candidate, is_held=True)
+            chunk = self._read_pieces(candidate.raw, path, response_of_piece)
+            if chunk is not None:
+                yield chunk
+
+        self._note_mended()
         parts: list[Part] = []
         self._close_open_part(parts)
         # Problems of a call were reported when it came.
@@ -491,6 +517,8 @@ class GeminiStream:
             response=ResponseMeta(reason, usage, None, self._model, response_id),
             metadata=metadata,
         )
+        if held and self._reader.problems:
+            self._reader.finish()
 
 
 def _is_plain(raw: Mapping[str, Any]) -> bool:

@@ -35,6 +35,7 @@ from conversation_state.adapters.engine.reading import (
 )
 from conversation_state.adapters.engine.streaming import (
     ALONE,
+    AnswerChoice,
     Repeats,
     SurrogateBuffer,
     achunks_of,
@@ -42,11 +43,9 @@ from conversation_state.adapters.engine.streaming import (
     add_to,
     as_index,
     check_event,
-    checked_choice,
     chunks_of,
     make_arguments,
     make_chunk,
-    number_of_choice,
 )
 from conversation_state.adapters.engine.usage import (
     RunningCounts,
@@ -553,7 +552,8 @@ def load_chunks(
             ``client.chat.completions.stream()``, each with
             ``.to_dict(mode="json")``: those that it derives are not read again.
 
-        choice: Which of several answers to read (``n``), from 0 on.
+        choice: Which of several answers to read (``n``), from 0 on. Where none has the
+            number 0, it is the first one, which comes at the end of the stream.
 
     Raises:
         ProviderStreamError:
@@ -586,7 +586,7 @@ def aload_chunks(
 
 class ChatStream:
     def __init__(self, choice: int) -> None:
-        self._choice = checked_choice(choice)
+        self._choice = AnswerChoice(choice)
         self._reader = DocumentReader()
         self._reader.is_answer = True
         self._is_begun = False
@@ -683,7 +683,7 @@ class ChatStream:
         self._is_begun = True
         block, _ = find_usage(event)
         # The first answer has the usage of all answers, as in a whole response.
-        if block is not None and not self._choice:
+        if block is not None and not self._choice.number:
             self._usage = self._usage or RunningCounts(read_chat_counts)
             self._usage.add(block)
 
@@ -705,16 +705,24 @@ class ChatStream:
         Read what the choice *raw*, number *at*, has beside its delta: whether it is the
         one that is read at all, and its log probabilities, if any.
         """
-        path = f"{path}.choices[{at}]"
         if not is_map(raw):
-            self._reader.wrong(path, raw, "an object")
+            self._reader.wrong(f"{path}.choices[{at}]", raw, "an object")
             return False, None
 
+        if not self._choice.takes(raw, at, path):
+            return False, None
+
+        return True, self._read_ours(raw, at, path)
+
+    def _read_ours(
+        self, raw: Mapping[str, Any], at: int, path: str, *, is_held: bool = False
+    ) -> ResponseMeta | None:
+        """
+        As `_read_answer`, of the answer that is read; *is_held* if it has another
+        number.
+        """
+        choice = ObjectReader(self._reader, raw, f"{path}.choices[{at}]")
         index = raw.get("index")
-        if number_of_choice(index, at) != self._choice:
-            return False, None
-
-        choice = ObjectReader(self._reader, raw, path)
         if raw.get("finish_reason") is not None:
             reason = read_paid_text(choice, "finish_reason", self._of_choice)
             self._finish_reason = reason or self._finish_reason
@@ -734,11 +742,11 @@ class ChatStream:
             self._of_choice.update(kept)
 
         add_rest(self._of_choice, choice, _CHOICE)
-        if index is not None and index.__class__ is not int:
+        if is_held or (index is not None and index.__class__ is not int):
             kept_index = choice.reading.json(as_kept(index), f"{choice.path}.index")
             self._of_choice["index"] = kept_index
 
-        return True, ResponseMeta(logprobs=logprobs) if logprobs else None
+        return ResponseMeta(logprobs=logprobs) if logprobs else None
 
     def _read_delta(
         self,
@@ -850,10 +858,10 @@ class ChatStream:
     def _make_id_prefix(self) -> str:
         response_id = self._of_response.get("id")
         if isinstance(response_id, str) and response_id:
-            return make_call_prefix(response_id, self._choice)
+            return make_call_prefix(response_id, self._choice.number)
 
         # One stream has one prefix.
-        self._prefix = self._prefix or make_call_prefix("", self._choice)
+        self._prefix = self._prefix or make_call_prefix("", self._choice.number)
         return self._prefix
 
     def _read_text(self, delta: ObjectReader, key: str) -> str:
@@ -908,8 +916,17 @@ class ChatStream:
 
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """
-        The last chunk: metadata, and text that waited for the rest of a character.
+        The last chunk: metadata, and text that waited for the rest of a character; and
+        before it, the answer that has another number, if none has the right one.
         """
+        held, error = self._choice.take_held(), self._error
+        for raw, at, path in held:
+            logprobs = self._read_ours(raw, at, path, is_held=True)
+            chunk = self._read_delta(raw, at, path, logprobs)
+            if chunk is not None:
+                yield chunk
+
+        self._note_mended()
         rest = {key: cut.rest() for key, cut in self._texts.items() if cut.held}
         parts: list[Part] = [
             ReasoningPart(rest[key], metadata=_note_keys({key: True}))
@@ -963,6 +980,11 @@ class ChatStream:
             response=ResponseMeta(reason, usage, None, self._model, response_id),
             metadata=metadata,
         )
+        if held and self._reader.problems:
+            self._reader.finish()
+
+        if held and self._error is not error:
+            raise ProviderStreamError(describe_failure(self._error), held[-1].raw)
 
 
 def _note_keys(keys: dict[str, bool]) -> Any:
