@@ -5,6 +5,7 @@ import re
 from importlib import import_module
 from typing import Any
 
+import attrs
 import pytest
 
 from conversation_state import concat
@@ -284,3 +285,59 @@ def test_held_answer_failed():
         chunks.extend(openai_chat.load_chunks(events))
 
     assert "hi" == concat(chunks).text
+
+
+@pytest.mark.parametrize("content", ["hi", None], ids=repr)
+@pytest.mark.parametrize("real", [[], [CALL]], ids=["alone", "before a call"])
+@pytest.mark.parametrize(
+    "empty",
+    [
+        {"function_call": {}},
+        {"function_call": {"name": "", "arguments": ""}},
+        {"function_call": {"name": None, "arguments": None}},
+        {"tool_calls": [{}]},
+        {"tool_calls": [{"index": 0, "function": {}}, {"type": None}]},
+        {"tool_calls": [{"id": "", "type": "function", "function": {"name": ""}}]},
+    ],
+    ids=str,
+)
+def test_empty_call(empty, real, content):
+    """
+    A call without id, name and arguments is no call: what stands beside it is read,
+    whole and streamed, and a request with it is the same when it is loaded and dumped.
+    """
+    message = {"role": "assistant", "content": content, **empty}
+    if real:
+        message["tool_calls"] = [*message.get("tool_calls", ()), *real]
+
+    (whole,) = openai_chat.load({"id": "c", "choices": [{"message": message}]})
+    deltas = [{"content": content, **empty}, {"tool_calls": real}]
+    events = [{"id": "c", "choices": [{"delta": delta}]} for delta in deltas]
+    streamed = concat(openai_chat.load_chunks(events))
+    asked = openai_chat.load([message])
+
+    assert [call["id"] for call in real] == [call.id for call in whole.tool_calls]
+    assert whole.tool_calls == tuple(
+        attrs.evolve(call, index=None) for call in streamed.tool_calls
+    )
+    assert (content or "") == whole.text == streamed.text
+    assert [message] == openai_chat.dump(asked, rules=AS_IS).payload["messages"]
+    for messages in ([whole], [streamed], asked) if content or real else ():
+        (sent,) = openai_chat.dump(messages).payload["messages"]
+        assert real == sent.get("tool_calls", [])
+        assert "function_call" not in sent
+
+
+def test_empty_piece_of_a_call():
+    """A piece that says nothing, before a call or within, changes nothing."""
+    name = {"index": 0, "id": "A", "function": {"name": "f", "arguments": ""}}
+    pieces = [
+        [{"index": 0, "function": {"name": "", "arguments": ""}}],
+        [name],
+        [{"index": 0}],
+        [{"index": 0, "function": {"arguments": "{}"}}],
+    ]
+    events = [{"choices": [{"delta": {"tool_calls": piece}}]} for piece in pieces]
+    (call,) = concat(openai_chat.load_chunks(events)).tool_calls
+
+    assert ("A", "f", "{}") == (call.id, call.name, call.arguments)

@@ -439,12 +439,14 @@ class MessageLoader(DocumentReader):
         node: ObjectReader,
         prefix: str,
         read_call: Callable[[ObjectReader, str], ToolCall],
+        is_empty: Callable[[Mapping[str, Any]], bool] | None = None,
     ) -> list[ToolCall]:
         """
         The calls under ``tool_calls``, a list or null, of the message at *node*.
 
         *read_call* reads a call from its object, and from the id that the call gets
-        if it has none.
+        if it has none. Where *is_empty* says so, an item is no call, and
+        is noted with its position.
         """
         given = node.raw.get("tool_calls")
         if given is not None and not is_list(given):
@@ -459,10 +461,16 @@ class MessageLoader(DocumentReader):
 
         # `objects` skips an item that is not an object, and the numbers in the ids
         # behind it are wrong; but then loading fails as a whole.
-        calls = [
-            read_call(call, "" if call.raw.get("id") else make_call_id(prefix, at))
-            for at, call in enumerate(node.objects("tool_calls"))
-        ]
+        calls: list[ToolCall] = []
+        for at, call in enumerate(node.objects("tool_calls")):
+            if is_empty is not None and is_empty(call.raw):
+                raw = call.reading.json(call.raw, call.path)
+                node.notes.setdefault("empty_calls", []).append([at, raw])
+                continue
+
+            made = "" if call.raw.get("id") else make_call_id(prefix, len(calls))
+            calls.append(read_call(call, made))
+
         # Without calls no group starts, so that the calls before it stay open.
         if calls:
             self.pairing.open_calls(calls)

@@ -14,6 +14,7 @@ from conversation_state.adapters.engine.export import (
 from conversation_state.adapters.engine.notes import list_of, map_of, notes_of
 from conversation_state.adapters.engine.openai import SLOTS, content_of, write_content
 from conversation_state.adapters.engine.reading import ObjectReader, is_list, is_map
+from conversation_state.adapters.engine.streaming import as_index
 from conversation_state.parts import (
     AudioPart,
     FilePart,
@@ -39,6 +40,9 @@ ROLES = {
     "tool": "tool",
     "user": "user",
 }
+
+# No response has as many calls; behind the last one there has to be room for others.
+MAX_INDEX = 2**31
 
 # The keys next to the content under which dialects have the reasoning.
 REASONING_KEYS = ("reasoning_content", "reasoning")
@@ -349,3 +353,29 @@ def _write_typed(
         (block[kind],) = body.values()
 
     return block
+
+
+def is_empty_call(raw: Mapping[str, Any]) -> bool:
+    """
+    Whether *raw*, an item of ``tool_calls`` or a ``function_call``, says nothing and is
+    no call: it has no id, no name and no arguments.
+
+    Source:
+        Servers that write the key beside each text, ``"function_call": {}`` say.
+    """
+    for key, value in raw.items():
+        if key == "function" and is_map(value):
+            if not is_empty_call(value):
+                return False
+        elif not (value in (None, "", {}) or _is_of_any_call(key, value)):
+            return False
+
+    return True
+
+
+def _is_of_any_call(key: str, value: Any) -> bool:
+    if key == "index":
+        index = as_index(value)
+        return index.__class__ is int and 0 <= index < MAX_INDEX
+
+    return key == "type" and value == "function"

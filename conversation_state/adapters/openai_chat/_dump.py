@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from conversation_state._persistent import thaw
 from conversation_state.adapters.engine.export import (
     MARKER,
     NOTHING_LEFT,
@@ -17,10 +18,12 @@ from conversation_state.adapters.engine.export import (
     write_tools,
 )
 from conversation_state.adapters.engine.notes import list_of, map_of, notes_of
+from conversation_state.adapters.engine.reading import is_map
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
     ROLES,
     SOURCE,
+    is_empty_call,
     write_part,
 )
 from conversation_state.adapters.openai_chat._hosts import fit_to_host, is_checked
@@ -147,6 +150,8 @@ def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, 
         for at, call in enumerate(message.tool_calls):
             _put_call(writer, call, f"{path}.tool_calls[{at}]", raw)
 
+        _put_empty_calls(writer, notes, raw)
+
     raw["content"] = content
     if not content and content != []:
         _write_empty_content(raw, notes, role)
@@ -179,7 +184,8 @@ def _write_empty_values(writer: PayloadWriter, raw: dict[str, Any]) -> None:
         return
 
     for key in ("function_call", "tool_calls"):
-        if key in raw and not raw[key]:
+        value = raw.get(key, True)
+        if not value or (is_map(value) and is_empty_call(value)):
             del raw[key]
 
     is_needed = raw.keys().isdisjoint(_WITH_NULL) and not raw.get("refusal")
@@ -309,6 +315,16 @@ def _put_beside(
         writer.notes(part, path)
 
     return bool(keys)
+
+
+def _put_empty_calls(
+    writer: PayloadWriter, notes: Mapping[str, Any], raw: dict[str, Any]
+) -> None:
+    """Put what was loaded among the calls, and is none, into *raw* again."""
+    for item in () if writer.is_request else list_of(notes, "empty_calls"):
+        match item:
+            case [int(at), Mapping() as call]:
+                raw.setdefault("tool_calls", []).insert(at, thaw(call))
 
 
 def _put_call(

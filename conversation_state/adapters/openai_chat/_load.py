@@ -40,6 +40,7 @@ from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
     ROLES,
     SOURCE,
+    is_empty_call,
     read_content,
 )
 from conversation_state.messages import LogProb, Message, ResponseMeta, UnknownMessage
@@ -185,9 +186,7 @@ class ChatLoader(MessageLoader):
         if meta:
             fields["response"] = meta
             node.notes.update(notes or {})
-            # Servers such as vLLM's write it always; OpenAI's refuses it in a request.
-            if node.keys.get("tool_calls") == []:
-                del node.keys["tool_calls"]
+            _forget_empty_calls(node)
 
         if role == "system" and not _is_text(content):
             # Mistral's system messages may contain reasoning, as an example for the
@@ -243,10 +242,12 @@ class ChatLoader(MessageLoader):
     def _read_calls(self, node: ObjectReader, prefix: str) -> list[ToolCall]:
         calls: list[ToolCall] = []
         if "tool_calls" in node.raw:
-            calls = self.read_calls(node, prefix, _read_call)
+            calls = self.read_calls(node, prefix, _read_call, is_empty_call)
 
         body = node.inside("function_call")
-        if body is not None:
+        if body is not None and is_empty_call(body.raw):
+            node.keys["function_call"] = self.json(body.raw, body.path)
+        elif body is not None:
             name, arguments = _read_function(body, "arguments")
             made = body.notes["made_id"] = make_call_id(prefix, len(calls))
             body.notes["key"] = {"function_call": True}
@@ -257,6 +258,17 @@ class ChatLoader(MessageLoader):
             node.keys["function_call"] = None
 
         return calls
+
+
+def _forget_empty_calls(response: ObjectReader) -> None:
+    """
+    Servers such as vLLM's write calls that are none always; OpenAI's refuses them in a
+    request.
+    """
+    response.notes.pop("empty_calls", None)
+    for key in ("function_call", "tool_calls"):
+        if response.keys.get(key) is not None:
+            del response.keys[key]
 
 
 def _read_call(node: ObjectReader, made: str) -> ToolCall:

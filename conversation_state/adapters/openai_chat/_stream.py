@@ -59,8 +59,10 @@ from conversation_state.adapters.engine.wire import (
     read_object_text,
 )
 from conversation_state.adapters.openai_chat._blocks import (
+    MAX_INDEX,
     REASONING_KEYS,
     SOURCE,
+    is_empty_call,
     read_content,
 )
 from conversation_state.adapters.openai_chat._load import (
@@ -86,8 +88,6 @@ _CUSTOM = frozenset({"input", "name"})
 _LEGACY = "function_call"
 # The keys of a delta that calls are under.
 CALL_KEYS = frozenset({_LEGACY, "tool_calls"})
-# No response has as many calls; behind the last one there has to be room for others.
-_MAX_INDEX = 2**31
 
 
 @attrs.define(eq=False)
@@ -207,13 +207,16 @@ class CallAssembler:
     def read(self, delta: ObjectReader) -> list[ToolCall]:
         """The pieces that *delta* brings."""
         pieces = [
-            self._read_call_piece(node)
+            piece
             for node in delta.optional_objects("tool_calls", "a list or null")
+            if (piece := self._read_call_piece(node)) is not None
         ]
         legacy = delta.raw.get(_LEGACY)
         if is_map(legacy):
-            node = ObjectReader(delta.reading, legacy, f"{delta.path}.{_LEGACY}")
-            pieces.append(self._read_legacy(node))
+            # An empty one is no call, and says nothing new of one.
+            if not is_empty_call(legacy):
+                node = ObjectReader(delta.reading, legacy, f"{delta.path}.{_LEGACY}")
+                pieces.append(self._read_legacy(node))
         elif legacy is not None:
             delta.wrong(_LEGACY, "an object or null")
 
@@ -237,10 +240,10 @@ class CallAssembler:
     def is_mended(self) -> bool:
         return any(call.cut.is_mended for call in self.opened)
 
-    def _read_call_piece(self, node: ObjectReader) -> ToolCall:
+    def _read_call_piece(self, node: ObjectReader) -> ToolCall | None:
         raw = node.raw
         at = as_index(raw.get("index"))
-        if at is not None and (at.__class__ is not int or not 0 <= at < _MAX_INDEX):
+        if at is not None and (at.__class__ is not int or not 0 <= at < MAX_INDEX):
             node.wrong("index", "the index of a call, from 0 to 2**31 - 1, or null")
             at = None
 
@@ -260,6 +263,9 @@ class CallAssembler:
             arguments = reader(inside, key)
         elif body is not None:
             node.wrong(word, "an object or null")
+
+        if not (name or arguments) and is_empty_call(raw):
+            return None
 
         piece = _CallPiece(at, _get_text(node, "id") if "id" in raw else "", name)
         call = self._find_continued(piece) or self._open_call(at, piece.id)
