@@ -128,6 +128,30 @@ def test_texts(raw):
     assert tokens >= sum(map(len, raw.values())) // 4
 
 
+@pytest.mark.parametrize("key", ["thoughtSignature", "thought_signature"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"text": "hi"},
+        {"functionCall": {"name": "f", "args": {}}},
+        {"executableCode": {"language": "PYTHON", "code": "print(1)"}},
+        {"toolResponse": {"id": "a", "response": {}}},
+        {"inlineData": {"mimeType": "image/png", "data": "aGk="}},
+    ],
+    ids=lambda part: next(iter(part)),
+)
+def test_signatures(part, key):
+    """Gemini's signature of a part counts nowhere, whatever it signs."""
+
+    def count(part):
+        contents = [{"role": "model", "parts": [part]}]
+        (message,) = gemini.load(contents)
+        whole = UnknownMessage(contents[0], source="x")
+        return by_characters(message), by_characters(whole)
+
+    assert count(part) == count({**part, key: "c2ln" * 9_000})
+
+
 def test_loaded():
     """A history with such items is as small as the provider counts it."""
     image = {"type": "image_generation_call", "id": "ig", "result": encoded(PNG)}

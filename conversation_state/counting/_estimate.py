@@ -209,14 +209,39 @@ def _split_content(message: Message) -> tuple[list[str], list[Part | EncodedMedi
     return texts, media
 
 
+# Source: Gemini signs parts of all kinds, code that it runs say.
+_SIGNATURES = ("thoughtSignature", "thought_signature")
+
+
+def _without_signatures(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: _without_signatures(value[key])
+            for key in value
+            if key not in _SIGNATURES
+        }
+
+    if isinstance(value, (list, tuple)):
+        return [_without_signatures(item) for item in value]
+
+    return value
+
+
 # A verbatim value without these, and no longer than this, has no media.
 _HINTS = ("data:", "base64", "edia", "ime")
 _SHORT = 512
 
 
 def _split_raw(raw: Mapping[str, Any], media: list[Part | EncodedMedia]) -> str:
-    """The JSON text of *raw* without media, which are added to *media*."""
+    """
+    The JSON text of *raw* without media, which are added to *media*, and without the
+    signatures of thoughts, which are counted nowhere.
+    """
     text = format_json(raw)
+    if any(f'"{key}"' in text for key in _SIGNATURES):
+        raw = _without_signatures(raw)
+        text = format_json(raw)
+
     if len(text) < _SHORT and not any(hint in text for hint in _HINTS):
         return text
 
