@@ -1095,7 +1095,8 @@ class TestOllama:
 
         assert ["u q", 'a f{"a":1} g{}'] == said[:2]
         calls = {call.id: call.name for call in state[1].tool_calls}
-        assert ["g", "f"] == [calls[each.tool_call_id] for each in state[2:4]]
+        results: Any = state[2:4]
+        assert ["g", "f"] == [calls[each.tool_call_id] for each in results]
 
     def test_rows(self, run):
         """So are they in rows, of which none is left out."""
@@ -1238,7 +1239,8 @@ class TestRows:
         Messages that name the one they answer are in that order, and siblings are
         branches; of several first ones each whose parent is missing is reported.
         """
-        links = [(4, 2, user("then")), (3, 1, model("two")), (2, 1, model("one"))]
+        links: list[tuple[int, int | None, Any]] = [(4, 2, user("then"))]
+        links += [(3, 1, model("two")), (2, 1, model("one"))]
         links += [(1, None, user("q")), (5, 9, user("lost"))]
         rows = [{"id": id, "parent_id": up, **row} for id, up, row in links]
         result = run("import", run.write(json.dumps(wrap(rows[:4]))))

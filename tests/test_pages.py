@@ -434,6 +434,7 @@ def chatgpt(*said):
         mapping[f"{at}"] = {"id": f"{at}", "parent": before, "message": body}
         before = f"{at}"
 
+    loaded: Any
     [loaded] = load_trees({"mapping": mapping, "current_node": before})
     return loaded.tree
 

@@ -9,6 +9,7 @@ import sys
 import threading
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Context, Decimal, localcontext
+from typing import Any
 
 import pytest
 from genai_prices import types as theirs
@@ -732,7 +733,8 @@ class TestUnbilled:
 
 def stopped_streams():
     """The events of a stream of each provider that was stopped after usage came."""
-    claude = {"id": "m", "type": "message", "role": "assistant", "content": []}
+    claude: dict[str, Any] = {"id": "m", "type": "message", "content": []}
+    claude["role"] = "assistant"
     claude |= {"model": "plain", "usage": {"input_tokens": 1_000, "output_tokens": 1}}
     block = {"type": "content_block_start", "index": 0}
     words = {"type": "content_block_delta", "index": 0}
@@ -771,6 +773,7 @@ class TestPartial:
 
         (line,) = found.lines
         assert line.is_partial
+        assert line.amount is not None
         assert found.lines == found.partial == found.by_model["plain"].partial
         assert not found.complete
         assert not found.by_model["plain"].complete

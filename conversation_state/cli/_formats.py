@@ -427,7 +427,7 @@ def _join_pieces(messages: Sequence[Body]) -> Body:
     joined = {**messages[0]}
     for each in messages[1:]:
         for key, value in each.items():
-            before = joined.get(key)
+            before: Any = joined.get(key)
             is_more = key != "role" and type(before) is type(value)
             is_more = is_more and isinstance(value, (str, list))
             joined[key] = before + value if is_more else value

@@ -1013,15 +1013,13 @@ class TestRead:
 
     def test_steps_of_the_ai_sdk(self):
         """Each is a response: its calls were made when results before it were known."""
-        parts = [
-            part
-            for id in ("a", "b")
-            for part in (
-                {"type": "step-start"},
-                {"type": "tool-f", "toolCallId": id, "input": {}, "output": id},
-            )
-        ]
-        row = {**ROWS[1], "parent_id": None}
+        parts: list[dict[str, Any]] = []
+        for id in "a", "b":
+            call: Any = {"type": "tool-f", "toolCallId": id, "input": {}, "output": id}
+            parts += [{"type": "step-start"}, call]
+
+        first: Any = ROWS[1]
+        row: dict[str, Any] = {**first, "parent_id": None}
         row = {**row, "content": {"role": "assistant", "parts": parts}}
         loaded = load_one([row])
 

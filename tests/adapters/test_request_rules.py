@@ -572,7 +572,7 @@ class TestNulls:
     @pytest.mark.parametrize("key", ["function_call", "tool_calls"])
     def test_calls(self, key):
         """``message.model_dump()`` of OpenAI's client has nulls that are refused."""
-        messages = [{"role": "user", "content": "q"}]
+        messages: list[dict[str, Any]] = [{"role": "user", "content": "q"}]
         messages += [{"role": "assistant", "content": "a", key: None}, messages[0]]
         sent = openai_chat.dump(openai_chat.load(messages)).payload["messages"]
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -180,7 +181,8 @@ class TestForeignLogs:
     def test_file_moved_while_open(self, path, tmp_path):
         """An open store that connects again does not begin its file again."""
         with open_store(path) as store:
-            store._cache.backend.close_idle()
+            backend: Any = store._cache.backend
+            backend.close_idle()
             run_killed(path, ADDED)
             moved = path.replace(tmp_path / "moved.db")
             with pytest.raises(StoreError, match="its folder are there"):
