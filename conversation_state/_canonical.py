@@ -55,7 +55,8 @@ def is_loadable(value: Any) -> bool:
 
 def is_object(text: str) -> bool:
     """
-    Whether *text* is a JSON object, as any parser reads it. O(its length).
+    Whether *text* is a JSON object that any parser reads: not too deep, and with no
+    number of thousands of digits. O(its length).
 
     >>> is_object('{"q": 1}'), is_object('{"q'), is_object("")
     (True, False, False)

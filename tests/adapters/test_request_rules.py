@@ -28,7 +28,13 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import AudioPart, ImagePart, ReasoningPart, TextPart
+from conversation_state.parts import (
+    AudioPart,
+    ImagePart,
+    ReasoningPart,
+    TextPart,
+    UnknownPart,
+)
 from conversation_state.testing.provider import Memory, judge
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import trim
@@ -406,6 +412,27 @@ class TestMarkers:
         assert 4 == str(export.payload).count("cache_control")
 
 
+def test_one_marker():
+    """A rule of one marker leaves the newest one."""
+    text = {"type": "text", "text": "x", **MARK}
+    asked = {"role": "user", "content": [text, text]}
+    messages = anthropic.load({"system": [text, text], "messages": [asked]})
+    rules = attrs.evolve(anthropic.RULES, max_markers=1)
+    payload = anthropic.dump(messages, rules).payload
+
+    assert 1 == str(payload).count("cache_control")
+    assert text == payload["messages"][0]["content"][1]
+
+
+def test_a_marker_of_an_odd_block():
+    """A block whose type is no text keeps its marker."""
+    raw = {"type": ["x"], **MARK}
+    part = UnknownPart(raw, source="openai_chat")
+    payload = openai_chat.dump([UserMessage([TextPart("q"), part])]).payload
+
+    assert raw == payload["messages"][0]["content"][1]
+
+
 @pytest.mark.parametrize(
     ("name", "adapter"),
     [
@@ -556,6 +583,32 @@ class TestArguments:
             anthropic.dump(view.messages).payload["messages"][1]["content"][0]["input"]
         )
         assert CUT == state[1].tool_calls[0].arguments
+
+    @pytest.mark.parametrize(
+        ("given", "end"), [('{"a": x', '{"a": 1}'), ('{"a": 1}', '{"a": ')]
+    )
+    def test_the_end_of_a_stream(self, given, end):
+        """Of a stream whose end has other arguments, it is these that are judged."""
+        begun = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f"}
+        item = {**begun, "arguments": end, "status": "completed"}
+        place = {"output_index": 0, "item_id": "fc_1"}
+        kind = "response.function_call_arguments"
+        events: list[Any] = [
+            {
+                "type": "response.output_item.added",
+                "output_index": 0,
+                "item": {**begun, "arguments": "", "status": "in_progress"},
+            },
+            {"type": f"{kind}.delta", "delta": given, **place},
+            {"type": f"{kind}.done", "arguments": end, **place},
+            {"type": "response.output_item.done", "output_index": 0, "item": item},
+            {"type": "response.completed", "response": response(item)},
+        ]
+        answer = concat(openai_responses.load_chunks(events))
+        messages = [ASK, answer, ToolMessage("r", tool_call_id="c")]
+        sent = arguments_in(openai_responses.dump(messages))
+
+        assert end == (sent if end.endswith("}") else json.loads(sent)["invalid_json"])
 
     def test_custom_tools(self):
         """What a custom tool is given is any text."""

@@ -573,7 +573,7 @@ class PayloadWriter:
         if self.rules is None or self.rules.max_markers is None:
             return
 
-        refused = [one for one in marked if one[1].get("type") in THINKING]
+        refused = [one for one in marked if str(one[1].get("type")) in THINKING]
         for path, block in refused:
             self.lose(path, MARKER, "thinking has no cache marker")
             del block[MARKER]
@@ -584,7 +584,8 @@ class PayloadWriter:
         limit = self.rules.max_markers
         most = limit - min(len(top), limit - bool(marked))
         keep = limit - min(len(marked), most)
-        for path, block in [*top[:-keep], *marked[: len(marked) - most]]:
+        oldest = [*top[: max(len(top) - keep, 0)], *marked[: len(marked) - most]]
+        for path, block in oldest:
             self.lose(path, MARKER, _TOO_MANY)
             del block[MARKER]
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from conversation_state._persistent import EMPTY_MAP
+from conversation_state._persistent import EMPTY_MAP, check_iterable
 from conversation_state.adapters.engine.export import (
     NOTHING_LEFT,
     OPENAI,
@@ -202,6 +202,26 @@ def _lose_thought(writer: PayloadWriter, pieces: _Pieces, why: str) -> None:
         writer.lose(path, "reasoning", f"reasoning {why}")
 
 
+def _as_ended(call: ToolCall) -> ToolCall:
+    """
+    *call* with the arguments that the end of its stream had: they are right, where they
+    differ from the pieces that were given.
+    """
+    notes = notes_of(call.metadata, SOURCE)
+    done: Any = notes.get("done")
+    is_done = isinstance(done, str) and notes.get("given") == call.arguments
+    return attrs.evolve(call, arguments=done) if is_done else call
+
+
+def _with_ended_calls(message: Any) -> Any:
+    calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
+    if all(call.metadata is EMPTY_MAP for call in calls):
+        return message
+
+    ended = [*map(_as_ended, calls)]
+    return message if ended == [*calls] else message.replace(tool_calls=ended)
+
+
 def _write_call(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     ((path, call),) = pieces
     notes = writer.notes(call, path)
@@ -213,11 +233,7 @@ def _write_call(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
     raw = {"type": "custom_tool_call" if custom else "function_call"}
     raw["call_id"] = call.id
     raw["name"] = call.name
-    # The end of a stream is right, where it differs from the pieces that were given.
-    done: Any = notes.get("done")
-    is_done = isinstance(done, str) and notes.get("given") == call.arguments
-    sent = attrs.evolve(call, arguments=done) if is_done else call
-    raw["input" if custom else "arguments"] = writer.arguments(sent)
+    raw["input" if custom else "arguments"] = writer.arguments(_as_ended(call))
     return _check_unique_id(writer, merge_kept_keys(map_of(notes, "keys"), raw), path)
 
 
@@ -266,7 +282,10 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
             If one of them is not a message.
     """
     writer = RequestWriter()
-    ready = writer.prepare(messages, rules, OPENAI_RESPONSES, _find_lost)
+    check_iterable(messages, "messages", "a list of Messages")
+    # Before it is decided whether arguments are such as a host takes.
+    ended = [*map(_with_ended_calls, messages)]
+    ready = writer.prepare(ended, rules, OPENAI_RESPONSES, _find_lost)
     payload: dict[str, Any] = {}
     pairs = [*ready.pairs()]
     first = pairs[0][0] if pairs else None
