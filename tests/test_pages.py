@@ -956,7 +956,11 @@ class TestFacts:
         """
         response = ResponseMeta("interrupted", Usage(1_000, 100), model="gpt-4o")
         answer = AssistantMessage("So.", response=response)
-        notes = {"conversation_state": {"openai_chat": {"service_tier": "flex"}}}
+        notes = {
+            "conversation_state": {
+                "openai_chat": {"response": {"service_tier": "flex"}}
+            }
+        }
 
         page = PageReader(make_page(ASKED.add_response(answer))).text
         flex = ASKED.add_response(answer.replace(metadata=notes))

@@ -955,6 +955,17 @@ class TestTiers:
                 ),
                 "service_tier 'flex'",
             ),
+            (
+                note(
+                    "pydantic_ai",
+                    {"response": {"provider_details": {"traffic_type": "FLEX"}}},
+                ),
+                "traffic_type 'FLEX'",
+            ),
+            (
+                note("langchain", {"response_metadata": {"usage": {"speed": "fast"}}}),
+                "speed 'fast'",
+            ),
         ],
     )
     def test_another(self, registry, message, tier):
@@ -996,10 +1007,21 @@ class TestTiers:
         assert cost(Aggregator.new().add_response(note("any", notes))).complete
 
     def test_of_the_program(self, registry):
-        """Metadata of the program's own is not read."""
-        message = answer(Usage(9, 1)).replace(metadata={"service_tier": "gold"})
+        """Metadata of the program's own is not read, also where notes keep it."""
+        for metadata in (
+            {"service_tier": "gold"},
+            {"conversation_state": {"ui": {"speed": "fast"}}},
+            {"conversation_state": {"ai_sdk": {"keys": {"metadata": {"speed": "x"}}}}},
+            {
+                "conversation_state": {
+                    "langchain": {"additional_kwargs": {"speed": "x"}}
+                }
+            },
+            {"conversation_state": "flex"},
+        ):
+            message = answer(Usage(9, 1)).replace(metadata=metadata)
 
-        assert cost(Aggregator.new().add_response(message)).complete
+            assert cost(Aggregator.new().add_response(message)).complete
 
 
 class TestCost:

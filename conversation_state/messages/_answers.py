@@ -38,7 +38,19 @@ _SYNTHETIC = "<synthetic>"
 _DIGEST_BYTES = 8
 _KEY = re.compile(rf"#[0-9a-f]{{{_DIGEST_BYTES * 2}}}\Z")
 # What providers call how a request was served, and the values with the list price.
-_TIERS = ("service_tier", "serviceTier", "trafficType", "speed", "inference_geo")
+_TIERS = (
+    *("service_tier", "serviceTier", "trafficType", "traffic_type", "speed"),
+    "inference_geo",
+)
+# Where it is in the notes of a format; elsewhere the same names are a program's own.
+_TIER_PATHS = (
+    ("response",),
+    ("response", "usage"),
+    ("response", "provider_details"),
+    ("response_metadata",),
+    ("response_metadata", "usage"),
+    ("response_metadata", "usage_metadata"),
+)
 _STANDARD = frozenset(
     {
         *("", "auto", "default", "global", "not_available", "on_demand", "standard"),
@@ -164,30 +176,30 @@ def read_tier(message: Message) -> str:
     Source:
         OpenAI and Groq report a ``service_tier`` of the response; Anthropic reports
         it with the usage, and ``speed`` and ``inference_geo``; Gemini reports
-        ``serviceTier`` or ``trafficType`` with the usage.
+        ``serviceTier`` or ``trafficType`` with the usage. LangChain keeps them in
+        ``response_metadata``, Pydantic AI in ``provider_details``.
     """
     # Most messages have no notes.
     metadata = message._common.metadata
-    return (
-        "" if metadata is EMPTY_MAP else _find_tier(metadata.get("conversation_state"))
-    )
-
-
-def _find_tier(notes: Any, depth: int = 5) -> str:
-    # Adapters and frameworks keep it in different depths.
+    notes = None if metadata is EMPTY_MAP else metadata.get("conversation_state")
     if not isinstance(notes, Mapping):
         return ""
 
-    for name in _TIERS:
-        value = notes.get(name)
-        if isinstance(value, str) and value.lower() not in _STANDARD:
-            return f"{name} {shorten_repr(value)}"
-
-    if not depth:
-        return ""
-
-    found = (_find_tier(each, depth - 1) for each in notes.values())
+    found = (_find_tier(each, path) for each in notes.values() for path in _TIER_PATHS)
     return next(filter(None, found), "")
+
+
+def _find_tier(notes: Any, path: Iterable[str]) -> str:
+    for key in path:
+        notes = notes.get(key) if isinstance(notes, Mapping) else None
+
+    if isinstance(notes, Mapping):
+        for name in _TIERS:
+            value = notes.get(name)
+            if isinstance(value, str) and value.lower() not in _STANDARD:
+                return f"{name} {shorten_repr(value)}"
+
+    return ""
 
 
 @final
