@@ -339,7 +339,7 @@ def _read_media(block: ObjectReader) -> Part | None:
 def _read_result(block: ObjectReader) -> ToolMessage:
     raw, output = block.raw, block.raw.get("output")
     output = output if is_map(output) else {}
-    kind = output.get("type")
+    kind = output.get("type") if isinstance(output.get("type"), str) else ""
     content: str | list[Part]
     if "output" not in raw:
         content = _write_json(block, "result")
@@ -510,7 +510,7 @@ def _upgrade_message(raw: Mapping[str, Any]) -> Mapping[str, Any]:
         parts = [_upgrade_part(each) if is_map(each) else each for each in parts]
         texts = [each.get("text") for each in parts if is_map(each)]
         said = "".join([text for text in texts if isinstance(text, str)])
-        if raw.get("content") in {"", said}:
+        if raw.get("content") in ("", said):
             dropped |= {"content"}
     elif isinstance(raw.get("content"), str):
         calls = raw.get("toolInvocations")

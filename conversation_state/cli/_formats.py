@@ -151,7 +151,8 @@ def _make_branches(
     start = Aggregator.new(history)
     states = [start.fork().extend(each).record_responses() for each in branches]
     tree = MessageTree.of(*states)
-    first = states[0].entries[-1].id
+    shown = states[0].entries
+    first = shown[-1].id if shown else ""
     tree = tree.switch(first) if first in tree else tree
     return FoundConversation(tuple(tree.present), tree=tree, **fields)
 
@@ -210,7 +211,7 @@ def _by_adapter(name: str) -> Callable[[Any], FoundConversation]:
         payload, beside = value, value.get("system")
         system: tuple[Message, ...] = ()
         if name in {"langchain", "pydantic_ai"}:
-            payload = value["messages"]
+            payload = value.get("messages", value)
         elif name == "openai_chat" and beside:
             # Datasets have a system message beside the list.
             system = transcripts.load({"system": beside, "messages": []})
@@ -322,14 +323,7 @@ def _load_instruction(value: Any) -> FoundConversation:
 
 def _load_preference(value: Any) -> FoundConversation:
     """Two answers to one prompt; the one that was chosen is shown."""
-    good, bad = next(
-        keys
-        for keys in (
-            ("chosen", "rejected"),
-            ("preferred_output", "non_preferred_output"),
-        )
-        if keys[0] in value
-    )
+    good, bad = next(keys for keys in _SIDES if value.keys() >= {*keys})
     known = {good, bad, "id"}
     asked: Any = []
     for key in ("prompt", "input", *MESSAGE_KEYS, "question"):
@@ -358,6 +352,9 @@ def _load_preference(value: Any) -> FoundConversation:
     return _make_branches(
         history, [side[common:] for side in sides], id=find_id(value), notes=notes
     )
+
+
+_SIDES = (("chosen", "rejected"), ("preferred_output", "non_preferred_output"))
 
 
 def _load_side(value: Any, role: str) -> tuple[Message, ...]:
@@ -400,6 +397,9 @@ def _load_ollama(value: Any) -> FoundConversation:
         return _by_adapter("openai_chat")(value)
 
     pieces = value if isinstance(value, list) else [value]
+    if not pieces:
+        raise fail("an empty list; expected a response of Ollama, with a message")
+
     for at, each in enumerate(pieces):
         path = f"$[{at}]" if isinstance(value, list) else "$"
         if not isinstance(each, dict) or not isinstance(each.get("message"), dict):
@@ -415,7 +415,8 @@ def _load_ollama(value: Any) -> FoundConversation:
     choice = {"message": whole["message"], "finish_reason": whole.get("done_reason")}
     response: dict[str, Any] = {"choices": [choice], "model": whole.get("model")}
     if len(usage) == len(counts):
-        response["usage"] = {**usage, "total_tokens": sum(usage.values())}
+        numbers = [each for each in usage.values() if each.__class__ is int]
+        response["usage"] = {**usage, "total_tokens": sum(numbers)}
 
     known = {"message", "model", "done", "done_reason", *counts.values()}
     notes = {key: whole[key] for key in whole if key not in known}
@@ -499,7 +500,8 @@ def _as_tree(name: str) -> Callable[[Any], FoundConversation]:
     def load(value: Any) -> FoundConversation:
         trees = _import_adapter("message_trees")
         if name == "librechat" and isinstance(value, list):
-            id = value[0].get("conversationId")
+            rows = [each for each in value if isinstance(each, dict)]
+            id = next((each.get("conversationId") for each in rows), None)
             value = {"conversationId": id, "messages": value}
 
         format = None if name == "assistant_ui" else name  # noqa: A001 - as there
@@ -613,6 +615,12 @@ def load(value: Any, format: str = "") -> FoundConversation:  # noqa: A002 - as 
 
         raise fail(f"{describe_input(value)}; {_EXPECTED}")
 
+    if not _may_be(value, name):
+        raise fail(
+            f"{describe_input(value)}; --format {name} reads {FORMATS[name]}; give "
+            f"another format, or none to have it recognised"
+        )
+
     key, own_key = "", _LIST_KEYS.get(name, "messages")
     if isinstance(value, dict) and name in _READ_KEYS and own_key not in value:
         # Some records have the same list under another key.
@@ -631,6 +639,22 @@ def load(value: Any, format: str = "") -> FoundConversation:  # noqa: A002 - as 
         raise fail("it is nested too deep") from None
 
     return _check_readable(conversation, name)
+
+
+def _may_be(value: Any, name: str) -> bool:
+    """Whether *value* has what a loader reads without asking; many ask themselves."""
+    if name not in _RECORDS:
+        return isinstance(value, (dict, list)) or name == "json"
+
+    return isinstance(value, dict) and _RECORDS[name](value)
+
+
+# The formats of which a conversation is one object, and what it must have.
+_RECORDS: Mapping[str, Callable[[Body], bool]] = {
+    "instructions": lambda record: not record.keys().isdisjoint({"answers", "output"}),
+    "log": lambda _: True,
+    "preferences": lambda record: any(record.keys() >= {*keys} for keys in _SIDES),
+}
 
 
 _EXPECTED = (
@@ -723,6 +747,9 @@ def _load_answer(key: str, value: Any) -> tuple[Message, ...]:
     """The answer under *key*: a text, a message, some, or a response; () if none is."""
     if isinstance(value, str):
         return (AssistantMessage(value),)
+
+    if not isinstance(value, (dict, list)):
+        return ()
 
     wrapped = {"candidates" if key == "candidates" else "choices": value}
     for body, inside in (
