@@ -61,6 +61,7 @@ from tests import recorded
 from tests.adapters.contract import problem_paths
 from tests.adapters.helpers import WIRES, ask_node, find_node, table
 from tests.adapters.test_ag_ui import MADE, PROVIDERS, chunks_in
+from tests.processes import count_lines
 from tests.profiles import fewer, is_thorough
 
 FIXTURES = WIRES / "ai_sdk.jsonl"
@@ -269,6 +270,29 @@ class TestMessages:
         answered = dump([answer, result]).payload[0]["parts"][1]
         asked = dump([answer.replace(response=None), result]).payload[0]["parts"][1]
         assert answered == asked
+
+    def test_cut_off_among_many(self):
+        """What a call costs does not grow with how many there are, either way."""
+        loads, dumps = [], []
+        for size in (20, 2_000):
+            done = {"state": "output-available", "input": {}, "output": 1}
+            parts = [
+                {"type": "tool-f", "toolCallId": f"c{at}", **done} for at in range(size)
+            ]
+            parts.append({**parts[0], "toolCallId": "z", "state": "input-streaming"})
+            shown = [{"id": "m", "role": "assistant", "parts": parts}]
+            loads.append(count_lines(partial(load, shown)) / size)
+
+            cut = AssistantMessage("a", response=ResponseMeta("interrupted"))
+            turn: list[Any] = []
+            for at in range(size):
+                turn.append(cut.replace(tool_calls=[ToolCall(f"c{at}", "f")]))
+                turn.append(ToolMessage("1", tool_call_id=f"c{at}"))
+
+            dumps.append(count_lines(partial(dump, turn)) / size)
+
+        assert loads[1] < 2 * loads[0]
+        assert dumps[1] < 2 * dumps[0]
 
     @table(
         "order",

@@ -4,6 +4,7 @@ import copy
 import html
 import json
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -46,6 +47,7 @@ from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree, name, ui_id_of
 from conversation_state.trimming import repair, trim
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
+from tests.processes import count_lines
 
 WRITTEN = ("assistant_ui", "assistant_ui_rows", "librechat", "open_webui")
 ROOT = "00000000-0000-0000-0000-000000000000"
@@ -474,6 +476,17 @@ class TestLaw:
         made = [call.id for each in called for call in each.tool_calls]
         assert ("3", "c1", "3.") == (back.text, back.tool_call_id, answer.text)
         assert made in ([], ["c1"])
+
+    def test_many_results_without_call(self):
+        """What each costs does not grow with how many there are."""
+        costs = []
+        for size in (10, 1_000):
+            results = [ToolMessage("3", tool_call_id=f"c{at}") for at in range(size)]
+            tree = MessageTree.of(Aggregator.new(results))
+            dump = partial(dump_tree, tree, format="assistant_ui")
+            costs.append(count_lines(dump) / size)
+
+        assert costs[1] < 2 * costs[0]
 
     def test_branch_behind_what_is_lost(self):
         """Two answers are two messages, also if one that is lost stands before them."""

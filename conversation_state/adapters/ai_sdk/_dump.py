@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from operator import add
 from typing import Any, Literal, NamedTuple
@@ -331,9 +332,15 @@ class UiWriter(PayloadWriter):
         # The results by the identity of their part, and where each message begins.
         results: dict[int, int] = {}
         steps: list[tuple[int, int]] = []
-        for at, entry in enumerate(turn.entries):
-            message, path = entry.message, paths[at]
+        # How many results of each call are still to come.
+        said = [entry.message for entry in turn.entries]
+        ahead = Counter(
+            each.tool_call_id for each in said if isinstance(each, ToolMessage)
+        )
+        for at, message in enumerate(said):
+            path = paths[at]
             if isinstance(message, ToolMessage):
+                ahead[message.tool_call_id] -= 1
                 self.notes_on(message, path)
                 part, call = calls.pop(message.tool_call_id, (None, None))
                 if part is None:
@@ -346,7 +353,7 @@ class UiWriter(PayloadWriter):
                 results[id(part)] = at
             elif isinstance(message, AssistantMessage):
                 steps.append((len(found), at))
-                given = _find_results(turn, at) if was_cut(message) else None
+                given = ahead if was_cut(message) else None
                 found += self._write_answer(message, path, turn.id, calls, given)
             else:
                 steps.append((len(found), at))
@@ -396,7 +403,7 @@ class UiWriter(PayloadWriter):
         path: str,
         ui_id: str,
         calls: dict[str, tuple[dict[str, Any], ToolCall]],
-        results: Collection[str] | None,
+        results: Counter[str] | None,
     ) -> list[dict[str, Any]]:
         # The calls without one of *results* were cut off, unless these are None.
         notes = self.notes_on(message, path)
@@ -405,7 +412,7 @@ class UiWriter(PayloadWriter):
         for where, value in in_order(message.parts, message.tool_calls, path):
             if isinstance(value, ToolCall):
                 call_id = value.id or make_call_id(ui_id, number)
-                state = WHOLE if results is None or call_id in results else CUT
+                state = WHOLE if results is None or results[call_id] else CUT
                 part = self.write_call(value, where, ui_id, number, state)
                 number += 1
                 calls[call_id] = part, value
@@ -523,12 +530,6 @@ class UiWriter(PayloadWriter):
             if (written := self.write_part(part, f"{path}.parts[{at}]", "tool"))
             is not None
         ]
-
-
-def _find_results(turn: UiTurn, at: int) -> set[str]:
-    """The ids of the calls that have a result behind the entry *at* in *turn*."""
-    behind = [each.message for each in turn.entries[at + 1 :]]
-    return {each.tool_call_id for each in behind if isinstance(each, ToolMessage)}
 
 
 def _find_usage(turn: UiTurn) -> dict[str, int]:

@@ -190,7 +190,11 @@ class UiStep:
             calls = [attrs.evolve(each, index=None) for each in calls]
 
         if self.cut:
-            calls = [*map(self._note_whole, range(len(calls)), calls)]
+            answered = {each.tool_call_id for each in self.results}
+            calls = [
+                call if place in self.cut or call.id in answered else _note_whole(call)
+                for place, call in enumerate(calls)
+            ]
 
         answer = AssistantMessage(
             unwrap_text(parts),
@@ -201,15 +205,15 @@ class UiStep:
         )
         return [answer, *self.results]
 
-    def _note_whole(self, place: int, call: ToolCall) -> ToolCall:
-        # Of an answer that was cut off, the calls that were not.
-        notes = notes_of(call.metadata, SOURCE)
-        has_result = call.id in [each.tool_call_id for each in self.results]
-        if place in self.cut or has_result or "state" in notes:
-            return call
 
-        metadata = with_notes(SOURCE, {**notes, "state": WHOLE}, call.metadata)
-        return attrs.evolve(call, metadata=metadata)
+def _note_whole(call: ToolCall) -> ToolCall:
+    # Of an answer that was cut off, a call that was not.
+    notes = notes_of(call.metadata, SOURCE)
+    if "state" in notes:
+        return call
+
+    metadata = with_notes(SOURCE, {**notes, "state": WHOLE}, call.metadata)
+    return attrs.evolve(call, metadata=metadata)
 
 
 def unwrap_text(parts: list[Part]) -> str | list[Part]:

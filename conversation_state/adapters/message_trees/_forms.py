@@ -314,6 +314,7 @@ def _list_pieces(
     their paths.
     """
     results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
+    last = {c.id: at for at, m in enumerate(messages) for c in m.tool_calls}
     had_result = False
     for at, message in enumerate(messages):
         where = f"{path}[{at}]" if len(messages) > 1 else path
@@ -333,14 +334,13 @@ def _list_pieces(
             continue
 
         had_result = True
-        if results.get(message.tool_call_id) is message:
-            # Its call is not in the record: it comes later, or stands elsewhere.
-            later = [c.id for m in messages[at:] for c in m.tool_calls]
-            if message.tool_call_id not in later:
-                del results[message.tool_call_id]
-                why = "a result stands with its call, which is not in front of it"
-                lost.append(Lost(where, "tool_call_id", why))
-                yield where, ToolCall(message.tool_call_id, message.tool_name), message
+        call_id = message.tool_call_id
+        if results.get(call_id) is message and last.get(call_id, -1) < at:
+            # Its call is not in the record: it stands elsewhere.
+            del results[call_id]
+            why = "a result stands with its call, which is not in front of it"
+            lost.append(Lost(where, "tool_call_id", why))
+            yield where, ToolCall(call_id, message.tool_name), message
 
 
 def _parse_arguments(text: str) -> Any:
