@@ -80,6 +80,20 @@ class TestJudge:
                 for refusal in judge(wire, request):
                     assert refusal.path
 
+    @pytest.mark.parametrize("wire", ["openai_chat", "openai_responses"])
+    def test_deep_arguments(self, wire):
+        """Arguments that are nested too deeply for the parser are refused."""
+        call = {"name": "f", "arguments": "[" * 100_000}
+        item = {"type": "function_call", "call_id": "c", **call}
+        body = {"model": "m", "input": [item]}
+        if wire == "openai_chat":
+            calls = [{"id": "c", "type": "function", "function": call}]
+            answer = {"role": "assistant", "tool_calls": calls}
+            body = {"model": "m", "messages": [answer]}
+
+        rules = [refusal.rule.name for refusal in judge(wire, body)]
+        assert "arguments_broken" in rules
+
     def test_levels(self):
         """A level is a name or several, and hosts have what the API has."""
         body = {"contents": [{"role": "user", "parts": [{"text": ""}]}]}

@@ -786,11 +786,15 @@ class TestFaults:
             (408, "Request Timeout", None),
             (429, "Rate limit reached for requests", "rate_limit_exceeded"),
             (500, "The server had an error while processing", None),
-            (529, "Overloaded", None),
+            (520, "server_error", None),
+            (499, "invalid_request_error", None),
         ],
     )
     def test_words(self, status, words, code):
-        """Each status has its own words and code, unless the script has others."""
+        """
+        Each status has its own words and code, or HTTP's, or those of its class,
+        unless the script has others.
+        """
         script = [ErrorReply(status), ErrorReply(status, message="No.")]
         with StrictProvider(script) as provider, chat(provider) as ask:
             with pytest.raises(openai.APIStatusError, match=words) as caught:
@@ -1004,8 +1008,8 @@ class TestScript:
         with StrictProvider() as provider:
             answers = [
                 httpx.post(provider.base_url + "/v1/messages", content=content)
-                for content in (b"{", json.dumps([1]).encode())
+                for content in (b"{", json.dumps([1]).encode(), b"[" * 100_000)
             ]
 
-        assert [400, 400] == [answer.status_code for answer in answers]
+        assert [400, 400, 400] == [answer.status_code for answer in answers]
         assert "invalid_request_error" == answers[0].json()["error"]["type"]

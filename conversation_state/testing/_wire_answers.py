@@ -174,7 +174,7 @@ def arguments_of(call: AnswerCall) -> dict[str, Any]:
     """
     try:
         arguments = json.loads(call.arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         arguments = None
 
     if not isinstance(arguments, dict):

@@ -44,7 +44,7 @@ def is_object(arguments: str) -> bool:
 def _read_object(arguments: str) -> Json | None:
     try:
         value = json.loads(arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
     return value if isinstance(value, dict) else None

@@ -132,7 +132,7 @@ def _normalise_json(text: str) -> str:
     try:
         # Formats with objects have no empty text: a call without arguments has {}.
         return json.dumps(json.loads(text or "{}"), sort_keys=True)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -38,7 +38,7 @@ def read_arguments(arguments: Any) -> str:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return ""
 
     return json.dumps(arguments, sort_keys=True) if isinstance(arguments, dict) else ""

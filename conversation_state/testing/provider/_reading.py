@@ -66,7 +66,7 @@ def error_of_arguments(text: str) -> str:
     """What Python's parser says of arguments that are no JSON object; "" of one."""
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return str(error)
 
     return "" if isinstance(value, dict) else "arguments must be a JSON object"

@@ -357,7 +357,7 @@ class _Handler(BaseHTTPRequestHandler):
 
         try:
             body = json.loads(raw)
-        except ValueError:
+        except (ValueError, RecursionError):
             body = None
 
         if not isinstance(body, dict):

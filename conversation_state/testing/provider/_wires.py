@@ -59,7 +59,8 @@ def write_event(wire: str, event: Mapping[str, Any]) -> bytes:
 
 
 # Of each status: the error's type, OpenAI's code, and the words. A status that a
-# reference does not name has what comes last for its class, and HTTP's phrase.
+# reference does not name has what comes last for its class, and HTTP's phrase; where
+# HTTP has none, the type.
 # Source: https://developers.openai.com/docs/guides/error-codes; for the JSON, issues at
 # GitHub: 401 as in popjane/free_chatgpt_api#3, 403 as in home-assistant/core#120072,
 # 429 as in feder-cr/invisible_playwright_mcp#249, 500 as in
@@ -166,22 +167,22 @@ def write_error(wire: str | None, failure: ErrorReply) -> dict[str, Any]:
     others = 4 if status < HTTPStatus.INTERNAL_SERVER_ERROR else 5
     if wire == "anthropic":
         kind, words = _ANTHROPIC_ERRORS.get(status) or _ANTHROPIC_ERRORS[others]
-        message = failure.message or words or _name_status(status)
+        message = failure.message or words or _name_status(status, kind)
         error: dict[str, Any] = {"type": kind, "message": message}
         return {"type": "error", "error": error, "request_id": "req_strict"}
 
     if wire == "gemini":
         kind, words = _GEMINI_ERRORS.get(status) or _GEMINI_ERRORS[others]
-        message = failure.message or words or _name_status(status)
+        message = failure.message or words or _name_status(status, kind)
         return {"error": {"code": status, "message": message, "status": kind}}
 
     kind, code, words = _OPENAI_ERRORS.get(status) or _OPENAI_ERRORS[others]
-    message = failure.message or words or _name_status(status)
+    message = failure.message or words or _name_status(status, kind)
     error = {"message": message, "type": kind, "param": None}
     error["code"] = None if wire is None else code
     return {"error": error}
 
 
-def _name_status(status: int) -> str:
+def _name_status(status: int, kind: str) -> str:
     known = status in HTTPStatus.__members__.values()
-    return HTTPStatus(status).phrase if known else "Overloaded"
+    return HTTPStatus(status).phrase if known else kind
