@@ -264,7 +264,7 @@ SOURCES: tuple[Rule, ...] = (
         host="",
         name="max_markers",
         says="At most four blocks have cache_control, none of them thinking; 1h is not behind 5m.",
-        does="The newest four keep it, for five minutes behind another one of these.",
+        does="The newest four keep it; a 1h marker behind a 5m one becomes 5m.",
         source="https://github.com/tghamm/Anthropic.SDK/issues/50",
     ),
     Rule(
