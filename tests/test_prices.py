@@ -816,10 +816,68 @@ class TestPartial:
 
         assert [Usage(9, 5)] == [line.usage for line in cost(chat).partial]
 
-    def test_rest(self, registry):
+    @pytest.mark.parametrize("rest", [Usage(), Usage(0, 1), Usage(0, 5_000)])
+    @pytest.mark.parametrize("usage", [None, Usage(1_000, 1)])
+    @pytest.mark.parametrize("response_id", ["", "r1"])
+    def test_rest(self, registry, response_id, usage, rest):
         """
-        The bill is complete when the rest is recorded under the entry's identity, or
-        all of it under the answer's key; here, on a branch, and after a join.
+        The bill is complete when the rest is recorded, whatever it is: under the
+        identity of the answer's entry, or of its ledger entry; on a branch, on two,
+        and after a join. It is recorded once, and is the rest of no other answer.
+        """
+        meta = ResponseMeta("interrupted", usage, None, "plain", response_id)
+        stopped = AssistantMessage("A very", response=meta)
+        chat = Aggregator.new().add_response(stopped)
+        open_bill = cost(chat)
+        lines = [each.entry.id for each in open_bill.partial]
+        assert not open_bill.complete
+        for id in {*lines, chat.entries[0].id}:
+            paid = chat.fork().add_usage(rest, key=f"{id}#rest", model="plain")
+            again = chat.fork().add_usage(rest, key=f"{id}#rest", model="plain")
+
+            for whole in (
+                paid,
+                paid.record_responses(),
+                chat.join(paid),
+                chat.join(paid, again),
+                chat.join(paid, again).record_responses(),
+            ):
+                assert cost(whole).complete
+                assert (usage or Usage()) + rest == whole.total_usage
+
+            other = AssistantMessage("B", response=ResponseMeta(model="plain"))
+            assert [other] == [each.message for each in cost(paid.add(other)).unbilled]
+
+    def test_rest_of_unrecorded(self, registry):
+        """A rest is not what an answer reported itself."""
+        added = Aggregator.new().add(self.STOPPED)
+        key = f"{added.entries[0].id}#rest"
+        paid = added.add_usage(Usage(1_000, 1), key=key, model="plain")
+
+        assert 1 == len(cost(paid).unbilled)
+        assert cost(paid.record_responses()).complete
+        assert Usage(2_000, 2) == paid.record_responses().total_usage
+
+    def test_rest_of_another_tier(self, registry):
+        """The rest was served as the answer was."""
+        notes = {"conversation_state": {"any": {"response": {"service_tier": "flex"}}}}
+        chat = Aggregator.new().add_response(self.STOPPED.replace(metadata=notes))
+        key = f"{chat.entries[0].id}#rest"
+
+        assert 2 == len(
+            cost(chat.add_usage(Usage(0, 9), key=key, model="plain")).unpriced
+        )
+
+    def test_rollback(self, registry):
+        """What is left of an answer that was taken out is what it reported."""
+        chat = Aggregator.new().add_user_prompt("?")
+
+        assert cost(chat.add_response(self.STOPPED).rollback(chat)).complete
+
+    def test_more_than_reported(self, registry):
+        """
+        The bill is also complete when more than what was reported is recorded under
+        the entry's identity, or all of it under the answer's key.
         """
         meta = ResponseMeta("interrupted", Usage(1_000, 1), None, "plain", "r1")
         stopped = AssistantMessage("A very", response=meta)

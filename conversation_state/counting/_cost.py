@@ -45,6 +45,8 @@ _MAX_REASONS = 3
 # takes up to 40 ms, and a ledger from elsewhere may have thousands of names.
 _MAX_SUGGESTED = 20
 _NOTHING = Usage()
+# Behind the id of an entry: the key of what its answer had not reported.
+_REST = "#rest"
 
 
 class UsageEntry(Protocol):
@@ -164,6 +166,10 @@ class Cost:
         """
         Whether `total` is all that the conversation cost: every ledger entry has a
         price, and every answer is in the ledger, with all its usage.
+
+        Only the answers of the conversation are known: a rollback takes with an
+        answer that it was interrupted, and at which tier it was served. What it
+        reported is then priced as any other usage.
         """
         return not (self.unpriced or self.unbilled or self.partial)
 
@@ -249,7 +255,10 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
     the conversation that was served at another price, by its service tier say.
 
     What an answer reports that was interrupted is priced and marked
-    (`CostLine.is_partial`), until more is recorded of it.
+    (`CostLine.is_partial`), until the rest is recorded, be it zero, with the key
+    ``f"{entry.id}#rest"``, where *entry* is that of the line, or the answer's own.
+    The usage of an answer that reported none may have this key, too. More usage than
+    was reported, recorded under a key of the answer, also counts as the rest.
 
     Answers whose usage is in no ledger entry are listed, too (`Cost.unbilled`), also
     those of which no usage came: a stream that was stopped, a server that reports
@@ -309,13 +318,27 @@ def _match_answers(state: HasLedger) -> _Matches:
             found.unbilled.append(answer.entries[0])
             continue
 
-        if tier := answer.tier:
-            found.tiers.update(dict.fromkeys(own, tier))
-
+        partial: list[str] = []
         if answer.is_interrupted:
-            found.partial.update(_find_partial(each, {id: recorded[id] for id in own}))
+            partial = _find_partial(each, {id: recorded[id] for id in own})
+
+        rests = recorded.keys() & _make_rest_keys(answer, partial)
+        if not rests:
+            found.partial.update(partial)
+
+        if tier := answer.tier:
+            found.tiers.update(dict.fromkeys(own | rests, tier))
 
     return found
+
+
+def _make_rest_keys(answer: Answer, partial: Iterable[str] = ()) -> set[str]:
+    """
+    The ledger identities of what *answer* did not report; *partial* has those of what
+    it did.
+    """
+    ids = [*partial, *(entry.id for entry in answer.entries)]
+    return {f"{id}{_REST}" for id in ids}
 
 
 class _Listed(NamedTuple):
@@ -376,6 +399,7 @@ def _find_recorded(
         # Under an id that other answers have, it may be the usage of those.
         shared = set() if each.is_alone else {answer.response_id}
         if usage is None:
+            keys |= _make_rest_keys(answer) & recorded.keys()
             is_recorded = bool(keys - shared)
         else:
             is_recorded = answer.is_recorded_by([recorded[key] for key in keys])
@@ -434,7 +458,7 @@ class _UnclaimedUsage:
             if response_id := id_of_key(key):
                 self._of_responses.setdefault(response_id, {})[key] = usage
                 self._digests.setdefault(digest_of_key(key), []).append(key)
-            elif usage != _NOTHING:
+            elif usage != _NOTHING and not key.endswith(_REST):
                 self._own[key] = usage
 
     def claim(self, answer: Answer) -> str:
