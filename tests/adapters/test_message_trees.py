@@ -787,6 +787,38 @@ class TestRead:
         assert text == loaded.tree.present[0].text
         assert "Hm." == loaded.tree.present[0].reasoning
 
+    @pytest.mark.parametrize(
+        ("piece", "form"),
+        [
+            ('<details type="reasoning" a="b" ', "{}"),
+            ("<details ", "{}"),
+            ('<details type="reasoning">', "{}"),
+            ('<details type="other">', "{}</details>"),
+            (' type="reasoning"', "<details{}"),
+            ("a", '<details type="reasoning" {}></details>'),
+            (" ", '<details type="reasoning">{}a</details>'),
+            ("<summary>", '<details type="reasoning">{}</details>'),
+            ('<details type="reasoning"></details>\n', "{}"),
+        ],
+    )
+    def test_details_in_a_long_text(self, piece, form):
+        """Whatever a text is made of, a megabyte takes linear time."""
+        text = form.format(piece * (1_000_000 // len(piece)))
+        loaded = load_one(webui("1", web("1", None, [], "assistant", text)))
+        (said,) = loaded.tree.present
+        is_closed = 'type="reasoning"' in text and "</details>" in text
+
+        assert ("" if is_closed else text) == said.text
+        assert is_closed == any(isinstance(p, ReasoningPart) for p in said.parts)
+
+    def test_details_with_a_character_of_no_number(self):
+        """What no one can read as a character stays."""
+        number = f"&#{'9' * 5_000};"
+        text = f'<details type="reasoning">{number}</details>'
+        loaded = load_one(webui("1", web("1", None, [], "assistant", text)))
+
+        assert number == loaded.tree.present[0].reasoning
+
     def test_calls_of_open_webui_without_ids(self):
         """Each has an id of its own, the same whenever it is read."""
         call = '<details type="tool_calls" name="f"><summary>x</summary></details>'

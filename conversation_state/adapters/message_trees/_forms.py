@@ -773,12 +773,11 @@ def _complete_librechat(messages: Sequence[Message]) -> dict[str, Any]:
 
 # Open WebUI
 
-_DETAILS = re.compile(
-    r"<details\b([^>]*\stype=\"(?:reasoning|tool_calls)\"[^>]*)>(.*?)</details>\s*",
-    re.DOTALL,
-)
-_SUMMARY = re.compile(r"\s*<summary>.*?</summary>\s*", re.DOTALL)
-_ATTRIBUTE = re.compile(r"([\w-]+)=\"([^\"]*)\"")
+# Each is searched once behind the other, so that no text takes more than linear time.
+_OPENING = re.compile(r"<details\b([^>]*)>?")
+_KNOWN_TYPE = re.compile(r"\stype=\"(?:reasoning|tool_calls)\"")
+_CLOSING = re.compile(r"</details>\s*")
+_ATTRIBUTE = re.compile(r"(?<![\w-])([\w-]+)=\"([^\"]*)\"")
 
 
 def _read_open_webui(raw: Body) -> list[Message]:
@@ -855,27 +854,53 @@ def _read_webui_usage(raw: Body) -> Usage | None:
 
 
 def _read_details(text: str, made: str) -> list[Piece]:
-    # Four of the pieces are of a text before, the attributes and the content of a
-    # thought or a call, and what is behind it.
     pieces: list[Piece] = []
-    split = _DETAILS.split(text)
-    for at in range(0, len(split), 3):
-        if split[at]:
-            pieces.append(TextPart(split[at]))
+    end = 0
+    for at, (opening, closing) in enumerate(_find_details(text)):
+        if before := text[end : opening.start()]:
+            pieces.append(TextPart(before))
 
-        if at + 1 < len(split):
-            found = _ATTRIBUTE.findall(split[at + 1])
-            about = {key: html.unescape(value) for key, value in found}
-            inner = html.unescape(_SUMMARY.sub("", split[at + 2], count=1)).strip()
-            if about.get("type") == "tool_calls":
-                id = about.get("id") or make_call_id(made, at // 3)
-                pieces += _read_details_call(about, inner, id)
-            else:
-                lines = inner.split("\n")
-                quoted = [line.removeprefix(">").removeprefix(" ") for line in lines]
-                pieces.append(ReasoningPart("\n".join(quoted)))
+        end = closing.end()
+        found = _ATTRIBUTE.findall(opening[1])
+        about = {key: _unescape(value) for key, value in found}
+        content = text[opening.end() : closing.start()]
+        inner = _unescape(_without_summary(content)).strip()
+        if about.get("type") == "tool_calls":
+            id = about.get("id") or make_call_id(made, at)
+            pieces += _read_details_call(about, inner, id)
+        else:
+            lines = inner.split("\n")
+            quoted = [line.removeprefix(">").removeprefix(" ") for line in lines]
+            pieces.append(ReasoningPart("\n".join(quoted)))
 
-    return pieces
+    return [*pieces, TextPart(text[end:])] if text[end:] else pieces
+
+
+def _find_details(text: str) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
+    # Where each thought and each call begins and ends.
+    at = 0
+    while opening := _OPENING.search(text, at):
+        at = opening.end()
+        if _KNOWN_TYPE.search(opening[1]):
+            closing = _CLOSING.search(text, at)
+            if closing is None:
+                return  # so none behind it is closed
+
+            yield opening, closing
+            at = closing.end()
+
+
+def _without_summary(text: str) -> str:
+    before, _, rest = text.partition("<summary>")
+    _, closed, behind = rest.partition("</summary>")
+    return before.rstrip() + behind.lstrip() if closed else text
+
+
+def _unescape(text: str) -> str:
+    try:
+        return html.unescape(text)
+    except ValueError:  # of a character's number, more digits than Python reads
+        return text
 
 
 def _read_details_call(about: Body, inner: str, id: str) -> Iterator[Piece]:
