@@ -882,6 +882,34 @@ class TestRead:
 
         assert [row] == dump_tree(of_rows).payload
 
+    @pytest.mark.parametrize(
+        ("has_result", "ends", "is_whole"),
+        [
+            (True, "stop", True),
+            (False, "stop", False),
+            (True, "interrupted", False),
+        ],
+    )
+    def test_goes_on_in_assistant_ui(self, has_result, ends, is_whole):
+        """An answer is as whole as its end, and as its calls without results."""
+        answers = [
+            AssistantMessage(
+                "Wait.",
+                tool_calls=[ToolCall("c1", "pay", "{}")],
+                response=ResponseMeta("interrupted"),
+            ),
+            AssistantMessage("Done.", response=ResponseMeta(ends)),
+        ]
+        result = ToolMessage("No.", tool_call_id="c1", is_error=True)
+        state = Aggregator.new([answers[0], *[result] * has_result, answers[1]])
+        payload = dump_tree(MessageTree.of(state), format="assistant_ui").payload
+        (written,) = payload["messages"]
+        last = load_one(payload).tree.present[-1]
+
+        assert is_whole == (written["message"]["status"]["type"] == "complete")
+        assert is_whole == (last.response is None)
+        assert () == load_one(payload).tree.present.pending_calls
+
     def test_error_of_assistant_ui(self):
         """So it is there."""
         status = {"type": "incomplete", "reason": "error", "error": "No key."}

@@ -614,7 +614,7 @@ def _complete_thread(messages: Sequence[Message]) -> dict[str, Any]:
         return {"metadata": {"custom": {}}}
 
     status = {"type": "complete", "reason": "stop"}
-    if any(map(was_cut, messages)):
+    if _is_cut(messages):
         status = dict(_CANCELLED)
     elif messages[-1].tool_calls:
         status = {"type": "requires-action", "reason": "tool-calls"}
@@ -622,6 +622,14 @@ def _complete_thread(messages: Sequence[Message]) -> dict[str, Any]:
     metadata: dict[str, Any] = {"unstable_state": None, "steps": [], "custom": {}}
     metadata.update(unstable_annotations=[], unstable_data=[])
     return {"status": status, "metadata": metadata}
+
+
+def _is_cut(messages: Sequence[Message]) -> bool:
+    # How the last answer ended, and what keeps a page from calls of those before it.
+    results = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+    answers = [m for m in messages if not isinstance(m, ToolMessage)]
+    waiting = [m for m in answers if not results.issuperset(c.id for c in m.tool_calls)]
+    return any(map(was_cut, [*answers[-1:], *waiting]))
 
 
 # LibreChat
