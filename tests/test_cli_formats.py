@@ -1586,6 +1586,31 @@ class TestNotes:
             "g1: not kept as it was: $.mapping.a1: its parent 'gone'" in result.stderr
         )
 
+    @pytest.mark.parametrize(
+        ("turn", "what"),
+        [
+            ({"from": "gpt", "value": '<tool_call>{"name": "f'}, "its <tool_call>"),
+            ({"from": "gpt", "value": "<tool_call>f</tool_call>"}, "its <tool_call>"),
+            ({"from": "gpt", "value": "<functioncall> {}"}, "its <functioncall>"),
+            ({"from": "function_call", "value": "{f"}, "it can't be read"),
+        ],
+        ids=str,
+    )
+    def test_no_call(self, run, turn, what):
+        """A call that can't be read is reported where its result follows."""
+        asked, end = {"from": "human", "value": "q"}, {"from": "gpt", "value": "done"}
+        result = {"from": "tool", "value": "r"}
+        for turns in ([asked, turn, result, end], [asked, turn, asked, end]):
+            line = json.dumps({"id": f"x{len(chats(run))}", "conversations": turns})
+            said = run("import", run.write(line)).stderr
+
+            if result in turns:
+                assert "x0: not kept as it was: message 2: " in said
+                assert what in said
+                assert "the result behind it has no call" in said
+            else:
+                assert "message 2" not in said
+
     def test_other_branches(self, run):
         """What is wrong on a branch that is not shown is listed, or refused, too."""
         half, foreign = copy.deepcopy(CHATGPT), copy.deepcopy(LIBRECHAT)

@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +43,12 @@ from conversation_state.cli._recognition import (
 from conversation_state.cli._rows import PARENT_KEYS, find_parents, list_paths
 from conversation_state.codec import from_data
 from conversation_state.errors import ConversationStateError, DecodeError, Problem
-from conversation_state.messages import AssistantMessage, Message, UnknownMessage
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ToolMessage,
+    UnknownMessage,
+)
 from conversation_state.parts import TextPart, UnknownPart
 from conversation_state.tree import MessageTree
 
@@ -886,12 +891,36 @@ def _check_readable(found: FoundConversation, name: str) -> FoundConversation:
                 for path in list_of(notes_of(message.metadata, each), "mended")
             ]
 
+    mended += _find_unread_calls(found.messages)
     nodes = () if found.tree is None else found.tree.nodes
     messages = chain(found.messages, (node.message for node in nodes))
     if found.state is None and not any(map(_is_readable, messages)):
         raise fail("nothing in it can be read: no text, no call and no medium")
 
     return found._replace(mended=tuple(mended))
+
+
+def _find_unread_calls(messages: Sequence[Message]) -> Iterator[str]:
+    """What can't be read as a call, where a result of it follows."""
+    called: set[str] = set()
+    for number, (before, message) in enumerate(pairwise(messages), 1):
+        called |= {call.id for call in before.tool_calls}
+        if isinstance(message, ToolMessage) and message.tool_call_id not in called:
+            what = "" if before.tool_calls else _describe_unread(before)
+            if what:
+                yield f"message {number}: {what}, and the result behind it has no call"
+
+
+def _describe_unread(message: Message) -> str:
+    if isinstance(message, UnknownMessage):
+        return "it can't be read and is kept as it is"
+
+    text = message.text if isinstance(message, AssistantMessage) else ""
+    tag = next((tag for tag in _CALL_TAGS if tag in text), "")
+    return tag and f"no call can be read in its {tag}; it stays text"
+
+
+_CALL_TAGS = ("<tool_call>", "<functioncall>")
 
 
 def _iterate_titled(found: FoundConversation) -> Iterator[tuple[str, Message]]:

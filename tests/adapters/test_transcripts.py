@@ -305,6 +305,28 @@ class TestTags:
         assert [] == [*one([{**turn, "tool_calls": ""}]).tool_calls]
         assert "$[0].tool_calls" in problems(load, [{**turn, "tool_calls": "[1]"}])[0]
 
+    @pytest.mark.parametrize(
+        ("text", "left", "count"),
+        [
+            ("Write `{}` to call.", "Write `{}` to call.", 0),
+            ("So:\n```xml\n{}\n```\nYes.", "So:\n```xml\n{}\n```\nYes.", 0),
+            ("A `<tool_call>`: {}", "A `<tool_call>`:", 1),
+            ("It`s {} no code", "It`s  no code", 1),
+            ("`a` {} `b`", "`a`  `b`", 1),
+            ("{} b `{}` c {}", "b `{}` c", 2),
+        ],
+    )
+    def test_code(self, text, left, count):
+        """A tag in code is text, and those around it are calls."""
+        tag = '<tool_call>{"name": "f", "arguments": {"a": "`"}}</tool_call>'
+        if "`{}`" in text or "{}" in left:
+            tag = tag.replace("`", "b")
+
+        (message,) = load([{"from": "gpt", "value": text.replace("{}", tag)}])
+
+        assert left.replace("{}", tag) == message.text
+        assert ["f"] * count == [call.name for call in message.tool_calls]
+
 
 class TestWrong:
     @pytest.mark.parametrize("nothing", [b"", object()])

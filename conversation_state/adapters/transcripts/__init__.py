@@ -22,7 +22,7 @@ What is read, in any mixture:
   one message. Arguments are kept byte for byte.
 - Calls and results in the tags of Hermes and Qwen, ``<tool_call>`` in a text of the
   model's and ``<tool_response>`` in one of a tool's or user's, which become calls and
-  results. A tag that holds something else stays text.
+  results. A tag in code, or that holds something else, stays text.
 - ``{"messages": [{"role": "user", "content": "hi"}, ...]}``, with ``tool_calls``,
   ``tool_call_id``, ``name`` and ``reasoning_content`` as OpenAI has them, and
   with arguments that are objects, too, and with lists of calls that are JSON texts.

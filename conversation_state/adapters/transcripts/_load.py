@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -219,12 +220,26 @@ class TranscriptTurn:
     def _take_tagged_calls(self, text: str, number: int) -> tuple[str, list[ToolCall]]:
         """
         *text* without the calls in its tags, and these, numbered from *number* on; as
-        it is if what is in one of its tags is no call.
+        it is if what is in one of its tags is no call. A tag in code is text.
         """
         path = f"{self.node.path}.{self.what}"
+        code = [found.span() for found in _CODE.finditer(text)]
+        pieces: list[str] = []
         calls: list[ToolCall] = []
-        for tagged in _TAGGED_CALL.findall(text):
-            found = _parse_tagged_calls(tagged)
+        begin = at = 0
+        while tag := _TAGGED_CALL.search(text, at):
+            start, stop = tag.span()
+            before = bisect_right(code, (start, len(text))) - 1
+            end = code[before][1] if before >= 0 else 0
+            if stop <= end:
+                at = stop
+                continue
+
+            found = _parse_tagged_calls(tag[1])
+            if found is None and start < end:
+                at = start + 1  # only the name of the tag is in code
+                continue
+
             if found is None:
                 return text, []
 
@@ -232,7 +247,11 @@ class TranscriptTurn:
                 made = f"{self.prefix}_call_{number + len(calls)}"
                 calls.append(_read_call(ObjectReader(self.loader, call, path), made))
 
-        return _TAGGED_CALL.sub("", text).strip() if calls else text, calls
+            pieces.append(text[begin:start])
+            begin = at = stop
+
+        left = "".join([*pieces, text[begin:]])
+        return left.strip() if calls else text, calls
 
     def _read_tagged_results(self, text: str) -> list[Message]:
         """The results that *text* has in tags; none if there is anything else in it."""
@@ -412,6 +431,8 @@ def _parse_calls(text: str) -> list[dict[str, Any]] | None:
 
 # What Hermes and Qwen write around calls and results.
 _TAGGED_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+# Code in Markdown, between two equal runs of backticks.
+_CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
 _TAGGED_RESULT = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.DOTALL)
 _FUNCTION_TAG = re.compile(r"<function=([^>\s]+)>(.*)</function>", re.DOTALL)
 _PARAMETER_TAG = re.compile(r"<parameter=([^>]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
