@@ -271,6 +271,35 @@ class TestMessages:
         asked = dump([answer.replace(response=None), result]).payload[0]["parts"][1]
         assert answered == asked
 
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"rawInput": {"x": 1}},
+            {"rawInput": {"x": 1}, "input": {}},
+            {"rawInput": None},
+            {"rawInput": '{"a": 1}', "input": {"a": True}},
+            {"rawInput": '{"a": [false]}', "input": {"a": [0]}},
+        ],
+    )
+    def test_odd_input_of_a_cut_off_call(self, given):
+        """What another client left there comes back as it was."""
+        part = {"type": "tool-f", "toolCallId": "c1", "state": "input-streaming"}
+        parts = [{"type": "step-start"}, {**part, **given}]
+        shown = [{"id": "a", "role": "assistant", "parts": parts}]
+        back = dump(load(shown)).payload
+
+        assert json.dumps(shown, sort_keys=True) == json.dumps(back, sort_keys=True)
+
+    def test_changed_input(self):
+        """A boolean in place of a number is another input, a whole number is not."""
+        asked = AssistantMessage(tool_calls=[ToolCall("c1", "f", '{"a":  1.0}')])
+        payload = dump([name(asked, "a")]).payload
+        part = payload[0]["parts"][1]
+        for value, arguments in ((1, '{"a":  1.0}'), (True, '{"a":true}')):
+            part["input"] = {"a": value}
+
+            assert arguments == load(payload)[0].tool_calls[0].arguments
+
     def test_cut_off_among_many(self):
         """What a call costs does not grow with how many there are, either way."""
         loads, dumps = [], []

@@ -882,6 +882,27 @@ class TestRead:
 
         assert [row] == dump_tree(of_rows).payload
 
+    @pytest.mark.parametrize("given", [{}, {"rawInput": None}, {"rawInput": {"x": 1}}])
+    def test_cut_off_arguments_of_assistant_ui(self, given):
+        """What came of them is in its own text where the AI SDK's is missing."""
+        call = {**CALL, "args": {}, "argsText": '{"a', "state": "input-streaming"}
+        del call["result"]
+        said = thread("1", "assistant", {**call, **given})
+        payload = {"headId": "1", "messages": [item(None, said)]}
+        loaded = load_one(payload)
+
+        assert '{"a' == loaded.tree.present[0].tool_calls[0].arguments
+        assert payload == dump_tree(loaded).payload
+
+    def test_booleans_beside_numbers(self):
+        """Arguments that are not what their text says come back as they were."""
+        call = {**CALL, "args": {"a": True}, "result": "3"}
+        said = thread("1", "assistant", call)
+        payload = {"headId": "1", "messages": [item(None, said)]}
+        back = dump_tree(load_one(payload)).payload
+
+        assert back["messages"][0]["message"]["content"][0]["args"]["a"] is True
+
     @pytest.mark.parametrize(
         ("has_result", "ends", "is_whole"),
         [

@@ -15,6 +15,7 @@ from conversation_state.adapters.engine.reading import (
     ObjectReader,
     is_list,
     is_map,
+    is_same_value,
     mended,
     note_mended,
 )
@@ -478,7 +479,8 @@ class UiLoader(MessageLoader):
         elif state in NOTED - {WHOLE}:
             block.notes["state"] = state
 
-        block.keep(_TOOL | {"rawInput"} if state == CUT else _TOOL)
+        is_partial = state == CUT and isinstance(block.raw.get("rawInput"), str)
+        block.keep(_TOOL | {"rawInput"} if is_partial else _TOOL)
         metadata = block.metadata(SOURCE)
         made_type = self.own_text(own, "type") or "function"
         step.add(ToolCall(call_id, tool, arguments, type=made_type, metadata=metadata))
@@ -487,16 +489,19 @@ class UiLoader(MessageLoader):
         self, block: ObjectReader, own: Mapping[str, Any], state: str
     ) -> str:
         raw = block.raw.get("rawInput")
-        if state == CUT and (isinstance(raw, str) or "input" not in block.raw):
+        if state == CUT and isinstance(raw, str):
             has = {key: block.raw[key] for key in _PARTIAL if key in block.raw}
             has = self.json(has, block.path)
-            text: str = has["rawInput"] if isinstance(raw, str) else ""
-            if has != write_partial(text):
+            text: str = has["rawInput"]
+            if not is_same_value(has, write_partial(text)):
                 block.notes["partial"] = has
 
             return text
 
         if "input" not in block.raw:
+            if state == CUT:
+                return ""
+
             block.notes["without"] = ["input"]
             return mended(raw) if isinstance(raw, str) else ""
 
@@ -513,8 +518,8 @@ class UiLoader(MessageLoader):
             return ""
 
         kept = self.own_text(own, "text")
-        is_kept = "text" in own and (parse_json(kept) if kept else {}) == value
-        return kept if is_kept else format_json(value)
+        is_kept = is_same_value(parse_json(kept) if kept else {}, value)
+        return kept if "text" in own and is_kept else format_json(value)
 
     def _read_result(self, block: ObjectReader, step: UiStep, tool: str) -> None:
         """Add the result at *block* to *step*."""

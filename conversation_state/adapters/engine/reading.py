@@ -47,6 +47,24 @@ def is_list(value: Any) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, (list, tuple))
 
 
+def is_same_value(some: object, other: object) -> bool:
+    """
+    Whether two JSON values are the same: as ``==``, but a boolean is no number.
+
+    >>> is_same_value({"a": [1]}, {"a": [1.0]}), is_same_value([1], [True])
+    (True, False)
+    """
+    if is_map(some) and is_map(other):
+        return some.keys() == other.keys() and all(
+            is_same_value(some[key], other[key]) for key in some
+        )
+
+    if is_list(some) and is_list(other):
+        return len(some) == len(other) and all(map(is_same_value, some, other))
+
+    return some == other and isinstance(some, bool) == isinstance(other, bool)
+
+
 def mended(text: str) -> str:
     """
     *text* as valid Unicode: pairs of surrogates are joined, a half that is

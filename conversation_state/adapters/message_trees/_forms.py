@@ -506,7 +506,8 @@ def _read_thread_media(raw: Body, kind: str) -> Part | None:
 def _read_thread_call(raw: Body, call_id: str, kind: str) -> list[Piece]:
     tool = _get_text(raw, "toolName") or kind.removeprefix("tool-")
     given = raw.get("args", raw.get("input"))
-    text = raw.get("rawInput") if _is_partial(raw) else raw.get("argsText")
+    partial = raw.get("rawInput") if _is_partial(raw) else None
+    text = partial if isinstance(partial, str) else raw.get("argsText")
     pieces: list[Piece] = [_make_call(call_id, tool, given, text)]
     for key in ("result", "output", "errorText"):
         if key in raw:

@@ -22,6 +22,7 @@ from conversation_state.adapters.engine.reading import (
     DocumentReader,
     is_list,
     is_map,
+    is_same_value,
     mended,
 )
 from conversation_state.adapters.message_trees._forms import (
@@ -623,7 +624,11 @@ class _TreeBuilder:
         notes: dict[str, Any] = {}
         if self.form.select_kept is None:
             written = write_whole(self.form, messages, [], record.path, self.name)
-            keys = {key: body[key] for key in body if not _is_same(body, written, key)}
+            keys = {
+                key: body[key]
+                for key in body
+                if key not in written or not is_same_value(body[key], written[key])
+            }
         elif isinstance(messages[0], UnknownMessage):
             keys = {}  # it is kept whole
         else:
@@ -701,15 +706,6 @@ class _TreeBuilder:
 _IDS = ("conversation_id", "conversationId", "id", "uuid")
 _CREATED = ("create_time", "created_at", "createdAt")
 _UPDATED = ("update_time", "updated_at", "updatedAt")
-
-
-def _is_same(body: Body, written: Body, key: str) -> bool:
-    if key not in written:
-        return False
-
-    some, other = body[key], written[key]
-    # 1 equals True, and is other JSON.
-    return some == other and isinstance(some, bool) == isinstance(other, bool)
 
 
 def _pair_result(result: ToolMessage, state: Aggregator) -> list[Message]:
