@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -555,6 +556,23 @@ class TestImports:
         assert text == tree.present[-1].text
         assert 4 == PageReader(page).text.count(shown)
         assert not re.search("[\ue200-\ue206]", page)
+
+    def test_cut_mark(self):
+        """A mark that is longer than an excerpt is replaced whole."""
+        places = "\ue202turn0search1" * 20
+        text = f"Rye \ue200cite{places}\ue201 bread."
+        outline = draw_outline(chatgpt(("assistant", text, {})))
+
+        assert "Rye bread." in outline
+
+    def test_many_blanks(self):
+        """The time that marks take grows with the text, not with its square."""
+        text = f"Rye{' ' * 200_000}\ue200cite"
+        start = process_time()
+
+        make_page(Aggregator.new([UserMessage(text)]))
+
+        assert process_time() - start < 10
 
     def test_times(self):
         """A heading has the minute; the whole time is its title."""

@@ -292,7 +292,7 @@ def excerpt_newest(messages: Sequence[Message]) -> tuple[str, str]:
 
 
 def excerpt_message(message: Message) -> tuple[str, str]:
-    text = replace_marks(message.text[:_EXCERPT], message)
+    text = replace_marks(message.text, message)[:_EXCERPT]
     if not text.strip() and message.tool_calls:
         names: Iterable[str] = [call.name for call in message.tool_calls]
         text = f"calls {', '.join(names)}"

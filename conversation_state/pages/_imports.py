@@ -25,7 +25,7 @@ _POINTER = re.compile(r"(audio|image|video).*asset_pointer$")
 _NOUNS = {"audio": "sound", "image": "picture", "video": "video"}
 # ChatGPT's marks of citations and of names: "cite" and the places of its sources, say,
 # and single ones around what is cited.
-_MARK = re.compile("([ \t]*)\ue200([^\ue200\ue201]*)\ue201")
+_MARK = re.compile("\ue200([^\ue200\ue201]*)\ue201")
 _SIGNS = re.compile("[\ue200-\ue206]")
 
 
@@ -81,15 +81,16 @@ def replace_marks(text: str, message: Message) -> str:
         and (title := _find_titles(each))
     }
 
-    def replace(found: re.Match[str]) -> str:
-        source = sources.get(found[0].strip(" \t"))
-        if source:
-            return f" ({source})"
+    pieces: list[str] = []
+    end = 0
+    for found in _MARK.finditer(text):
+        before, end = text[end : found.start()], found.end()
+        source, name = sources.get(found[0]), _find_name(found[1])
+        shown = f" ({source})" if source else name
+        # Only a name stands in the sentence; blanks before others are in the way.
+        pieces += [before if name and not source else before.rstrip(" \t"), shown]
 
-        name = _find_name(found[2])
-        return f"{found[1]}{name}" if name else ""
-
-    return _SIGNS.sub("", _MARK.sub(replace, text))
+    return _SIGNS.sub("", "".join([*pieces, text[end:]]))
 
 
 def _find_titles(reference: Mapping[str, Any]) -> str:
