@@ -582,6 +582,20 @@ class TestImports:
         assert "user, 2026-11-29 13:14 UTC" in PageReader(page).text
         assert 'title="2026-11-29 13:14:15.161718+00:00"' in page
 
+    @pytest.mark.parametrize(
+        ("text", "shown"),
+        [
+            ("0001-01-01T00:00+08:00", "0001-01-01 00:00+08:00"),
+            ("9999-12-31T23:59-01:00", "9999-12-31 23:59-01:00"),
+        ],
+    )
+    def test_times_in_no_year(self, text, shown):
+        """A time that UTC has no year for is shown as it is."""
+        time = datetime.fromisoformat(text)
+        page = make_page(Aggregator.new([UserMessage("Hi!", timestamp=time)]))
+
+        assert f"user, {shown}" in PageReader(page).text
+
 
 class TestTrees:
     """Pages of message trees."""

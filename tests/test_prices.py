@@ -304,6 +304,17 @@ class TestPrice:
 
         assert Decimal(0) < price(million(1), name, when=then)
 
+    @pytest.mark.parametrize(
+        "when", ["0001-01-01T00:00+08:00", "9999-12-31T23:59-01:00"]
+    )
+    def test_times_in_no_year(self, when, registry):
+        """A time that UTC has no year for is before or after all models."""
+        then = datetime.fromisoformat(when)
+        state = Aggregator.new().add_usage(million(1), model="dated-2024-08-06")
+        is_priced = not cost(state, when=then).unpriced
+
+        assert when.startswith("9") == is_priced
+
     @given(our.usages())
     def test_is_exact_whatever_the_context(self, usage):
         """A program that rounds decimals to three digits has the same prices."""

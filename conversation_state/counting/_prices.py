@@ -281,7 +281,11 @@ def _check_existed(model: str, info: ModelInfo, when: datetime) -> None:
             raise UnpricedError(model, why)
 
     # One day of tolerance for time zones.
-    day = when.astimezone(UTC).date()
+    try:
+        day = when.astimezone(UTC).date()
+    except OverflowError:  # it is in no year of UTC
+        day = when.date()
+
     for name in (model, info.id):
         dated = _DATE.search(name)
         if dated and (made := _date_of(dated)) and day < made - timedelta(days=1):

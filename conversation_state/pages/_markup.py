@@ -109,7 +109,11 @@ def draw_timestamp(time: datetime | None) -> list[Child]:
         return []
 
     whole = time.isoformat(" ")
-    shown = f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    try:
+        shown = f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except OverflowError:  # it is in no year of UTC
+        shown = time.isoformat(" ", "minutes")
+
     return [", ", element("time", {"datetime": whole, "title": whole}, shown)]
 
 

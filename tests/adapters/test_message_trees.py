@@ -1129,6 +1129,18 @@ class TestRead:
 
         assert 1700000000 == loaded.updated_at.timestamp()
 
+    @pytest.mark.parametrize("kind", ["assistant_ui", "librechat", "open_webui"])
+    @pytest.mark.parametrize(
+        "text", ["0001-01-01T00:00+08:00", "9999-12-31T23:59-01:00"]
+    )
+    def test_times_in_no_year(self, text, kind):
+        """A time that UTC has no year for is written in its own zone."""
+        message = UserMessage("x", timestamp=datetime.fromisoformat(text))
+        tree = MessageTree.of(Aggregator.new([message]))
+        loaded = load_one(dump_tree(tree, format=kind).payload)
+
+        assert "x" == loaded.tree.present[0].text
+
 
 class TestTrouble:
     """What is wrong with a file."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -395,6 +396,16 @@ class TestBranches:
         ]
         assert {item["type"] for item in exported.payload} == {"message"}
         assert len([1 for _, what, _ in exported.lost if what == "history"]) == 12
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+@pytest.mark.parametrize("text", ["0001-01-01T00:00+08:00", "9999-12-31T23:59-01:00"])
+def test_times_in_no_year(text, kind):
+    """A time that UTC has no year for is written in its own zone."""
+    message = UserMessage("x", timestamp=datetime.fromisoformat(text))
+    payload = dump_session(Aggregator.new([message]), format=kind).payload
+
+    assert "x" == load_session(payload).tree.present[0].text
 
 
 def test_refused():

@@ -129,7 +129,12 @@ def read_time(value: object) -> datetime | None:
 def write_iso(time: datetime) -> str:
     """*time* as JavaScript writes it, with microseconds where it has them."""
     spec = "microseconds" if time.microsecond % 1000 else "milliseconds"
-    return time.astimezone(UTC).isoformat(timespec=spec).replace("+00:00", "Z")
+    try:
+        time = time.astimezone(UTC)
+    except OverflowError:  # it is in no year of UTC
+        return time.isoformat(timespec=spec)
+
+    return time.isoformat(timespec=spec).replace("+00:00", "Z")
 
 
 def write_seconds(time: datetime) -> float:
