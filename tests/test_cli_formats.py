@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from conversation_state.cli import _sources, _workers
+from conversation_state.cli import _formats, _sources, _workers
 from conversation_state.cli._blocks import upgrade_ui_messages
 from conversation_state.cli._input import InputConversation, read_files
+from conversation_state.errors import DecodeError, Problem
 from conversation_state.parts import ReasoningPart
 from conversation_state.store import open_store
 from tests.commands import Commands
@@ -1276,6 +1277,97 @@ class TestRows:
         result = run("import", run.write(json.dumps(rows)), status=2)
 
         assert "each of some messages is an ancestor of itself" in result.stderr
+
+    @pytest.mark.parametrize(
+        ("parents", "said"),
+        [
+            ([None, None, 2, None], "message 2 (and 1 more)"),
+            ([None, 1, None, 3], "message 3"),
+            ([None, None, 1, 1], "message 2"),
+            ([None, 1, 9, 3], "message 3"),
+        ],
+    )
+    def test_few_links(self, run, parents, said):
+        """
+        Where only some messages name the one that they answer, or one of a line is
+        missing, all are shown in the order of the file, and that is said.
+        """
+        rows = [
+            {"id": at, "parent_id": parent, **user(str(at))}
+            for at, parent in enumerate(parents, 1)
+        ]
+        result = run("import", run.write(json.dumps(rows)))
+
+        assert {"chats-1": (["u 1", "u 2", "u 3", "u 4"], 1)} == chats(run)
+        assert f"{said}: it names none of the others" in result.stderr
+        assert "all are kept in the order of the file" in result.stderr
+
+    @pytest.mark.parametrize("beside", [None, {}, {"system": "be"}])
+    def test_cost_of_branches(self, monkeypatch, beside):
+        """The rows of many branches are decoded a few times each, as in their paths."""
+        rows = [{"id": 0, "parent_id": None, **user("0")}]
+        for at in range(1, 200, 2):
+            up = max(at - 2, 0)
+            rows += [{"id": at, "parent_id": up, **model(f"{at}")}]
+            rows += [{"id": at + 1, "parent_id": up, **model(f"{at + 1}")}]
+
+        value = rows if beside is None else {**beside, "messages": rows}
+        decoded = []
+        load = _formats._LOADERS["openai_chat"]
+
+        def count(value):
+            decoded.append(len(value if isinstance(value, list) else value["messages"]))
+            return load(value)
+
+        monkeypatch.setitem(_formats._LOADERS, "openai_chat", count)
+        tree = _formats.load(value).tree
+
+        assert 3 * len(rows) >= sum(decoded)
+        assert 101 == len(tree.states)
+        first = ["be"] if beside else []
+        for state in tree.states:
+            *path, last = [m.text for m in state][len(first) :]
+            here, expected = int(last), []
+            while here is not None:
+                expected.insert(0, str(here))
+                here = rows[here]["parent_id"]
+
+            assert [*path, last] == expected
+            assert first == [m.text for m in state][: len(first)]
+
+    def test_calls_without_ids(self, run):
+        """A result that stands first in a branch is the one of the call above it."""
+        call = {"name": "f", "arguments": "{}"}
+        rows = [user("q", id=1, parent_id=None)]
+        rows += [model(None, id=2, parent_id=1, function_call=call)]
+        rows += [
+            {"role": "function", "name": "f", "content": text, "id": id, "parent_id": 2}
+            for id, text in ((3, "a"), (4, "b"))
+        ]
+        run("import", run.write(json.dumps(rows)))
+        [(shown, count)] = chats(run).values()
+
+        assert 2 == count
+        assert re.search(r"^t\[(.+)\] b$", shown[-1])
+        state = _formats.load(rows).tree.present
+        assert state[1].tool_calls[0].id == state[2].tool_call_id
+
+    def test_wrong_row_of_branch(self, monkeypatch):
+        """What is wrong in a branch has its place among all rows."""
+        links = [(1, None), (2, 1), (3, 1), (4, 2)]
+        rows = [{"id": at, "parent_id": up, **user("")} for at, up in links]
+        load = _formats._LOADERS["openai_chat"]
+
+        def refuse(value):
+            if len(value) == len(rows):
+                return load(value)
+
+            at = len(value) - 1
+            raise DecodeError((Problem(f"$[{at}].content", "no text"),))
+
+        monkeypatch.setitem(_formats._LOADERS, "openai_chat", refuse)
+        with pytest.raises(DecodeError, match=r"\$\[2\]\.content: no text"):
+            _formats.load(rows)
 
 
 ENTRY = {"isSidechain": False, "sessionId": "s1", "version": "2.1", "cwd": "/x"}

@@ -15,9 +15,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state._wording import shorten_text
@@ -40,7 +40,12 @@ from conversation_state.cli._recognition import (
     recognize_session,
     split_log,
 )
-from conversation_state.cli._rows import PARENT_KEYS, find_parents, list_paths
+from conversation_state.cli._rows import (
+    PARENT_KEYS,
+    find_parents,
+    list_branches,
+    list_path,
+)
 from conversation_state.codec import from_data
 from conversation_state.errors import ConversationStateError, DecodeError, Problem
 from conversation_state.messages import (
@@ -703,36 +708,33 @@ def _load_branches(
     if not is_plain or not isinstance(rows, list) or found.tree is not None:
         return found
 
-    parents = find_parents(rows)
+    parents, unlinked = find_parents(rows)
+    if unlinked:
+        others = len(unlinked) - 1
+        more = f" (and {others:,} more)" if others else ""
+        what = (
+            f"message {unlinked[0] + 1}{more}: it names none of the others as the one "
+            f"that it answers; all are kept in the order of the file, without branches"
+        )
+        return found._replace(mended=(*found.mended, what))
+
     # An answer beside them is to the last of them.
     if parents is None or (key and any(value.get(each) for each in _ANSWERS)):
         return found
 
-    paths = list_paths(parents)
-    if not paths:
+    branches = list_branches(parents)
+    if not branches:
         raise fail("each of some messages is an ancestor of itself")
 
-    def load_path(path: Sequence[int]) -> tuple[Message, ...]:
-        picked = [rows[at] for at in path]
+    def load_rows(places: Sequence[int]) -> tuple[Message, ...]:
+        picked = [rows[at] for at in places]
         try:
             return _LOADERS[name]({**value, key: picked} if key else picked).messages
         except DecodeError as error:
-            raise fail(error.problems[0].what) from None
+            raise _number_rows(error, places) from None
 
-    states: list[Aggregator] = []
-    owners: dict[int, Aggregator] = {}  # the first state with a row
-    for path in paths:
-        messages = load_path(path)
-        known = [at for at in path if at in owners]
-        if known:
-            common = len(load_path(known))
-            start = owners[known[-1]].fork(at=common)
-        else:
-            common, start = 0, Aggregator.new()
-
-        states.append(start.extend(messages[common:]).record_responses())
-        owners = dict.fromkeys(path, states[-1]) | owners
-
+    states = _load_once(load_rows, parents, branches)
+    states = states or _load_paths(load_rows, parents, branches)
     lost = [at for at, parent in enumerate(parents) if parent is None]
     mended = [
         f"message {at + 1}: the message that it answers is missing; it is a first one"
@@ -746,6 +748,97 @@ def _load_branches(
         is_tree=True,
         mended=(*found.mended, *mended),
     )
+
+
+_LoadRows: TypeAlias = Callable[[Sequence[int]], tuple[Message, ...]]
+
+
+def _load_once(
+    load_rows: _LoadRows,
+    parents: Sequence[int | None],
+    branches: Sequence[Sequence[int]],
+) -> list[Aggregator]:
+    """
+    A state for each of *branches*, whose rows are loaded all at once; [] if what a row
+    says depends on more than the rows above it in its branch.
+    """
+    order = [at for branch in branches for at in branch]
+    try:
+        # What stands beside the list, such as a system message, is in each.
+        beside = load_rows([])
+        messages = load_rows(order)[len(beside) :]
+        counts = [len(load_rows([at])) - len(beside) for at in order]
+    except DecodeError:
+        return []
+
+    if sum(counts) != len(messages):
+        return []
+
+    states: list[Aggregator] = []
+    ends: dict[int, tuple[Aggregator, int]] = {}  # of each row, where it was first
+    ahead, numbers = iter(messages), iter(counts)
+    for branch in branches:
+        above = parents[branch[0]]
+        start, common = Aggregator.new(beside), len(beside)
+        if above is not None:
+            owner, common = ends[above]
+            start = owner.fork(at=common)
+
+        sizes = [*islice(numbers, len(branch))]
+        said = [*islice(ahead, sum(sizes))]
+        if above is not None and said and isinstance(said[0], ToolMessage):
+            # Its call may be the one of another branch.
+            return []
+
+        state = start.extend(said).record_responses()
+        for at, size in zip(branch, sizes, strict=True):
+            common += size
+            ends[at] = state, common
+
+        states.append(state)
+
+    return states
+
+
+def _load_paths(
+    load_rows: _LoadRows,
+    parents: Sequence[int | None],
+    branches: Sequence[Sequence[int]],
+) -> list[Aggregator]:
+    """The same, with each branch from its first message on."""
+    states: list[Aggregator] = []
+    owners: dict[int, Aggregator] = {}  # the first state with a row
+    for branch in branches:
+        path = list_path(parents, branch[-1])
+        messages = load_rows(path)
+        above = parents[branch[0]]
+        common, start = 0, Aggregator.new()
+        if above is not None:
+            common = len(load_rows(path[: -len(branch)]))
+            start = owners[above].fork(at=common)
+
+        states.append(start.extend(messages[common:]).record_responses())
+        owners |= dict.fromkeys(branch, states[-1])
+
+    return states
+
+
+def _number_rows(error: DecodeError, places: Sequence[int]) -> DecodeError:
+    """*error* of the rows at *places*, with the paths that they have among all."""
+    return DecodeError(
+        tuple(
+            [
+                Problem(
+                    _ROW_NUMBER.sub(lambda m: f"{m[1]}{places[int(m[2])]}", path, 1),
+                    what,
+                )
+                for path, what in ((each.path, each.what) for each in error.problems)
+            ]
+        )
+    )
+
+
+_ROW_NUMBER = re.compile(r"^(\$(?:\.\w+)?\[)(\d+)")
 
 
 def _load_answer(key: str, value: Any) -> tuple[Message, ...]:

@@ -6,7 +6,7 @@ Rows of messages, as tables and data sets have them: which conversation each row
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 # The first of these that a row has is what its conversation is named by.
 _CONVERSATION_KEYS = (
@@ -43,12 +43,26 @@ def group_rows(rows: Sequence[Any]) -> list[tuple[str, list[int]]]:
     return [*groups.items()]
 
 
-def find_parents(rows: Sequence[Any]) -> list[int | None] | None:
+class RowLinks(NamedTuple):
+    """Which row each of some rows answers."""
+
+    parents: list[int | None] | None  # their places; None for the order of the file
+    # The places of rows that name none that is there, in rows that only some link.
+    unlinked: tuple[int, ...] = ()
+
+
+def find_parents(rows: Sequence[Any]) -> RowLinks:
     """
-    The place of the row that each of *rows* answers, None for a first message; None if
-    they name none, or each answers the one before.
+    The place of the row that each of *rows* answers, None for a first message.
+
+    Where several name no other, as where only replies to an earlier message do, or some
+    are missing and nothing branches, the links would only take the rows apart.
+
+    >>> find_parents([{"id": 1}, {"id": 2}, {"id": 3, "parent_id": 1}])
+    RowLinks(parents=None, unlinked=(1,))
     """
     best: list[int | None] = []
+    named: list[str] = []
     for key in PARENT_KEYS:
         parents = _list_ids(rows, key)
         if not any(parents):
@@ -62,10 +76,24 @@ def find_parents(rows: Sequence[Any]) -> list[int | None] | None:
 
             found = [places.get(parent) for parent in parents]
             if found.count(None) < (best.count(None) if best else len(rows)):
-                best = found
+                best, named = found, parents
 
-    is_line = best == [None, *range(len(rows) - 1)]
-    return None if is_line or not best else best
+    if not best or best == [None, *range(len(rows) - 1)]:
+        return RowLinks(None)
+
+    first, *others = [at for at, parent in enumerate(best) if parent is None] or [0]
+    linked = [parent for parent in best if parent is not None]
+    has_branches = len({*linked}) < len(linked)
+    nameless = [at for at in (first, *others) if not _is_link(named[at])]
+    if others and (len(nameless) > 1 or not has_branches):
+        return RowLinks(None, tuple(others))
+
+    return RowLinks(best)
+
+
+def _is_link(id: str) -> bool:
+    # Ids of zeros stand for none.
+    return bool(id.strip("0-"))
 
 
 def _list_ids(rows: Sequence[Any], key: str) -> list[str]:
@@ -77,28 +105,45 @@ def _list_ids(rows: Sequence[Any], key: str) -> list[str]:
     ]
 
 
-def list_paths(parents: Sequence[int | None]) -> list[list[int]]:
+def list_branches(parents: Sequence[int | None]) -> list[list[int]]:
     """
-    The places from a first message to each last one, which no row answers; [] if rows
-    are ancestors of themselves.
+    The places up to each last one, which no row answers, from the first message or
+    behind one that an earlier branch has, so that each is in one; [] if rows are
+    ancestors of themselves.
 
-    >>> list_paths([None, 0, 0])
-    [[0, 1], [0, 2]]
+    >>> list_branches([None, 0, 0])
+    [[0, 1], [2]]
     """
-    paths = []
+    branches = []
     reached: set[int] = set()
     answered = {*parents}
     for last in range(len(parents)):
         if last in answered:
             continue
 
-        path: list[int] = []
+        branch: list[int] = []
         here: int | None = last
-        while here is not None:
-            path.append(here)
+        while here is not None and here not in reached:
+            branch.append(here)
             here = parents[here]
 
-        paths.append(path[::-1])
-        reached.update(path)
+        branches.append(branch[::-1])
+        reached.update(branch)
 
-    return paths if len(reached) == len(parents) else []
+    return branches if len(reached) == len(parents) else []
+
+
+def list_path(parents: Sequence[int | None], last: int) -> list[int]:
+    """
+    The places from a first message to *last*.
+
+    >>> list_path([None, 0, 0], 2)
+    [0, 2]
+    """
+    path: list[int] = []
+    here: int | None = last
+    while here is not None:
+        path.append(here)
+        here = parents[here]
+
+    return path[::-1]
