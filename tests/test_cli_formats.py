@@ -612,6 +612,10 @@ VALUES = {
     ),
     "responses": ({"id": "x", "input": ITEMS}, {"x": (CALLED, 1)}),
     "responses items": (ITEMS, {"line 1": (CALLED, 1)}),
+    "responses of embed": (
+        {"id": "x", "model": "my-embed-chat", "input": "hi", "instructions": "Yes."},
+        {"x": (["s Yes.", "u hi"], 1)},
+    ),
     "responses text": (
         {"id": "x", "model": "gpt-5", "input": "hi"},
         {"x": (["u hi"], 1)},
@@ -1105,6 +1109,21 @@ class TestOllama:
 
         assert [5] == [len(said) for said, _ in chats(run).values()]
 
+    @pytest.mark.parametrize(
+        ("counts", "total"),
+        [((None, 3), 0), ((3, "2"), 0), ((3, [2]), 0), ((3, 2), 5), ((3.0, 2), 5)],
+    )
+    def test_counts(self, run, counts, total):
+        """An answer without both counts is imported, without usage."""
+        names = "prompt_eval_count", "eval_count"
+        piece = {**chunk("yo", done=True), **dict(zip(names, counts, strict=True))}
+
+        run("import", run.write(json.dumps(piece)))
+
+        with open_store(run.url) as store:
+            [name] = store.names()
+            assert total == store.load(name).total_usage.total_tokens
+
     @pytest.mark.parametrize("value", [{"a": 1}, [{"done": True, "message": 5}], [[1]]])
     def test_no_response(self, run, value):
         """What is no response is refused where the format is forced."""
@@ -1124,13 +1143,29 @@ class TestItemLists:
         [(said, _)] = chats(run).values()
         return said, result.stderr
 
-    @pytest.mark.parametrize("items", [ITEMS, [ITEMS[0], ITEMS[-1]]])
-    def test_newest_first(self, run, items):
-        """A list with the newest first is reversed, and that is reported."""
+    @pytest.mark.parametrize(
+        ("items", "texts"),
+        [
+            (ITEMS, CALLED),
+            (
+                [{**ITEMS[0], "created_at": 1}, {**ITEMS[-1], "created_at": 2}],
+                ["u q", "a done"],
+            ),
+        ],
+    )
+    def test_newest_first(self, run, items, texts):
+        """Calls or times that show the newest first reverse it, which is reported."""
         said, reported = self.listed(run, items[::-1])
 
-        assert (CALLED if len(items) > 2 else ["u q", "a done"]) == said
+        assert texts == said
         assert "its items are listed with the newest first" in reported
+
+    def test_greeting(self, run):
+        """A list from a model's greeting to a user's message keeps its order."""
+        said, reported = self.listed(run, [ITEMS[-1], ITEMS[0]])
+
+        assert ["a done", "u q"] == said
+        assert "nothing says whether its items are listed with the newest" in reported
 
     def test_oldest_first(self, run):
         """One in order stays so."""
@@ -1550,6 +1585,22 @@ class TestSessions:
         run("import", path)
 
         assert {"s1": (["u hi", "a yo"], 1)} == chats(run)
+
+    @pytest.mark.parametrize("more", [{"model": "m"}, {"input": "hi"}])
+    def test_logged_instructions(self, run, more):
+        """A log of responses with their instructions and times is no rollout."""
+        answer = {
+            "type": "message",
+            "role": "assistant",
+            "content": ITEMS[3]["content"],
+        }
+        log = {"timestamp": "2025-07-01T00:00:00Z", "instructions": "Be brief."}
+        lines = [{"id": id, **log, **more, "output": [answer]} for id in ("r1", "r2")]
+        path = run.write(*(f"{json.dumps(each)}\n" for each in lines))
+
+        run("import", path)
+
+        assert [["a done"]] * 2 == [said for said, _ in chats(run).values()]
 
     def test_damaged_line(self, run):
         """A line that is no JSON is reported, and the others are loaded."""

@@ -23,6 +23,7 @@ from conversation_state._persistent import EMPTY_MAP
 from conversation_state._wording import shorten_text
 from conversation_state.adapters import transcripts
 from conversation_state.adapters.engine.notes import formats_of, list_of, notes_of
+from conversation_state.adapters.engine.usage import as_count
 from conversation_state.aggregator import Aggregator
 from conversation_state.chunks import concat
 from conversation_state.cli import _blocks
@@ -421,12 +422,12 @@ def _load_ollama(value: Any) -> FoundConversation:
 
     whole = {**pieces[-1], "message": _join_pieces([one["message"] for one in pieces])}
     counts = {"prompt_tokens": "prompt_eval_count", "completion_tokens": "eval_count"}
-    usage = {name: whole[key] for name, key in counts.items() if key in whole}
+    found_counts = {name: as_count(whole.get(key)) for name, key in counts.items()}
+    usage = {name: count for name, count in found_counts.items() if count is not None}
     choice = {"message": whole["message"], "finish_reason": whole.get("done_reason")}
     response: dict[str, Any] = {"choices": [choice], "model": whole.get("model")}
     if len(usage) == len(counts):
-        numbers = [each for each in usage.values() if each.__class__ is int]
-        response["usage"] = {**usage, "total_tokens": sum(numbers)}
+        response["usage"] = {**usage, "total_tokens": sum(usage.values())}
 
     known = {"message", "model", "done", "done_reason", *counts.values()}
     notes = {key: whole[key] for key in whole if key not in known}
@@ -492,9 +493,15 @@ def _is_newest_first(items: Sequence[Any]) -> bool | None:
             if other != at:
                 return kind.endswith("_call")
 
+    found = [item.get("created_at") for item in items]
+    times = [each for each in found if isinstance(each, (int, float))]
+    if times and times[0] != times[-1]:
+        return times[0] > times[-1]
+
+    # A model may greet, and a user be the last: only the usual order says something.
     roles = [item["role"] for item in items if isinstance(item.get("role"), str)]
     first, last = (_ORDER.get(role, 2) for role in (roles[:1] + roles[-1:]) or ["", ""])
-    return None if first == last else first > last
+    return False if first < last else None
 
 
 # What a conversation begins with comes first.

@@ -324,13 +324,19 @@ def _is_embedding(record: Body) -> bool:
         return True
 
     is_named = isinstance(model, str) and any(word in model for word in _OTHER_MODELS)
+    is_other = is_named and not record.keys() & _KEYS_OF_ANSWERS
     return "input" in record and (
-        is_named or bool(record.keys() & _OTHER_KEYS_OF_INPUT)
+        is_other or bool(record.keys() & _OTHER_KEYS_OF_INPUT)
     )
 
 
 _OTHER_MODELS = ("embed", "moderation", "tts-")
 _OTHER_KEYS_OF_INPUT = frozenset({"dimensions", "encoding_format", "voice"})
+# Of requests to models of any name.
+_KEYS_OF_ANSWERS = frozenset(
+    {"conversation", "instructions", "max_output_tokens", "previous_response_id"}
+    | {"reasoning", "stream", "temperature", "text", "tool_choice", "tools", "top_p"}
+)
 
 
 def _is_item_list(record: Body) -> bool:
@@ -648,6 +654,13 @@ _CODEX_TYPES = frozenset(
 )
 
 
+# What a log of requests has beside their ids, times and instructions, too.
+_REQUEST_KEYS = frozenset(
+    {"completion", "input", "messages", "model", "output", "prompt", "request"}
+    | {"response", "type"}
+)
+
+
 def recognize_session(line: Any) -> str:
     """The format of the session that *line* is one of; "" if of none."""
     if not isinstance(line, dict):
@@ -663,7 +676,7 @@ def recognize_session(line: Any) -> str:
     is_gemini = {"sessionId", "projectHash"} <= keys or keys & {"$set", "$rewindTo"}
     is_header = kind == "session" and keys & {"harness", "version"}
     is_message = kind == "message" and isinstance(line.get("message"), dict)
-    is_old = "type" not in keys and {"id", "timestamp"} <= keys
+    is_old = {"id", "timestamp"} <= keys and not keys & _REQUEST_KEYS
     name = ""
     if kind in _CODEX_TYPES and "payload" in keys:
         name = "codex"
