@@ -1554,8 +1554,8 @@ class TestSessions:
 
     def test_left_out(self, run):
         """
-        The lines that are no messages are listed when they are not imported, and when
-        the session is exported.
+        The lines of which nothing is imported are listed then, and when the session is
+        exported.
         """
         extra = {**ENTRY, "type": "attachment", "uuid": "9", "parentUuid": "1"}
         lines = [*CLAUDE_CODE, extra, {**extra, "uuid": "10"}]
@@ -1565,14 +1565,43 @@ class TestSessions:
         exported = run("export", "s1", "--format", "claude_code")
 
         assert (
-            "s1: not kept as it was: lines that are no messages are left out: "
-            "1 ai-title, 2 attachment\n"
+            "s1: not kept as it was: lines of which nothing is used are left out: "
+            "2 attachment\n"
         ) == imported.stderr
         assert (
             "s1: lost in claude_code: notes.left_out: attachment: 2 lines not imported"
         ) in exported.stderr
         assert "/x" == notes(run, "s1")["cwd"]
         assert "T" == json.loads(exported.stdout.splitlines()[0])["aiTitle"]
+
+    def test_nothing_left_out(self, run):
+        """
+        Of what is in the bill, in the tree or in the notes nothing is reported: heads,
+        titles, usage, models, and what repeats a message.
+        """
+        counts = {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6}
+        info = {"total_token_usage": counts, "last_token_usage": counts}
+        events = [
+            {"type": "task_started"},
+            {"type": "agent_message", "message": "yo"},
+            {"type": "token_count", "info": info},
+            {"type": "token_count", "info": None},
+            {"type": "thread_name_updated", "thread_name": "T"},
+        ]
+        lines = [*CODEX, {"type": "turn_context", "payload": {"model": "gpt-x"}}]
+        lines += [{"type": "event_msg", "payload": each} for each in events]
+        path = run.write(*(f"{json.dumps(each)}\n" for each in lines))
+        summary = {"type": "summary", "summary": "T", "leafUuid": "1"}
+        other = run.write(
+            *(f"{json.dumps(each)}\n" for each in (summary, *CLAUDE_CODE[1:])),
+            name="claude.jsonl",
+        )
+        for file in (path, other):
+            result = run("import", file, "--on-conflict", "replace")
+
+            assert not result.stderr
+            assert "left_out" not in notes(run, "s1")
+            assert "T" == notes(run, "s1")["title"]
 
     @pytest.mark.parametrize("key", ["instructions", "git"])
     def test_old_codex(self, run, key):

@@ -935,7 +935,7 @@ def _as_conversation(session: Any, name: str = "", **links: str) -> FoundConvers
     if left_out := _count_lines(session.notes.get("lines", ())):
         notes[LEFT_OUT] = left_out
         kinds = ", ".join(f"{left_out[kind]:,} {kind}" for kind in left_out)
-        mended = (*mended, f"lines that are no messages are left out: {kinds}")
+        mended = (*mended, f"lines of which nothing is used are left out: {kinds}")
 
     return FoundConversation(
         tuple(session.tree.present),
@@ -954,6 +954,9 @@ _OF_FILE = frozenset({"file", "lines"})
 def _count_lines(kept: Iterable[Body]) -> dict[str, int]:
     kinds: Counter[str] = Counter()
     for each in kept:
+        if each.get("is_read"):
+            continue
+
         raw = each.get("line")
         kind = raw.get("type") if isinstance(raw, Mapping) else None
         kinds[

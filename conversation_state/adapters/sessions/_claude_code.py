@@ -222,6 +222,7 @@ class _ClaudeSession:
 
             if kind in _TITLES:
                 titles[kind] = text_of(raw, _TITLES[kind]) or titles.get(kind, "")
+                builder.mark_read(at)
 
             self._chain_line(at, kind, raw)
 
@@ -253,6 +254,8 @@ class _ClaudeSession:
             same = known.raw == raw
             what = "repeats" if same else "has other content under the id of"
             self.builder.problem(at, f"{what} line {known.at}; this one stands")
+            if same:
+                self.builder.mark_read(known.at)
 
         self.chained[id] = _Chained(at, id, raw)
 
@@ -287,8 +290,12 @@ class _ClaudeSession:
             if above is not None and self.chained[above].is_spoken:
                 said, compaction = above, {}
 
-            raw = self.chained[id].raw
+            line = self.chained[id]
+            raw = line.raw
             compaction = _read_compaction(raw) or compaction
+            if _read_compaction(raw) or raw.get("logicalParentUuid") is not None:
+                self.builder.mark_read(line.at)
+
             self.nearest[id] = said, compaction
 
     def _is_flat(self) -> bool:

@@ -69,6 +69,12 @@ _CONTEXT = (
     "<user_instructions>",
     "<user_shell_command>",
 )
+_EVENTS = frozenset({"thread_name_updated", "thread_rolled_back", "token_count"})
+# Events that repeat what items say, or say no more than that a turn begins or ends.
+_REPEATED = frozenset(
+    {"agent_message", "agent_reasoning", "agent_reasoning_raw_content", "user_message"}
+    | {"task_complete", "task_started", "turn_complete", "turn_started"}
+)
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 
 
@@ -167,12 +173,14 @@ class _CodexSession:
         self.builder.load_agents(agents, load)
         return self.builder.build(self.tip)
 
-    def _read_context(self, _at: int, _raw: Body, payload: Body) -> None:
+    def _read_context(self, at: int, _raw: Body, payload: Body) -> None:
         self.model = text_of(payload, "model") or self.model
+        self.builder.mark_read(at)
 
     def _read_compaction(self, at: int, _raw: Body, payload: Body) -> None:
         self._end_response()
         self.compaction = {"summary": text_of(payload, "message")}
+        self.builder.mark_read(at)
         history = payload.get("replacement_history")
         if history is None:
             return
@@ -184,16 +192,20 @@ class _CodexSession:
         else:
             self.compaction["history"] = history
 
-    def _read_meta(self, _at: int, _raw: Body, payload: Body) -> None:
+    def _read_meta(self, at: int, _raw: Body, payload: Body) -> None:
         # A fork has the lines of its origin behind its own first one.
         builder = self.builder
         if not builder.name:
             builder.name = text_of(payload, "id")
             builder.version = text_of(payload, "cli_version")
             builder.cwd = text_of(payload, "cwd")
+            builder.mark_read(at)
 
     def _read_event(self, at: int, raw: Body, payload: Body) -> None:
         kind = text_of(payload, "type")
+        if kind in _EVENTS or kind in _REPEATED:
+            self.builder.mark_read(at)
+
         if kind == "token_count":
             self._bill_response(at, raw, payload)
         elif kind == "thread_name_updated":

@@ -97,12 +97,15 @@ class _GeminiSession:
             updated = raw.get("$set")
             if isinstance(raw.get("$rewindTo"), str):
                 self._rewind_to(at, raw["$rewindTo"])
+                self.builder.mark_read(at)
             elif is_map(updated):
                 self._apply_update(at, updated)
+                self.builder.mark_read(at)
             elif isinstance(raw.get("id"), str) and text_of(raw, "type") is not None:
                 self._add_message(at, raw)
             elif "sessionId" in raw:
                 self._apply_update(at, raw)
+                self.builder.mark_read(at)
                 if "messages" in raw:
                     self.builder.use(at)
                     self.builder.notes["document"] = {

@@ -145,7 +145,7 @@ class _OpenCodeSession:
             self.builder.problem(at, f"its role is {role!r}; kept as it is")
 
         if not messages or about.get("summary") is True:
-            self.builder.keep(at, raw)
+            self.builder.keep(at, raw, is_read=bool(messages))
             return
 
         created = read_time(map_in(about, "time").get("created"))

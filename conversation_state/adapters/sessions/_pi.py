@@ -63,6 +63,8 @@ _ENTRIES = frozenset(
         "usage",
     }
 )
+# Entries of which the session has elsewhere what they say.
+_READ = frozenset({"compaction", "label", "model_change", "session_info", "usage"})
 # Roles that the model gets as a user's, with the key of what they say.
 _AS_USER = {"branchSummary": "summary", "custom": "content", "user": "content"}
 
@@ -112,6 +114,7 @@ class _PiSession:
             if text_of(raw, "type") == "session":
                 builder.name = builder.name or text_of(raw, "id")
                 builder.cwd = builder.cwd or text_of(raw, "cwd")
+                builder.mark_read(at)
                 continue
 
             # Version 1 had neither ids nor parents.
@@ -121,6 +124,7 @@ class _PiSession:
                 other, known = entries[id]
                 if known == raw:
                     builder.problem(at, f"repeats line {other}")
+                    builder.mark_read(at)
                     continue
 
                 builder.problem(at, f"has the id of line {other}; taken as another")
@@ -157,6 +161,9 @@ class _PiSession:
         above = self.ways[self.parents[id]]
         kind = text_of(raw, "type")
         self.ways[id] = above
+        if kind in _READ:
+            self.builder.mark_read(at)
+
         message = raw.get("message")
         if kind == "message" and is_map(message):
             self._add_node(id, at, raw, self._load_message(id, at, message))

@@ -105,7 +105,8 @@ class LoadedSession:
         labels: Labels that the user gave, by the ids of their nodes in the tree.
 
         notes: What the file has besides messages, by key. ``lines`` are the lines that
-            are no message, verbatim, each with its number in the file.
+            are no message, verbatim, each with its number in the file, and ``is_read``
+            if the bill, the tree or a field has what it says.
 
         problems: What was wrong or was mended, each with its line.
     """
@@ -461,6 +462,8 @@ class SessionBuilder:
         self._unnamed: list[tuple[int, str, LedgerEntry]] = []
         # Lines that are part of a message, by number; and what is kept beside these.
         self._used: set[int] = set()
+        # Lines that are none, and say what the session has elsewhere.
+        self._read: set[int] = set()
         self._kept: list[dict[str, Any]] = []
         self._times: dict[str, datetime | None] = {}
 
@@ -483,9 +486,14 @@ class SessionBuilder:
         """Say that a line is no longer kept with messages."""
         self._used.discard(at)
 
-    def keep(self, at: int, raw: Any) -> None:
+    def mark_read(self, *lines: int) -> None:
+        """Say that the session has elsewhere what these lines say; they are kept."""
+        self._read.update(lines)
+
+    def keep(self, at: int, raw: Any, *, is_read: bool = False) -> None:
         """Keep what is inside of a line and no message, as it is."""
-        self._kept.append({"at": at, "line": raw})
+        mark = {"is_read": True} if is_read else {}
+        self._kept.append({"at": at, "line": raw, **mark})
 
     def times(self, times: Any) -> None:
         """Read when the session was ``created`` and ``updated``."""
@@ -652,6 +660,9 @@ class SessionBuilder:
         ]
         return MessageTree.of(*states, make_state(shown, with_all=True))
 
+    def _mark_line(self, at: int) -> dict[str, Any]:
+        return {"is_read": True} if at in self._read else {}
+
     def _make_session(self, tree: MessageTree) -> LoadedSession:
         times = [
             time
@@ -661,7 +672,7 @@ class SessionBuilder:
         kept = [
             {"at": each.at, "text": each.text}
             if each.raw is None
-            else {"at": each.at, "line": each.raw}
+            else {"at": each.at, "line": each.raw, **self._mark_line(each.at)}
             for each in self.lines.lines
             if each.at not in self._used
         ]

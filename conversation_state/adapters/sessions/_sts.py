@@ -69,6 +69,7 @@ def load(lines: SessionLines, agents: Mapping[str, SessionLines]) -> LoadedSessi
         if text_of(raw, "type") == "session":
             builder.name = builder.name or text_of(raw, "id")
             builder.title = builder.title or text_of(raw, "name")
+            builder.mark_read(at)
         elif text_of(raw, "type") == "message" and is_map(body):
             message = _load_message(builder, at, body, names)
             names.update({call.id: call.name for call in message.tool_calls})
