@@ -1248,6 +1248,20 @@ class TestRows:
 
         assert {"l1", "l2"} == {*chats(run)}
 
+    @pytest.mark.parametrize("is_list", [True, False])
+    def test_without_conversation(self, run, is_list):
+        """Rows that name none of several conversations are one, and that is said."""
+        rows = [{"role": "system", "content": "be"}]
+        rows += [user("A", chat_id="a"), user("B", chat_id="b")]
+        text = "".join(f"{json.dumps(row)}\n" for row in rows)
+        path = run.write(json.dumps(rows) if is_list else text)
+        result = run("import", path)
+
+        assert 3 == len(chats(run))
+        assert (
+            f"{path}:1: 1 of 3 messages without the id of a conversation; taken as one"
+        ) in result.stderr
+
     def test_trees(self, run):
         """OASST's rows are a tree each, with the answers as branches."""
         links = [("1", None, "t"), ("2", "1", "t"), ("3", "1", "t"), ("9", None, "o")]

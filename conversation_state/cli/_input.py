@@ -366,7 +366,14 @@ class _SourceReader:
 
     def _load_items(self) -> Iterator[InputConversation | UnreadableInput]:
         items, self.items = self.items, []
-        for name, places in _rows.group_rows([each.data for each in items]):
+        groups = _rows.group_rows([each.data for each in items])
+        for name, places in groups:
+            if not name and len(groups) > 1:
+                count = f"{len(places):,} of {len(items):,} messages"
+                what = f"{count} without the id of a conversation; taken as one"
+                file, line = self.source.file, items[places[0]].line
+                yield UnreadableInput(file, line, what, is_error=False)
+
             yield from self._load_group([items[at] for at in places], name)
 
     def _load_group(
