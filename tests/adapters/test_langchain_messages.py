@@ -1,6 +1,7 @@
 """LangChain's messages into ours and back."""
 
 import copy
+import json
 from typing import Any
 
 import attrs
@@ -25,6 +26,7 @@ from conversation_state.messages import (
     UnknownMessage,
 )
 from conversation_state.testing.strategies import messages
+from conversation_state.trimming import trim
 from tests.adapters.contract import bare as without_notes
 from tests.adapters.kept import lines
 from tests.adapters.langchain import LANGCHAIN_MESSAGES
@@ -391,3 +393,22 @@ def _dump_args(call):
 
 def _get_answer(message):
     return (getattr(message, "tool_call_id", ""), getattr(message, "is_error", False))
+
+
+def test_a_call_that_was_cut_off():
+    """
+    LangChain makes arguments of a text that breaks off, and sends the text: the call
+    has what the model wrote, and a view has JSON in both places.
+    """
+    block = {"type": "function_call", "name": "f", "arguments": '{"a": "cu'}
+    block |= {"call_id": "c", "id": "fc_1"}
+    call = {"name": "f", "args": {"a": "cu"}, "id": "c", "type": "tool_call"}
+    message = AIMessage([block], tool_calls=[call])
+    loaded = langchain.load([HumanMessage("q"), message, HumanMessage("z")])
+    shown = langchain.dump(trim(Aggregator.new(loaded), None).messages).payload[1]
+    within = {"invalid_json": '{"a": "cu'}
+
+    assert '{"a": "cu' == loaded[1].tool_calls[0].arguments
+    assert message == langchain.dump(loaded).payload[1]
+    assert within == shown.tool_calls[0]["args"]
+    assert within == json.loads(shown.content[0]["arguments"])

@@ -147,11 +147,19 @@ class MessageCalls:
         if rest is None:
             return None
 
-        if is_same and is_valid and text is not None:
+        notes: dict[str, Any] = {"keys": rest} if rest else {}
+        if not is_valid or text is None:
+            return notes if is_same else {**notes, "text": text}
+
+        is_object = isinstance(_parse_arguments(text), dict)
+        if is_same or not is_object:
             self._texts[at] = text
 
-        notes: dict[str, Any] = {"keys": rest} if rest else {}
-        return notes if is_same else {**notes, "text": text}
+        if is_same:
+            return notes
+
+        # What LangChain made of it is noted, and the call has what the model wrote.
+        return {**notes, "text": text} if is_object else {**notes, "args": raw["args"]}
 
     def make_calls(self) -> list[ToolCall]:
         """The calls, then those that LangChain could not parse."""
@@ -283,6 +291,9 @@ def write_call(
         writer.lose(path, "metadata", "not supported on a call")
 
     args = _parse_arguments(call.arguments)
+    if not isinstance(args, dict):
+        args = map_of(notes, "block").get("args", args)
+
     kept = notes.get("raw")
     # The kept call is used only if it still has the id and the name of the call, which
     # a user may have changed.
