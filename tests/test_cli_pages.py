@@ -22,7 +22,7 @@ from conversation_state.messages import UserMessage
 from conversation_state.store import open_store
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
-from tests.commands import HOSTILE, MAIN, Commands
+from tests.commands import HOSTILE, MAIN, Commands, line
 
 ASKED = Aggregator.new().add_user_prompt("Where to?")
 SEA = ASKED.add_assistant_message("To the sea.")
@@ -104,6 +104,19 @@ class TestTree:
         )
         assert run("page", "chat", "--as", "messages").stdout == page
         assert 3 == page.count("<article")
+
+    def test_replaced(self, run):
+        """A name that an import replaced is its revisions."""
+        for text in ("first", "second"):
+            data = line("x", [{"role": "user", "content": text}])
+            path = run.folder / "x.jsonl"
+            path.write_text(data, encoding="utf-8")
+            run("import", path, "--on-conflict", "replace")
+
+        drawn = run("tree", "x").stdout
+
+        assert "revision 1" in drawn
+        assert "revision 2" in drawn
 
     def test_unknown_name(self, run):
         """A name that is not saved is an error."""

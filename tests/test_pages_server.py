@@ -344,10 +344,11 @@ class TestPages:
         path = tmp_path / "chats.db"
         with open_store(path) as store:
             for name in ("good", "bad"):
-                state = Aggregator.new().add_user_prompt("Where to?")
+                empty = Aggregator.new()
+                state = empty.add_user_prompt("Where to?")
                 head = store.save(name, state)
                 if is_imported:
-                    state = Aggregator.new().add_user_prompt("Where else?")
+                    state = empty.add_user_prompt("Where else?")
 
                 state = state.add_assistant_message("To the sea.")
                 store.save(name, state, expecting=head)
@@ -521,6 +522,21 @@ class TestMessages:
             shown = nav_of(show(client, name="imported", **query))
             assert "revision 1" in shown
             assert "message 3" not in shown
+
+    @pytest.mark.parametrize("is_new", [False, True])
+    def test_first_messages(self, store, is_new):
+        """
+        A name with two first messages is its messages if both are of one conversation,
+        and its revisions if one conversation replaced another.
+        """
+        one = Aggregator.new()
+        other = Aggregator.new() if is_new else one
+        head = store.save("one", one.add_user_prompt("To the sea?"))
+        store.save("one", other.add_user_prompt("Uphill?"), expecting=head)
+        shown = nav_of(show(connect(store), name="one"))
+
+        assert is_new == ("revision 1" in shown)
+        assert is_new != ("message 2" in shown)
 
     def test_alternatives(self, chat):
         """The links at a message lead to its alternatives, and back."""

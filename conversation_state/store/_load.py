@@ -58,6 +58,7 @@ from conversation_state.store.schema import (
     Origin,
     Revision,
     check_seal,
+    key_range,
     state_digest,
 )
 from conversation_state.tree import MessageTree
@@ -471,6 +472,30 @@ def list_names(transaction: Transaction, prefix: str) -> list[str]:
 
 
 # Several states
+
+
+def has_branches(transaction: Transaction, name: Name, limit: int) -> bool:
+    """
+    Whether several of the newest *limit* revisions that grew from no other are of one
+    conversation: they have their first message or their origin in common. One that
+    replaced another conversation has neither.
+    """
+    low, high = key_range(name.number)
+    scan = transaction.tables.scan
+    rows = scan("revisions", low, high, limit=limit, backwards=True)
+    revisions = map(check_seal, map(Revision._make, rows))
+    first = [each for each in revisions if not each.parent]
+    seen: set[tuple[str, int]] = set()
+    for revision in first if len(first) > 1 else ():
+        segments = read_segments(transaction, revision.branch, revision.length)
+        shared = {("origin", revision.origin)}
+        shared.update([("branch", each.branch) for each in segments[:1]])
+        if seen & shared:
+            return True
+
+        seen |= shared
+
+    return False
 
 
 def load_message_tree(transaction: Transaction, text: str) -> MessageTree:

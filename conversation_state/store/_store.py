@@ -268,14 +268,14 @@ class Store:
     def _is_message_tree(self, name: str) -> bool:
         """
         Whether *name* is rather a tree of messages than one of revisions: a timeline,
-        or a name of which several revisions grew from no other, as branches do that
-        were imported.
+        or a name with branches of one conversation that grew from no revision, as
+        those do that were imported.
         """
-        if self._is_timeline(name):
-            return True
-
-        newest = self.history(name, limit=_MAX_SHOWN)
-        return sum([head.parent is None for head in newest]) > 1
+        with self._cache.read() as transaction:
+            there = transaction.get_name(name)
+            return bool(there.is_timeline) or _load.has_branches(
+                transaction, there, _MAX_SHOWN
+            )
 
     def load_timeline(self, name: str) -> Timeline[Aggregator]:
         """
