@@ -1301,6 +1301,15 @@ class TestRows:
         assert (["u q", "a two"], 2) == shown
         assert ": message 5: the message that it answers is missing" in found.stderr
 
+    @pytest.mark.parametrize("more", [{}, {"system": "Be brief."}])
+    def test_first_messages(self, run, more):
+        """Two first messages are alternatives of one conversation."""
+        links = [("a", None), ("b", "missing"), ("c", "b"), ("d", "b")]
+        rows = [user(id, id=id, parent_id=up) for id, up in links]
+        run("import", run.write(json.dumps({"id": "x", "messages": rows, **more})))
+
+        assert "user: b  (2/2)" in run("tree", "x").stdout
+
     def test_calls_of_branches(self, run):
         """Each branch has its own call with its result."""
         call = {"function": {"name": "f", "arguments": "{}"}}

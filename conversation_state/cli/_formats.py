@@ -781,12 +781,13 @@ def _load_once(
     if sum(counts) != len(messages):
         return []
 
+    first = Aggregator.new(beside)
     states: list[Aggregator] = []
     ends: dict[int, tuple[Aggregator, int]] = {}  # of each row, where it was first
     ahead, numbers = iter(messages), iter(counts)
     for branch in branches:
         above = parents[branch[0]]
-        start, common = Aggregator.new(beside), len(beside)
+        start, common = first, len(beside)
         if above is not None:
             owner, common = ends[above]
             start = owner.fork(at=common)
@@ -813,13 +814,14 @@ def _load_paths(
     branches: Sequence[Sequence[int]],
 ) -> list[Aggregator]:
     """The same, with each branch from its first message on."""
+    first = Aggregator.new()
     states: list[Aggregator] = []
     owners: dict[int, Aggregator] = {}  # the first state with a row
     for branch in branches:
         path = list_path(parents, branch[-1])
         messages = load_rows(path)
         above = parents[branch[0]]
-        common, start = 0, Aggregator.new()
+        common, start = 0, first
         if above is not None:
             common = len(load_rows(path[: -len(branch)]))
             start = owners[above].fork(at=common)
