@@ -372,7 +372,7 @@ def _save_checked(
         LogToWrite(ENTRIES, state.entries),
         LogToWrite(LEDGER, state.ledger),
     )
-    nearest = _find_nearest(cache.recall_all(transaction.changes), state)
+    nearest = _find_nearest(_recall_all(transaction, text), state)
     if nearest is not None:
         _find_common_start(transaction, entries, nearest)
         _find_common_start(transaction, ledger, nearest)
@@ -465,6 +465,13 @@ def _add_fields(
         head = transaction.make_head(name, old)
 
     return add_label(transaction, name, old, fields.label) if fields.label else head
+
+
+def _recall_all(transaction: Transaction, text: str) -> Iterable[RememberedHead]:
+    remembered = [*transaction.cache.recall_all(transaction.changes)]
+    # Of a tree the branch before this one.
+    learned = transaction.learned.get(text)
+    return remembered if learned is None else [*remembered, learned]
 
 
 def _find_nearest(

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from conversation_state import Aggregator, AssistantMessage
 from conversation_state.adapters import openai_chat
+from conversation_state.codec import encode_message
 from conversation_state.errors import (
     NotSavedError,
     StaleHeadError,
@@ -35,6 +36,7 @@ from conversation_state.store.backend import ConflictError
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.laws import equal_values_hash_alike
 from conversation_state.testing.strategies import heads, messages, receipts, windows
+from conversation_state.tree import MessageTree
 from tests.recorded import is_large
 from tests.store.promises.case import RecordingBackend
 
@@ -169,6 +171,30 @@ class TestRemembered:
 
             assert "busy" in receipt.remains
             assert "" == store.load("chat")[0].text
+
+    def test_cost_of_a_tree(self, monkeypatch):
+        """A tree with many branches costs what its messages do, not their square."""
+        encoded = []
+
+        def encode(message):
+            encoded.append(message)
+            return encode_message(message)
+
+        states = []
+        chat = Aggregator.new()
+        for at in range(100):
+            chat = chat.add_user_prompt(f"q{at}")
+            states.append(chat.fork().add_assistant_message("no"))
+            chat = chat.add_assistant_message("yes")
+
+        tree = MessageTree.of(*states, chat)
+        monkeypatch.setattr("conversation_state.store._log.encode_message", encode)
+        store = open_store("memory:")
+        store.save_tree("chat", tree)
+
+        assert 5 * len(tree.nodes) > len(encoded)
+        assert tree == store.message_tree("chat")
+        assert () == store.verify()
 
 
 class TestTwins:
