@@ -1147,25 +1147,21 @@ class TestItemLists:
         ("items", "texts"),
         [
             (ITEMS, CALLED),
+            ([ITEMS[0], ITEMS[-1]], ["u q", "a done"]),
             (
-                [{**ITEMS[0], "created_at": 1}, {**ITEMS[-1], "created_at": 2}],
-                ["u q", "a done"],
+                [{**ITEMS[-1], "created_at": 1}, {**ITEMS[0], "created_at": 2}],
+                ["a done", "u q"],
             ),
         ],
     )
     def test_newest_first(self, run, items, texts):
-        """Calls or times that show the newest first reverse it, which is reported."""
+        """
+        Calls, times or roles that show the newest first reverse it, which is reported.
+        """
         said, reported = self.listed(run, items[::-1])
 
         assert texts == said
         assert "its items are listed with the newest first" in reported
-
-    def test_greeting(self, run):
-        """A list from a model's greeting to a user's message keeps its order."""
-        said, reported = self.listed(run, [ITEMS[-1], ITEMS[0]])
-
-        assert ["a done", "u q"] == said
-        assert "nothing says whether its items are listed with the newest" in reported
 
     def test_oldest_first(self, run):
         """One in order stays so."""

@@ -498,10 +498,11 @@ def _is_newest_first(items: Sequence[Any]) -> bool | None:
     if times and times[0] != times[-1]:
         return times[0] > times[-1]
 
-    # A model may greet, and a user be the last: only the usual order says something.
+    # A model rarely greets a user who is the last, and the API's default is the newest
+    # first.
     roles = [item["role"] for item in items if isinstance(item.get("role"), str)]
     first, last = (_ORDER.get(role, 2) for role in (roles[:1] + roles[-1:]) or ["", ""])
-    return False if first < last else None
+    return None if first == last else first > last
 
 
 # What a conversation begins with comes first.
