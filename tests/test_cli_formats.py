@@ -106,7 +106,7 @@ GEMINI = [
     },
     {"role": "model", "parts": [{"text": "done"}]},
 ]
-ITEMS = [
+ITEMS: list[Any] = [
     {"role": "user", "content": [{"type": "input_text", "text": "q"}]},
     {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "c1", "output": "r"},
@@ -1374,14 +1374,14 @@ class TestRows:
             return load(value)
 
         monkeypatch.setitem(_formats._LOADERS, "openai_chat", count)
-        tree = _formats.load(value).tree
+        tree: Any = _formats.load(value).tree
 
         assert 3 * len(rows) >= sum(decoded)
         assert 101 == len(tree.states)
         first = ["be"] if beside else []
         for state in tree.states:
             *path, last = [m.text for m in state][len(first) :]
-            here, expected = int(last), []
+            here, expected = int(last), list[str]()
             while here is not None:
                 expected.insert(0, str(here))
                 here = rows[here]["parent_id"]
@@ -1403,7 +1403,8 @@ class TestRows:
 
         assert 2 == count
         assert re.search(r"^t\[(.+)\] b$", shown[-1])
-        state = _formats.load(rows).tree.present
+        tree: Any = _formats.load(rows).tree
+        state = tree.present
         assert state[1].tool_calls[0].id == state[2].tool_call_id
 
     def test_wrong_row_of_branch(self, monkeypatch):
@@ -1607,7 +1608,10 @@ class TestSessions:
             {"type": "token_count", "info": None},
             {"type": "thread_name_updated", "thread_name": "T"},
         ]
-        lines = [*CODEX, {"type": "turn_context", "payload": {"model": "gpt-x"}}]
+        lines: list[Any] = [
+            *CODEX,
+            {"type": "turn_context", "payload": {"model": "gpt-x"}},
+        ]
         lines += [{"type": "event_msg", "payload": each} for each in events]
         path = run.write(*(f"{json.dumps(each)}\n" for each in lines))
         summary = {"type": "summary", "summary": "T", "leafUuid": "1"}

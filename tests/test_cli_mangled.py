@@ -117,14 +117,16 @@ def test_lines_of_several_formats(data, tmp_path_factory):
     assert read_all(path)
 
 
+NOTHINGS: list[Any] = [None, {}, "x", [None], [[]], [{}]]
+ODDITIES: list[Any] = [None, 1, [], ""]
 # Values that are no conversation in any format, and nearly one in some.
 SMALL: list[Any] = [
     *(None, True, 0, 1.5, "", "text", {}, [None], [1], ["a"], [[]], [[[]]], [[1]]),
     *({"a": 1}, [{}], {"role": "user"}, {"type": 1}, {"message": None}, {"body": {}}),
-    *({"messages": value} for value in (None, {}, "x", [None], [[]], [{}])),
+    *({"messages": value} for value in NOTHINGS),
     *({key: None} for key in ("input", "contents", "chosen", "output", "mapping")),
-    *({"chosen": value, "rejected": "x"} for value in (None, 1, [], "")),
-    *({"output": value, "instruction": []} for value in (1, [], None)),
+    *({"chosen": value, "rejected": "x"} for value in ODDITIES),
+    *({"output": value, "instruction": []} for value in ODDITIES[:3]),
     {"messages": [{"role": "user", "content": "q"}], "output": 1},
     {"message": {"content": "a"}, "eval_count": [], "prompt_eval_count": 1},
     {"headId": 1, "messages": [1]},
