@@ -73,7 +73,7 @@ TESTS: dict[str, Sequence[str]] = {
     "aggregator": ("test_values.py",),
     "errors": ("test_parallel.py", "test_values.py"),
     "hosts": ("hosts/test_host*.py",),
-    "messages": ("test_values.py", "test_aggregator.py"),
+    "messages": ("test_values.py", "test_aggregator.py", "test_prices.py"),
     "parts": ("test_values.py", "test_messages.py"),
     "requests": ("adapters/test_request_rules.py", "test_trimming_steps.py"),
     "store": ("adapters/test_message_trees.py",),
