@@ -1717,8 +1717,8 @@ class TestNotes:
     @pytest.mark.parametrize("value", [CHATGPT, {"id": "g1", "messages": HI}])
     def test_again(self, run, value):
         """
-        A note stays what it is, whoever set it, where the name has the conversation
-        already; one that comes with new messages is added.
+        Importing a conversation again changes no note of it; new messages may add
+        notes.
         """
         grown = (
             conversations(1, 1)

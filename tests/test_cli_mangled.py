@@ -68,7 +68,7 @@ def _find_places(value: Any) -> list[tuple[Any, Any]]:
 
 def read_all(path: Path, name: str = "") -> list[Any]:
     """What is read of a file, in the format *name* if one is given."""
-    advance: Any = lambda _: None  # noqa: E731 - nobody watches
+    advance: Any = lambda _: None  # noqa: E731 - no progress is shown
     return [*read_files([str(path)], limit=1 << 20, advance=advance, format=name)]
 
 

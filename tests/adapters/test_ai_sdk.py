@@ -253,7 +253,7 @@ class TestMessages:
         {"whole": '{"at": "Oban"}', "half": '{"at": "Ob', "none": "", "a text": '"x"'},
     )
     def test_cut_off(self, arguments):
-        """A call that was cut off is none that a client may run, and comes back so."""
+        """A client does not run a call that was cut off, and it is loaded as such."""
         call = ToolCall("c1", "tide", arguments)
         interrupted = ResponseMeta("interrupted")
         answer = name(AssistantMessage(tool_calls=[call], response=interrupted), "a")
@@ -1300,8 +1300,8 @@ class TestEvents:
     )
     def test_failed(self, error, last):
         """
-        What is open is closed, but for a call, which a client would run; no secret is
-        told, and all but a stop is raised.
+        Open blocks are closed, but no call, which a client would run; no secret is
+        written, and each error but a stop is raised.
         """
 
         def fail() -> Any:

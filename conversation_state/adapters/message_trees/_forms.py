@@ -876,9 +876,9 @@ def _read_details(text: str, made: str) -> list[Piece]:
 
         end = closing.end()
         found = _ATTRIBUTE.findall(opening[1])
-        about = {key: _unescape(value) for key, value in found}
+        about = {key: _unescape_html(value) for key, value in found}
         content = text[opening.end() : closing.start()]
-        inner = _unescape(_without_summary(content)).strip()
+        inner = _unescape_html(_without_summary(content)).strip()
         if about.get("type") == "tool_calls":
             id = about.get("id") or make_call_id(made, at)
             pieces += _read_details_call(about, inner, id)
@@ -910,7 +910,7 @@ def _without_summary(text: str) -> str:
     return before.rstrip() + behind.lstrip() if closed else text
 
 
-def _unescape(text: str) -> str:
+def _unescape_html(text: str) -> str:
     try:
         return html.unescape(text)
     except ValueError:  # of a character's number, more digits than Python reads

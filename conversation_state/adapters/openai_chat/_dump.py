@@ -320,7 +320,7 @@ def _put_beside(
 def _put_empty_calls(
     writer: PayloadWriter, notes: Mapping[str, Any], raw: dict[str, Any]
 ) -> None:
-    """Put what was loaded among the calls, and is none, into *raw* again."""
+    """Put the empty objects that were loaded among the calls into *raw* again."""
     for item in () if writer.is_request else list_of(notes, "empty_calls"):
         match item:
             case [int(at), Mapping() as call]:

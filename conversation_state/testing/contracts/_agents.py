@@ -599,7 +599,7 @@ class _Search:
             return
 
         self.count += 1
-        self._report(f"script {self.count}: {len(script) + 1} turns")
+        self._print_line(f"script {self.count}: {len(script) + 1} turns")
         outcome = play(
             self.form,
             script,
@@ -617,10 +617,10 @@ class _Search:
 
                 self._law = error.law
                 self.error, self.script = error, script
-                self._report(f"breaks {error.law!r}; looking for a smaller script")
+                self._print_line(f"breaks {error.law!r}; looking for a smaller script")
                 raise
 
-    def _report(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         if self.is_verbose:
             sys.stderr.write(f"check_agent: {line}\n")
 
