@@ -7,7 +7,9 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from starlette.testclient import TestClient
 
+from conversation_state.adapters.sessions import read_session
 from conversation_state.aggregator import Aggregator
 from conversation_state.cli import _exit, _options
 from conversation_state.cli._commands import cli
@@ -17,11 +19,18 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
+from conversation_state.pages.server import make_app
 from conversation_state.rendering import render_transcript
 from conversation_state.store import open_store
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 from tests.commands import HOSTILE, MAIN, ROOT, Commands, line
+
+# A session of Claude Code with an error of the API.
+ERROR_SESSION = ROOT / (
+    "tests/golden/sessions/claude_code-2.1.332/"
+    "7c1e0000-0000-4000-8000-0000000000aa.jsonl"
+)
 
 STATES = [Aggregator.new().add_user_prompt("When is the next train?")]
 STATES.append(STATES[-1].add_assistant_message("At noon.").add_usage(Usage(7, 3)))
@@ -619,6 +628,33 @@ class TestTrim:
             record["dropped"]
         )
         assert "travel" == record["name"]
+
+    def test_errors_that_an_agent_shows(self, run):
+        """
+        What an agent shows and does not send, an error of the API, no view has, on the
+        command line and on pages.
+        """
+        session = read_session(ERROR_SESSION)
+        [number] = [
+            at
+            for at, each in enumerate(session.tree.present, 1)
+            if "API Error" in each.text
+        ]
+        with open_store(run.url) as store:
+            store.save_tree("s", session.tree)
+            app = make_app(store, token="t", authority="testserver", write=False)
+            client = TestClient(app)
+            client.get("/", params={"token": "t"})
+            pages = [
+                run("page", "s", "--limit", 5_000).stdout,
+                client.get("/name/s", params={"limit": 5_000}).text,
+            ]
+
+        (record,) = run.json("trim", "s", "--limit", 5_000)
+
+        assert [{"number": number, "reason": "removed"}] == record["dropped"]
+        for page in pages:
+            assert "The model sees 13 of 14 messages" in page
 
     def test_too_little(self, run, store):
         """If nothing valid fits, that is the answer, and the status is 1."""

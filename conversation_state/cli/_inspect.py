@@ -372,7 +372,8 @@ def trim(store: Store, *, name: str, limit: int, as_json: bool) -> None:
     Print the view a model would get, and what was dropped.
 
     Nothing saved changes. Calls without a result get an error as their result,
-    results without a call are dropped. The view keeps the system messages at
+    results without a call are dropped, and errors that a coding agent only showed
+    are removed. The view keeps the system messages at
     the start and the longest valid run of newest messages that fits into
     --limit, with tokens estimated as a quarter of the characters. The exit
     status is 1 if no valid view fits.

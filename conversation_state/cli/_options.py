@@ -429,12 +429,12 @@ def _check_label_text(label: str) -> str:
 
 def trim_to(limit: int, state: Aggregator, name: str) -> TrimContext:
     """The view of *state*, saved as *name*, that fits into *limit* tokens."""
+    from conversation_state.adapters.sessions import trim_sent
     from conversation_state.counting import TokenBudget
     from conversation_state.errors import BudgetExceededError
-    from conversation_state.trimming import trim
 
     try:
-        return trim(state, TokenBudget(context_window=limit))
+        return trim_sent(state, TokenBudget(context_window=limit))
     except BudgetExceededError as error:
         raise DeclinedError(
             f"no valid view of {name!r} fits: the smallest needs "

@@ -19,6 +19,7 @@ from urllib.parse import quote
 from conversation_state import adapters
 from conversation_state._wording import format_count, read_title, shorten_repr
 from conversation_state.adapters import Export
+from conversation_state.adapters.sessions import trim_sent
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget
 from conversation_state.diffing import diff
@@ -66,7 +67,7 @@ from conversation_state.pages._sections import list_siblings
 from conversation_state.pages._transcripts import draw_transcript, draw_view
 from conversation_state.pages._trees import draw_time, draw_tree
 from conversation_state.store import Head, Store
-from conversation_state.trimming import TrimContext, trim
+from conversation_state.trimming import TrimContext
 
 
 class NamePage(NamedTuple):
@@ -416,7 +417,7 @@ def _draw_overlay(
 def _trim_revision(store: Store, query: PageQuery, revision: int) -> TrimContext:
     state = store.load(query.name, at=revision)
     budget = TokenBudget(context_window=query.limit)
-    return trim(state, budget, *TRIMMERS[query.trimmer])
+    return trim_sent(state, budget, *TRIMMERS[query.trimmer])
 
 
 def _draw_difference(

@@ -28,7 +28,11 @@ from conversation_state.adapters.sessions._load import (
     read_session,
     recognize,
 )
-from conversation_state.adapters.sessions._session import LoadedSession, compacted
+from conversation_state.adapters.sessions._session import (
+    LoadedSession,
+    compacted,
+    trim_sent,
+)
 
 __all__ = [
     "FORMAT",
@@ -41,6 +45,7 @@ __all__ = [
     "load_sessions",
     "read_session",
     "recognize",
+    "trim_sent",
 ]
 
 FORMAT = Format("sessions", is_both_ways=False)

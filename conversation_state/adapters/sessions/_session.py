@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from operator import itemgetter
+from operator import itemgetter, methodcaller
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import attrs
@@ -44,6 +44,7 @@ from conversation_state.aggregator import (
     ledger_union,
 )
 from conversation_state.codec import encode
+from conversation_state.counting import TokenBudget
 from conversation_state.errors import DecodeError, InvalidUsageError, Problem
 from conversation_state.messages import Message, UserMessage
 from conversation_state.parts import (
@@ -58,6 +59,7 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 from conversation_state.tree import MessageTree
+from conversation_state.trimming import Step, TrimContext, fit, repair, trim
 from conversation_state.usage import Usage
 
 # The name of the format: of its notes, and the source of its unknown messages.
@@ -172,10 +174,27 @@ def compacted(messages: Iterable[Message]) -> tuple[Message, ...]:
     return _select_sent(listed)
 
 
+def trim_sent(
+    conversation: Aggregator, budget: TokenBudget, *steps: Step
+) -> TrimContext:
+    """
+    As `trimming.trim`, without the messages that the agent does not send, such as
+    errors that it shows. O(n).
+    """
+    unsent = [seq for seq, each in enumerate(conversation) if not _is_sent(each)]
+    if unsent:
+        remove = methodcaller("remove", unsent)
+        steps = (remove, *(steps or (repair(), fit())))
+
+    return trim(conversation, budget, *steps)
+
+
+def _is_sent(message: Message) -> bool:
+    return not notes_of(message.metadata, SOURCE).get(UNSENT)
+
+
 def _select_sent(messages: Iterable[Message]) -> tuple[Message, ...]:
-    return tuple(
-        each for each in messages if not notes_of(each.metadata, SOURCE).get(UNSENT)
-    )
+    return tuple(filter(_is_sent, messages))
 
 
 def _stand_in(compaction: Body, before: Sequence[Message]) -> tuple[Message, ...]:
