@@ -667,7 +667,7 @@ GEMINI = {
         contents([WORDS], [invoked(), invoked()], [answered()]),
         contents([WORDS], [invoked(), invoked()], [answered(), answered()]),
     ),
-    "result_beside_text": (
+    "result_beside_others": (
         contents([WORDS], [invoked()], [answered(), WORDS]),
         contents([WORDS], [WORDS, invoked()], [answered()]),
     ),

@@ -1042,6 +1042,30 @@ class TestNamedHosts:
         )
         assert judge("gemini", named.payload, level="vertex") == ()
 
+    @pytest.mark.parametrize(
+        "beside",
+        [{"text": "Well?"}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}}],
+    )
+    def test_a_result_beside_other_parts(self, beside):
+        """What stands beside it goes home so; for a host it is a content of its own."""
+        result = {"functionResponse": {"name": "f", "response": {}}}
+        call = {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "AAAA"}
+        contents: list[Any] = [
+            {"role": "user", "parts": [{"text": "q"}]},
+            {"role": "model", "parts": [call]},
+            {"role": "user", "parts": [result, beside]},
+        ]
+        loaded = gemini.load({"contents": contents})
+        named = gemini.dump(loaded, rules=gemini.rules(host="vertex"))
+
+        assert contents == gemini.dump(loaded).payload["contents"]
+        assert [[result], [beside]] == [
+            each["parts"] for each in named.payload["contents"][2:]
+        ]
+        assert () == named.lost
+        assert judge("gemini", {"contents": contents}, level="vertex") != ()
+        assert judge("gemini", named.payload, level="vertex") == ()
+
     @pytest.mark.parametrize("host", ["", "azure", "openai"])
     def test_a_result_whose_call_is_stored(self, host):
         """A request that goes on with a stored response has results without calls."""

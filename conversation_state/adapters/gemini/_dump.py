@@ -55,10 +55,10 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
 
     Source:
         Google refuses contents without parts, and where Vertex AI hosts it empty
-        texts; calls, unless a user's content or results are before them; and,
-        since Gemini 3, calls that no thought was signed for. For calls that
-        other models made it has a constant in place of the signature, which is
-        written to the first call of a message.
+        texts, and results beside other parts; calls, unless a user's content or
+        results are before them; and, since Gemini 3, calls that no thought was signed
+        for. For calls that other models made it has a constant in place of the
+        signature, which is written to the first call of a message.
     """
     writer = GeminiWriter()
     ready = writer.prepare(messages, rules, GEMINI, _find_lost)
@@ -95,6 +95,11 @@ class GeminiWriter(PayloadWriter):
         # The results that follow each other and have no id, by the name of their
         # call: when that was made, and where they are in their content.
         self._results: dict[str, list[tuple[int, int]]] = {}
+
+    @property
+    def _is_for_host(self) -> bool:
+        """Else loaded contents are sent as they were, even if a host refuses them."""
+        return bool(self.rules and self.rules.host)
 
     def payload(self) -> dict[str, Any]:
         self._end_results()
@@ -188,7 +193,7 @@ class GeminiWriter(PayloadWriter):
         follows: bool = False,
     ) -> None:
         joined = notes.get("same_content") is True and self._last in {"tool", "user"}
-        if follows or joined:
+        if follows or (joined and not self._is_for_host):
             self._contents[-1]["parts"].extend(parts)
         else:
             self._end_results()
@@ -237,10 +242,7 @@ class GeminiWriter(PayloadWriter):
         parts = parts or [{"text": ""}]
         keys = map_of(notes, "keys")
         apart = keys or notes.get("new_content") is True
-        # Loaded contents are sent as they were, even if Gemini refuses them, unless a
-        # host is named.
-        apart = apart and not (self.rules and self.rules.host)
-        if self._last != "model" or apart:
+        if self._last != "model" or (apart and not self._is_for_host):
             self._answers = []
 
         if message.tool_calls and self._answers:

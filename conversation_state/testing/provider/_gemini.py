@@ -232,9 +232,9 @@ def find_unequal_numbers(request: GeminiRequest) -> Iterator[Finding]:
 
 
 def find_responses_beside_others(request: GeminiRequest) -> Iterator[Finding]:
-    """Responses in a turn with a user's words."""
+    """Responses in a turn with other parts: texts, or media."""
     for at, (_, parts) in enumerate(request.turns):
-        if request.responses[at] and any("text" in part for part in parts):
+        if 0 < request.responses[at] < len(parts):
             yield f"contents[{at}]", {}
 
 
@@ -573,11 +573,10 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
         _ISSUES + "google-gemini/gemini-cli/issues/16984",
     ),
     _rule(
-        "result_beside_text",
+        "result_beside_others",
         find_responses_beside_others,
-        "Please ensure that the number of function response parts is equal to the "
-        "number of function call parts of the function call turn.",
-        _REFERENCE,
+        "Requests ending with a model turn are not supported.",
+        _ISSUES + "Prism-Shadow/agenthub/pull/189",
         by=("vertex",),
     ),
     _rule(
