@@ -145,6 +145,17 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
+def number_messages(text: str) -> str:
+    """
+    *text* with its messages numbered from 1, as people count them: ``messages[3]`` is
+    message 4.
+    """
+    return _INDEX.sub(lambda found: f"message {int(found[1]) + 1:,}", text)
+
+
+_INDEX = re.compile(r"\bmessages\[(\d+)\]")
+
+
 def format_dollars(amount: Decimal) -> str:
     """
     US dollars: all digits, and two at least behind the point.

@@ -189,8 +189,8 @@ class TestReplay:
 class TestTrim:
     def test_drops(self, write):
         """
-        What did not fit is counted in the row, listed in the JSON by position from 0,
-        and in the table by number from 1.
+        What did not fit is counted in the row, and listed by number from 1, in JSON,
+        too.
         """
         long = [{"role": "user", "content": "word " * 200}] * 4
         path = write(line("long", [CHAT[0], *long]))
@@ -202,8 +202,8 @@ class TestTrim:
         assert 600 == outcome["limit_tokens"]
         assert 3 == outcome["kept"]
         assert [
-            {"seq": 1, "reason": "over budget"},
-            {"seq": 2, "reason": "over budget"},
+            {"number": 2, "reason": "over budget"},
+            {"number": 3, "reason": "over budget"},
         ] == outcome["dropped"]
         assert "long: trimmed, without messages 2 to 3 (over budget)" in result.stdout
 

@@ -597,20 +597,22 @@ class TestTrim:
     def test_a_stopped_call_hides_nothing(self, run, store):
         """
         A call without a result is answered in the view; what stands before it
-        is kept, and a result without a call is named, once.
+        is kept, and a result without a call is named, once, by its number from 1.
         """
         state = Aggregator.new().add_user_prompt("first")
         state = state.add_tool_call(ToolCall("c", "f")).add_user_prompt("next")
         store.save("stopped", state.add(ToolMessage("?", tool_call_id="lost")))
+        page = run("page", "stopped", "--limit", 99).stdout
 
         result = run("trim", "stopped", "--limit", 99)
         (record,) = run.json("trim", "stopped", "--limit", 99)
 
         lines = result.stdout.splitlines()
         assert lines[0].startswith("4 messages")
-        reason = "result has no call lost before it (entry 3)"
+        reason = "result has no call lost before it (message 4)"
         assert f"dropped 1: 4 (invalid: {reason})" == lines[2]
         assert 1 == result.stdout.count(reason)
+        assert reason in page
         assert [1, 2, 3] == record["kept"]
         assert [{"number": 4, "reason": f"invalid: {reason}"}] == record["dropped"]
 

@@ -288,44 +288,44 @@ class TestFit:
 
         view = trim(history, TokenBudget(context_window=2), fit())
 
-        reason = "invalid: call lost has no result (entry 0)"
+        reason = "invalid: call lost has no result (messages[0])"
         assert (Dropped(0, reason), Dropped(1, "over budget")) == view.dropped
         ((step, error),) = view.failures
         assert fit() == step
         assert isinstance(error, DroppedHistoryError)
         assert ((0, 1), 1) == (error.seqs, error.dropped)
         assert (
-            "the view leaves out 1 message: call lost has no result (entry 0); put "
+            "the view leaves out 1 message: call lost has no result (messages[0]); put "
             "repair() before this step to keep them"
         ) == str(error)
 
     @pytest.mark.parametrize(
         ("reason", "history"),
         [
-            ("call a has no result (entry 1)", [calls("a")]),
-            ("calls a, b have no results (entry 1)", [calls("a", "b")]),
+            ("call a has no result (messages[1])", [calls("a")]),
+            ("calls a, b have no results (messages[1])", [calls("a", "b")]),
             (
-                "calls a, b, c, 2 more have no results (entry 1)",
+                "calls a, b, c, 2 more have no results (messages[1])",
                 [calls("a", "b", "c", "d", "e")],
             ),
-            ("call without id has no result (entry 1)", [calls("")]),
-            (f"call {'a' * 59}… has no result (entry 1)", [calls("a" * 61)]),
-            ("two calls have one id (entry 1)", [calls("a", "a"), result("a")]),
-            ("result has no call z before it (entry 1)", [result("z")]),
+            ("call without id has no result (messages[1])", [calls("")]),
+            (f"call {'a' * 59}… has no result (messages[1])", [calls("a" * 61)]),
+            ("two calls have one id (messages[1])", [calls("a", "a"), result("a")]),
+            ("result has no call z before it (messages[1])", [result("z")]),
             (
-                "call a has a result already (entry 3)",
+                "call a has a result already (messages[3])",
                 [calls("a"), result("a"), result("a")],
             ),
             (
-                "calls c42, c77 have no results (entry 1)",
+                "calls c42, c77 have no results (messages[1])",
                 [calls(*MANY), *[result(id) for id in MANY if id not in LATE]],
             ),
             (
-                "call c0 has a result already (entry 4)",
+                "call c0 has a result already (messages[4])",
                 [calls(*MANY), *map(result, ["c0", "c1", "c0", *MANY[2:]])],
             ),
             (
-                "call c42 has a result already (entry 102)",
+                "call c42 has a result already (messages[102])",
                 [calls(*MANY), *map(result, MANY), result("c42")],
             ),
         ],

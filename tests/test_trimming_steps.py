@@ -491,9 +491,9 @@ class TestRepair:
 
         assert [history[0], *history[2:4]] == view.messages
         reasons = {
-            1: "result has no call w before it (entry 1)",
-            4: "call x has a result already (entry 4)",
-            5: "result has no call y before it (entry 5)",
+            1: "result has no call w before it (messages[1])",
+            4: "call x has a result already (messages[4])",
+            5: "result has no call y before it (messages[5])",
         }
         assert [
             Dropped(seq, f"invalid: {reason}") for seq, reason in reasons.items()
@@ -676,12 +676,12 @@ class TestRepair:
         assert () == nameless.problems()
         assert "a" == nameless.messages[0].text
         view = trim([*history, UserMessage("b")], None, fit())
-        assert {"invalid: two calls have one id (entry 1)"} == {
+        assert {"invalid: two calls have one id (messages[1])"} == {
             one.reason for one in view.dropped
         }
         assert str(view.failures[0].error).endswith(
-            "two calls have one id (entry 1); put repair() before this step to keep "
-            "them"
+            "two calls have one id (messages[1]); put repair() before this step to "
+            "keep them"
         )
 
     def test_goes_with_its_call(self):
@@ -750,7 +750,7 @@ SECRET = UserMessage([ImagePart(data=b"GIF89a")])
             [calls("lost"), *map(UserMessage, "abc")],
             [keep_last(2)],
             ["b", "c"],
-            {0: "invalid: call lost has no result (entry 0)", 1: "over the count"},
+            {0: "invalid: call lost has no result (messages[0])", 1: "over the count"},
             id="beyond the count, or behind something that no provider accepts",
         ),
         pytest.param(
@@ -772,7 +772,7 @@ SECRET = UserMessage([ImagePart(data=b"GIF89a")])
             [keep_first_and_last(5, 1)],
             ["", "1", "c"],
             {
-                2: "invalid: call x has a result already (entry 2)",
+                2: "invalid: call x has a result already (messages[2])",
                 3: "over the count",
             },
             id="no first ones behind a flaw",

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from conversation_state._wording import format_count, read_title, shorten_text
+from conversation_state._wording import (
+    format_count,
+    number_messages,
+    read_title,
+    shorten_text,
+)
 from conversation_state.cli._exit import (
     BROKEN,
     paint,
@@ -378,7 +383,7 @@ def trim(store: Store, *, name: str, limit: int, as_json: bool) -> None:
     --limit, with tokens estimated as a quarter of the characters. The exit
     status is 1 if no valid view fits.
     """
-    from conversation_state.cli.replay import describe_drops
+    from conversation_state.cli.replay import describe_drops, drop_data
     from conversation_state.trimming import TrimContext
 
     which = find_state(store, name)
@@ -392,9 +397,7 @@ def trim(store: Store, *, name: str, limit: int, as_json: bool) -> None:
             "limit_tokens": limit,
             "kept_tokens": view.total_tokens,
             "kept": sorted({element.seq + 1 for element in view.elements}),
-            "dropped": [
-                {"number": drop.seq + 1, "reason": drop.reason} for drop in view.dropped
-            ],
+            "dropped": list(map(drop_data, view.dropped)),
         }
         print_json(data)
         return
@@ -407,7 +410,7 @@ def trim(store: Store, *, name: str, limit: int, as_json: bool) -> None:
     for failure in view.failures:
         # What was left out because of it has the same words above.
         if not getattr(failure.error, "dropped", 0):
-            print_line(f"{failure.error}")
+            print_line(number_messages(f"{failure.error}"))
 
     print_line("")
     _print_transcript(view.messages, None)

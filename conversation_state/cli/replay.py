@@ -16,6 +16,7 @@ import attrs
 from conversation_state._wording import (
     escape_line,
     format_count,
+    number_messages,
     shorten_text,
 )
 from conversation_state.aggregator import Aggregator
@@ -135,7 +136,7 @@ def replay(messages: Sequence[Message], budget: TokenBudget) -> Replay:
     try:
         view = trim(state, budget)
     except (BudgetExceededError, InvalidTranscriptError) as error:
-        no_view = str(error)
+        no_view = number_messages(str(error))
 
     broken = []
     data = b""
@@ -260,13 +261,19 @@ def describe_drops(dropped: Iterable[Dropped]) -> str:
             runs.append((seq, seq, reason))
 
     return ", ".join(
-        f"{first + 1:,}{f' to {last + 1:,}' if last > first else ''} ({reason})"
+        f"{first + 1:,}{f' to {last + 1:,}' if last > first else ''} "
+        f"({number_messages(reason)})"
         for first, last, reason in runs
     )
 
 
+def drop_data(drop: Dropped) -> dict[str, object]:
+    """A dropped message as JSON, by its number from 1."""
+    return {"number": drop.seq + 1, "reason": number_messages(drop.reason)}
+
+
 def format_json(found: InputConversation, outcome: Replay) -> str:
-    """The result of one conversation as a line of JSON; positions count from 0."""
+    """The result of one conversation as a line of JSON."""
     return json.dumps(
         {
             "conversation": found.name,
@@ -274,7 +281,7 @@ def format_json(found: InputConversation, outcome: Replay) -> str:
             "line": found.line,
             "ok": not outcome.broken,
             **attrs.asdict(outcome, recurse=False),
-            "dropped": [drop._asdict() for drop in outcome.dropped],
+            "dropped": list(map(drop_data, outcome.dropped)),
         }
     )
 

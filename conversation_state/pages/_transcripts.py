@@ -10,7 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from conversation_state._wording import describe_value, format_count, shorten_repr
+from conversation_state._wording import (
+    describe_value,
+    format_count,
+    number_messages,
+    shorten_repr,
+)
 from conversation_state.messages import Message
 from conversation_state.pages._markup import (
     Attributes,
@@ -201,7 +206,7 @@ def _draw_figures(
         )
 
     failures = [
-        element("li", None, words.line(str(each.error), 500))
+        element("li", None, words.line(number_messages(str(each.error)), 500))
         for each in view.failures[:20]
     ]
     return element(
@@ -262,7 +267,7 @@ def _draw_dropped(run: Sequence[_SeenMessage], reason: str, drawer: Drawer) -> M
     return element(
         "details",
         {"class": "cs-dropped"},
-        element("summary", None, which, drawer.words.line(reason)),
+        element("summary", None, which, drawer.words.line(number_messages(reason))),
         inner,
     )
 

@@ -55,8 +55,9 @@ class Dropped(NamedTuple):
         reason: Why: ``over budget``, ``over the count``, ``removed``,
             ``compacted`` (a summary stands for it; if the summary was dropped,
             too, its position says why), or ``invalid:`` and the place that a
-            provider would refuse: *invalid: call call_1 has no result (entry
-            101)*. It is that message, or could only be shown together with it.
+            provider would refuse: *invalid: call call_1 has no result
+            (messages[101])*. It is that message, or could only be shown together
+            with it.
     """
 
     seq: int

@@ -322,7 +322,7 @@ def _find_reason(
         elif message.tool_calls:
             kind, what = "dangling call", "makes calls that nothing can answer"
 
-        reason = f"{INVALID}: message {what} (entry {seq})"
+        reason = f"{INVALID}: message {what} (messages[{seq}])"
         return Flaw(kind, (seq,), f"messages[{seq}] {what}", FORM, reason)
 
     call_id = message.tool_call_id

@@ -154,7 +154,7 @@ _MAX_ID = 60  # characters of an id
 
 
 def _format_reason(what: str, seq: int) -> str:
-    return f"{INVALID}: {what} (entry {seq})"
+    return f"{INVALID}: {what} (messages[{seq}])"
 
 
 def _shorten_id(call_id: str) -> str:
