@@ -387,6 +387,7 @@ class TestDump:
         [
             {"keys": {"own": {"conversation_state": "{"}}},
             {"request": {"parts": 5}},
+            {"response": {"parts": 5}},
         ],
     )
     def test_invalid_notes(self, notes):
@@ -395,6 +396,7 @@ class TestDump:
         chat = [
             UserMessage("Hi!", metadata=metadata),
             UnknownMessage({"part_kind": "x"}, source="pydantic_ai", metadata=metadata),
+            AssistantMessage("", metadata=metadata),
         ]
 
         parts = [part for request in dump_data(chat)[0] for part in request["parts"]]
@@ -438,6 +440,30 @@ class TestDump:
             for one in export.lost
             if one.why.startswith("Pydantic AI refuses it: ")
         }
+
+    @pytest.mark.parametrize("instructions", [None, "Be brief."])
+    def test_where_something_is_refused(self, instructions):
+        """What is refused is listed at its message, wherever that has its part."""
+        image = {"kind": "image-url", "url": 3}
+        asked = {"part_kind": "user-prompt", "content": ["Well?", image]}
+        done = {"part_kind": "tool-return", "content": "6:40", "tool_name": "tide"}
+        parts = [asked, {**done, "tool_call_id": "c1"}]
+        chat = load([{"kind": "request", "instructions": instructions, "parts": parts}])
+        (at,) = [at for at, message in enumerate(chat) if message.role == "user"]
+
+        assert {f"messages[{at}]"} == {one.path for one in dump(chat).lost}
+
+    def test_metadata_of_one_request(self):
+        """Of the metadata of several messages what a request can't have is listed."""
+        part = {"part_kind": "user-prompt", "content": "Hi!"}
+        request = {"kind": "request", "instructions": "Be brief.", "parts": [part]}
+        system, user = load([{**request, "metadata": {"tenant": 7}}])
+        user = user.replace(metadata={**user.metadata, "draft": 2})
+
+        export = dump([system, user])
+
+        assert {"tenant": 7} == export.payload[0].metadata
+        assert [("messages[1]", "metadata")] == [each[:2] for each in export.lost]
 
     def test_times_that_pydantic_ai_refuses(self):
         """One that is no time is that of an unknown one, and not now."""

@@ -73,13 +73,7 @@ def _make_accepted(groups: MessageGroups) -> tuple[list[Any], tuple[Lost, ...]]:
 
     made: list[Any] = []
     lost: list[Lost] = []
-    ends = [*groups.starts[1:], groups.total]
-    for body, start, end in zip(groups.data, groups.starts, ends, strict=True):
-        # The message of each part, where each has its own.
-        places = [*range(start, end)]
-        if len(places) != len(body["parts"]):
-            places = [start] * len(body["parts"])
-
+    for body, paths in zip(groups.data, groups.paths, strict=True):
         while body:
             try:
                 made += as_objects([body])
@@ -87,13 +81,13 @@ def _make_accepted(groups: MessageGroups) -> tuple[list[Any], tuple[Lost, ...]]:
             except ValueError as error:
                 errors: Any = error
                 problems = [(each["loc"][1:], each["msg"]) for each in errors.errors()]
-                lost += _take_out(body, problems, places or [start])
+                lost += _take_out(body, problems, paths)
 
     return made, tuple(lost)
 
 
 def _take_out(
-    body: dict[str, Any], problems: Iterable[tuple[Any, str]], places: list[int]
+    body: dict[str, Any], problems: Iterable[tuple[Any, str]], paths: list[str]
 ) -> list[Lost]:
     # Of each part what is innermost: a value may be of several types. In the order of
     # the parts, and taken out from the back, so that their places stay true.
@@ -107,10 +101,9 @@ def _take_out(
     lost: list[Lost] = []
     for _, way, message in reversed(chosen.values()):
         is_in_part = way[:1] == ["parts"] and len(way) > 1
-        at: int = way[1] if is_in_part else 0
-        path = f"messages[{places[at]}]"
+        at: int = way[1] if is_in_part else -1
         what = ".".join(key for key in way if isinstance(key, str)) or "message"
-        lost.append(Lost(path, what, f"Pydantic AI refuses it: {message}"))
+        lost.append(Lost(paths[at], what, f"Pydantic AI refuses it: {message}"))
         if not way:
             body.clear()
             break
@@ -124,7 +117,7 @@ def _take_out(
         else:
             del owner[way[-1]]
             if way[:-1] == ["parts"]:
-                del places[at]
+                del paths[at]
 
     return lost[::-1]
 
@@ -150,10 +143,11 @@ class MessageGroups(NamedTuple):
 
     starts: list[int]
     data: list[Any]
+    # Of each the paths of the messages that its parts are of, and last its first one's.
+    paths: list[list[str]]
     # Whether a request has the instructions of an earlier one that is missing.
     lacks_instructions: bool
     lost: tuple[Lost, ...]
-    total: int  # messages of ours
 
 
 def group_messages(
@@ -161,8 +155,13 @@ def group_messages(
 ) -> MessageGroups:
     writer = _HistoryWriter(instructions)
     writer.all(messages)
-    starts, data, lost = writer.starts, writer.data, tuple(writer.lost)
-    return MessageGroups(starts, data, writer.lacks_instructions, lost, writer.count)
+    return MessageGroups(
+        writer.starts,
+        writer.data,
+        writer.paths,
+        writer.lacks_instructions,
+        tuple(writer.lost),
+    )
 
 
 class _HistoryWriter(PayloadWriter):
@@ -171,18 +170,16 @@ class _HistoryWriter(PayloadWriter):
         self.lacks_instructions = False
         self.data: list[Any] = []
         self.starts: list[int] = []
-        self.count = 0
+        self.paths: list[list[str]] = []
         self._instructions = instructions
         self._names: dict[str, str] = {}
         self._request: dict[str, Any] | None = None
         self._is_own = False
         self._run: UUID | None = None
-        self._parts: list[tuple[int, dict[str, Any]]] = []
 
     def all(self, messages: Iterable[Message]) -> None:
         for at, (message, path) in enumerate(self.each(messages)):
             self._add_message(message, path, at)
-            self.count = at + 1
 
         self._close_request()
 
@@ -196,7 +193,9 @@ class _HistoryWriter(PayloadWriter):
             # Pydantic AI requires the name of the tool in a result. Messages of other
             # formats have it in the call only.
             self._names.update((call.id, call.name) for call in message.tool_calls)
-            self.data.append(dump_response(self, message, notes, path))
+            response = dump_response(self, message, notes, path)
+            self.data.append(response)
+            self.paths.append([path] * (len(response["parts"]) + 1))
             return
 
         if isinstance(message, UnknownMessage) and message.source != SOURCE:
@@ -205,7 +204,7 @@ class _HistoryWriter(PayloadWriter):
 
         request = self._open_request(message, notes, at)
         own = own_of(message.metadata)
-        if own and request["parts"]:
+        if own and (request["parts"] or "metadata" in request):
             self.lose(path, "metadata", "supported on the first part of a request only")
         elif own or map_of(notes, "metadata"):
             request["metadata"] = write_extra(message.metadata, notes, "metadata")
@@ -218,7 +217,7 @@ class _HistoryWriter(PayloadWriter):
         if part is not None:
             noted_at = notes.get("at")
             place = noted_at if isinstance(noted_at, int) else len(request["parts"])
-            request["parts"].append((place, part))
+            request["parts"].append((place, path, part))
 
     def _open_request(
         self, message: Message, notes: Mapping[str, Any], at: int
@@ -258,9 +257,11 @@ class _HistoryWriter(PayloadWriter):
         if request is not None:
             # The sort has to be stable: a part without a noted position has the number
             # of parts before it, which may also be the noted position of another one.
-            request["parts"].sort(key=itemgetter(0))
-            request["parts"] = [part for _, part in request["parts"]]
+            placed = sorted(request["parts"], key=itemgetter(0))
+            request["parts"] = [part for _, _, part in placed]
             self.data.append(request)
+            first = f"messages[{self.starts[-1]}]"
+            self.paths.append([*[path for _, path, _ in placed], first])
 
     def _dump_request_part(
         self, message: Message, notes: Mapping[str, Any], path: str

@@ -458,7 +458,8 @@ def dump_response(
         raw["metadata"] = write_extra(message.metadata, notes, "metadata")
 
     _dump_meta(writer, message, notes, raw, path)
-    return restore_keys(raw, notes, "response")
+    # As in a request, empty parts are not replaced by noted ones.
+    return restore_keys(raw, notes, "response") | {"parts": parts}
 
 
 def _dump_part(writer: PayloadWriter, part: Part, path: str) -> Any:
