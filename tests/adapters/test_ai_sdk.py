@@ -51,6 +51,7 @@ from conversation_state.parts import (
     RefusalPart,
     TextPart,
     UnknownPart,
+    VideoPart,
 )
 from conversation_state.testing import check_adapter
 from conversation_state.testing.strategies import aggregators
@@ -499,6 +500,21 @@ class TestMessages:
         (back,) = load(dump([UserMessage(parts)]).payload)
 
         assert list(back.parts) == parts
+
+    @pytest.mark.parametrize("made", [AudioPart, FilePart, ImagePart, VideoPart])
+    def test_untyped_bytes(self, made):
+        """Bytes without a media type come back as these."""
+        message = UserMessage([made(data=b"\x01")])
+
+        (back,) = load(dump([name(message, "u")]).payload)
+
+        assert name(message, "u") == back
+
+    def test_empty_id(self):
+        """A message whose id is empty, as servers that make none have it, keeps it."""
+        shown = [{"id": "", "role": "assistant", "parts": [STEP, _text("Six.")]}]
+
+        assert shown == dump(load(shown)).payload
 
 
 def _text(text: str) -> dict[str, str]:
@@ -1386,6 +1402,16 @@ class TestEvents:
 
         with pytest.raises(TypeError, match="takes a ToolMessage"):
             dump_result(UserMessage("x"))  # type: ignore[arg-type]
+
+    def test_unsafe_data(self):
+        """Data at which a client would end the stream is not sent."""
+        raw = {"type": "data-plan", "data": [{"__proto__": 1}]}
+        message = AssistantMessage([TextPart("Hi"), UnknownPart(raw, source="ai_sdk")])
+
+        types = [each["type"] for each in dump_chunks([message], message_id="m")]
+
+        assert "text-end" in types
+        assert "data-plan" not in types
 
     def test_goes_on(self):
         """A result before the first response is of a call that the client has."""

@@ -307,10 +307,10 @@ class _AnswerWriter:
             yield from self._write_part(block.part)
             return
 
-        part = self._write_with_sender(attrs.evolve(block.part, text=""))
+        part = self._write_with_sender(attrs.evolve(block.part, text="")) or {}
         event = {"type": f"{block.kind}-end", "id": block.id}
-        more = ("citations", "providerMetadata") if part else ()
-        yield event | {key: part[key] for key in more if part and key in part}
+        more = ("citations", "providerMetadata")
+        yield event | {key: part[key] for key in more if key in part}
 
     def _write_with_sender(self, part: Part) -> dict[str, Any] | None:
         written = self._writer.write_part(part, "messages[0]", "assistant")
@@ -416,7 +416,7 @@ class _AnswerWriter:
         yield from self._close_block()
         # An empty answer is an answer: it has one empty text.
         if not self._has_parts:
-            yield self._open_block(TextPart(""))
+            yield from self._read_part(TextPart(""))
             yield from self._close_block()
 
         # A client runs a call as soon as it is available.
@@ -430,7 +430,7 @@ class _AnswerWriter:
         self._last_reason = self._reason or self._last_reason
         spent, self._is_ended = self._spent, True
         if spent is not None:
-            self._usage = spent if self._usage is None else self._usage + spent
+            self._usage = spent + self._usage
 
         self._forget_response()
 

@@ -113,7 +113,7 @@ def parse_json(text: str) -> Any:
 
     reader = DocumentReader()
     whole = reader.json(value, "$")
-    return text if reader.problems or reader.mended or is_unsafe(whole) else whole
+    return text if reader.problems or is_unsafe(whole) else whole
 
 
 def is_unsafe(value: Any) -> bool:
