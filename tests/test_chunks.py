@@ -70,13 +70,13 @@ few = st.one_of(
 META = ResponseMeta("stop", Usage(3, 4), model="m", id="r")
 
 
-def piece_of_call(arguments="x", *, name="", response=None, **fields):
+def piece_of_call(*, name="", response=None, **fields):
     """A chunk with a piece of a call's arguments."""
     content: Any = fields.pop("content", "")
     call = ToolCall(
         fields.pop("id", ""),
         fields.pop("called", ""),
-        arguments,
+        "x",
         index=fields.pop("index", 0),
         **fields,
     )

@@ -178,13 +178,6 @@ class ReusesIds(ListAgent):
         return answer
 
 
-class SharesThreads(ListAgent):
-    """Has one conversation for all threads."""
-
-    def __call__(self, base_url, prompt, thread):
-        return super().__call__(base_url, prompt, "all")
-
-
 class ForgetsResults(ListAgent):
     """Shortens old results to nothing, and drops what an old turn did."""
 

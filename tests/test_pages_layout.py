@@ -18,10 +18,10 @@ from conversation_state.pages._trees import draw_tree, format_tree
 
 
 @st.composite
-def graphs(draw, *, max_size=25):
+def graphs(draw):
     """States that grew from one or two earlier ones, oldest first."""
     nodes: list[GraphNode] = []
-    size = draw(st.integers(0, max_size))
+    size = draw(st.integers(0, 25))
     for number in range(size):
         parents: tuple[int, ...] = ()
         if number:

@@ -188,10 +188,10 @@ class _Finder(ast.NodeVisitor):
         text = self.source[start : self.starts[line]]
         return start + len(text.encode()[:column].decode())
 
-    def _add(self, node: Any, text: str, what: str = "") -> None:
+    def _add(self, node: Any, text: str) -> None:
         start = self._place(node.lineno, node.col_offset)
         end = self._place(node.end_lineno, node.end_col_offset)
-        old = what or " ".join(self.source[start:end].split())
+        old = " ".join(self.source[start:end].split())
         change = f"{old[:60]} → {text[:60]}"
         self._append_change(node.lineno, node.end_lineno, change, start, end, text)
 

@@ -407,8 +407,6 @@ def _is_preference(record: Body) -> bool:
 
 _PREFERENCES = ({"chosen", "rejected"}, {"preferred_output", "non_preferred_output"})
 
-_LIBRECHAT_LISTS = frozenset({"messages", "messagesTree"})
-
 Test: TypeAlias = Callable[[Body], bool]
 # What an API takes and gives, in the order in which it is tried.
 _API_TESTS: tuple[tuple[str, Test], ...] = (

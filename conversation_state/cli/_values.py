@@ -56,7 +56,6 @@ class DamagedText(NamedTuple):
     line: int
     reason: str
     is_binary: bool = False  # of lines that are no text, the first is enough
-    is_skipped: bool = False  # what comes behind it is known
 
 
 class LeftOut(NamedTuple):
@@ -235,7 +234,7 @@ def _make_skipped(line: int, what: str, size: int, limit: int) -> DamagedText:
         f"{what} of {size / _MEBIBYTE:,.1f} MiB was skipped; --max-line is "
         f"{limit / _MEBIBYTE:,g} MiB"
     )
-    return DamagedText(line, reason, is_skipped=True)
+    return DamagedText(line, reason)
 
 
 _TOO_DEEP = "it is nested too deep"
@@ -536,14 +535,12 @@ class _DocumentParser:
             size = self._skip_value()
             if error.is_deep:
                 what = f"{where} was skipped; {_TOO_DEEP}"
-                return DamagedText(line, what, is_skipped=True)
+                return DamagedText(line, what)
 
             return _make_skipped(line, where, size, self.limit)
 
         if reason:
-            return DamagedText(
-                line, f"{where} can't be read: {reason}", is_skipped=True
-            )
+            return DamagedText(line, f"{where} can't be read: {reason}")
 
         if isinstance(value, dict):
             self.sample = value

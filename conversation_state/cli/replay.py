@@ -79,8 +79,6 @@ class Replay:
 
         no_view: Why there is no view; "" if there is one.
 
-        encoded_bytes: The size of the encoded join.
-
         seconds: The time for all operations, without the checks.
 
         broken: The checks that failed; empty if all passed.
@@ -95,7 +93,6 @@ class Replay:
     kept: int | None
     dropped: tuple[Dropped, ...]
     no_view: str
-    encoded_bytes: int
     seconds: float
     broken: tuple[str, ...]
 
@@ -139,10 +136,8 @@ def replay(messages: Sequence[Message], budget: TokenBudget) -> Replay:
         no_view = number_messages(str(error))
 
     broken = []
-    data = b""
     try:
-        data = encode(joined)
-        if decode(data) != joined:
+        if decode(encode(joined)) != joined:
             broken.append("the decoded state differs from the encoded one")
     except ConversationStateError as error:
         broken.append(f"the state can't be encoded and decoded: {error}")
@@ -168,7 +163,6 @@ def replay(messages: Sequence[Message], budget: TokenBudget) -> Replay:
         kept=None if view is None else len(view.messages),
         dropped=() if view is None else tuple(view.dropped),
         no_view=no_view,
-        encoded_bytes=len(data),
         seconds=seconds,
         broken=tuple(broken),
     )

@@ -273,15 +273,13 @@ class CodecReader:
 
         return given
 
-    def read_object(
-        self, raw: Any, path: JsonPath, shape: Shape, tag: str | None = None
-    ) -> Any:
+    def read_object(self, raw: Any, path: JsonPath, shape: Shape) -> Any:
         """Construct the object that *raw* represents, of *shape*."""
         if not self.is_object(raw, path):
             return None
 
         before = self.problems.count
-        given = self.read_fields(raw, path, shape, tag)
+        given = self.read_fields(raw, path, shape)
         if self.problems.count == before:
             return self.construct(path, shape.make, given)
 

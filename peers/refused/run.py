@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from peers.refused.drivers import Tool
+from peers.refused.drivers import Driver, Tool
 from peers.refused.scripts import (
     ENDING,
     Act,
@@ -41,7 +41,7 @@ class Outcome:
 
 
 async def run_script(
-    make: Callable[[ScriptedServer, Tool], Any],
+    make: Callable[[ScriptedServer, Tool], Driver],
     script: Script,
     server: ScriptedServer,
     level: str,
@@ -79,7 +79,7 @@ async def run_script(
 class _Run:
     def __init__(
         self,
-        driver: Any,
+        driver: Driver,
         tool: Tool,
         server: ScriptedServer,
         *,

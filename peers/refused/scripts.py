@@ -14,7 +14,7 @@ where *train* is 0, and lets it wait where the turn's act says so.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import StrEnum
 from itertools import product
 from random import Random
@@ -429,11 +429,3 @@ class _Drawing:
             "odd": f"functions.book:{number}|{at}",
         }
         return ids[self._ids]
-
-
-def replies_of(
-    turns: Sequence[ScriptedTurn],
-) -> Iterator[ScriptedAnswer | ScriptedFault]:
-    """All replies of *turns*, in order."""
-    for turn in turns:
-        yield from turn.replies

@@ -893,7 +893,7 @@ class TestOthers:
         assert rewound.problems == ("line 8: rewinds to 'x', which is missing",)
 
 
-def write_two(kind, end="\n"):
+def write_two(kind, end):
     """Two sessions of a format, as one file would have them behind one another."""
     texts = []
     for word in ("one", "two"):

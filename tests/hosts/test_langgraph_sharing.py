@@ -183,8 +183,8 @@ MESSAGES = [
 class TestPut:
     """Checkpoints and writes that are put in an unusual order, or again."""
 
-    def put_as(self, saver, id, value, thread="1"):
-        named = {"thread_id": thread, "checkpoint_ns": ""}
+    def put_as(self, saver, id, value):
+        named = {"thread_id": "1", "checkpoint_ns": ""}
         checkpoint = {**empty_checkpoint(), "id": id, "channel_values": {"x": value}}
         return saver.put({"configurable": named}, checkpoint, {}, {"x": 1})
 

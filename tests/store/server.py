@@ -123,7 +123,7 @@ class Server:
 
         return False
 
-    def halt(self, signal: str = "SIGINT") -> None:
+    def halt(self, signal: str) -> None:
         """
         Stop it: SIGINT ends the connections, SIGQUIT does not even notify them, and
         leaves the rest to recovery.

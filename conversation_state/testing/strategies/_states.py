@@ -346,10 +346,7 @@ def _show_any_message(timeline: Timeline[Any]) -> SearchStrategy[MessageTree]:
 
 _COUNTS = st.integers(0, 2**32)
 _NAMES = texts(min_size=1, max_size=8).filter(lambda name: "\0" not in name)
-
-
-def _digest_bytes(size: int = 16) -> SearchStrategy[str]:
-    return st.binary(min_size=size, max_size=size).map(bytes.hex)
+_DIGESTS = st.binary(min_size=16, max_size=16).map(bytes.hex)
 
 
 def _saved_at() -> SearchStrategy[datetime]:
@@ -371,7 +368,7 @@ def heads() -> SearchStrategy[Head]:
         uuids(),
         _COUNTS,
         _COUNTS,
-        _digest_bytes(),
+        _DIGESTS,
         labels,
         _saved_at(),
         st.none() | st.integers(1, 2**32 - 2),
@@ -400,4 +397,4 @@ def receipts() -> SearchStrategy[Receipt]:
     """
     ids = texts(min_size=1, max_size=8)
     counts = (_COUNTS, _COUNTS)
-    return st.builds(Receipt, ids, _NAMES, _digest_bytes(), _saved_at(), *counts)
+    return st.builds(Receipt, ids, _NAMES, _DIGESTS, _saved_at(), *counts)

@@ -9,9 +9,9 @@ from conversation_state.usage import Usage
 from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
 
 
-def list_parents(store, name="chat"):
+def list_parents(store):
     """The revision that each revision grew from, the oldest first."""
-    return [head.parent for head in reversed(store.history(name))]
+    return [head.parent for head in reversed(store.history("chat"))]
 
 
 class BranchPromises(StoreCase):
