@@ -20,7 +20,7 @@ from conversation_state.adapters import (
 from conversation_state.aggregator import Aggregator
 from conversation_state.chunks import concat
 from conversation_state.counting import TokenBudget
-from conversation_state.errors import BudgetExceededError
+from conversation_state.errors import BudgetExceededError, DecodeError
 from conversation_state.messages import (
     AssistantMessage,
     SystemMessage,
@@ -960,6 +960,21 @@ class TestEmptyContents:
         assert [asked, asked] == export.payload["contents"]
         assert [asked, asked] == gemini.dump(view.messages).payload["contents"]
 
+    @pytest.mark.parametrize(
+        "empty", [{}, {"text": None}, {"functionCall": None}, {"thoughtSignature": "A"}]
+    )
+    def test_a_part_without_data(self, empty):
+        """What an SDK made of a part that it does not know is not sent back."""
+        content = {"role": "model", "parts": [{"text": "hi"}, empty]}
+        [answer] = gemini.load({"candidates": [{"content": content}]})
+        export = gemini.dump([ASK, answer, ASK])
+
+        assert [("messages[1].parts[1]", "part")] == listed(export)
+        assert [{"text": "hi"}] == export.payload["contents"][1]["parts"]
+        assert () == judge("gemini", export.payload)
+        sent = {"contents": [{"parts": [{"text": "q"}]}, content]}
+        assert judge("gemini", sent, level="api") != ()
+
     def test_a_signature_at_the_end_of_an_answer(self):
         """The empty part of a stream that has it is no block for another provider."""
         pieces = [{"text": "hi"}, {"text": "", "thoughtSignature": "AAAA"}]
@@ -973,6 +988,77 @@ class TestEmptyContents:
         assert {"role": "assistant", "content": "hi"} == again.payload["messages"][1]
         assert [("messages[1].parts[1]", "thoughtSignature")] == listed(again)
         assert pieces == gemini.dump([ASK, answer]).payload["contents"][1]["parts"]
+
+
+CHAT_CALL: dict[str, Any] = {
+    "id": "call00001",
+    "type": "function",
+    "function": {"name": None, "arguments": "{}"},
+}
+ITEM = {"type": "function_call", "call_id": "c", "name": None, "arguments": "{}"}
+BLOCK = {"type": "tool_use", "id": "c", "name": None, "input": {}}
+ANSWER = {"role": "assistant", "content": None, "tool_calls": [CHAT_CALL]}
+TURN = {"type": "message", "role": "assistant", "content": [BLOCK]}
+CANDIDATE = {"candidates": [{"content": {"parts": [{"functionCall": {}}]}}]}
+# A response, and a stream, of each wire.
+NAMELESS: dict[str, tuple[Any, dict[str, Any], list[dict[str, Any]]]] = {
+    "openai_chat": (
+        openai_chat,
+        {"choices": [{"message": ANSWER}]},
+        [{"choices": [{"delta": {"tool_calls": [{"index": 0, **CHAT_CALL}]}}]}],
+    ),
+    "openai_responses": (
+        openai_responses,
+        response(ITEM),
+        [
+            {"type": f"response.output_item.{what}", "output_index": 0, "item": ITEM}
+            for what in ("added", "done")
+        ],
+    ),
+    "anthropic": (
+        anthropic,
+        TURN,
+        [
+            {"type": "message_start", "message": {**TURN, "content": []}},
+            {"type": "content_block_start", "index": 0, "content_block": BLOCK},
+            {"type": "content_block_stop", "index": 0},
+        ],
+    ),
+    "gemini": (gemini, CANDIDATE, [CANDIDATE]),
+}
+
+
+class TestCallWithoutName:
+    """
+    Some servers give a call whose name is null, or has none: the answer was paid for.
+    """
+
+    @pytest.mark.parametrize("is_stream", [False, True])
+    @pytest.mark.parametrize("name", NAMELESS)
+    def test_is_loaded(self, name, is_stream):
+        """The next request has a made-up name, which is listed, and is accepted."""
+        adapter, whole, events = NAMELESS[name]
+        [answer] = adapter.load(whole)
+        if is_stream:
+            answer = concat([*adapter.load_chunks(events)])
+
+        [call] = answer.tool_calls
+        result = ToolMessage("There is no such tool.", tool_call_id=call.id)
+        export = adapter.dump([ASK, answer, result])
+
+        assert "" == call.name
+        assert [("messages[1].tool_calls[0]", "name")] == listed(export)
+        assert '"tool"' in json.dumps(export.payload)
+        assert () == judge(name, export.payload)
+
+    @pytest.mark.parametrize(
+        ("adapter", "written"),
+        [(openai_chat, ANSWER), (openai_responses, ITEM), (anthropic, TURN)],
+    )
+    def test_is_refused_in_a_request(self, adapter, written):
+        """What somebody wrote into a request is reported."""
+        with pytest.raises(DecodeError, match="name: is null; expected a text"):
+            adapter.load([written])
 
 
 CALLED = {"name": "f", "arguments": "{}"}

@@ -81,7 +81,7 @@ def read_call(block: ObjectReader, index: int | None, made_id: str) -> ToolCall:
     """
     The call that *block* is, at the place *index*, with *made_id* unless it has an id.
     """
-    call_id, name = block.nullable("id"), block.text("name")
+    call_id, name = block.nullable("id"), block.name_of_call()
     if not call_id:
         call_id = block.notes["made_id"] = made_id
 

@@ -216,7 +216,7 @@ def write_part(writer: PayloadWriter, part: Part, path: str) -> dict[str, Any] |
         if part.signature:
             raw["thoughtSignature"] = part.signature
     elif isinstance(part, UnknownPart):
-        return writer.unknown(part.raw, part.source, path)  # type: ignore[no-any-return]
+        return _write_unknown(writer, part, path)
     else:
         writer.lose(path, part.kind, "contents can't contain this kind of part")
         return None
@@ -233,6 +233,18 @@ def write_part(writer: PayloadWriter, part: Part, path: str) -> dict[str, Any] |
         return None
 
     return raw
+
+
+def _write_unknown(
+    writer: PayloadWriter, part: UnknownPart, path: str
+) -> dict[str, Any] | None:
+    raw: dict[str, Any] | None = writer.unknown(part.raw, part.source, path)
+    has_data = raw is None or any(raw[key] for key in raw.keys() - _THOUGHT)
+    if has_data or not writer.is_request:
+        return raw
+
+    writer.lose(path, "part", "a part without data is refused")
+    return None
 
 
 def _is_refused(

@@ -295,7 +295,7 @@ def read_item_block(
 def read_call(item: ObjectReader, index: int, made_id: str) -> ToolCall:
     kind = item.raw["type"]
     key = CALLS[kind]
-    name = item.text("name")
+    name = item.name_of_call()
     # Some servers send the object that OpenAI has as JSON text.
     is_object = is_map(item.raw.get(key))
     arguments = read_object_text(item, key) if is_object else item.text(key)

@@ -152,7 +152,9 @@ class GeminiRequest:
                 self.faults.note("value", where, found=part)
                 continue
 
-            known = _by_camel(part)
+            # A null is no value (https://protobuf.dev/programming-guides/json/).
+            given = {key: each for key, each in part.items() if each is not None}
+            known = _by_camel(given)
             held = _DATA.intersection(known)
             if not held:
                 self.faults.note("no_data", where)
