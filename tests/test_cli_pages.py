@@ -233,6 +233,40 @@ class TestServe:
         assert "trip" in shown
         assert "hills" in shown
 
+    @pytest.mark.skipif(
+        sys.platform == "win32", reason="Windows has no SIGINT for one process"
+    )
+    def test_an_answer_that_nobody_reads(self, run):
+        """Ctrl-C ends it with status 0, and waits for no browser that does not read."""
+        with open_store(run.path) as store:
+            # More than the buffers of two sockets.
+            store.save("long", Aggregator.new().add_user_prompt("x" * 16_000_000))
+
+        browser = build_opener(HTTPCookieProcessor())
+        with subprocess.Popen(
+            [*MAIN, "serve", "--store", run.url, "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=partial(  # noqa: PLW1509 - it takes no lock
+                signal.signal, signal.SIGINT, signal.default_int_handler
+            ),
+        ) as server:
+            try:
+                assert server.stdout is not None
+                address = re.findall(r"http://\S+", server.stdout.readline())[0]
+                browser.open(address).close()
+                export = "/export/long?format=openai_chat"
+                with browser.open(address.partition("/?")[0] + export) as answer:
+                    begun = answer.read(1_000)
+                    server.send_signal(signal.SIGINT)
+                    rest = server.communicate()
+            finally:
+                server.kill()
+
+        assert begun.endswith(b"xxx")
+        assert (("", ""), 0) == (rest, server.returncode)
+
 
 class TestStrictProvider:
     def test_port_is_taken(self):

@@ -221,7 +221,7 @@ def serve(store: Store, *, port: int, write: bool) -> None:
     except OSError as error:
         raise _make_port_error(port, error) from None
 
-    with listener:
+    with listener, suppress(KeyboardInterrupt):
         run_server(store, listener, write=write, on_start=print_address)
 
 

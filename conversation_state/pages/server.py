@@ -115,6 +115,11 @@ class _PageServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # uvicorn waits for open answers, and one that follows a name has no end.
         self._app.state.is_ending = True
+        # Nor does an answer end that no browser reads.
+        for connection in self.server_state.connections:
+            if connection.transport.get_write_buffer_size():
+                connection.transport.abort()
+
         await super().shutdown(sockets)
 
 
