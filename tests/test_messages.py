@@ -54,6 +54,7 @@ from conversation_state.testing.strategies import (
     messages,
     texts,
 )
+from conversation_state.usage import PromptTokensDetails
 
 RUN = UUID("0190163d-8694-739b-aea5-966c26f8ad91")
 TURN = UUID("0190163d-8694-739b-aea5-966c26f8ad92")
@@ -741,6 +742,31 @@ class TestAnswers:
             *map(response_key, said),
             "r",
         ]
+
+    def test_other_keys_of_one_message(self):
+        """Of one message: its entry's, and the id alone; its own key is not among."""
+        state = Aggregator.new([AssistantMessage("a", response=ResponseMeta(id="r"))])
+        (answer,) = group_answers(state.entries)
+
+        assert [state.entries[0].id, "r"] == answer.other_keys()
+
+    def test_recorded_one_by_one(self):
+        """
+        Two messages that were recorded as the counts grew are recorded; one message is
+        by its own usage only.
+        """
+        cached = PromptTokensDetails(cached_tokens=3)
+        counts = [Usage(9, 1, prompt_tokens_details=cached), Usage(9, 4)]
+        largest = Usage(9, 4, prompt_tokens_details=cached)
+
+        def answer(*usages):
+            metas = [ResponseMeta(id="r", usage=each) for each in usages]
+            state = Aggregator.new(AssistantMessage(response=each) for each in metas)
+            return next(group_answers(state.entries))
+
+        assert largest == answer(*counts).usage
+        assert answer(*counts).is_recorded_by(counts)
+        assert not answer(largest).is_recorded_by(counts)
 
     def test_key_without_an_id(self):
         """The identity of the first entry of an assistant, or None."""

@@ -191,6 +191,26 @@ class TestRules:
 
         assert requests.OPENAI_CHAT is requests.rules("openai_chat", model="gpt-5")
 
+    @pytest.mark.parametrize(
+        ("rules", "kinds"),
+        [
+            (requests.ANTHROPIC, "gif jpeg png webp"),
+            (requests.OPENAI_CHAT, "gif jpeg jpg png webp"),
+            (requests.OPENAI_RESPONSES, "gif jpeg jpg png webp"),
+            (requests.GEMINI, "heic heif jpeg png webp"),
+            (requests.EVERYWHERE, "jpeg png webp"),
+        ],
+        ids=lambda value: getattr(value, "format", ""),
+    )
+    def test_images(self, rules, kinds):
+        """
+        The images that each format takes, and those that all take.
+
+        Source:
+            The vision guides of Anthropic, OpenAI and Gemini.
+        """
+        assert {f"image/{kind}" for kind in kinds.split()} == rules.image_types
+
     def test_unknown_ones_are_errors(self):
         """An unknown format or host is an error that names those there are."""
         with pytest.raises(LookupError, match="openai_chat"):
@@ -535,6 +555,14 @@ class TestPrepare:
         assert [("messages[1]", "content"), ("messages[2]", "content")] == listed(
             prepared
         )
+
+    @every_rules
+    def test_thinking_at_the_end(self, rules):
+        """Thinking at the end, with no answer, is left out where it has to be."""
+        prepared = prepare([ASK, ANSWER, ASK, THOUGHT], rules)
+        kept = ["q", "a", "q", *([""] if rules.takes_thinking_only else [])]
+
+        assert kept == summarise(prepared)[:4]
 
     def test_a_user_speaks_first(self):
         """Before an assistant's greeting goes a made message of a user, listed."""

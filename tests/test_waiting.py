@@ -154,6 +154,63 @@ class TestThreadsOfTasks:
         asyncio.run(main())
 
     @pytest.mark.parametrize("backend", ["asyncio", "trio"])
+    def test_threads_are_limited(self, backend):
+        """As many calls run at once as the program lets worker threads be."""
+        running: list[int] = []
+        most: list[int] = []
+
+        def work():
+            running.append(1)
+            most.append(len(running))
+            time.sleep(1e-3)
+            running.pop()
+
+        async def main():
+            anyio.to_thread.current_default_thread_limiter().total_tokens = 1
+            async with anyio.create_task_group() as group:
+                for _ in range(9):
+                    group.start_soon(run_in_anyio_thread, work)
+
+        anyio.run(main, backend=backend)
+
+        assert [1] * 9 == most
+
+    def test_waits_idly(self):
+        """
+        Cancelled by asyncio and by a scope around it, a task waits for its call without
+        running again and again.
+        """
+        begun, go_on = threading.Event(), threading.Event()
+
+        def work():
+            begun.set()
+            assert go_on.wait(PATIENCE_S)
+
+        async def main():
+            scope = anyio.CancelScope()
+
+            async def call():
+                with scope:
+                    await run_in_anyio_thread(work)
+
+            task = asyncio.create_task(call())
+            assert await asyncio.to_thread(begun.wait, PATIENCE_S)
+            task.cancel()
+            await asyncio.sleep(0)
+            scope.cancel()
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+            cancelled = task.cancelling()
+            go_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+            assert cancelled <= 2
+
+        asyncio.run(main())
+
+    @pytest.mark.parametrize("backend", ["asyncio", "trio"])
     @pytest.mark.parametrize("is_shielded", [True, False])
     def test_cancelled_at_random_moments(self, backend, is_shielded):
         """

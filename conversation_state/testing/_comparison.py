@@ -46,10 +46,10 @@ def _is_encoded_same(a: Any, b: Any) -> bool:
     if a is b:
         return True
 
-    if type(a) is type(b) is dict:
+    if isinstance(a, Mapping):
         return all(_is_encoded_same(each, b[key]) for key, each in a.items())
 
-    if type(a) is type(b) is list or type(a) is type(b) is tuple:
+    if isinstance(a, (list, tuple)) and not isinstance(a, LedgerEntry):
         return all(map(_is_encoded_same, a, b))
 
     return bool(_encode_types(a) == _encode_types(b))
@@ -68,12 +68,6 @@ def _encode_types(value: object) -> Any:
 
     if isinstance(value, (Aggregator, Checkpoint, Turn)):
         return encode(value)
-
-    if isinstance(value, Mapping):
-        return {key: _encode_types(each) for key, each in value.items()}
-
-    if isinstance(value, (list, tuple)):
-        return [_encode_types(each) for each in value]
 
     # Of other values equality is enough: a subclass of str is the same text in JSON.
     return json.dumps(value) if isinstance(value, (int, float)) else None
@@ -189,9 +183,9 @@ def compare_content(state: Aggregator, before: Aggregator) -> dict[str, Any]:
         "messages": compare_messages(state),
         "ledger": [
             {
+                **entry._asdict(),
                 "id": entry.id if entry.id in recorded else None,
-                "usage": entry.usage,
-                "model": entry.model,
+                "at": None,
             }
             for entry in state.ledger
         ],
