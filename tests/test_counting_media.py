@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from conversation_state.adapters import anthropic, gemini, openai_chat, openai_responses
-from conversation_state.counting import by_characters, by_encoding
+from conversation_state.chunks import concat
+from conversation_state.counting import by_characters, by_encoding, count
 from conversation_state.messages import AssistantMessage, UnknownMessage, UserMessage
 from conversation_state.parts import AudioPart, FilePart, ImagePart, UnknownPart
+from conversation_state.testing.provider import judge
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(60_000)
 PDF = b"%PDF-1.7" + bytes(60_000)
@@ -168,3 +170,53 @@ def test_loaded():
     for message in (answer, claude, google, other):
         assert isinstance(message, AssistantMessage)
         assert 765 <= by_characters(message) <= 900
+
+
+DRAWN = {
+    "type": "image_url",
+    "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="},
+}
+
+
+class TestImagesOfAnAnswer:
+    """What a model drew stands next to the content of its answer."""
+
+    @pytest.mark.parametrize("content", ["Here.", "", None])
+    @pytest.mark.parametrize("is_stream", [False, True])
+    def test_counts(self, content, is_stream):
+        """It is content, counts as an image, and goes back where it came from."""
+        said = {"role": "assistant", "content": content}
+        [answer] = openai_chat.load(
+            {"choices": [{"message": {**said, "images": [DRAWN, DRAWN]}}]}
+        )
+        if is_stream:
+            deltas = [said, {"images": [DRAWN]}, {"images": [DRAWN]}]
+            answer = concat(
+                [
+                    *openai_chat.load_chunks(
+                        {"choices": [{"delta": delta}]} for delta in deltas
+                    )
+                ]
+            )
+
+        text = AssistantMessage(content or "")
+        drawn = count(answer, by_characters) - count(text, by_characters)
+        messages = [UserMessage("Draw!"), answer, UserMessage("Bluer!")]
+        export = openai_chat.dump(messages)
+
+        assert 2 * 765 <= drawn <= 2 * 765 + ENVELOPE
+        assert [ImagePart, ImagePart] == [type(one) for one in answer.parts[-2:]]
+        assert [DRAWN, DRAWN] == export.payload["messages"][1]["images"]
+        assert (content or "") == export.payload["messages"][1]["content"]
+        assert () == export.lost
+        assert () == judge("openai_chat", export.payload, level="openrouter")
+        parts = gemini.dump(messages).payload["contents"][1]["parts"]
+        assert ["inlineData"] * 2 == [key for part in parts[-2:] for key in part]
+
+    @pytest.mark.parametrize("images", [None, [], "x", [{"type": "x"}], [DRAWN, {}]])
+    def test_of_another_form(self, images):
+        """What can't be read is kept."""
+        said = {"role": "assistant", "content": "Here.", "images": images}
+        loaded = openai_chat.load([said])
+
+        assert [said] == openai_chat.dump(loaded).payload["messages"]

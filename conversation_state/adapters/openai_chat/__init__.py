@@ -22,7 +22,8 @@ role
 key
     The key that a part, or a call, stood under, next to the content or the
     calls: ``reasoning_content`` (DeepSeek), ``reasoning`` (Groq), ``refusal``,
-    ``audio``, ``function_call`` (the format before ``tool_calls``).
+    ``audio``, ``images`` (OpenRouter), ``function_call`` (the format before
+    ``tool_calls``).
 
 block, plain, head, thinking
     How the content was written if `dump` would write it differently: in a dialect's

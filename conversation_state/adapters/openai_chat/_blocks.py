@@ -145,6 +145,39 @@ def _read_block(block: ObjectReader, role: str, *, alone: bool) -> Part:
     return part
 
 
+def read_images(node: ObjectReader) -> list[Part]:
+    """
+    The images that the model made, which stand next to the content; a list of which
+    not all can be read is kept as it is.
+
+    Source:
+        OpenRouter's ``images``, and LiteLLM's.
+    """
+    parts: list[Part] = []
+    given = node.raw.get("images")
+    for at, raw in enumerate(given if is_list(given) else ()):
+        if not is_map(raw) or not is_map(raw.get("image_url")):
+            break
+
+        block = ObjectReader(node.reading, raw, f"{node.path}.images[{at}]")
+        block.notes["key"] = {"images": True}
+        is_image = raw.get("type") == "image_url"
+        is_image = is_image and isinstance(raw["image_url"].get("url"), str)
+        part = _read_medium(block, "image_url", "assistant") if is_image else None
+        if part is None:
+            break
+
+        parts.append(part)
+    else:
+        if parts:
+            return parts
+
+    if "images" in node.raw:
+        node.keys["images"] = node.reading.json(given, f"{node.path}.images")
+
+    return []
+
+
 def _read_thinking(block: ObjectReader) -> Part | None:
     """
     Mistral's thoughts, a list of texts whose lengths are noted; None if they

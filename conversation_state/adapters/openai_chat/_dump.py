@@ -33,7 +33,13 @@ from conversation_state.messages import (
     ToolMessage,
     UnknownMessage,
 )
-from conversation_state.parts import AudioPart, Part, ReasoningPart, RefusalPart
+from conversation_state.parts import (
+    AudioPart,
+    ImagePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+)
 from conversation_state.requests import OPENAI_CHAT, Rules
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
@@ -114,6 +120,8 @@ def _note_legacy_call(
 # What an answer may have in place of content. Thinking is not enough: DeepSeek for one
 # refuses an answer without content and calls.
 _IN_PLACE = frozenset({"audio", "function_call", "refusal", "tool_calls"})
+# Where an image that the model made is enough: at home, and where the key is known.
+_WITH_IMAGES = ("", "openrouter")
 
 
 def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:
@@ -125,7 +133,8 @@ def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | No
         return None if raw is not None else writer.lost
 
     raw = _write_message(writer, message, path)
-    is_sent = raw.get("content") or any(raw.get(key) for key in _IN_PLACE)
+    in_place = _IN_PLACE.union(["images"] if rules.host in _WITH_IMAGES else ())
+    is_sent = raw.get("content") or any(raw.get(key) for key in in_place)
     return None if is_sent else [*writer.lost, Lost(path, "content", NOTHING_LEFT)]
 
 
@@ -156,7 +165,7 @@ def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, 
     if not content and content != []:
         _write_empty_content(raw, notes, role)
 
-    if notes:
+    if notes or not content:
         raw = merge_kept_keys(map_of(notes, "keys"), raw)
         _write_empty_values(writer, raw)
 
@@ -301,6 +310,12 @@ def _put_beside(
             text, raw[key] = raw.get(key, ""), ""
             text += part.text
             raw[key] = text
+    elif isinstance(part, ImagePart) and under.get("images") is True:
+        block = write_part(writer, part, path, "assistant")
+        if block is not None:
+            raw.setdefault("images", []).append(block)
+
+        return True
     else:
         # Audio that the provider made is sent by its id, because the provider stores
         # the data.

@@ -42,6 +42,7 @@ from conversation_state.adapters.openai_chat._blocks import (
     SOURCE,
     is_empty_call,
     read_content,
+    read_images,
 )
 from conversation_state.messages import LogProb, Message, ResponseMeta, UnknownMessage
 from conversation_state.parts import (
@@ -55,7 +56,7 @@ from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
 _SPOKEN = frozenset({"content", "name", "role"})
-_BESIDE = frozenset({"audio", "refusal", *REASONING_KEYS})
+_BESIDE = frozenset({"audio", "images", "refusal", *REASONING_KEYS})
 _KNOWN = {
     "assistant": _SPOKEN | _BESIDE | {"function_call", "tool_calls"},
     "system": _SPOKEN,
@@ -337,7 +338,8 @@ def _is_text(content: str | list[Part]) -> bool:
 def _add_beside(node: ObjectReader, content: str | list[Part]) -> str | list[Part]:
     """
     The *content* and the values next to it, as parts: reasoning, which is under a
-    dialect's key, before it; audio that the model made, and a refusal, behind it.
+    dialect's key, before it; audio and images that the model made, and a refusal,
+    behind it.
     """
     thoughts: dict[str, dict[str, bool]] = {}
     for key in REASONING_KEYS:
@@ -362,6 +364,7 @@ def _add_beside(node: ObjectReader, content: str | list[Part]) -> str | list[Par
     elif "audio" in node.raw:
         node.keys["audio"] = node.reading.json(audio, f"{node.path}.audio")
 
+    after += read_images(node)
     refusal = node.optional("refusal")
     if refusal:
         # A refusal that is alone needs no note, because `dump` writes it next to the

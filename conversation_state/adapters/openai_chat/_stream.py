@@ -64,6 +64,7 @@ from conversation_state.adapters.openai_chat._blocks import (
     SOURCE,
     is_empty_call,
     read_content,
+    read_images,
 )
 from conversation_state.adapters.openai_chat._load import (
     find_usage,
@@ -547,7 +548,8 @@ def load_chunks(
     The chunks that the *events* of a stream bring, as they come; `concat` them.
 
     Together they hold what `load` returns for the whole response, except for nulls
-    and the padding called ``obfuscation``; audio is a part at the end.
+    and the padding called ``obfuscation``; audio and images are parts
+    at the end.
 
     A call keeps the provider's index, or gets the next one if that is taken or
     missing. A call without an id gets a made-up one.
@@ -920,6 +922,13 @@ class ChatStream:
         keys = {"refusal": True} if self._has_text else {}
         return [RefusalPart(refusal, metadata=_note_keys(keys))]
 
+    def _take_images(self) -> list[Part]:
+        images = read_images(ObjectReader(self._reader, self._keys, "$"))
+        if images:
+            del self._keys["images"]
+
+        return images
+
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """
         The last chunk: metadata, and text that waited for the rest of a character; and
@@ -944,6 +953,7 @@ class ChatStream:
             parts += [audio] if audio else []
             self._keys |= {"audio": instead} if instead else {}
 
+        parts += self._take_images()
         if "refusal" in rest:
             parts.append(RefusalPart(rest["refusal"]))
 
