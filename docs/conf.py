@@ -50,7 +50,7 @@ html_theme_options = {"navigation_with_keys": True}
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 _SECTION = re.compile(r"^## (.+)\n((?:(?!^## ).*\n?)*)", re.MULTILINE)
-_PAGE = re.compile(r"\[([^]]+)\]\((\w[^):#]*\.md)\)")
+_PAGE = re.compile(r"\[[^]]+\]\((\w[^):#]*\.md)\)")
 _OUTSIDE = re.compile(r"\[([^]]+)\]\(\.\./([^)#\s]*)(?:#[^)\s]*)?\)")
 
 
@@ -92,9 +92,9 @@ def read_page(_app: Any, name: str, source: list[str]) -> None:
     listed: set[str] = set()
     for title, body in _SECTION.findall(source[0]):
         # Each page once, where it is named first.
-        named = {path: text for text, path in _PAGE.findall(body)}
-        pages = [f"{named[path]} <{path}>" for path in named if path not in listed]
-        listed.update(named)
+        named = dict.fromkeys(_PAGE.findall(body))
+        pages = [path for path in named if path not in listed]
+        listed.update(pages)
         if pages:
             head = ["```{toctree}", ":hidden:", f":caption: {title}", ""]
             contents += ["", *head, *pages, "```"]

@@ -257,13 +257,8 @@ def draw(layers: Layers, edges: Edges) -> str:
 def describe_layers(modules: Sequence[Module], layers: Layers) -> str:
     """A table of the layers: their modules, and what each is for."""
     by_name = {module.name: module for module in modules}
-    lines = ["| layer | module | what it is for |", "|---|---|---|"]
-    for number, names in zip(range(len(layers), 0, -1), layers, strict=True):
-        for position, name in enumerate(names):
-            shown = "" if position else number
-            lines.append(f"| {shown} | `{name}` | {by_name[name].purpose} |")
-
-    return "\n".join(lines)
+    rows = [f"| `{name}` | {by_name[name].purpose} |" for row in layers for name in row]
+    return "\n".join(["| module | what it is for |", "|---|---|", *rows])
 
 
 # The process-wide variables.
@@ -406,11 +401,11 @@ def find_fork_hooks(module: Module) -> list[str]:
 
 def describe_variables(modules: Sequence[Module]) -> str:
     """A table of all process-wide variables, and what runs at a fork."""
-    lines = ["| file | variable | kind | what it holds |", "|---|---|---|---|"]
+    lines = ["| file | variable | what it holds |", "|---|---|---|"]
     hooks = []
     for module in modules:
         lines += [
-            f"| `{module.file}` | `{name}` | {kind} | {purpose} |"
+            f"| `{module.file}` | `{name}` | {purpose or kind} |"
             for name, kind, purpose in find_variables(module)
         ]
         if found := find_fork_hooks(module):

@@ -126,9 +126,10 @@ class TestPage:
         assert "commit `abc1234`, Python 3.11.9 on Linux, attrs 1.0." in text
         assert "1,234 passed." in text
         assert "```text\na 1\n```" in text
-        assert "| Suite 3 | us | 5 | 0 | 0 |" in text
-        assert "| Peer 1 | 2 of 3 |" in text
-        assert "| `usage` | 2 of 3 |" in text
+        assert "| Suite 3 | us | 5 |" in text
+        assert "None failed or skipped." in text
+        assert "Laws they keep: Peer 1 2 of 3." in text
+        assert "- 2 of 3: `usage`" in text
         assert "<!-- fuzz -->\n\nThis part has not been run." in text
 
     def test_marks(self):

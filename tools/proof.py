@@ -169,28 +169,26 @@ def render_page(page: str, facts: Mapping[str, Mapping[str, Any]]) -> str:
 
         part = facts.get(name)
         text = "\n\n".join(describe_part(part, shown))
-        shown = part["versions"] if part else shown
+        shown = part or shown
         page = f"{head}{begin}\n\n{text}\n\n{end}{tail}"
 
     return page
 
 
 def describe_part(
-    found: Mapping[str, Any] | None, shown: Mapping[str, str]
+    found: Mapping[str, Any] | None, shown: Mapping[str, Any]
 ) -> Iterable[str]:
-    """The paragraphs of one part; *shown* are the versions of the part before."""
+    """The paragraphs of one part; *shown* is the part before."""
     if found is None:
         yield "This part has not been run."
         return
 
-    versions = ", ".join(f"{key} {each}" for key, each in found["versions"].items())
-    if found["versions"] == shown:
-        versions = "with the versions above"
+    run = f"Run on {found['date']}, commit `{found['commit']}`"
+    if any(found[key] != shown.get(key) for key in ("python", "system", "versions")):
+        versions = [f"{key} {each}" for key, each in found["versions"].items()]
+        run += f", Python {found['python']} on {found['system']}, {', '.join(versions)}"
 
-    yield (
-        f"Run on {found['date']}, commit `{found['commit']}`, Python "
-        f"{found['python']} on {found['system']}, {versions}."
-    )
+    yield f"{run}."
     if "counts" in found:
         numbers = found["counts"].items()
         yield ", ".join(f"{number:,} {what}" for what, number in numbers) + "."
@@ -200,15 +198,19 @@ def describe_part(
         if zeros:
             yield f"0 in each row: {', '.join(zeros)}."
     elif "judges" in found:
+        judges = found["judges"]
         ends = ("passed", "failed", "skipped")
+        some = [end for end in ends if any(row["counts"].get(end) for row in judges)]
         said = [
-            (row["judge"], row["judged"], *(row["counts"].get(end, 0) for end in ends))
-            for row in found["judges"]
+            (row["judge"], row["judged"], *(row["counts"].get(end, 0) for end in some))
+            for row in judges
         ]
-        yield render_table(("judge", "of", *ends), said)
+        yield render_table(("judge", "of", *some), said)
+        if none := [end for end in ends if end not in some]:
+            yield f"None {' or '.join(none)}."
     elif "kept" in found:
-        rows = [(peer, f"{kept} of {of}") for peer, (kept, of) in found["kept"].items()]
-        yield render_table(("library", "laws it keeps"), rows)
+        rows = [f"{peer} {kept} of {of}" for peer, (kept, of) in found["kept"].items()]
+        yield f"Laws they keep: {', '.join(rows)}."
     else:
         groups: dict[tuple[int, int], list[str]] = {}
         for row in found["rows"]:
@@ -216,9 +218,8 @@ def describe_part(
             groups.setdefault(key, []).append(f"`{row['module']}`")
 
         best = sorted(groups, key=lambda each: (-each[0] / each[1], -each[1]))
-        yield render_table(
-            ("modules", "killed"),
-            [(", ".join(groups[each]), f"{each[0]} of {each[1]}") for each in best],
+        yield "\n".join(
+            [f"- {each[0]} of {each[1]}: {', '.join(groups[each])}" for each in best]
         )
 
 
