@@ -46,6 +46,7 @@ from conversation_state.requests._rules import (
     takes_thinking,
 )
 from conversation_state.requests._single import (
+    INVALID_JSON,
     find_form_flaws,
     is_empty,
     is_thinking_only,
@@ -60,6 +61,7 @@ __all__ = [
     "AS_LOADED",
     "EVERYWHERE",
     "GEMINI",
+    "INVALID_JSON",
     "MADE_ANSWER",
     "MADE_PROMPT",
     "NO_RESULT",

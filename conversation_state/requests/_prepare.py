@@ -31,6 +31,7 @@ from conversation_state.messages import (
 from conversation_state.parts import Part, TextPart
 from conversation_state.requests._rules import MARK, Rules, came_as_is
 from conversation_state.requests._single import (
+    INVALID_JSON,
     has_no_content,
     has_valid_arguments,
     is_thinking_only,
@@ -593,7 +594,7 @@ class _Preparation:
         if not has_valid_arguments(call, self.rules):
             why = "are no JSON object, which some servers refuse; are sent within one"
             self.change(each.at, "arguments", why, inside=inside)
-            within = {"invalid_json": call.arguments}
+            within = {INVALID_JSON: call.arguments}
             changes["arguments"] = json.dumps(within, ensure_ascii=False)
 
         return attrs.evolve(call, **changes) if changes else call

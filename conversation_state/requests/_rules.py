@@ -159,7 +159,6 @@ GEMINI = Rules(
     starts_with_user=True,
     takes_thinking_only=True,
     image_types=_IMAGES_OF_GEMINI,
-    takes_any_arguments=True,  # its adapter makes an object of them
 )
 
 EVERYWHERE = Rules(

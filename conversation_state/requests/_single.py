@@ -21,6 +21,10 @@ from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.requests._rules import Rules, came_as_is
 from conversation_state.tools import ToolCall
 
+# The key of the object that broken arguments are sent within. Source: Anthropic's guide
+# to fine-grained tool streaming; Pydantic AI sends it to each provider.
+INVALID_JSON = "INVALID_JSON"
+
 
 def is_well_formed(message: Any, rules: Rules) -> bool:
     """

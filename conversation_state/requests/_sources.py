@@ -152,7 +152,7 @@ SOURCES: tuple[Rule, ...] = (
         host="vllm",
         name="takes_any_arguments",
         says="The arguments of a call are a JSON object; llama.cpp and Ollama ask for that, too, in each later request.",
-        does='Broken ones are sent as `{"invalid_json": text}`, and none as `{}`.',
+        does='Broken ones are sent as `{"INVALID_JSON": text}`, and none as `{}`.',
         source="https://github.com/vllm-project/vllm/issues/47761, https://github.com/ggml-org/llama.cpp/issues/22072, https://github.com/ollama/ollama/issues/15647",
     ),
     Rule(

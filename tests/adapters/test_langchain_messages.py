@@ -406,7 +406,7 @@ def test_a_call_that_was_cut_off():
     message = AIMessage([block], tool_calls=[call])
     loaded = langchain.load([HumanMessage("q"), message, HumanMessage("z")])
     shown = langchain.dump(trim(Aggregator.new(loaded), None).messages).payload[1]
-    within = {"invalid_json": '{"a": "cu'}
+    within = {"INVALID_JSON": '{"a": "cu'}
 
     assert '{"a": "cu' == loaded[1].tool_calls[0].arguments
     assert message == langchain.dump(loaded).payload[1]

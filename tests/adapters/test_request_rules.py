@@ -524,9 +524,20 @@ class TestArguments:
         """What is no JSON object goes within one, and is listed."""
         export = adapter.dump(with_arguments(text))
 
-        assert {"invalid_json": text} == json.loads(arguments_in(export))
+        assert {"INVALID_JSON": text} == json.loads(arguments_in(export))
         assert ("messages[1].tool_calls[0]", "arguments") in listed(export)
         assert () == judge(adapter.__name__.rpartition(".")[2], export.payload)
+
+    def test_broken_where_they_are_an_object(self):
+        """Anthropic and Gemini get the same object, from a view and without one."""
+        view = trim(Aggregator.new(with_arguments(CUT)), None)
+        for messages in (with_arguments(CUT), view.messages):
+            sent = anthropic.dump(messages).payload["messages"]
+            [part] = gemini.dump(messages).payload["contents"][1]["parts"]
+
+            assert {"INVALID_JSON": CUT} == sent[1]["content"][0]["input"]
+            assert {"INVALID_JSON": CUT} == part["functionCall"]["args"]
+            assert CUT == anthropic.load(sent)[1].tool_calls[0].arguments
 
     @pytest.mark.parametrize("adapter", [openai_chat, openai_responses])
     def test_where_any_text_is_taken(self, adapter):
@@ -557,7 +568,7 @@ class TestArguments:
         named = openai_chat.dump(again, openai_chat.rules(host="vllm"))
 
         assert request.payload == openai_chat.dump(again).payload
-        assert {"invalid_json": CUT} == json.loads(arguments_in(named))
+        assert {"INVALID_JSON": CUT} == json.loads(arguments_in(named))
 
     @pytest.mark.parametrize("given", [{"arguments": None}, {}, {"arguments": CUT}])
     def test_an_answer_does_not(self, given):
@@ -576,10 +587,10 @@ class TestArguments:
         view = trim(state, None)
         (call,) = view.messages[1].tool_calls
 
-        assert {"invalid_json": CUT} == json.loads(call.arguments)
+        assert {"INVALID_JSON": CUT} == json.loads(call.arguments)
         assert () == view.problems()
         assert call.arguments == arguments_in(openai_chat.dump(view.messages))
-        assert {"invalid_json": CUT} == (
+        assert {"INVALID_JSON": CUT} == (
             anthropic.dump(view.messages).payload["messages"][1]["content"][0]["input"]
         )
         assert CUT == state[1].tool_calls[0].arguments
@@ -608,7 +619,7 @@ class TestArguments:
         messages = [ASK, answer, ToolMessage("r", tool_call_id="c")]
         sent = arguments_in(openai_responses.dump(messages))
 
-        assert end == (sent if end.endswith("}") else json.loads(sent)["invalid_json"])
+        assert end == (sent if end.endswith("}") else json.loads(sent)["INVALID_JSON"])
 
     def test_custom_tools(self):
         """What a custom tool is given is any text."""

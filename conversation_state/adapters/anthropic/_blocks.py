@@ -39,6 +39,7 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
+from conversation_state.requests import INVALID_JSON
 from conversation_state.tools import ToolCall
 
 # The name of the format: of its notes, and the source of its unknown parts.
@@ -328,10 +329,6 @@ def _write_source(
     return None
 
 
-# The provider's own advice for what a model wrote wrong.
-_WRAPPER = "INVALID_JSON"
-
-
 def input_of(arguments: str) -> dict[str, Any]:
     """
     *arguments* as the object that a call has on the wire.
@@ -348,13 +345,13 @@ def input_of(arguments: str) -> dict[str, Any]:
     ({'q': 1}, {}, {'INVALID_JSON': '{"q'})
     """
     found = _parse_plain_object(arguments)
-    return {_WRAPPER: arguments} if found is None else found
+    return {INVALID_JSON: arguments} if found is None else found
 
 
 def arguments_of(value: Mapping[Any, Any]) -> str:
     """
-    The text of *value*, the object that a call has on the wire; what
-    `input_of` makes *value* of again.
+    The text of *value*, the object that a call has on the wire, without its wrapper;
+    what `input_of` makes *value* of again.
 
     Raises:
         ValueError:
@@ -388,7 +385,7 @@ def arguments_of(value: Mapping[Any, Any]) -> str:
 
 
 def _unwrap_invalid(value: Mapping[Any, Any]) -> str | None:
-    text = value.get(_WRAPPER) if len(value) == 1 else None
+    text = value.get(INVALID_JSON) if len(value) == 1 else None
     return text if isinstance(text, str) else None
 
 
@@ -404,12 +401,7 @@ def _parse_plain_object(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
 
-    if not isinstance(value, dict):
-        return None
-
-    # A model may write a wrapper itself; it must not be taken for ours.
-    inside = _unwrap_invalid(value)
-    return value if inside is None or _parse_plain_object(inside) is not None else None
+    return value if isinstance(value, dict) else None
 
 
 def _convert_map(value: object) -> dict[Any, Any]:
