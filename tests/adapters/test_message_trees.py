@@ -1160,6 +1160,13 @@ class TestTrouble:
         assert [DecodeError, LoadedTree] == [type(each) for each in found]
         assert f"{where}[0]: is" in str(found[0])
 
+    def test_infinite_time(self):
+        """It is an error of its conversation, with the path."""
+        endless = node("1", None, "user", "x", create_time=float("inf"))
+        [found] = load_trees(chatgpt(endless, current_node="1"))
+
+        assert "create_time: is inf" in str(found)
+
     @pytest.mark.parametrize("where", ["all", "childrenIds", "id", "key", "parentId"])
     def test_half_of_a_surrogate_pair_in_ids(self, where):
         """It is mended and a problem, as elsewhere; ids that are equal stay so."""

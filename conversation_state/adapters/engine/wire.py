@@ -1,7 +1,7 @@
 """
-What formats share on the wire: base64 and ``data:`` URLs; the arguments of calls; the
-call that a result answers, if the format may leave out its id; and documents with one
-list of messages, each of which is read by itself.
+What formats share on the wire: base64 and ``data:`` URLs; times; the arguments of
+calls; the call that a result answers, if the format may leave out its id; and documents
+with one list of messages, each of which is read by itself.
 
 What does not live here: reading one JSON object (`reading`), and what a provider
 means by a block or a key.
@@ -15,6 +15,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any, NoReturn
 
@@ -115,6 +116,42 @@ def parse_data_url(url: str) -> tuple[bytes, str] | None:
     """
     found = split_data_url(url)
     return found if found and data_url(*found) == url else None
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_SECONDS = 10**11  # a number from here on counts milliseconds, or less
+
+
+def read_time(value: object) -> datetime | None:
+    """
+    An aware time of ISO 8601, or of seconds, milliseconds or less since 1970; None if
+    it is neither.
+    """
+    try:
+        if isinstance(value, str):
+            time = datetime.fromisoformat(value)
+            return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            while isfinite(value) and abs(value) >= _MAX_SECONDS:
+                value /= 1000
+
+            return _EPOCH + timedelta(seconds=value)
+    except (ValueError, OverflowError):
+        pass
+
+    return None
+
+
+def write_iso(time: datetime) -> str:
+    """*time* as JavaScript writes it, with microseconds where it has them."""
+    spec = "microseconds" if time.microsecond % 1000 else "milliseconds"
+    try:
+        time = time.astimezone(UTC)
+    except OverflowError:  # it is in no year of UTC
+        return time.isoformat(timespec=spec)
+
+    return time.isoformat(timespec=spec).replace("+00:00", "Z")
 
 
 class DuplicateKeyError(ValueError):

@@ -29,6 +29,8 @@ from conversation_state.adapters.engine.wire import (
     make_call_id,
     parse_arguments,
     parse_data_url,
+    read_time,
+    write_iso,
 )
 from conversation_state.errors import (
     ConversationStateError,
@@ -67,8 +69,6 @@ Body: TypeAlias = Mapping[str, Any]
 Piece: TypeAlias = Part | ToolCall | ToolMessage
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Seconds since 1970 beyond the year 5000 are milliseconds, or less.
-_MAX_SECONDS = 10**11
 
 
 class UnreadableError(Exception):
@@ -106,35 +106,6 @@ class RecordForm(NamedTuple):
 
 
 # Times
-
-
-def read_time(value: object) -> datetime | None:
-    """An aware time of ISO 8601 or of seconds since 1970; None if it is neither."""
-    try:
-        if isinstance(value, str):
-            time = datetime.fromisoformat(value)
-            return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            while abs(value) >= _MAX_SECONDS:
-                value /= 1000
-
-            return _EPOCH + timedelta(seconds=value)
-    except (ValueError, OverflowError):
-        pass
-
-    return None
-
-
-def write_iso(time: datetime) -> str:
-    """*time* as JavaScript writes it, with microseconds where it has them."""
-    spec = "microseconds" if time.microsecond % 1000 else "milliseconds"
-    try:
-        time = time.astimezone(UTC)
-    except OverflowError:  # it is in no year of UTC
-        return time.isoformat(timespec=spec)
-
-    return time.isoformat(timespec=spec).replace("+00:00", "Z")
 
 
 def write_seconds(time: datetime) -> float:

@@ -25,12 +25,12 @@ from conversation_state.adapters.engine.reading import (
     is_same_value,
     mended,
 )
+from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.message_trees._forms import (
     FORMS,
     SOURCE,
     Body,
     read_record,
-    read_time,
     write_whole,
 )
 from conversation_state.aggregator import Aggregator

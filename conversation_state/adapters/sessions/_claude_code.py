@@ -23,6 +23,7 @@ import attrs
 from conversation_state.adapters import anthropic
 from conversation_state.adapters.engine.reading import is_list, is_map
 from conversation_state.adapters.engine.usage import as_count
+from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.sessions._session import (
     COMPACTION,
     SOURCE,
@@ -32,7 +33,6 @@ from conversation_state.adapters.sessions._session import (
     LoadedSession,
     SessionBuilder,
     SessionLines,
-    read_time,
     text_of,
 )
 from conversation_state.errors import DecodeError

@@ -21,6 +21,7 @@ import attrs
 from conversation_state.adapters import openai_responses
 from conversation_state.adapters.engine.notes import map_of, notes_of
 from conversation_state.adapters.engine.reading import is_map
+from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.openai_responses.items import (
     CALLERS,
     CALLS,
@@ -35,7 +36,6 @@ from conversation_state.adapters.sessions._session import (
     SessionLines,
     map_in,
     number_by_heads,
-    read_time,
     text_of,
 )
 from conversation_state.errors import DecodeError

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.sessions._session import (
     Body,
     LoadedSession,
@@ -31,7 +32,6 @@ from conversation_state.adapters.sessions._session import (
     make_usage,
     map_in,
     number_by_heads,
-    read_time,
     simplify,
     text_of,
     texts_of,

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.sessions._session import (
     COMPACTION,
     Body,
@@ -27,7 +28,6 @@ from conversation_state.adapters.sessions._session import (
     make_media,
     make_usage,
     map_in,
-    read_time,
     simplify,
     text_of,
 )

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.sessions._session import (
     COMPACTION,
     SOURCE,
@@ -30,7 +31,6 @@ from conversation_state.adapters.sessions._session import (
     make_media,
     make_usage,
     number_by_heads,
-    read_time,
     simplify,
     text_of,
 )

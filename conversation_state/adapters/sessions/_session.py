@@ -14,7 +14,7 @@ import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from operator import itemgetter, methodcaller
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
@@ -35,6 +35,7 @@ from conversation_state.adapters.engine.usage import as_count
 from conversation_state.adapters.engine.wire import (
     decode_base64,
     encode_base64,
+    read_time,
     split_data_url,
 )
 from conversation_state.aggregator import (
@@ -70,8 +71,6 @@ Body: TypeAlias = Mapping[str, Any]
 SessionInput: TypeAlias = str | bytes | Body | Iterable[str | bytes | Body]
 
 _NAMESPACE = uuid.UUID("0f6a3c62-3c9e-5b0c-9d0e-6b1f7a52c1d4")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MAX_SECONDS = 1e11  # a number from here on counts milliseconds
 _MAX_LISTED = 100
 
 
@@ -374,25 +373,6 @@ def number_by_heads(
         numbers.append(number)
 
     return numbers
-
-
-def read_time(value: object) -> datetime | None:
-    """
-    An aware time of ISO 8601, or of seconds or milliseconds since 1970; None if it is
-    neither.
-    """
-    try:
-        if isinstance(value, str):
-            time = datetime.fromisoformat(value)
-            return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            seconds = value / 1000 if abs(value) >= _MAX_SECONDS else value
-            return _EPOCH + timedelta(seconds=seconds)
-    except (ValueError, OverflowError):
-        pass
-
-    return None
 
 
 def text_of(raw: Body, key: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from conversation_state.adapters.engine.reading import is_map
+from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.sessions._session import (
     SOURCE,
     Body,
@@ -22,7 +23,6 @@ from conversation_state.adapters.sessions._session import (
     list_in,
     make_call,
     number_by_heads,
-    read_time,
     simplify,
     text_of,
 )

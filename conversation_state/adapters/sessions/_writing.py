@@ -22,7 +22,7 @@ from conversation_state.adapters import anthropic
 from conversation_state.adapters.engine.export import Lost, whose
 from conversation_state.adapters.engine.notes import notes_of, signer_of
 from conversation_state.adapters.engine.reading import is_map
-from conversation_state.adapters.engine.wire import data_url
+from conversation_state.adapters.engine.wire import data_url, write_iso
 from conversation_state.adapters.sessions._session import (
     COMPACTION,
     SOURCE,
@@ -354,17 +354,6 @@ class SessionWriter:
 def in_order(lines: Iterable[tuple[float, Any]]) -> list[Any]:
     """What is written in *lines*, by their places."""
     return [raw for _, raw in sorted(lines, key=itemgetter(0))]
-
-
-def write_iso(time: datetime) -> str:
-    """*time* as JavaScript writes it, with microseconds where it has them."""
-    spec = "microseconds" if time.microsecond % 1000 else "milliseconds"
-    try:
-        time = time.astimezone(UTC)
-    except OverflowError:  # it is in no year of UTC
-        return time.isoformat(timespec=spec)
-
-    return time.isoformat(timespec=spec).replace("+00:00", "Z")
 
 
 def make_hex(text: str, length: int) -> str:
