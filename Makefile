@@ -183,10 +183,7 @@ wires: ## tests/wires made anew by the packages of interfaces, React pages drive
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo \
 		'make wires needs Node 20 or newer, with npm, on PATH: not found' >&2; exit 1; }
 	@$(MAKE) --silent .venv/$(version)/.test $(WIRES) $(REACT)
-	@for each in tests/wires/*.py; do \
-		.venv/$(version)/bin/python -m tests.wires."$$(basename "$$each" .py)" && \
-			echo "Made anew: $${each%.py}" || exit 1; \
-	done
+	@.venv/$(version)/bin/python -m tests.wires
 	@CONVERSATION_STATE_REACT=1 PYTHONHASHSEED=0 \
 		.venv/$(version)/bin/python -m pytest -q -rs tests/test_react_pages.py
 	@echo "With Node $$(node --version) and" && \

@@ -26,13 +26,16 @@ from conversation_state.requests import (
     EVERYWHERE,
     MADE_ANSWER,
     MADE_PROMPT,
+    SOURCES,
     RequestChange,
+    Rules,
     TextRule,
     find_form_flaws,
     is_well_formed,
     prepare,
 )
 from conversation_state.testing.provider import judge
+from tools.requests_page import PAGE, write_page
 
 ASK, ANSWER = UserMessage("q"), AssistantMessage("a")
 THOUGHT = AssistantMessage([ReasoningPart("hm")])
@@ -583,3 +586,22 @@ class TestPrepare:
     def test_a_piece_of_a_conversation_stays_one(self):
         """An answer alone, which is no request, gets no message before it."""
         assert prepare([AssistantMessage("a")], EVERYWHERE).changes == ()
+
+
+class TestPage:
+    """The tables of rules in docs/providers.md are what the rules are."""
+
+    def test_current(self):
+        """``python -m tools.requests_page`` has been run since a rule changed."""
+        assert write_page() == PAGE.read_text(encoding="utf-8")
+
+    def test_every_rule_has_a_source(self):
+        """Each attribute of `Rules` that asks something is in a row, with a URL."""
+        named = {row.name for row in SOURCES}
+        # Names of participants have the form of names of tools.
+        asks = {field.name for field in Rules.__attrs_attrs__}
+        asks -= {"format", "host", "sender_names"}
+
+        assert asks <= named
+        assert all("https://" in row.source for row in SOURCES)
+        assert EVERYWHERE.sources == SOURCES

@@ -37,7 +37,7 @@ from conversation_state.testing.contracts._adapters import put_junk, swap_texts
 from conversation_state.testing.strategies import json_values, messages
 from conversation_state.tools import ToolCall
 from tests.adapters.crossing import places
-from tests.adapters.pieces import as_is
+from tests.adapters.helpers import as_is
 from tests.profiles import fewer
 
 

@@ -1,23 +1,28 @@
 """
 What the tests of formats write, draw and read with: tables of small facts, JSON
-objects, and what an adapter makes of a payload.
+objects, what an adapter makes of a payload, and messages that are no request.
 """
 
+import inspect
 import json
 import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
 from conversation_state.adapters.engine.notes import notes_of
+from conversation_state.requests import AS_IS
 
 __all__ = [
     "WIRES",
+    "as_is",
     "ask_node",
     "both",
     "exactly",
@@ -105,3 +110,21 @@ def make_readers(adapter: Any) -> tuple[Any, Any, Any]:
         return notes_of(value.metadata, name)
 
     return read_one, adapter.load, read_notes
+
+
+def as_is(adapter):
+    """
+    *adapter*, whose `dump` writes messages as they are: one result, an answer alone;
+    itself if it has no rules.
+    """
+    if "rules" not in inspect.signature(adapter.dump).parameters:
+        return adapter
+
+    names = {name: getattr(adapter, name) for name in dir(adapter) if name[0] != "_"}
+    return SimpleNamespace(
+        **{
+            **names,
+            "dump": partial(adapter.dump, rules=AS_IS),
+            "__name__": adapter.__name__,
+        }
+    )

@@ -24,7 +24,7 @@ from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage
 from conversation_state.testing.contracts._adapters import put_junk, swap_texts
 from tests.adapters.contract import JUNK, as_json, as_text, without_unique_ids
-from tests.adapters.pieces import as_is
+from tests.adapters.helpers import as_is
 from tests.processes import count_calls
 from tests.recorded import is_large
 

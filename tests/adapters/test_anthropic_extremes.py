@@ -15,7 +15,7 @@ from conversation_state.messages import (
 )
 from conversation_state.tools import ToolCall
 from tests.adapters.anthropic import answer, call, text
-from tests.adapters.pieces import as_is
+from tests.adapters.helpers import as_is
 
 dump = as_is(anthropic).dump
 

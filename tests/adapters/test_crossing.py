@@ -35,9 +35,9 @@ from tests.adapters.crossing import (
     writes_values,
 )
 from tests.adapters.gemini import REQUESTS as GEMINI
+from tests.adapters.helpers import as_is
 from tests.adapters.openai_chat import REQUESTS as CHAT
 from tests.adapters.openai_responses import REQUESTS as RESPONSES
-from tests.adapters.pieces import as_is
 from tests.adapters.rules import RULES
 from tests.recorded import is_large
 

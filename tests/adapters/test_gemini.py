@@ -26,8 +26,8 @@ from tests.adapters.gemini import (
     usage_of,
     user,
 )
+from tests.adapters.helpers import as_is
 from tests.adapters.kept import lines
-from tests.adapters.pieces import as_is
 from tests.recorded import is_large
 
 

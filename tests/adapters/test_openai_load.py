@@ -9,10 +9,10 @@ from conversation_state.adapters import openai_chat, openai_responses
 from conversation_state.errors import DecodeError
 from tests.adapters import openai_chat as chat
 from tests.adapters import openai_responses as responses
+from tests.adapters.helpers import as_is
 from tests.adapters.openai_chat import answer
 from tests.adapters.openai_formats import FORMATS
 from tests.adapters.openai_responses import message
-from tests.adapters.pieces import as_is
 
 openai_chat, openai_responses = as_is(openai_chat), as_is(openai_responses)
 

@@ -18,6 +18,7 @@ from conversation_state.usage import Usage
 from tests import recorded
 from tests.adapters import stream_contract
 from tests.adapters.contract import bare
+from tests.adapters.helpers import as_is
 from tests.adapters.openai_responses import (
     added,
     answer,
@@ -33,7 +34,6 @@ from tests.adapters.openai_responses import (
     several,
     thought,
 )
-from tests.adapters.pieces import as_is
 from tests.adapters.stream_contract import StreamContract, events_of, split_text
 
 dump = as_is(openai_responses).dump

@@ -38,7 +38,7 @@ from conversation_state.parts import (
 from conversation_state.testing.provider import Memory, judge
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import trim
-from tests.adapters.pieces import as_is
+from tests.adapters.helpers import as_is
 
 ASK = UserMessage("q")
 SIGNED = {"type": "thinking", "thinking": "hm", "signature": "s"}

@@ -51,7 +51,7 @@ from conversation_state.tree import MessageTree
 from conversation_state.tree import name as name_message
 from tests.adapters import kept
 from tests.adapters.contract import without_unique_ids
-from tests.adapters.pieces import as_is
+from tests.adapters.helpers import as_is
 
 __all__ = [
     "FORMATS",

@@ -9,7 +9,7 @@ import pytest
 from conversation_state.codec import decode, encode
 from conversation_state.errors import DecodeError
 from tests.adapters.contract import as_json, without_unique_ids
-from tests.adapters.pieces import as_is
+from tests.adapters.helpers import as_is
 from tests.formats.cases import FORMATS, PROVIDERS, fill, read
 from tests.recorded import LARGE
 
