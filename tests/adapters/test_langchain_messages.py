@@ -12,6 +12,7 @@ from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
     HumanMessage,
+    RemoveMessage,
     ToolMessage,
     convert_to_messages,
 )
@@ -81,6 +82,15 @@ class TestRoundTrip:
         assert same(AIMessage("hi", id="a"), second)
         assert same(AIMessage("hi", id="a"), dump_message(ours))
 
+    @pytest.mark.parametrize("kind", [*langchain.class_names()])
+    def test_each_class(self, kind):
+        """A message of each class comes back as one of it."""
+        fields = {"content": "a", "name": "f", "role": "critic", "tool_call_id": "c1"}
+        fields = {key: fields[key] for key in fields if key in kind.model_fields}
+        message = kind(id="1", **({} if kind is RemoveMessage else fields))
+
+        assert same(message, back(message))
+
 
 def call(call_id, **args):
     return {"id": call_id, "name": "f", "args": args}
@@ -116,6 +126,22 @@ class TestLoad:
 
         assert [message] == export.payload
         assert () == export.lost
+
+    @pytest.mark.parametrize("arguments", ["[7]", '{"x": '])
+    def test_a_call_without_a_type(self, arguments):
+        """A call that lacks keys comes back so, and is invalid if changed to be."""
+        message = AIMessage("", tool_calls=[{"id": "a", "name": "f", "args": {}}])
+        del message.tool_calls[0]["type"]
+        (ours,) = load([message])
+        changed = attrs.evolve(ours.tool_calls[0], arguments=arguments)
+
+        (other,) = dump([ours.replace(tool_calls=[changed])]).payload
+
+        assert same(message, back(message))
+        assert ([], [arguments]) == (
+            other.tool_calls,
+            [each["args"] for each in other.invalid_tool_calls],
+        )
 
     @pytest.mark.parametrize("arguments", ['{"x": 1}', "[7]", '{"x": ', ""])
     @pytest.mark.parametrize("ids", [("a", "b"), ("a", "a"), ("", "")])

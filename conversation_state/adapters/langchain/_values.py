@@ -348,17 +348,6 @@ _DECODERS: Mapping[str, Any] = {
     "text": lambda body: base64.b64decode(body).decode("utf-8", "surrogatepass"),
 }
 
-# Arguments that the constructors require. The real fields are set afterwards, because
-# the constructors would parse some of them again, and drop others.
-_REQUIRED: Mapping[str, Mapping[str, str]] = {
-    "ChatMessage": {"role": ""},
-    "ChatMessageChunk": {"role": ""},
-    "FunctionMessage": {"name": ""},
-    "FunctionMessageChunk": {"name": ""},
-    "ToolMessage": {"tool_call_id": ""},
-    "ToolMessageChunk": {"tool_call_id": ""},
-}
-
 
 class _Blank(NamedTuple):
     """
@@ -371,15 +360,13 @@ class _Blank(NamedTuple):
     declared: frozenset[str]
 
 
-# A message of each class without content.
+# A message of each class without content. The fields are set afterwards, because the
+# constructors would parse some of them again, and drop others.
 @cache
 def _make_blank(name: str) -> _Blank:
-    kind = message_classes()[name]
-    if name == "RemoveMessage":
-        message = kind(id="")
-    else:
-        message = kind(content="", **_REQUIRED.get(name, {}))
-
+    kind: Any = message_classes()[name]
+    required = [key for key, field in kind.model_fields.items() if field.is_required()]
+    message = kind.model_construct(**dict.fromkeys(required, ""))
     containers = [
         (field, type(value))
         for field, value in vars(message).items()
