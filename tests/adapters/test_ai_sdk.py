@@ -367,6 +367,26 @@ class TestMessages:
 
             assert (call, result) == load(dump([call, result]).payload)
 
+    def test_denial_and_more(self):
+        """What was added to a denied result is an error's, and comes back."""
+        approval = {"id": "p", "approved": False, "reason": "late"}
+        parts = [STEP, {**TIDE, "state": "output-denied", "approval": approval}]
+        call, denied = load([{"id": "a", "role": "assistant", "parts": parts}])
+        image = ImagePart(url="https://a/b", media_type="image/png")
+        more = denied.replace(content=[TextPart("late"), image])
+
+        _, back = load(dump([call, more]).payload)
+
+        assert more.parts == back.parts
+
+    def test_approval_without_its_result(self):
+        """A call whose result is not there has no approval of it, which is refused."""
+        done = {**DONE, "approval": {"id": "p", "approved": True}}
+        call, _ = load([{"id": "a", "role": "assistant", "parts": [STEP, done]}])
+        (item,) = dump([call]).payload
+
+        assert {**TIDE, "state": "input-available"} == item["parts"][1]
+
     def test_runs(self):
         """A run of answers is one message, and ends where it has siblings in a tree."""
         call = AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}")])
