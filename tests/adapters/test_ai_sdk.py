@@ -76,6 +76,10 @@ TIDE: dict[str, Any] = {
 DONE: dict[str, Any] = {**TIDE, "state": "output-available", "output": {"at": 6}}
 
 
+def _text(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text, "state": "done"}
+
+
 class TestMessages:
     """Messages, there and back."""
 
@@ -203,6 +207,12 @@ class TestMessages:
             "nothing": [],
             "an empty text": [STEP, {"type": "text", "text": "", "state": "done"}],
             "data": [STEP, {"type": "data-plot", "id": "d", "data": {"x": 1}}, DONE],
+            "a message that steers, with a key of its own": [
+                STEP,
+                _text("Six."),
+                {"type": "steering-message", "id": "s", "parts": [_text("In French.")]}
+                | {"at": 1},
+            ],
             "a source": [
                 STEP,
                 {"type": "source-url", "sourceId": "s", "url": "https://a/b"},
@@ -379,6 +389,17 @@ class TestMessages:
 
         assert more.parts == back.parts
 
+    def test_repaired_call(self):
+        """A call that failed for its input has none of that with an output."""
+        failed = {"type": "tool-tide", "toolCallId": "c1", "state": "output-error"}
+        failed |= {"rawInput": "{", "inputEncoding": "text", "errorText": "no JSON"}
+        parts = [STEP, failed]
+        call, result = load([{"id": "a", "role": "assistant", "parts": parts}])
+
+        (item,) = dump([call, result.replace(content="6", is_error=False)]).payload
+
+        assert item["parts"][1].keys().isdisjoint({"inputEncoding", "rawInput"})
+
     def test_approval_without_its_result(self):
         """A call whose result is not there has no approval of it, which is refused."""
         done = {**DONE, "approval": {"id": "p", "approved": True}}
@@ -530,15 +551,18 @@ class TestMessages:
 
         assert name(message, "u") == back
 
+    @pytest.mark.parametrize("made", [AssistantMessage, SystemMessage, UserMessage])
+    def test_sender(self, made):
+        """Who sent a message of several parts is known."""
+        message = name(made([TextPart("a"), TextPart("b")], name="ann"), "m")
+
+        assert [message] == [*load(dump([message]).payload)]
+
     def test_empty_id(self):
         """A message whose id is empty, as servers that make none have it, keeps it."""
         shown = [{"id": "", "role": "assistant", "parts": [STEP, _text("Six.")]}]
 
         assert shown == dump(load(shown)).payload
-
-
-def _text(text: str) -> dict[str, str]:
-    return {"type": "text", "text": text, "state": "done"}
 
 
 def user(ui_id: str, text: str) -> dict[str, Any]:
@@ -919,7 +943,11 @@ class TestRequest:
         state = Aggregator.new([name(again[0], "a"), *again[1:]])
         tree = MessageTree.of(state)
 
-        assert resume_from(tree, ask(*dump(tree).payload)) == state
+        shown = dump(tree).payload
+        assert resume_from(tree, ask(*shown)) == state
+        shown[-1]["parts"][-1] |= {"state": "output-available", "output": "new"}
+        answered = resume_from(tree, ask(*shown))
+        assert (state.messages, "new") == (answered.messages[:-1], answered[-1].text)
 
     @pytest.mark.parametrize("at", range(len(WAITING) + 1))
     @table(
@@ -1487,7 +1515,7 @@ class TestChunks:
             assert (line["name"], item) == (line["name"], without_half(made))
 
     def test_sent_on(self):
-        """A call of another server stays static, with what is said of it in the end."""
+        """Calls and texts of another server keep what is said of them in the end."""
         asked = FOREIGN["a named tool"]
 
         events = [*dump_chunks([*load_chunks(asked)], message_id="m1")]
@@ -1495,6 +1523,8 @@ class TestChunks:
         sent = [each for each in events if each["type"][:11] == "tool-input-"]
         assert not any("dynamic" in each for each in sent)
         assert (sent[-1]["title"], sent[-1]["providerExecuted"]) == ("F", True)
+        (end,) = [each for each in events if each["type"] == "text-end"]
+        assert {"openai": {"id": "x"}} == end["providerMetadata"]
 
     def test_broken_off(self):
         """A stream that breaks off anywhere, or is aborted, says so."""

@@ -234,8 +234,8 @@ class UiWriter(PayloadWriter):
             item["metadata"] = wrap_own({"usage": usage})
 
         for entry, each in zip(turn.entries, every, strict=True):
-            # Those of a result are of its part.
-            if not isinstance(entry.message, ToolMessage):
+            # Those of a result, and of a message that steers, are of its part.
+            if entry.message.role == turn.role:
                 merge_kept_keys(map_of(each, "keys"), item)
 
         return item
@@ -527,7 +527,7 @@ class UiWriter(PayloadWriter):
         return [
             (part, written)
             for at, part in enumerate(message.parts)
-            if (written := self.write_part(part, f"{path}.parts[{at}]", "tool"))
+            if (written := self.write_part(part, f"{path}.parts[{at}]", message.role))
             is not None
         ]
 

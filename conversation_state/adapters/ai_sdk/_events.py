@@ -280,10 +280,9 @@ class _AnswerWriter:
             else:
                 yield from self._write_part(part)
 
-        text = getattr(part, "text", "")
-        if text and self._block is not None:
-            event = {"type": f"{self._block.kind}-delta", "id": self._block.id}
-            yield {**event, "delta": text}
+        if text := getattr(part, "text", ""):
+            block: Any = self._block  # each part with a text has one
+            yield {"type": f"{block.kind}-delta", "id": block.id, "delta": text}
 
     def _open_block(self, part: Part) -> dict[str, Any]:
         is_thought = isinstance(part, ReasoningPart)

@@ -302,7 +302,6 @@ class UiLoader(MessageLoader):
         return [name_message(first, ui_id) if ui_id else first, *found[1:]]
 
     def _read_other(self, node: ObjectReader) -> Message:
-        self.sender = ""
         parts: list[Part] = []
         sender = ""
         others: list[Any] = []
