@@ -1,5 +1,6 @@
 """Pydantic AI's messages: what all adapters promise, and what comes back of what."""
 
+import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -10,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.messages import (
     ModelRequest,
+    ModelResponse,
     RetryPromptPart,
     ToolCallPart,
     ToolReturnPart,
 )
+from pydantic_ai.usage import RequestUsage
 
 from conversation_state import decode, encode
 from conversation_state.adapters import anthropic
@@ -34,7 +37,9 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
+from conversation_state.parts import ImagePart, Part, TextPart
 from conversation_state.testing.strategies import transcripts
+from conversation_state.tools import ToolCall
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import FormatContract
 from tests.adapters.kept import normalise
@@ -56,6 +61,12 @@ def dump_data(messages):
     return groups.data, groups.lost
 
 
+def asked(text):
+    """A request of a user's text."""
+    part = {"part_kind": "user-prompt", "content": text}
+    return {"kind": "request", "parts": [part]}
+
+
 def without_place(part):
     return attrs.evolve(part, index=None)
 
@@ -66,6 +77,9 @@ def ours(messages):
 
 def back(messages):
     return dump(load(messages)).payload
+
+
+RESULT = {"part_kind": "tool-return", "tool_name": "tide", "tool_call_id": "c1"}
 
 
 class TestContract(FormatContract):
@@ -217,6 +231,41 @@ class TestLoad:
         assert 7 == first.metadata["tenant"]
         assert "anthropic" not in first.metadata
 
+    @pytest.mark.parametrize("kind", ["request", "response"])
+    def test_metadata_under_our_key(self, kind):
+        """Metadata under the key of our notes is none of these, and comes back."""
+        own = {"conversation_state": {"anthropic": 1}}
+        history = [{"kind": kind, "parts": [], "metadata": own}]
+
+        assert own == dump_data(load(history))[0][0]["metadata"]
+
+    def test_nothing_is_lost_elsewhere(self):
+        """A plain run of an agent loses nothing in another format."""
+        call = {"part_kind": "tool-call", "tool_name": "tide", "tool_call_id": "c1"}
+        history = [
+            asked("When?"),
+            {"kind": "response", "parts": [{**call, "args": "{}"}]},
+            {"kind": "request", "parts": [{**RESULT, "content": "6:40"}]},
+        ]
+
+        assert () == anthropic.dump(load(history)).lost
+
+    @pytest.mark.parametrize("kind", ["thinking", "redacted_thinking"])
+    def test_signed_thoughts(self, kind):
+        """A thought that Anthropic signed goes back to it as the block that it was."""
+        text = {"part_kind": "text", "content": "Six."}
+        thought = {**text, "part_kind": "thinking", "signature": "c2ln", "id": kind}
+        thought |= {"content": "Hm." if kind == "thinking" else ""}
+        parts = [{**thought, "provider_name": "anthropic"}, text]
+        history = [asked("When?"), {"kind": "response", "parts": parts}]
+        export = anthropic.dump(load(history))
+
+        (block, _) = export.payload["messages"][1]["content"]
+        assert (kind, "c2ln") == (
+            block["type"],
+            block.get("signature", block.get("data")),
+        )
+
     def test_legacy_retry(self):
         """The retry prompts of old histories load as what they always meant."""
         with pytest.warns(Warning, match="is deprecated"):
@@ -302,12 +351,14 @@ class TestLoad:
                         "kind": "response",
                         "parts": [{"part_kind": "text", "content": "", "x": object()}],
                     },
+                    {"kind": "response", "parts": [], "usage": {"details": {5: 1}}},
+                    {"kind": "request", "parts": [{**RESULT, "content": (1, 2)}]},
                 ]
             )
 
         assert [
             *("$[0]", "$[1].kind", "$[2].parts", "$[3].parts[0]", "$[3].parts[1]"),
-            "$[4].parts[0].x",
+            *("$[4].parts[0].x", "$[5].usage.details", "$[6].parts[0].content"),
         ] == [problem.path for problem in caught.value.problems]
 
     @pytest.mark.parametrize("time", ["yesterday", "2026-01-01T00:00:00", 5])
@@ -347,8 +398,11 @@ class TestLoad:
         """The usage of a response is found there, as in JSON, and a mistake in it."""
         counts = {"input_tokens": 9, "output_tokens": 2}
         response = {"kind": "response", "parts": [], "usage": counts}
+        usage = RequestUsage(input_tokens=9, output_tokens=2)
 
         assert Usage(9, 2) == load_usage(response) == load_usage(counts)
+        assert Usage(9, 2) == load_usage(ModelResponse(parts=[], usage=usage))
+        assert Usage(9, 2) == load_usage(usage)
         older = load_usage({**counts, "details": {"reasoning_tokens": 1}})
         details = CompletionTokensDetails(reasoning_tokens=1)
         assert Usage(9, 2, completion_tokens_details=details) == older
@@ -360,6 +414,19 @@ class TestLoad:
 
 class TestDump:
     """Messages of others as Pydantic AI's."""
+
+    def test_groups(self):
+        """Each of Pydantic AI's messages begins where its first one of ours stands."""
+        answer = {"part_kind": "text", "content": "Hi"}
+        both = [*asked("a")["parts"], *asked("b")["parts"]]
+        history = [
+            {"kind": "request", "parts": both},
+            {"kind": "response", "parts": [answer]},
+            {"kind": "response", "parts": []},
+            asked("c"),
+        ]
+
+        assert [0, 2, 3, 4] == group_messages(load(history)).starts
 
     @given(transcripts())
     def test_others(self, chat):
@@ -381,6 +448,67 @@ class TestDump:
         )
         assert results == [part.tool_call_id for part in answered]
         assert export.payload == settled(export.payload)
+
+    def test_media_of_results(self):
+        """A result of another format has its media, or else its texts as one."""
+        image = ImagePart(data=PNG, media_type="image/png")
+        results: list[list[Part]] = [
+            [image],
+            [TextPart("See:"), image],
+            [TextPart("a"), TextPart("b")],
+        ]
+        chat = [ToolMessage(each, tool_call_id="c1") for each in results]
+
+        export = dump(chat)
+
+        ((one,), (text, two), texts) = [
+            part.content for part in export.payload[0].parts
+        ]
+        assert (PNG, "See:", PNG, "ab") == (one.data, text, two.data, texts)
+        assert [("messages[2]", "parts")] == [each[:2] for each in export.lost]
+
+    @pytest.mark.parametrize(
+        ("reason", "shown", "details"),
+        [
+            ("stop", "stop", None),
+            ("end_turn", "stop", {"finish_reason": "end_turn"}),
+            ("pause_turn", None, {"finish_reason": "pause_turn"}),
+        ],
+    )
+    def test_finish_reasons(self, reason, shown, details):
+        """A reason is Pydantic AI's word for it, and the provider's own beside it."""
+        answer = AssistantMessage("Hi", response=ResponseMeta(reason))
+        (made,) = dump([answer]).payload
+
+        assert (shown, details) == (made.finish_reason, made.provider_details)
+        assert reason == load([made])[0].response.finish_reason  # type: ignore[attr-defined]
+
+    def test_counts_that_repeat_others(self):
+        """Counts of one's own whose names Pydantic AI has for others are listed."""
+        extra = {"accepted_prediction_tokens": 1, "cached_tokens": 2, "images": 3}
+        meta = ResponseMeta(usage=Usage(9, 2, extra=extra))
+        export = dump([AssistantMessage("Hi", response=meta)])
+
+        assert {"images": 3} == export.payload[0].usage.details
+        assert [*extra][:2] == [one.what for one in export.lost]
+
+    def test_what_json_cannot_say(self):
+        """A message whose JSON can't be read, so deep it is, is left out as one."""
+        arguments = '{"a":' * 250 + "1" + "}" * 250
+        part = {"part_kind": "tool-call", "tool_name": "f", "tool_call_id": "c1"}
+        parts = [{**part, "args": json.loads(arguments)}]
+        export = dump(load([{"kind": "response", "parts": parts}, asked("Hi!")]))
+
+        assert ["request"] == [each.kind for each in export.payload]
+        assert [("messages[0]", "message")] == [each[:2] for each in export.lost]
+
+    def test_kinds_of_calls(self):
+        """A call of another kind than a function's is listed as one."""
+        call = ToolCall("c1", "sh", "ls", type="custom")
+
+        assert [("messages[0].tool_calls[0]", "type")] == [
+            each[:2] for each in dump([AssistantMessage(tool_calls=[call])]).lost
+        ]
 
     @pytest.mark.parametrize(
         "notes",
@@ -425,6 +553,8 @@ class TestDump:
 
         export = dump(chat)
 
+        roles = [message.role for message in chat]
+        assert ["unknown", "user", "assistant", "unknown"] == roles
         ask, answer, empty = export.payload
         assert ["Well?"] == [part.content[0] for part in ask.parts]
         assert ("Hm.", "c2ln") == (answer.parts[0].content, answer.parts[0].signature)
