@@ -215,7 +215,6 @@ class ChatLoader(MessageLoader):
         lacks = role == "tool" and "content" not in node.raw
         if lacks or (role == "user" and node.raw.get("content") is None):
             node.wrong("content", "a text or a list of parts")
-            return "", {}
 
         content = parts = read_content(node, role)
         name = node.optional("name") if "name" in node.raw else ""
