@@ -190,6 +190,22 @@ class TestJudge:
         elif begin == b"BM" and given not in BEGINS:
             assert ["image"] == lost
 
+    def test_accepts_a_system_message_behind_an_answer(self, name):
+        """It asks for another answer; for most, it is behind a made-up message."""
+        state = Aggregator.new([UserMessage("a"), AssistantMessage("b")])
+        state = state.add(SystemMessage("Be brief."))
+        for host in ("", *HOSTS.get(name, ())):
+            adapter, level = FORMATS[name], host or "strictest"
+            rules = adapter.rules(host=host)
+            for messages in (state, trim(state, None, rules=rules).messages):
+                laws.requests_are_accepted(
+                    adapter, name, messages, rules=rules, level=level
+                )
+                payload = adapter.dump(messages, rules=rules).payload
+
+                assert "Be brief." in json.dumps(payload)
+                assert [*payload.values()][-1][-1]["role"] in ("system", "user")
+
     def test_finds_a_request_that_is_refused(self, name):
         """A call that nothing answers, sent as it is."""
         call = ToolCall("call_1", "f", "{}")

@@ -142,8 +142,8 @@ def prepare(
     arguments are a JSON object;
     empty messages are left out, and so is thinking that nothing follows; and a made
     message of a user goes before an assistant that speaks first, where that is refused,
-    and behind one that speaks last because of what was left out; where two messages may
-    not be neighbours, a made one goes between them. All of it is listed.
+    and behind one that speaks last because of what was left out or moved; where two
+    messages may not be neighbours, a made one goes between them. All of it is listed.
 
     Doing it again changes nothing. O(messages); where nothing is wrong, one look at
     each.
@@ -288,7 +288,28 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912, PLR0915 - in each dump
     if waiting:
         return not has_stopped_calls(messages)
 
-    return not (rules.ends_with_user and before is AssistantMessage)
+    if before is not AssistantMessage:
+        return True
+
+    return not (rules.ends_with_user or _ends_with_system(messages, rules))
+
+
+def _ends_with_system(messages: Sequence[Message], rules: Rules) -> bool:
+    """
+    Whether the newest message is the system's, and is sent elsewhere: behind an answer
+    it asks for another one, which the request would not.
+    """
+    stays = rules.late_system == "anywhere" and rules.format in _IN_PLACE
+    newest = messages[-1]
+    return (
+        isinstance(newest, SystemMessage)
+        and not stays
+        and not came_as_is(rules, newest.metadata, "position")
+    )
+
+
+# Formats that have system messages where they stand; "" is for the formats to decide.
+_IN_PLACE = ("", "openai_chat", "openai_responses")
 
 
 def has_stopped_calls(messages: Sequence[Message]) -> bool:
@@ -386,7 +407,8 @@ class _Preparation:
         self._choose_ids()
         stays = self._find_left_out()
         rows = [row for at in stays for row in self._rows_of(at)]
-        rows = self._with_prompts(self._with_system_placed(rows))
+        rows = self._with_system_placed(self._with_last_prompt(rows))
+        rows = self._with_first_prompt(rows)
         if parted := find_parted(self.rules):
             rows = list(self._with_neighbours_parted(rows, parted))
 
@@ -732,19 +754,18 @@ class _Preparation:
             yield at, message
             before = before if kind is SystemMessage else kind
 
-    def _with_prompts(
+    def _is_piece(self) -> bool:
+        """Answers alone are a piece of a conversation, and no request."""
+        return not any(isinstance(message, _ASKS) for message in self.messages)
+
+    def _with_last_prompt(
         self, rows: list[tuple[int, Message]]
     ) -> list[tuple[int, Message]]:
-        """*rows* with a made message of a user where one has to speak."""
-        spoken = [
-            place
-            for place, (_, message) in enumerate(rows)
-            if not isinstance(message, SystemMessage)
-        ]
-        # Answers alone are a piece of a conversation, and no request.
-        if not any(isinstance(message, _ASKS) for message in self.messages):
+        """*rows* with a made message of a user where one has to speak at the end."""
+        if self._is_piece():
             return rows
 
+        spoken = _find_spoken(rows)
         if not spoken:
             at = len(self.messages) - 1
             why = "no message is left but the system's; a made-up one is sent"
@@ -758,10 +779,24 @@ class _Preparation:
             if not isinstance(message, SystemMessage)
         )
         is_answer = isinstance(last, AssistantMessage) and not last.tool_calls
-        if is_answer and (self.rules.ends_with_user or isinstance(asked, _ASKS)):
+        if is_answer and (
+            self.rules.ends_with_user
+            or isinstance(asked, _ASKS)
+            or _ends_with_system(self.messages, self.rules)
+        ):
             why = "the request would end with this answer; a made-up message follows"
             self.change(at, "user", why)
-            rows = [*rows, (at, make_prompt())]
+            rows.insert(spoken[-1] + 1, (at, make_prompt()))
+
+        return rows
+
+    def _with_first_prompt(
+        self, rows: list[tuple[int, Message]]
+    ) -> list[tuple[int, Message]]:
+        """*rows* with a made message of a user where one has to speak first."""
+        spoken = _find_spoken(rows)
+        if self._is_piece() or not spoken:
+            return rows
 
         at, first = rows[spoken[0]]
         if (
@@ -777,6 +812,15 @@ class _Preparation:
 
 
 _ASKS = (UserMessage, ToolMessage)
+
+
+def _find_spoken(rows: list[tuple[int, Message]]) -> list[int]:
+    """The places of the *rows* that are not the system's."""
+    return [
+        place
+        for place, (_, message) in enumerate(rows)
+        if not isinstance(message, SystemMessage)
+    ]
 
 
 def _choose_open(calls: list[_Call], number: int) -> list[_Call]:
