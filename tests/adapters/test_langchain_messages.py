@@ -28,6 +28,7 @@ from conversation_state.messages import (
 )
 from conversation_state.testing.strategies import messages
 from conversation_state.trimming import trim
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import bare as without_notes
 from tests.adapters.kept import lines
 from tests.adapters.langchain import LANGCHAIN_MESSAGES
@@ -49,6 +50,13 @@ def back(message):
 
 def same(ours, theirs):
     return type(ours) is type(theirs) and ours == theirs
+
+
+# Kinds of blocks, and keys that they have their content under.
+BLOCKS = (
+    *("audio", "document", "file", "image", "image_url", "input_audio", "reasoning"),
+    *("reasoning_content", "redacted_thinking", "refusal", "text", "thinking", "video"),
+)
 
 
 class TestRoundTrip:
@@ -116,6 +124,25 @@ class TestLoad:
         )
 
         assert "a" == load_message(message).text
+        assert same(message, back(message))
+
+    @pytest.mark.parametrize("kind", [*BLOCKS, None, 5])
+    def test_odd_blocks(self, kind):
+        """A block of a known kind comes back, whatever it has or lacks."""
+        keys = ("data", "extras", "file", "signature", "source", "summary", "url")
+        blocks: list[Any] = [{"type": kind}]
+        for key in (*keys, *BLOCKS):
+            values: Any = (None, 5, "", "x", [], [5], {}, {"url": 5}, {"data": "?"})
+            blocks += [{"type": kind, key: value} for value in values]
+
+        for message in [AIMessage([block]) for block in blocks]:
+            assert same(message, back(message))
+
+    def test_unknown_block(self):
+        """A block of an unknown kind comes back, also with what JSON doesn't hold."""
+        block: Any = {"type": "chart", "bytes": b"\0\xff", "of": {1: float("inf")}}
+        message = HumanMessage([{"type": "text", "text": "a"}, block])
+
         assert same(message, back(message))
 
     def test_keys_of_calls(self):
@@ -313,6 +340,37 @@ class TestRefusals:
 
 class TestDump:
     """Our messages as LangChain's, wherever they come from."""
+
+    def test_usage(self):
+        """Each count is under LangChain's name for it, and one without is listed."""
+        details = CompletionTokensDetails(
+            accepted_prediction_tokens=3,
+            audio_tokens=4,
+            reasoning_tokens=5,
+            rejected_prediction_tokens=6,
+        )
+        counts = Usage(
+            *(90, 70),
+            prompt_tokens_details=PromptTokensDetails(audio_tokens=1, cached_tokens=2),
+            completion_tokens_details=details,
+            extra={"cache_write_tokens": 7},
+        )
+        answer = AssistantMessage("Hi", response=ResponseMeta(usage=counts))
+        other = attrs.evolve(counts, extra={**counts.extra, "images": 8})
+
+        (made,) = dump([answer]).payload
+        (lost,) = dump([answer.replace(response=ResponseMeta(usage=other))]).lost
+
+        made_of = {"accepted_prediction": 3, "audio": 4, "reasoning": 5}
+        assert made.usage_metadata == {
+            "input_tokens": 90,
+            "output_tokens": 70,
+            "total_tokens": 160,
+            "input_token_details": {"audio": 1, "cache_creation": 7, "cache_read": 2},
+            "output_token_details": {**made_of, "rejected_prediction": 6},
+        }
+        assert counts == load([made])[0].response.usage
+        assert ("messages[0].response.usage", "images") == lost[:2]
 
     @given(message=messages())
     def test_loses_nothing_in_silence(self, message):
