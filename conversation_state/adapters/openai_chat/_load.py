@@ -387,9 +387,6 @@ def read_logprobs(
     The log probabilities of the content; other keys of the block go into *kept*, and
     all of it if it can't be read.
     """
-    if choice.raw.get("logprobs") is None:
-        return None
-
     trial = DocumentReader()
     trial.is_answer = True
     left: dict[str, Any] = {}
@@ -406,7 +403,7 @@ def read_logprobs(
 def _read_logprobs(
     choice: ObjectReader, kept: dict[str, Any]
 ) -> tuple[LogProb, ...] | None:
-    node = choice.required("logprobs")
+    node = choice.inside("logprobs")
     if node is None:
         return None
 
