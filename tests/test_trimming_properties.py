@@ -1,6 +1,6 @@
 """
-What views promise: named properties, steps in any order, and starts that stay where
-they are.
+What views promise: a list of what is wrong with them, steps in any order, and starts
+that stay where they are.
 """
 
 import itertools
@@ -18,17 +18,10 @@ from conversation_state.errors import (
     InvalidTranscriptError,
 )
 from conversation_state.messages import AssistantMessage, SystemMessage, UserMessage
-from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.testing import strategies as our
 from conversation_state.testing.laws import views_add_up
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import (
-    CALLS_KEEP_RESULTS,
-    PROPERTIES,
-    REASONING_STAYS,
-    RESULTS_FOLLOW_CALLS,
-    STARTS_ON_USER,
-    SYSTEM_IN_FRONT,
     SharedPrefix,
     TrimContext,
     Trimmer,
@@ -47,17 +40,8 @@ from tests.test_trimming import (
 )
 
 
-def thought(*more):
-    """A message of reasoning, and its other content."""
-    return AssistantMessage([ReasoningPart("hm"), *more])
-
-
-def _name(wanted):
-    return wanted.name
-
-
-class TestProperties:
-    """Each property reports what is wrong, where, and where cuts do no harm."""
+class TestProblems:
+    """What is wrong with a view, and where."""
 
     def test_many_calls(self):
         """A flaw of a thousand calls names three of them."""
@@ -71,130 +55,38 @@ class TestProperties:
         assert len(flaw.what) < 400
 
     @given(anything)
-    def test_those_that_all_want_make_a_view_valid(self, history):
-        """
-        Together they report a flaw exactly where the check of a whole view finds one;
-        and `problems` reports the same.
-        """
-        everywhere = [one for one in PROPERTIES if one.everywhere]
-        flaws = [flaw for one in everywhere for flaw in one.flaws(history)]
+    def test_finds_what_providers_refuse(self, history):
+        """Exactly where calls and results are not in order, there is a flaw of that."""
+        flaws = TrimContext.of(history).problems()
+        pairs = [
+            flaw
+            for flaw in flaws
+            if flaw.kind in {"orphaned result", "repeated result", "dangling call"}
+            # Two messages may have one id: that is a flaw, and no wrong order.
+            or (flaw.kind == "repeated call id" and len(flaw.seqs) == 1)
+        ]
 
-        order = [RESULTS_FOLLOW_CALLS, CALLS_KEEP_RESULTS]
-        assert is_valid(history) == all(one.holds(history) for one in order)
-        problems = TrimContext.of(history).problems()
-        assert {*flaws} <= {*problems}
-        assert {*problems} - {*flaws} == {
-            flaw for flaw in problems if flaw.property not in {*map(_name, everywhere)}
-        }
-        assert {flaw.property for flaw in flaws} == {
-            one.name for one in everywhere if not one.holds(history)
-        }
-
-    @given(anything)
-    def test_a_cut_is_safe_if_it_adds_no_flaw(self, history):
-        """
-        For properties of pairs: both halves together lack nothing that the
-        whole had.
-        """
-        cuts = RESULTS_FOLLOW_CALLS.safe_cuts(history)
-        keeps = CALLS_KEEP_RESULTS.safe_cuts(history)
-
-        assert {0, len(history)} <= cuts & keeps
-        assert cuts | keeps <= {*range(len(history) + 1)}
-        for at in range(len(history) + 1):
-            halves = history[:at], history[at:]
-            adds = sum(len(RESULTS_FOLLOW_CALLS.flaws(half)) for half in halves) > len(
-                RESULTS_FOLLOW_CALLS.flaws(history)
-            )
-            if at in cuts:
-                assert not adds
-            if adds:
-                assert at not in cuts
-
-    def test_parallel_results_stay_together(self):
-        """Cuts are safe around a group, not within."""
-        history = [UserMessage("a"), calls("x", "y"), result("x"), result("y")]
-        history.append(UserMessage("b"))
-
-        assert {0, 1, 4, 5} == CALLS_KEEP_RESULTS.safe_cuts(history)
-        assert {0, 1, 4, 5} == RESULTS_FOLLOW_CALLS.safe_cuts(history)
-        # A stranger among the results parts nothing, and a cut there would.
-        history.insert(3, result("z"))
-        assert {0, 1, 5, 6} == CALLS_KEEP_RESULTS.safe_cuts(history)
-        assert {0, 1, 5, 6} == RESULTS_FOLLOW_CALLS.safe_cuts(history)
-        # One that belongs to no call can be cut off at either side.
-        alone = [UserMessage("a"), result("z"), UserMessage("b")]
-        assert {0, 1, 2, 3} == CALLS_KEEP_RESULTS.safe_cuts(alone)
-
-    def test_system_messages_in_front(self):
-        """Late ones are flaws; the leading ones are not cut."""
-        lead = [SystemMessage("a"), SystemMessage("b")]
-        history = [*lead, UserMessage("c"), SystemMessage("d")]
-
-        (flaw,) = SYSTEM_IN_FRONT.flaws(history)
-        assert ("late system message", (2, 3)) == (flaw.kind, flaw.seqs)
-        assert "put it in front" in str(flaw)
-        assert SYSTEM_IN_FRONT.holds(history[:3])
-        assert {0, 2, 3, 4} == SYSTEM_IN_FRONT.safe_cuts(history)
-
-    def test_reasoning_stays_with_what_it_led_to(self):
-        """
-        A message of reasoning alone belongs to the next of the assistant; one that also
-        has text or calls is not separated from its reasoning.
-        """
-        history = [UserMessage("a"), thought(), calls("x"), result("x")]
-
-        assert REASONING_STAYS.holds(history)
-        assert {0, 1, 3, 4} == REASONING_STAYS.safe_cuts(history)
-        (flaw,) = REASONING_STAYS.flaws([thought(), UserMessage("a")])
-        assert ("parted reasoning", (0, 1)) == (flaw.kind, flaw.seqs)
-        for whole in (thought(TextPart("hi")), calls("x"), AssistantMessage("")):
-            assert REASONING_STAYS.holds([whole, UserMessage("a")])
-            assert {0, 1, 2} == REASONING_STAYS.safe_cuts([whole, calls("y")])
+        assert is_valid(history) == (not pairs)
 
     def test_starts_on_a_user(self):
         """After the leading system messages, if there are other messages at all."""
         history = [SystemMessage("a"), AssistantMessage("b"), UserMessage("c")]
 
-        (flaw,) = STARTS_ON_USER.flaws(history)
+        (flaw,) = TrimContext.of(history).problems()
+
         assert ("start", (1,)) == (flaw.kind, flaw.seqs)
         assert "'assistant'" in str(flaw)
-        assert {0, 2, 3} == STARTS_ON_USER.safe_cuts(history)
-        assert STARTS_ON_USER.holds([])
-        assert STARTS_ON_USER.holds(history[:1])
+        assert () == TrimContext.of(history[:1]).problems()
+        assert () == TrimContext.of([]).problems()
 
-    def test_starts_on_a_user_behind_system_messages(self):
-        """
-        A view may start before a system message if a user's follows it, and
-        not if something else does.
-        """
-        late = [UserMessage("a"), SystemMessage("b"), SystemMessage("c")]
-
-        assert {0, 1, 2, 3, 4} == STARTS_ON_USER.safe_cuts([*late, UserMessage("d")])
-        assert {0, 4} == STARTS_ON_USER.safe_cuts([*late, AssistantMessage("d")])
-        assert {0, 1, 2, 3} == STARTS_ON_USER.safe_cuts(late)
-
-    def test_problems_takes_what_only_some_want(self):
-        """With the view's own positions; those that all require are listed once."""
+    def test_has_the_positions_of_the_view(self):
+        """Messages that were left out count."""
         view = TrimContext.of([UserMessage("a"), AssistantMessage("b"), result("x")])
-        view = view.remove(0)
+        flaws = view.remove(0).problems()
 
-        kinds = [
-            (flaw.kind, flaw.seqs, flaw.property) for flaw in view.problems(*PROPERTIES)
+        assert [("start", (1,)), ("orphaned result", (2,))] == [
+            (flaw.kind, flaw.seqs) for flaw in flaws
         ]
-        assert [
-            ("start", (1,), STARTS_ON_USER.name),
-            ("orphaned result", (2,), RESULTS_FOLLOW_CALLS.name),
-        ] == kinds
-
-    @pytest.mark.parametrize("ask", ["holds", "flaws", "safe_cuts"])
-    @pytest.mark.parametrize("wanted", PROPERTIES, ids=repr)
-    def test_are_of_messages(self, wanted, ask):
-        """Something else is named in the error, in place of a property that holds."""
-        with pytest.raises(TypeError, match="messages: expected Messages or a list"):
-            getattr(wanted, ask)(3)
-        with pytest.raises(TypeError, match="expected a message, got a str: 'Hi'"):
-            getattr(wanted, ask)([UserMessage("Hi."), "Hi"])
 
 
 class TestAnyOrder:
@@ -426,14 +318,12 @@ class TestTrimmer:
         with pytest.raises(TypeError, match="functions from view to view, got"):
             make(None, "fit")
 
-    def test_views_ask_for_views_and_properties(self):
+    def test_views_ask_for_views(self):
         """Something else is named in the error."""
         view = TrimContext.of([UserMessage("a")])
 
         with pytest.raises(TypeError, match=r"other: expected a TrimContext, got \[\]"):
             view.shared_prefix([])  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="such as SYSTEM_IN_FRONT, got 'system'"):
-            view.problems("system")  # type: ignore[arg-type]
 
 
 def by_text(message):

@@ -52,7 +52,6 @@ __all__ = [
     "structure",
     "structurer",
     "to_data",
-    "unstructure",
 ]
 
 T = TypeVar("T")
@@ -302,27 +301,6 @@ def structure(value: Any, type: Any) -> Any:
         check_acyclic(value)
 
     return structurer(type)(value, None)
-
-
-def unstructure(value: Any) -> Any:
-    """
-    The plain JSON values that `structure` makes an equal value of: dicts, lists,
-    texts, numbers.
-
-    Raises:
-        TypeError:
-            If *value*, or something in it, is of a type that can't be written.
-
-        ValueError:
-            If it holds what JSON can't represent, NaN or half of a surrogate pair,
-            or is nested too deeply.
-
-    >>> unstructure({1: (2, 3.5)})
-    {'1': [2, 3.5]}
-    """
-    from conversation_state.codec import _classes  # noqa: PLC0415 - 50 ms
-
-    return _classes.unstructure(value)
 
 
 def structurer(type: Any) -> Callable[[Any, JsonPath], Any]:

@@ -69,7 +69,7 @@ from conversation_state.codec._format import (
 from conversation_state.codec._reader import CodecReader, Problems, Read
 from conversation_state.errors import DecodeError
 
-__all__ = ["check_class", "read_class", "structurer", "unstructure", "write_instance"]
+__all__ = ["check_class", "read_class", "structurer", "write_instance"]
 
 # cattrs' kind of hook: of the plain value, and the type.
 _Hook: TypeAlias = "Callable[[Any, Any], Any]"
@@ -118,7 +118,7 @@ def write_instance(value: Any) -> Any:
 
     It is read back before it is returned: what can't be decoded must not be saved.
     """
-    cls, raw, problems = type(value), unstructure(value), Problems()
+    cls, raw, problems = type(value), load(dump(_make_plain(value))), Problems()
     hook = _find_hook(cls, "", is_closed=True)
     made, cause = _read(hook, raw, cls, None, problems)
     if problems.count:
@@ -133,11 +133,6 @@ def write_instance(value: Any) -> Any:
         )
 
     return raw
-
-
-def unstructure(value: Any) -> Any:
-    """Any value that can be read, as plain JSON values."""
-    return load(dump(_make_plain(value)))
 
 
 # Errors

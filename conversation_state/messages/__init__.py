@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from conversation_state._lazy import open_later
 from conversation_state.messages._answers import (
     Answer,
-    MessageEntry,
     digest_answer,
     digest_of_key,
     find_pending_calls,
@@ -57,7 +56,6 @@ __all__ = [
     "Erasure",
     "LogProb",
     "Message",
-    "MessageEntry",
     "ResponseMeta",
     "SystemMessage",
     "ToolMessage",

@@ -37,35 +37,19 @@ from conversation_state.trimming._tool_results import (
     shorten_tool_results,
 )
 from conversation_state.trimming._trimmer import Trimmer, atrim, record_summaries, trim
-from conversation_state.trimming._validity import (
-    CALLS_KEEP_RESULTS,
-    PROPERTIES,
-    REASONING_STAYS,
-    RESULTS_FOLLOW_CALLS,
-    STARTS_ON_USER,
-    SYSTEM_IN_FRONT,
-    Flaw,
-    Property,
-)
+from conversation_state.trimming._validity import Flaw
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 
 __all__ = [
-    "CALLS_KEEP_RESULTS",
     "COMPACTED",
     "INVALID",
     "OVER_BUDGET",
     "OVER_COUNT",
-    "PROPERTIES",
-    "REASONING_STAYS",
     "REMOVED",
-    "RESULTS_FOLLOW_CALLS",
-    "STARTS_ON_USER",
-    "SYSTEM_IN_FRONT",
     "AsyncStep",
     "Dropped",
     "Element",
     "Flaw",
-    "Property",
     "SharedPrefix",
     "Step",
     "StepFailure",

@@ -35,7 +35,6 @@ from conversation_state.requests import (
 from conversation_state.trimming._elements import INVALID, MOVED, Edit
 from conversation_state.trimming._selection import Selection
 from conversation_state.trimming._validity import (
-    FORM,
     NO_OPEN_CALLS,
     Flaw,
     OpenCalls,
@@ -323,7 +322,7 @@ def _find_reason(
             kind, what = "dangling call", "makes calls that nothing can answer"
 
         reason = f"{INVALID}: message {what} (messages[{seq}])"
-        return Flaw(kind, (seq,), f"messages[{seq}] {what}", FORM, reason)
+        return Flaw(kind, (seq,), f"messages[{seq}] {what}", reason)
 
     call_id = message.tool_call_id
     before = NO_OPEN_CALLS

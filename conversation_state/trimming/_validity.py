@@ -5,12 +5,10 @@ and the survey: where a valid run may start, found while tokens are counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-import attrs
-
-from conversation_state._persistent import Log, check_iterable, final
+from conversation_state._persistent import Log, final
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
@@ -34,14 +32,9 @@ from conversation_state.requests import (
     is_thinking_only,
     is_well_formed,
 )
-from conversation_state.trimming._elements import INVALID, StepFailure, check_message
+from conversation_state.trimming._elements import INVALID, StepFailure
 
 DANGLING = "dangling call"
-RESULTS_FOLLOW = "results follow their calls"
-CALLS_KEEP = "answered calls keep their results"
-UNIQUE_IDS = "ids of calls are unique"
-TURNS = "users and answers take turns"
-FORM = "ids, names and contents have the form that is asked"
 
 
 @final
@@ -52,25 +45,19 @@ class Flaw(NamedTuple):
     Attributes:
         kind: ``orphaned result``, ``repeated result``, ``dangling call``,
             ``repeated call id``, ``invalid call id``, ``invalid name``, ``empty
-            message``, ``thinking alone``, ``repeated turn`` or ``start``; or, for
-            properties that only some providers want, ``late system message`` and
-            ``parted reasoning``.
+            message``, ``thinking alone``, ``repeated turn`` or ``start``.
 
         seqs: The positions of the messages concerned.
 
         what: What is wrong and what to do.
 
-        property: The name of the `Property` that is missing.
-
         reason: The same in few words, as `Dropped.reason` says it where
-            messages are dropped because of it; "" for properties that only
-            some providers want.
+            messages are dropped because of it; "" if none are.
     """
 
     kind: str
     seqs: tuple[int, ...]
     what: str
-    property: str = ""
     reason: str = ""
 
     def __str__(self) -> str:
@@ -200,7 +187,7 @@ def check_pairing(
             "before the result; put the result between them, or drop the call"
         )
         reason = _no_result_reason(open_calls.seq, open_calls.pending)
-        flaws = (Flaw(DANGLING, (open_calls.seq, seq), what, CALLS_KEEP, reason),)
+        flaws = (Flaw(DANGLING, (open_calls.seq, seq), what, reason),)
 
     if not isinstance(message, AssistantMessage) or not message.tool_calls:
         return NO_OPEN_CALLS, flaws
@@ -212,7 +199,7 @@ def check_pairing(
             "distinguished; give every call its own id"
         )
         reason = _format_reason("two calls have one id", seq)
-        flaws = (*flaws, Flaw("repeated call id", (seq,), what, CALLS_KEEP, reason))
+        flaws = (*flaws, Flaw("repeated call id", (seq,), what, reason))
 
     return OpenCalls(seq, called, called), flaws
 
@@ -232,7 +219,7 @@ def _check_result(
         )
         reason = f"call {_shorten_id(call_id)} has a result already"
         reason = _format_reason(reason, seq)
-        flaw = Flaw("repeated result", (caller, seq), what, RESULTS_FOLLOW, reason)
+        flaw = Flaw("repeated result", (caller, seq), what, reason)
         return open_calls, (flaw,)
 
     what = (
@@ -240,7 +227,7 @@ def _check_result(
         "message before it did not make; drop it, or keep the call directly before it"
     )
     reason = _format_reason(f"result has no call {_shorten_id(call_id)} before it", seq)
-    return open_calls, (Flaw("orphaned result", (seq,), what, RESULTS_FOLLOW, reason),)
+    return open_calls, (Flaw("orphaned result", (seq,), what, reason),)
 
 
 class CutPoint(NamedTuple):
@@ -508,14 +495,14 @@ def find_flaws(pairs: Iterable[tuple[int, Message]], rules: Rules) -> Iterator[F
                 f"messages[{seq}] follows messages[{last_seq}], and something of the "
                 "other side must stand between them; put it there, as repair() does"
             )
-            yield Flaw("repeated turn", (last_seq, seq), what, TURNS)
+            yield Flaw("repeated turn", (last_seq, seq), what)
 
         if not isinstance(message, SystemMessage):
             last, last_seq = message.__class__, seq
 
         if is_first and not isinstance(message, SystemMessage):
             is_first = False
-            yield from _find_wrong_start([(seq, message)])
+            yield from _find_wrong_start(seq, message)
 
         open_calls, flaws = check_pairing(open_calls, seq, message)
         yield from flaws
@@ -527,10 +514,10 @@ def find_flaws(pairs: Iterable[tuple[int, Message]], rules: Rules) -> Iterator[F
                     f"{shorten_repr(call.id)}, which a call of messages[{caller}] has; "
                     "give every call its own id"
                 )
-                yield Flaw("repeated call id", (caller, seq), what, UNIQUE_IDS)
+                yield Flaw("repeated call id", (caller, seq), what)
 
         for kind, what in find_form_flaws(message, rules):
-            yield Flaw(kind, (seq,), f"messages[{seq}] {what}", FORM)
+            yield Flaw(kind, (seq,), f"messages[{seq}] {what}")
 
         if thinking >= 0 and not isinstance(
             message, (AssistantMessage, UnknownMessage)
@@ -544,76 +531,18 @@ def find_flaws(pairs: Iterable[tuple[int, Message]], rules: Rules) -> Iterator[F
         yield _make_thinking_flaw(thinking)
 
 
+def _find_wrong_start(seq: int, message: Message) -> Iterator[Flaw]:
+    if isinstance(message, (AssistantMessage, ToolMessage)):
+        what = (
+            f"messages[{seq}] comes first and has the role {message.role!r}; put a "
+            "user's message first, as fit() does"
+        )
+        yield Flaw("start", (seq,), what)
+
+
 def _make_thinking_flaw(seq: int) -> Flaw:
     what = f"messages[{seq}] is thinking that nothing follows; drop it"
-    return Flaw("thinking alone", (seq,), what, FORM)
-
-
-# Properties
-
-
-Pairs = Iterable[tuple[int, Message]]
-
-
-@attrs.frozen(repr=False)
-class Property:
-    """
-    Something a provider requires of the order of messages.
-
-    Attributes:
-        name: Its name.
-
-        everywhere: Whether every provider requires it. A view is valid if it
-            has these (`TrimContext.problems`); others are checked on request.
-    """
-
-    name: str
-    everywhere: bool = attrs.field(kw_only=True)
-    _find: Callable[[Pairs], Iterator[Flaw]]
-    _cuts: Callable[[Sequence[Message]], Iterator[int]]
-
-    def holds(self, messages: Iterable[Message]) -> bool:
-        """
-        Whether *messages* have this property.
-
-        Raises:
-            TypeError:
-                If *messages* holds something else, as for `flaws` and `safe_cuts`.
-        """
-        return not self.flaws(messages)
-
-    def flaws(self, messages: Iterable[Message]) -> tuple[Flaw, ...]:
-        """Where *messages* lack it, and what to do; ``()`` if they have it."""
-        return tuple(self._find(enumerate(_check_messages(messages))))
-
-    def safe_cuts(self, messages: Iterable[Message]) -> frozenset[int]:
-        """
-        Where *messages* can be cut in two without violating this property.
-
-        A cut at *i* is before ``messages[i]``: 0 and ``len(messages)`` cut
-        nothing, and are in. What is wrong with the messages anyway makes no
-        cut unsafe.
-        """
-        every = _check_messages(messages)
-        return frozenset({0, len(every), *self._cuts(every)})
-
-    def __repr__(self) -> str:
-        return f"<Property: {self.name}>"
-
-
-def _check_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
-    check_iterable(messages, "messages", "Messages or a list")
-    return tuple([check_message(message) for message in messages])
-
-
-def _find_unpaired(name: str) -> Callable[[Pairs], Iterator[Flaw]]:
-    def find(pairs: Pairs) -> Iterator[Flaw]:
-        open_calls = NO_OPEN_CALLS
-        for seq, message in pairs:
-            open_calls, flaws = check_pairing(open_calls, seq, message)
-            yield from [flaw for flaw in flaws if flaw.property == name]
-
-    return find
+    return Flaw("thinking alone", (seq,), what)
 
 
 def group_boundaries(messages: Sequence[Message]) -> Iterator[int]:
@@ -634,105 +563,3 @@ def group_boundaries(messages: Sequence[Message]) -> Iterator[int]:
         open_calls, _ = check_pairing(open_calls, at, message)
 
     yield from unsure
-
-
-def _find_late_systems(pairs: Pairs) -> Iterator[Flaw]:
-    first = -1
-    for seq, message in pairs:
-        if not isinstance(message, SystemMessage):
-            first = seq if first < 0 else first
-        elif first >= 0:
-            what = (
-                f"messages[{seq}] is a system message behind messages[{first}]; "
-                "put it in front of all others, or make it a user's message"
-            )
-            yield Flaw("late system message", (first, seq), what, SYSTEM_IN_FRONT.name)
-
-
-def _cuts_after_systems(messages: Sequence[Message]) -> Iterator[int]:
-    lead = 0
-    while lead < len(messages) and isinstance(messages[lead], SystemMessage):
-        lead += 1
-
-    return iter(range(lead, len(messages)))
-
-
-def _find_parted_reasoning(pairs: Pairs) -> Iterator[Flaw]:
-    reasoning = -1
-    for seq, message in pairs:
-        if reasoning >= 0 and not isinstance(message, AssistantMessage):
-            what = (
-                f"messages[{reasoning}] is reasoning alone, and messages[{seq}], "
-                "which follows it, isn't the assistant's; keep the reasoning with the "
-                "assistant's message it led to, or drop it"
-            )
-            yield Flaw("parted reasoning", (reasoning, seq), what, REASONING_STAYS.name)
-
-        reasoning = seq if is_thinking_only(message) else -1
-
-
-def _cuts_outside_reasoning(messages: Sequence[Message]) -> Iterator[int]:
-    for at, message in enumerate(messages):
-        follows_reasoning = at and is_thinking_only(messages[at - 1])
-        if not (follows_reasoning and isinstance(message, AssistantMessage)):
-            yield at
-
-
-def _find_wrong_start(pairs: Pairs) -> Iterator[Flaw]:
-    for seq, message in pairs:
-        if not isinstance(message, SystemMessage):
-            if isinstance(message, (AssistantMessage, ToolMessage)):
-                what = (
-                    f"messages[{seq}] comes first and has the role "
-                    f"{message.role or 'unknown'!r}; put a user's message first, as "
-                    "fit() does"
-                )
-                yield Flaw("start", (seq,), what, STARTS_ON_USER.name)
-
-            return
-
-
-def _cuts_before_users(messages: Sequence[Message]) -> Iterator[int]:
-    # The loop goes backwards because a cut before system messages is as good as one
-    # before the message that follows them.
-    good = True
-    for at in range(len(messages) - 1, -1, -1):
-        if not isinstance(messages[at], SystemMessage):
-            good = isinstance(messages[at], UserMessage)
-
-        if good:
-            yield at
-
-
-RESULTS_FOLLOW_CALLS = Property(
-    RESULTS_FOLLOW, _find_unpaired(RESULTS_FOLLOW), group_boundaries, everywhere=True
-)
-CALLS_KEEP_RESULTS = Property(
-    CALLS_KEEP, _find_unpaired(CALLS_KEEP), group_boundaries, everywhere=True
-)
-SYSTEM_IN_FRONT = Property(
-    "system messages stand in front",
-    _find_late_systems,
-    _cuts_after_systems,
-    everywhere=False,
-)
-REASONING_STAYS = Property(
-    "reasoning stays with what it led to",
-    _find_parted_reasoning,
-    _cuts_outside_reasoning,
-    everywhere=False,
-)
-STARTS_ON_USER = Property(
-    "the first to speak is a user",
-    _find_wrong_start,
-    _cuts_before_users,
-    everywhere=True,
-)
-
-PROPERTIES = (
-    RESULTS_FOLLOW_CALLS,
-    CALLS_KEEP_RESULTS,
-    SYSTEM_IN_FRONT,
-    REASONING_STAYS,
-    STARTS_ON_USER,
-)

@@ -33,7 +33,7 @@ from conversation_state.trimming._sequences import (
     ShownView,
     find_shared_prefix,
 )
-from conversation_state.trimming._validity import Flaw, Property, find_flaws
+from conversation_state.trimming._validity import Flaw, find_flaws
 
 
 @final
@@ -281,7 +281,7 @@ class TrimContext:
 
         return attrs.evolve(self, failures=(*self.failures, *failures))
 
-    def problems(self, *also: Property) -> tuple[Flaw, ...]:
+    def problems(self) -> tuple[Flaw, ...]:
         """
         Why a provider would refuse this view; ``()`` for a valid one.
 
@@ -291,28 +291,8 @@ class TrimContext:
         the agent is about to run them. Ids of calls are unique in the whole view; ids
         and names have the form that `rules` ask, nothing is empty or thinking that
         leads to nothing, and a user speaks first. O(messages kept).
-
-        Args:
-            *also: Properties that only some providers want, `SYSTEM_IN_FRONT`
-                say.
         """
-        pairs = list(self._selection.pairs())
-        found = list(find_flaws(pairs, self.rules))
-        for wanted in also:
-            if not isinstance(wanted, Property):
-                raise TypeError(
-                    "also: expected properties such as SYSTEM_IN_FRONT, got "
-                    f"{shorten_repr(wanted)}"
-                )
-
-            known = {(flaw.kind, flaw.seqs) for flaw in found}
-            found += [
-                flaw
-                for flaw in wanted._find(pairs)
-                if (flaw.kind, flaw.seqs) not in known
-            ]
-
-        return tuple(found)
+        return tuple(find_flaws(self._selection.pairs(), self.rules))
 
     def shared_prefix(self, other: TrimContext) -> SharedPrefix:
         """
