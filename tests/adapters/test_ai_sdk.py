@@ -1811,6 +1811,20 @@ FOREIGN: dict[str, list[Any]] = {
         {**CALLED, "toolMetadata": {"a": 2}, **own_data(3)},
         FINISHED,
     ],
+    **{
+        f"a call that was repaired{how}": [
+            *STARTED,
+            call_event("input-start", toolName="f"),
+            call_event("input-delta", inputTextDelta='{"a":'),
+            CALLED,
+            *ends,
+            FINISHED,
+        ]
+        for how, ends in {
+            "": [],
+            ", with its output": [call_event("output-available", output=1)],
+        }.items()
+    },
     "a call of a tool that is not known": [
         *STARTED,
         call_event("input-start", toolName="f", dynamic=True, title="F"),

@@ -54,7 +54,8 @@ usage
     The usage that came with a message.
 
 input
-    The input that a streamed call had in the end, if its pieces were another.
+    The pieces of a streamed call, and the input that it had in the end, if that was
+    another, as of a call that was repaired.
 
 partial
     The ``input`` and ``rawInput`` of a call that was cut off, if `dump` writes others.

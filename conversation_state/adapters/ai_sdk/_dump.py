@@ -561,15 +561,25 @@ _NOTED = ("file", "reasoning", "text")
 def find_own(call: ToolCall) -> dict[str, Any]:
     """What is kept of *call* beside its part."""
     own = {} if call.type == "function" else {"type": call.type}
-    if format_json(write_input(call)) != call.arguments:
-        own["text"] = call.arguments
+    text = _find_input(call)
+    if format_json(write_input(call)) != text:
+        own["text"] = text
 
     return own
 
 
 def write_input(call: ToolCall) -> Any:
     """The arguments of *call*: a JSON value, or their text if they are not JSON."""
-    return parse_json(call.arguments) if call.arguments else {}
+    text = _find_input(call)
+    return parse_json(text) if text else {}
+
+
+def _find_input(call: ToolCall) -> str:
+    match list_of(notes_of(call.metadata, SOURCE), "input"):
+        case [call.arguments, str(text)]:
+            return text
+        case _:
+            return call.arguments
 
 
 def _write_output(text: str, notes: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:

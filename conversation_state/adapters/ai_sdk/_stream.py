@@ -480,7 +480,7 @@ class _AnswerReader:
         notes = {**notes_of(call.metadata, SOURCE)}
         notes.pop("static", None)  # said when it began
         if piece.text and parse_json(piece.text) != parse_json(call.arguments):
-            notes["input"] = call.arguments
+            notes["input"] = [piece.text, call.arguments]
 
         end = ToolCall(
             "", "", "", index=piece.index, metadata=with_notes(SOURCE, notes)
