@@ -10,11 +10,19 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Overwrite, Send, interrupt
 
-from conversation_state import Aggregator, AssistantMessage, Usage, UserMessage
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    ResponseMeta,
+    Usage,
+    UserMessage,
+)
 from conversation_state.hosts.langgraph import StateChannel, add_to_state
 from conversation_state.store import open_store
 from conversation_state.testing.strategies import aggregators, messages, states
 from tests.hosts.langgraph import CONFIG, saver_of
+
+COUNTS: Any = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
 
 
 class State(TypedDict):
@@ -110,6 +118,75 @@ class TestChannel:
 
         assert [*"abcd"] == texts(chat)
         assert 2 == chat.total_usage.total_tokens
+
+    @pytest.mark.parametrize("start", [{"chat": UserMessage("a")}, {"done": ["a"]}])
+    @pytest.mark.parametrize(
+        "said",
+        [
+            AIMessage("b", usage_metadata=COUNTS),
+            AssistantMessage("b", response=ResponseMeta(usage=Usage(1, 1))),
+            [AssistantMessage("b"), Usage(1, 1)],
+        ],
+        ids=["langchain", "response", "usage"],
+    )
+    def test_sent_on(self, start, said):
+        """
+        A state that the edges behind a node send to others, and that comes back from
+        them, has what the node said once, and its usage.
+        """
+        builder: Any = StateGraph(State)
+        builder.add_node("plan", lambda _: {"chat": said})
+        builder.add_node("other", lambda _: {"chat": AssistantMessage("b")})
+        builder.add_node(
+            "work", lambda state: {"chat": state["chat"].add_assistant_message("c")}
+        )
+        builder.add_edge(START, "plan").add_edge(START, "other")
+        for node in ("plan", "other"):
+            builder.add_conditional_edges(
+                node, lambda state: [Send("work", {"chat": state["chat"]})], ["work"]
+            )
+
+        chat = builder.compile().invoke(start)["chat"]
+
+        assert ["b", "b", "c", "c"] == texts(chat)[-4:]
+        assert 2 == chat.total_usage.total_tokens
+
+    def test_sent_on_after_an_answer(self, stores):
+        """So does one that waited in the store for what another node had asked."""
+        builder: Any = StateGraph(State)
+        builder.add_node("plan", lambda _: {"chat": AIMessage("b")})
+        builder.add_node("ask", lambda _: {"done": [interrupt("?")]})
+        builder.add_node(
+            "work", lambda state: {"chat": state["chat"].add_assistant_message("c")}
+        )
+        builder.add_edge(START, "plan").add_edge(START, "ask")
+        builder.add_conditional_edges(
+            "plan", lambda state: [Send("work", {"chat": state["chat"]})], ["work"]
+        )
+        store, again = stores
+        builder.compile(saver_of(store)).invoke({"chat": UserMessage("a")}, CONFIG)
+        graph = builder.compile(saver_of(again()))
+
+        assert [*"abc"] == texts(graph.invoke(Command(resume="!"), CONFIG)["chat"])
+
+    def test_run_again(self, store):
+        """A node that says the same once more is billed once more."""
+        builder: Any = StateGraph(State)
+        builder.add_node(
+            "say", lambda _: {"chat": AIMessage("b", usage_metadata=COUNTS)}
+        )
+        builder.add_edge(START, "say")
+        saver = saver_of(store)
+        graph = builder.compile(saver)
+        graph.invoke({"chat": UserMessage("a")}, CONFIG)
+        (before,) = [
+            each for each in graph.get_state_history(CONFIG) if each.next == ("say",)
+        ]
+        graph.invoke(None, before.config)
+        chat = graph.invoke({"chat": UserMessage("a")}, CONFIG)["chat"]
+
+        assert [*"abab"] == texts(chat)
+        assert 6 == store.load(saver.name("1", "chat")).total_usage.total_tokens
 
     def test_begins(self):
         """

@@ -6,11 +6,12 @@ values of channels and writes, which are bytes of the saver's serde.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langgraph.channels import BinaryOperatorAggregate
@@ -20,9 +21,16 @@ from langgraph.types import Send
 
 from conversation_state._wording import describe_value
 from conversation_state.adapters.langchain import load_message
-from conversation_state.aggregator import Aggregator, Checkpoint, Turn
+from conversation_state.aggregator import (
+    Aggregator,
+    Checkpoint,
+    Entry,
+    Turn,
+    response_key,
+)
 from conversation_state.codec import decode, encode
 from conversation_state.documents import Document
+from conversation_state.hosts._host import replace_entries
 from conversation_state.hosts.langgraph._threads import pack, unpack
 from conversation_state.messages import Message
 from conversation_state.parts import Part
@@ -61,16 +69,21 @@ def add_to_state(state: Aggregator, update: Any) -> Aggregator:
         case Aggregator() | Turn():
             return state.join(update)
         case Message():
-            return state.add_response(update)
+            return _add_message(state, update)
         case Usage():
-            return state.add_usage(update)
+            taken = [entry.id for entry in state.ledger]
+            key = _make_id(state, taken, *map(encode, state[-1:]), encode(update))
+            return state.add_usage(update, key=key)
         case RemoveMessage():
             raise TypeError(
                 "update: messages can't be removed from a state; return a fork of "
                 "an earlier state with Overwrite, or trim the model's view"
             )
         case BaseMessage():
-            return state.add_response(load_message(update))
+            # As LangGraph's `add_messages`: so a node that runs again says something
+            # new, and is billed again, though it says the same.
+            update.id = update.id or str(uuid4())
+            return _add_message(state, load_message(update))
         case str() | bytes() | dict():
             pass
         case Iterable():
@@ -85,6 +98,29 @@ def add_to_state(state: Aggregator, update: Any) -> Aggregator:
     )
 
 
+def _add_message(state: Aggregator, message: Message) -> Aggregator:
+    taken = [entry.id for entry in state.entries]
+    id = _make_id(state, taken, encode(message))
+    # The usage is of this entry, as everywhere, if its response has no id.
+    grown = state.add_response(message, key=None if response_key(message) else id)
+    return replace_entries(grown, state.entries.append(Entry(id, message)))
+
+
+def _make_id(state: Aggregator, taken: Collection[str], *content: bytes) -> str:
+    """
+    An identity that is not *taken*, for an addition to *state*: the same for the same
+    *content*, since LangGraph adds one update more than once. The edges behind a node
+    see a copy of the state, which may come back with what was sent to another node.
+    """
+    id, number = "", 0
+    while not id or id in taken:
+        packed = pack(state.root_id.bytes, b"%d" % number, *content)
+        id = blake2b(packed, digest_size=16).hexdigest()
+        number += 1
+
+    return id
+
+
 class StateChannel(BinaryOperatorAggregate[Aggregator]):
     """
     Holds an `Aggregator`, to which nodes add: ``conversation:
@@ -94,10 +130,17 @@ class StateChannel(BinaryOperatorAggregate[Aggregator]):
     Empty until the first update; `Overwrite` replaces the state.
     """
 
-    __slots__ = ()
+    __slots__ = ("_empty",)
 
     def __init__(self, typ: Any = Aggregator, operator: Any = add_to_state) -> None:
         super().__init__(typ, operator)
+        self._empty = Aggregator.new()
+
+    def copy(self) -> Self:
+        """A copy, to which nodes add what they add to this one."""
+        copied = super().copy()
+        copied._empty = self._empty
+        return copied
 
     def update(self, values: Sequence[Any]) -> bool:
         """Add *values*; True if there were any."""
@@ -110,7 +153,7 @@ class StateChannel(BinaryOperatorAggregate[Aggregator]):
             # A state that comes first is the value itself, so that it keeps its id.
             first = values[0]
             is_state = isinstance(first, Aggregator)
-            self.value = first if is_state else Aggregator.new()
+            self.value = first if is_state else self._empty
 
         return super().update(values)
 
