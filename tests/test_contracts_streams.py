@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 from conversation_state.adapters import (
     Export,
     Lost,
-    anthropic,
-    gemini,
     openai_chat,
-    openai_responses,
 )
 from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.parts import ImagePart, TextPart
@@ -24,6 +21,7 @@ from conversation_state.testing import (
     event_streams,
 )
 from conversation_state.testing.contracts import AdapterContract, StreamReaderContract
+from tests.adapters.helpers import PROVIDERS
 
 FEW = settings(max_examples=8, database=None, derandomize=True, deadline=None)
 
@@ -131,18 +129,10 @@ def test_a_field_is_not_its_message(field):
         )
 
 
-READERS = {
-    "openai_chat": openai_chat,
-    "openai_responses": openai_responses,
-    "anthropic": anthropic,
-    "gemini": gemini,
-}
-
-
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", PROVIDERS)
 def test_our_readers(name):
     """The readers of this library break no law of streams."""
-    check_stream(READERS[name].load_chunks, events=event_streams(name), settings=FEW)
+    check_stream(PROVIDERS[name].load_chunks, events=event_streams(name), settings=FEW)
 
 
 def whole_at_the_end(events):

@@ -32,25 +32,15 @@ from conversation_state import (
     open_store,
     trim,
 )
-from conversation_state.adapters import (
-    anthropic,
-    gemini,
-    openai_chat,
-    openai_responses,
-)
+from conversation_state.adapters import openai_chat
 from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.stored_chat import StoredChat
 from conversation_state.streams import Stream
 from conversation_state.testing.provider import judge
+from tests.adapters.helpers import PROVIDERS
 from tests.profiles import is_thorough
 
 ROOT = Path(__file__).parent.parent
-ADAPTERS: dict[str, Any] = {
-    "openai_chat": openai_chat,
-    "openai_responses": openai_responses,
-    "anthropic": anthropic,
-    "gemini": gemini,
-}
 SCRIPTS = 500 if is_thorough() else 50
 LEVEL = "api"
 # What servers send besides: ids that repeat or are too long, thoughts alone, no text.
@@ -110,7 +100,7 @@ class Script:
 
     def judge_view(self, state: Aggregator) -> None:
         messages = trim(state, None).messages
-        for wire, adapter in ADAPTERS.items():
+        for wire, adapter in PROVIDERS.items():
             self.judge(wire, adapter.dump(messages).payload)
 
     def happens(self, chance: float) -> bool:
@@ -183,7 +173,7 @@ class Script:
 
 def run_agent_turns(seed: int, wire: str, page: dict[str, Any]) -> list[str]:
     """The refusals in a conversation of some turns."""
-    script, adapter = Script(seed), ADAPTERS[wire]
+    script, adapter = Script(seed), PROVIDERS[wire]
 
     def trains(city: str) -> str:
         """Trains that leave soon."""
@@ -214,7 +204,7 @@ def run_agent_turns(seed: int, wire: str, page: dict[str, Any]) -> list[str]:
     return script.refused
 
 
-@pytest.mark.parametrize("wire", ADAPTERS)
+@pytest.mark.parametrize("wire", PROVIDERS)
 def test_agent_turns(wire):
     """
     The loop of docs/agent-turns.md: with stops, errors, tries again, prompts from

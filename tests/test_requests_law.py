@@ -15,12 +15,7 @@ from hypothesis import strategies as st
 from mistral_common.protocol.instruct.request import ChatCompletionRequest
 
 from conversation_state import Aggregator, ToolCall, trim
-from conversation_state.adapters import (
-    anthropic,
-    gemini,
-    openai_chat,
-    openai_responses,
-)
+from conversation_state.adapters import openai_chat
 from conversation_state.counting import TokenBudget
 from conversation_state.errors import BudgetExceededError
 from conversation_state.messages import (
@@ -35,14 +30,9 @@ from conversation_state.requests import AS_IS
 from conversation_state.testing import laws
 from conversation_state.testing.provider import judge
 from conversation_state.testing.strategies import states
+from tests.adapters.helpers import PROVIDERS
 from tests.adapters.kept import lines
 
-FORMATS = {
-    "anthropic": anthropic,
-    "gemini": gemini,
-    "openai_chat": openai_chat,
-    "openai_responses": openai_responses,
-}
 # What images of the usual types begin with.
 BEGINS = {
     "image/png": b"\x89PNG\r\n\x1a\n",
@@ -119,7 +109,7 @@ def as_request(state):
     return state
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", PROVIDERS)
 class TestJudge:
     """
     At its strictest, for all hosts that are known but Mistral's, which has to be named.
@@ -128,7 +118,7 @@ class TestJudge:
     @given(state=states().map(as_request) | days(), limit=st.integers(20, 3_000))
     def test_accepts_what_is_dumped(self, name, state, limit):
         """Of any state that is a request, and of its view in any budget."""
-        adapter = FORMATS[name]
+        adapter = PROVIDERS[name]
         budget = TokenBudget(context_window=limit)
         laws.requests_are_accepted(adapter, name, state)
         try:
@@ -148,7 +138,7 @@ class TestJudge:
         """
         budget = TokenBudget(context_window=limit)
         for host in HOSTS.get(name, ()):
-            adapter, rules = FORMATS[name], FORMATS[name].rules(host=host)
+            adapter, rules = PROVIDERS[name], PROVIDERS[name].rules(host=host)
             laws.requests_are_accepted(adapter, name, state, rules=rules, level=host)
             try:
                 view = trim(state, budget, rules=rules)
@@ -182,9 +172,9 @@ class TestJudge:
             AssistantMessage(tool_calls=[call]),
             ToolMessage([TextPart("There."), image], tool_call_id="call_1"),
         ]
-        laws.requests_are_accepted(FORMATS[name], name, messages)
+        laws.requests_are_accepted(PROVIDERS[name], name, messages)
 
-        lost = [each.what for each in FORMATS[name].dump(messages[:1]).lost]
+        lost = [each.what for each in PROVIDERS[name].dump(messages[:1]).lost]
         if BEGINS.get(given) == begin and given != "image/gif":
             assert not lost
         elif begin == b"BM" and given not in BEGINS:
@@ -195,7 +185,7 @@ class TestJudge:
         state = Aggregator.new([UserMessage("a"), AssistantMessage("b")])
         state = state.add(SystemMessage("Be brief."))
         for host in ("", *HOSTS.get(name, ())):
-            adapter, level = FORMATS[name], host or "strictest"
+            adapter, level = PROVIDERS[name], host or "strictest"
             rules = adapter.rules(host=host)
             for messages in (state, trim(state, None, rules=rules).messages):
                 laws.requests_are_accepted(
@@ -215,7 +205,7 @@ class TestJudge:
             UserMessage("b"),
         ]
         with pytest.raises(AssertionError, match="call_without_result"):
-            laws.requests_are_accepted(FORMATS[name], name, messages, rules=AS_IS)
+            laws.requests_are_accepted(PROVIDERS[name], name, messages, rules=AS_IS)
 
 
 HOSTS = {
@@ -291,14 +281,14 @@ class TestAnotherHost:
             ChatCompletionRequest(model="m", messages=export.payload["messages"])
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", PROVIDERS)
 def test_goes_home_as_it_came(name, recordings):
     """
     A request that a provider accepted, loaded and dumped again, is key for key what it
     was, and the judge still accepts it. An empty list of calls, which some servers take
     and OpenAI refuses, is left out.
     """
-    adapter = FORMATS[name]
+    adapter = PROVIDERS[name]
     for exchange in lines(recordings / "requests" / f"{name}.jsonl"):
         loaded = adapter.load(exchange["request"])
         again = adapter.dump(loaded)

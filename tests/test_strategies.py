@@ -19,7 +19,6 @@ from conversation_state import (
     ToolMessage,
     UserMessage,
 )
-from conversation_state.adapters import anthropic, gemini, openai_chat, openai_responses
 from conversation_state.chunks import concat
 from conversation_state.codec import encode
 from conversation_state.errors import DecodeError, ProviderStreamError
@@ -45,6 +44,7 @@ from conversation_state.testing.shapes import (
 from conversation_state.testing.strategies import aggregators
 from conversation_state.tools import Parameter, ToolInfo
 from conversation_state.usage import Usage
+from tests.adapters.helpers import PROVIDERS
 from tests.profiles import is_thorough
 
 _DRAWS = settings(
@@ -56,12 +56,6 @@ _DRAWS = settings(
 )
 _FEW = settings(_DRAWS, max_examples=100)
 _SHRUNK = settings(_DRAWS, phases=[Phase.generate, Phase.shrink])
-_ADAPTERS = {
-    "openai_chat": openai_chat,
-    "openai_responses": openai_responses,
-    "anthropic": anthropic,
-    "gemini": gemini,
-}
 
 
 def is_odd_json(text: str) -> bool:
@@ -461,7 +455,7 @@ def list_kinds(message: AssistantMessage) -> set[str]:
     return found | ({"usage"} if response and response.usage else set())
 
 
-@pytest.mark.parametrize("wire", _ADAPTERS)
+@pytest.mark.parametrize("wire", PROVIDERS)
 class TestWires:
     def test_payloads_are_read(self, wire: str):
         """
@@ -475,7 +469,7 @@ class TestWires:
         def draw(payload) -> None:
             is_request = request.get(wire, "messages") in payload
             kinds.add("request" if is_request else "response")
-            _ADAPTERS[wire].load(payload)
+            PROVIDERS[wire].load(payload)
 
         draw()
 
@@ -494,7 +488,7 @@ class TestWires:
         @given(event_streams(wire))
         def draw(events) -> None:
             try:
-                chunks = list(_ADAPTERS[wire].load_chunks(events))
+                chunks = list(PROVIDERS[wire].load_chunks(events))
             except ProviderStreamError:
                 ends["error"] += 1
             except DecodeError:

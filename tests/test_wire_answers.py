@@ -12,12 +12,6 @@ import pytest
 from hypothesis import given
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from conversation_state.adapters import (
-    anthropic,
-    gemini,
-    openai_chat,
-    openai_responses,
-)
 from conversation_state.chunks import concat
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import (
@@ -39,18 +33,13 @@ from conversation_state.testing.shapes import write_shapes
 from conversation_state.testing.strategies import model_answers
 from conversation_state.tools import ToolCall
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
+from tests.adapters.helpers import PROVIDERS
 from tests.later import Later
 
 openai: Any = Later.or_skip("openai", "OpenAI's package is not installed")
 anthropic_sdk: Any = Later.or_skip("anthropic", "Anthropic's package is not installed")
 genai: Any = Later.or_skip("google.genai", "Google's package is not installed")
 
-ADAPTERS: dict[str, Any] = {
-    "openai_chat": openai_chat,
-    "openai_responses": openai_responses,
-    "anthropic": anthropic,
-    "gemini": gemini,
-}
 TYPES = {
     "openai_chat": lambda: (
         openai.types.chat.ChatCompletion,
@@ -283,7 +272,7 @@ def check(wire: str, message: AssistantMessage, body: Any, size: int) -> Any:
     """All that is promised of an answer, whole and streamed."""
     whole = write_answer(wire, message, body, Numbers())
     model = read(wire, 0, whole)
-    (loaded,) = ADAPTERS[wire].load(whole)
+    (loaded,) = PROVIDERS[wire].load(whole)
     meta = message.response or ResponseMeta()
 
     assert said(message, is_native=wire in NATIVE) == said(loaded)
@@ -311,7 +300,7 @@ def check(wire: str, message: AssistantMessage, body: Any, size: int) -> Any:
     for event in events:
         read(wire, 1, event)
 
-    streamed = concat(ADAPTERS[wire].load_chunks(events))
+    streamed = concat(PROVIDERS[wire].load_chunks(events))
     assert said(loaded) == said(streamed)
     assert loaded.response == streamed.response
     if wire == "openai_responses":
@@ -371,7 +360,7 @@ def check_places(output: list[Any], events: list[Any]) -> None:
             assert place[key] == event[key] == texts.get((kind, id(place)), "")
 
 
-@pytest.mark.parametrize("wire", ADAPTERS)
+@pytest.mark.parametrize("wire", PROVIDERS)
 class TestAnswers:
     def test_of_shapes(self, wire):
         """Of each shape of the kit, and of answers with all that a message has."""
@@ -433,7 +422,7 @@ class TestAnswers:
         call = ToolCall("call_1", "clock", "{}")
         answer = AssistantMessage("12345678", tool_calls=[call])
         whole = write_answer(wire, answer, {"model": "m"}, Numbers())
-        (loaded,) = ADAPTERS[wire].load(whole)
+        (loaded,) = PROVIDERS[wire].load(whole)
 
         assert (3, 4) == (
             loaded.response.usage.prompt_tokens,

@@ -13,12 +13,6 @@ import pytest
 from hypothesis import example, given
 from pydantic import ConfigDict, TypeAdapter
 
-from conversation_state.adapters import (
-    anthropic,
-    gemini,
-    openai_chat,
-    openai_responses,
-)
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -39,6 +33,7 @@ from conversation_state.testing.provider import judge
 from conversation_state.testing.shapes import write_shapes
 from conversation_state.testing.strategies import conversations
 from conversation_state.tools import ToolCall
+from tests.adapters.helpers import PROVIDERS
 from tests.later import Later
 from tests.profiles import fewer
 
@@ -46,12 +41,6 @@ openai: Any = Later.or_skip("openai", "OpenAI's package is not installed")
 anthropic_sdk: Any = Later.or_skip("anthropic", "Anthropic's package is not installed")
 genai: Any = Later.or_skip("google.genai", "Google's package is not installed")
 
-ADAPTERS: dict[str, Any] = {
-    "openai_chat": openai_chat,
-    "openai_responses": openai_responses,
-    "anthropic": anthropic,
-    "gemini": gemini,
-}
 # The type of what a request has under each of its keys, one or a list of it.
 TYPES = {
     "openai_chat": lambda: {"messages": openai.types.chat.ChatCompletionMessageParam},
@@ -205,7 +194,7 @@ def check(
     expected = said(wire, messages, ids)
     broken = {*ON_PURPOSE, *without} | (set() if expected[1] else OF_NOTHING)
     assert () == judge(wire, request, level="api", without=broken)
-    assert expected == said(wire, ADAPTERS[wire].load(request), ids)
+    assert expected == said(wire, PROVIDERS[wire].load(request), ids)
     if wire == "gemini":
         signed = [
             message
@@ -216,7 +205,7 @@ def check(
         assert len(signed) == json.dumps(request).count("thoughtSignature")
 
 
-@pytest.mark.parametrize("wire", ADAPTERS)
+@pytest.mark.parametrize("wire", PROVIDERS)
 class TestRequests:
     def test_of_shapes(self, wire):
         """Of each shape of the kit."""
@@ -257,7 +246,7 @@ class TestRequests:
         said = [UserMessage([*odd, TextPart("Hi.")]), AssistantMessage([*odd])]
         said += [UserMessage("So?"), AssistantMessage([*odd, TextPart("Yes.")])]
         check(wire, said)
-        loaded = ADAPTERS[wire].load(write_request(wire, said))
+        loaded = PROVIDERS[wire].load(write_request(wire, said))
         parts = [part for message in loaded for part in message.parts]
 
         assert ["Hi.", "So?", "Yes."] == [part.text for part in parts if part.text]

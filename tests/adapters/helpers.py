@@ -17,10 +17,17 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from conversation_state.adapters import (
+    anthropic,
+    gemini,
+    openai_chat,
+    openai_responses,
+)
 from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.requests import AS_IS
 
 __all__ = [
+    "PROVIDERS",
     "WIRES",
     "as_is",
     "ask_node",
@@ -33,6 +40,14 @@ __all__ = [
 ]
 
 WIRES = Path(__file__).resolve().parent.parent / "wires"
+
+# The adapters of providers, by the names of their formats.
+PROVIDERS: dict[str, Any] = {
+    "openai_chat": openai_chat,
+    "openai_responses": openai_responses,
+    "anthropic": anthropic,
+    "gemini": gemini,
+}
 
 
 def find_node(package: str) -> tuple[str, Path]:

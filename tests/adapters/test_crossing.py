@@ -11,13 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from conversation_state import adapters
-from conversation_state.adapters import (
-    anthropic,
-    gemini,
-    openai_chat,
-    openai_responses,
-    otel,
-)
+from conversation_state.adapters import otel
 from conversation_state.adapters.engine.export import says_nothing
 from conversation_state.adapters.engine.notes import other_keys_of
 from conversation_state.messages import AssistantMessage, Message, ToolMessage
@@ -35,18 +29,12 @@ from tests.adapters.crossing import (
     writes_values,
 )
 from tests.adapters.gemini import REQUESTS as GEMINI
-from tests.adapters.helpers import as_is
+from tests.adapters.helpers import PROVIDERS, as_is
 from tests.adapters.openai_chat import REQUESTS as CHAT
 from tests.adapters.openai_responses import REQUESTS as RESPONSES
 from tests.adapters.rules import RULES
 from tests.recorded import is_large
 
-PROVIDERS: dict[str, Any] = {
-    "anthropic": anthropic,
-    "gemini": gemini,
-    "openai_chat": openai_chat,
-    "openai_responses": openai_responses,
-}
 FORMATS: dict[str, Any] = {
     name: import_module(f"conversation_state.adapters.{name}")
     for name in adapters.PROVIDERS

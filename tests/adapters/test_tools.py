@@ -17,14 +17,7 @@ from conversation_state.adapters import (
 from conversation_state.errors import InvalidToolError
 from conversation_state.testing.strategies import tool_infos
 from conversation_state.tools import Parameter, ToolChoice, ToolInfo
-from tests.adapters.helpers import table
-
-ADAPTERS: dict[str, Any] = {
-    "openai_chat": openai_chat,
-    "openai_responses": openai_responses,
-    "anthropic": anthropic,
-    "gemini": gemini,
-}
+from tests.adapters.helpers import PROVIDERS, table
 
 CLOCK = ToolInfo("clock", "Tells the time.")
 TRAINS = ToolInfo(
@@ -46,10 +39,10 @@ TRAINS_NAME = {"name": "trains", "description": "Finds trains."}
 RESPONSES = {"type": "function", "strict": False}
 
 
-@pytest.fixture(params=ADAPTERS)
+@pytest.fixture(params=PROVIDERS)
 def adapter(request):
     """Each provider."""
-    return ADAPTERS[request.param]
+    return PROVIDERS[request.param]
 
 
 def schemas_in(payload):
@@ -149,7 +142,7 @@ class TestAccepted:
         """
         Whatever the tool: plain JSON, schemas of an object, nothing dropped silently.
         """
-        for adapter in ADAPTERS.values():
+        for adapter in PROVIDERS.values():
             export = adapter.dump_tools(tools)
             assert export.payload == json.loads(json.dumps(export.payload))
             schemas = [*schemas_in(export.payload)]
@@ -196,7 +189,7 @@ class TestLost:
     def test_names(self):
         """A tool with a name that the provider refuses is left out and listed."""
         tools = [CLOCK, ToolInfo("train times")]
-        for adapter in ADAPTERS.values():
+        for adapter in PROVIDERS.values():
             export = adapter.dump_tools(tools)
             [lost] = export.lost
             assert ("tools[1]", "train times") == lost[:2]
@@ -208,10 +201,10 @@ class TestLost:
         dotted, long = ToolInfo("a.b"), ToolInfo("x" * 100)
 
         assert [1, 1, 1, 0] == [
-            len(each.dump_tools([dotted]).lost) for each in ADAPTERS.values()
+            len(each.dump_tools([dotted]).lost) for each in PROVIDERS.values()
         ]
         assert [1, 1, 0, 1] == [
-            len(each.dump_tools([long]).lost) for each in ADAPTERS.values()
+            len(each.dump_tools([long]).lost) for each in PROVIDERS.values()
         ]
 
     def test_same_name_twice(self, adapter):
@@ -228,7 +221,7 @@ class TestLost:
         tool = ToolInfo("trains", "", schema)
 
         assert [1, 1, 1, 0] == [
-            len(each.dump_tools([tool]).lost) for each in ADAPTERS.values()
+            len(each.dump_tools([tool]).lost) for each in PROVIDERS.values()
         ]
         [lost] = anthropic.dump_tools([tool]).lost
         assert ("tools[0].parameters", "anyOf") == lost[:2]
