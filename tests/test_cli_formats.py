@@ -2048,7 +2048,10 @@ class TestFiles:
             (b"---\ntitle: x\n", "YAML"),
             (b'data: {"choices": []}\n\ndata: [DONE]\n', "events of a stream (SSE)"),
             (b"[{'role': 'user', 'content': 'hi'}]", "Python's own notation"),
-            (b"SQLite format 3\0" + bytes(84), "a SQLite database"),
+            (
+                b"SQLite format 3\0" + bytes(84),
+                "database; give --from and what wrote it",
+            ),
             (b"PAR1" + bytes(9), "a Parquet file"),
             (b"%PDF-1.7\n", "a PDF document"),
             (b"\x80\x04\x95", "a pickle, which can run code and is never read"),

@@ -216,7 +216,10 @@ class TestAsked:
                 "no revision 3 before the newest: 'travel' is at revision 3",
             ),
             ("show travel@", "nothing after the @"),
-            ("show travel@later", "no label 'later'"),
+            (
+                "show travel@later",
+                "no label 'later'; `conversation-state log travel` lists",
+            ),
             ("show travle", "did you mean 'travel'?"),
             ("show me@exampel.com@2", "mean 'me@example.com'?"),
             ("show @2", "no name '@2'"),

@@ -9,6 +9,7 @@ they exit (`_exit`) are not.
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -281,8 +282,21 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
     if which is None:
         return SavedState(newest, None, text)
 
-    head = store.latest(name, at=revision_or_label(newest, which))
+    head = _find_revision(store, newest, which)
     return SavedState(head, head.revision, text)
+
+
+def _find_revision(store: Store, newest: Head, which: str) -> Head:
+    from conversation_state.errors import NotSavedError
+
+    try:
+        return store.latest(newest.name, at=revision_or_label(newest, which))
+    except NotSavedError as error:
+        if error.near:
+            raise
+
+        hint = f"`conversation-state log {shlex.quote(newest.name)}` lists what it has"
+        raise RefusedError(f"{error}; {hint}") from None
 
 
 def iterate_names(store: Store, prefix: str = "") -> Iterator[NamedHead]:

@@ -40,7 +40,10 @@ _UTF_16_OR_32 = (
 )
 # What files begin with that hold no text.
 _BINARY: tuple[tuple[bytes, str], ...] = (
-    (b"SQLite format 3\0", "a SQLite database; give --from, or --store if it is one"),
+    (
+        b"SQLite format 3\0",
+        "a SQLite database; give --from and what wrote it, or read it with --store",
+    ),
     (b"PK\x05\x06", "an empty zip archive"),
     (b"%PDF", "a PDF document; expected JSON"),
     (b"PAR1", "a Parquet file; expected JSON: convert it with `to_json(lines=True)`"),

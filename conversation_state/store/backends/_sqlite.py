@@ -168,8 +168,8 @@ _CANT_OPEN = (
     "user may read and write it, and whether the process has too many files open"
 )
 _DAMAGED = (
-    "the file is damaged; copy it as it is, then call verify() to see what is left, "
-    "or restore a backup"
+    "the file is damaged; copy it as it is, then restore a backup, or see what "
+    "verify() finds if the file can be opened"
 )
 
 # By SQLite's code, or the low byte of it.
