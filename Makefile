@@ -102,7 +102,7 @@ with c.open_store("chat.db") as store:
 endef
 export TRY
 
-.PHONY: help demo test test-versions test-oldest dist fuzz stress mutants proof wires docs architecture docs-test lint bench peers refused clean
+.PHONY: help demo test test-integration test-versions test-oldest dist fuzz stress mutants proof wires docs architecture docs-test lint bench peers refused clean
 .NOTPARALLEL: # targets share environments
 
 help: ## this list
@@ -113,10 +113,18 @@ demo: .venv/$(version)/.demo ## views, an undo and a page of a conversation (you
 	@.venv/$(version)/bin/python examples/demo.py "$(FILE)"
 	@echo && .venv/$(version)/bin/conversation-state replay "$(FILE)"
 
-test: ## all tests, the same in every run (ONLY=3.12, ARGS='-k fork')
+test: ## what needs Python alone, the same in every run (ONLY=3.12, ARGS='-k fork')
 	@$(MAKE) --silent .venv/$(main)/.test
 	@echo 'Python $(main)'
 	@$(call pytest,$(main)) $(ARGS)
+
+# Where these tests are: nothing else is imported and collected.
+INTEGRATION = tests/store tests/hosts tests/test_web_chat.py docs/store.md \
+	$(wildcard tests/test_parallel_*.py tests/test_*_browser.py tests/test_react_*.py)
+
+test-integration: ## tests with PostgreSQL, Chromium and a Dask cluster
+	@$(MAKE) --silent .venv/$(main)/.test
+	@$(call pytest,$(main)) -m integration $(INTEGRATION) $(ARGS)
 
 # One process for each interpreter, all of them at once: several for one would each
 # import and collect the same. What one prints comes when it has ended.
@@ -129,8 +137,7 @@ test-versions: ## what depends on the interpreter, on every other one found
 	trap 'exit 1' INT TERM; \
 	for each in $(found); do \
 		$(MAKE) --silent .venv/$$each/.test || continue; \
-		CONVERSATION_STATE_WITHOUT_POSTGRES=1 PYTHONHASHSEED=0 \
-			.venv/$$each/bin/python -m pytest --hypothesis-profile=brief \
+		PYTHONHASHSEED=0 .venv/$$each/bin/python -m pytest --hypothesis-profile=brief \
 			$(OF_VERSIONS) $(ARGS) >"$$logs/$$each" 2>&1 & \
 		pids="$$pids $$!"; echo $$! >"$$logs/$$each.pid"; \
 	done; \
@@ -143,7 +150,8 @@ test-versions: ## what depends on the interpreter, on every other one found
 	pids=; test -z "$$failed" || { echo "Failed on Python$$failed" >&2; exit 1; }
 
 test-oldest: .venv/oldest/.oldest ## all tests, with the oldest dependencies that are allowed
-	@$(call pytest,oldest) --hypothesis-profile=brief $(ARGS)
+	@$(call pytest,oldest) --hypothesis-profile=brief \
+		-m 'integration or not slow' $(ARGS)
 
 # In a folder of its own, so that what is missing in a wheel is missing there.
 dist: .venv/dist/.dist ## the wheel and the source distribution, tried outside of the checkout

@@ -23,6 +23,7 @@ from sybil.evaluators.python import PythonEvaluator, pad
 from sybil.integration.pytest import SybilItem
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
 
+_POSTGRES = "CONVERSATION_STATE_POSTGRES"  # read by the examples of docs/store.md
 _PACKAGE = Path(__file__).resolve().parent / "conversation_state"
 
 
@@ -105,11 +106,24 @@ def pytest_make_collect_report(
     return report
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Where integration tests run, so do the examples with a database server."""
+    if "integration" in config.option.markexpr:
+        os.environ[_POSTGRES] = "1"
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """All of these processes number the tests alike."""
+    """
+    All of these processes number the tests alike; and examples, which have no markers,
+    are integration tests where a database server is asked for.
+    """
+    for item in items:
+        if item.path.name == "store.md" and _POSTGRES in os.environ:
+            item.add_marker("integration")
+
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.path)
 

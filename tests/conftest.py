@@ -30,11 +30,19 @@ def pytest_collect_file() -> Generator[None, list[Any], list[Any]]:
     return [each for each in collectors if type(each) is pytest.Module]
 
 
+def get_unasked(config: pytest.Config) -> list[str]:
+    """The markers whose tests are left out unless ``-m`` names them."""
+    return [
+        kind for kind in ("slow", "integration") if kind not in config.option.markexpr
+    ]
+
+
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
     """
-    Leave out what is marked as slow, but in `make fuzz` or where `-m slow` asks.
+    Leave out what is marked as slow or integration, but in `make fuzz` or where `-m`
+    names it.
 
     Names have no addresses: the processes of one run must find the same tests.
     """
@@ -44,12 +52,10 @@ def pytest_collection_modifyitems(
             f"tests named by an address, which each process has another of: {moving}"
         )
 
-    if is_thorough() or "slow" in config.option.markexpr:
-        return
-
-    slow = {item: None for item in items if item.get_closest_marker("slow")}
-    items[:] = [item for item in items if item not in slow]
-    config.hook.pytest_deselected(items=[*slow])
+    unasked = () if is_thorough() else get_unasked(config)
+    left = {item: None for item in items if any(map(item.get_closest_marker, unasked))}
+    items[:] = [item for item in items if item not in left]
+    config.hook.pytest_deselected(items=[*left])
 
 
 @pytest.fixture(autouse=True, scope="session")

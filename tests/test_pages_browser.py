@@ -32,6 +32,8 @@ from conversation_state.timeline import Timeline
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe")
 
+pytestmark = pytest.mark.integration
+
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 TOKEN = "a-token-of-the-test"
 ASKED = Aggregator.new().add_user_prompt("Where to?").add_usage(Usage(10), model="m")

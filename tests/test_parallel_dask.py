@@ -22,6 +22,8 @@ from tests.executor_contract import CHAT, ExecutorContract, fan_out, texts
 from tests.later import Later
 from tests.test_parallel import time_is_up  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.integration
+
 distributed: Any = Later.or_skip("distributed", "needs Dask (extra dask)")
 dask: Any = Later("dask")
 

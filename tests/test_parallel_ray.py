@@ -16,6 +16,8 @@ from tests.branches import add_text
 from tests.executor_contract import CHAT, ExecutorContract, fan_out, texts
 from tests.test_parallel import time_is_up  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.integration
+
 ray: Any = pytest.importorskip("ray", reason="needs Ray (extra ray)")
 
 

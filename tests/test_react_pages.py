@@ -29,6 +29,8 @@ from tests.test_pages_browser import axe, chromium, playwright
 
 __all__ = ["chromium"]  # a fixture
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).resolve().parent.parent
 REACT = ROOT / "examples" / "react"
 BUILT = ["react/index.html", "react/assistant.html", "docs/"]

@@ -377,6 +377,7 @@ def page(web, chromium, tmp_path):
 PHONE = {"width": 390, "height": 700}
 
 
+@pytest.mark.integration
 class TestPage:
     """The page of one HTML file, on a phone's screen."""
 

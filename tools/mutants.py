@@ -137,7 +137,10 @@ _SWAPS: dict[type[ast.AST], str] = {
 # Where all tests of a module take longer, measured, only those chosen for a mutant
 # meet it: those that run its line in a process of their own are not among them.
 _LONG_S = 600
-_PYTEST = ("pytest", "-q", "-x", "--hypothesis-profile=mutants")
+_PYTEST = (
+    *("pytest", "-q", "-x", "--hypothesis-profile=mutants"),
+    *("-m", "integration or not slow"),
+)
 # What a user is told, also around what is filled in; nothing depends on its words.
 _PROSE = re.compile("[a-z] [a-z]|} [a-z]|[:,] {")
 # In what pytest lists: how long a test, or a fixture of it, took.

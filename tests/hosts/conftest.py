@@ -44,7 +44,12 @@ class ObjectReader:
             self._open.pop().close()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(
+    params=[
+        *("memory", "sqlite"),
+        pytest.param("postgres", marks=pytest.mark.integration),
+    ]
+)
 def place(request, tmp_path) -> Iterator[ObjectReader]:
     """A place for a store, of each kind."""
     if request.param != "postgres":

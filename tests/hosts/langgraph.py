@@ -1,10 +1,10 @@
 """Graphs with scripted nodes, on stores of ours."""
 
-import os
 from collections import Counter
 from contextlib import contextmanager
 from typing import Annotated, Any, TypedDict
 
+import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
@@ -16,6 +16,7 @@ from tests.store import server as servers
 
 __all__ = [
     "CONFIG",
+    "KINDS",
     "ChatState",
     "echo",
     "graph_of",
@@ -24,15 +25,14 @@ __all__ = [
     "run_turn",
     "stored_bytes",
     "texts_of",
-    "urls",
 ]
 
 CONFIG: Any = {"configurable": {"thread_id": "1"}}
-WITHOUT = "CONVERSATION_STATE_WITHOUT_POSTGRES"
-
-
-def urls():
-    return ["memory", "sqlite"] + ["postgres"] * (not os.environ.get(WITHOUT))
+# The kinds of stores to test with.
+KINDS = (
+    *("memory", "sqlite"),
+    pytest.param("postgres", marks=pytest.mark.integration),
+)
 
 
 @contextmanager

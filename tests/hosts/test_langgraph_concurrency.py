@@ -21,12 +21,12 @@ from conversation_state.hosts.langgraph import ConversationStateSaver
 from conversation_state.store import open_store
 from tests.hosts.langgraph import (
     CONFIG,
+    KINDS,
     graph_of,
     opened,
     run_turn,
     saver_of,
     texts_of,
-    urls,
 )
 from tests.signals import interrupt_by_signals
 
@@ -59,7 +59,7 @@ def both(turn: Any) -> list[Any]:
         return [future.exception() or future.result() for future in futures]
 
 
-@pytest.mark.parametrize("kind", urls())
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("is_begun", [True, False], ids=["begun", "empty"])
 class TestTwoRuns:

@@ -25,6 +25,7 @@ from langgraph.types import Command, interrupt
 from conversation_state.hosts.langgraph import ConversationStateSaver
 from tests.hosts.langgraph import (
     CONFIG,
+    KINDS,
     ChatState,
     echo,
     graph_of,
@@ -33,7 +34,6 @@ from tests.hosts.langgraph import (
     run_turn,
     saver_of,
     texts_of,
-    urls,
 )
 
 
@@ -466,7 +466,7 @@ class TestDelta:
         assert "messages" in last(saver_of(store))
 
 
-@pytest.mark.parametrize("kind", urls())
+@pytest.mark.parametrize("kind", KINDS)
 def test_conformance(kind, tmp_path):
     """
     In LangGraph's own suite for checkpointers every capability is there and passes, the

@@ -5,7 +5,6 @@ One is started for each process that asks for it, in a folder of its own, and
 stopped when its tests are done.
 """
 
-import os
 import re
 import shutil
 import socket
@@ -169,9 +168,6 @@ class Server:
         self.run(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
-_WITHOUT = "CONVERSATION_STATE_WITHOUT_POSTGRES"
-
-
 @cache
 def _start_server() -> tuple[Server | None, str]:
     try:
@@ -180,23 +176,14 @@ def _start_server() -> tuple[Server | None, str]:
         return None, f"{type(error).__name__}: {error}"
 
 
-def skip_if_unwanted() -> None:
-    """Skip the test if none is to be tested with."""
-    import pytest  # noqa: PLC0415 - benchmarks run without pytest
-
-    if os.environ.get(_WITHOUT):
-        pytest.skip(f"{_WITHOUT} is set: PostgreSQL's store is not tested here")
-
-
 def server() -> Server:
     """This process's server, started when it is asked for first."""
     import pytest  # noqa: PLC0415 - benchmarks run without pytest
 
-    skip_if_unwanted()
     found, why = _start_server()
     if found is None:
         msg = f"no PostgreSQL to test with, so its store is not tested: {why}"
-        pytest.fail(f"{msg}\n{_WITHOUT}=1 skips these tests.", pytrace=False)
+        pytest.fail(msg, pytrace=False)
 
     return found
 

@@ -97,7 +97,9 @@ def saved(url, name="chat"):
         return [message.text for message in store.load(name)][1:]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.integration)]
+)
 def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/chats.db"

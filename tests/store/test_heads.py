@@ -69,6 +69,7 @@ class TestSqlite:
         assert run_counted(few) == run_counted(many)
 
 
+@pytest.mark.integration
 class TestPostgres:
     def test_plan(self, server, pg_url):
         """Rows are found by their keys, and not by reading the tables."""

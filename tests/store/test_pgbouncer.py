@@ -17,9 +17,12 @@ from tests.store import server as servers
 
 PGBOUNCER = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
 
-pytestmark = pytest.mark.skipif(
-    PGBOUNCER is None, reason="the program pgbouncer is not installed"
-)
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        PGBOUNCER is None, reason="the program pgbouncer is not installed"
+    ),
+]
 
 
 @pytest.fixture(params=["session", "transaction"])

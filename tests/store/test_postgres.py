@@ -15,6 +15,8 @@ from tests.store import server as servers
 from tests.store.machine import StoreMachine
 from tests.store.promises.contract import StorePromises
 
+pytestmark = pytest.mark.integration
+
 
 class OnServer:
     """

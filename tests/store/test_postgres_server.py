@@ -35,6 +35,8 @@ from tests.store import server as servers
 from tests.store.injection import PLAIN
 from tests.store.wire import Wire
 
+pytestmark = pytest.mark.integration
+
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 OPEN = "SELECT pid FROM pg_stat_activity WHERE application_name = %s"
 
@@ -61,7 +63,6 @@ def over(server, schema, wire):
 @pytest.fixture
 def alone():
     """A server that a test may stop."""
-    servers.skip_if_unwanted()
     try:
         server = servers.Server(*servers._FAST)
     except RuntimeError as error:
