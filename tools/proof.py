@@ -61,8 +61,8 @@ def run(*arguments: str) -> Done:
 
 
 def run_tests() -> dict[str, Any]:
-    """The tests, with the examples of `make test`."""
-    return count_tests(run("pytest", "-q", *_PARALLEL))
+    """The tests of `make test` and `make test-integration`."""
+    return count_tests(run("pytest", "-q", *_PARALLEL, "-m", "integration or not slow"))
 
 
 def run_fuzz() -> dict[str, Any]:
