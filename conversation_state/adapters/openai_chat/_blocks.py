@@ -156,13 +156,13 @@ def read_images(node: ObjectReader) -> list[Part]:
     parts: list[Part] = []
     given = node.raw.get("images")
     for at, raw in enumerate(given if is_list(given) else ()):
-        if not is_map(raw) or not is_map(raw.get("image_url")):
+        if not is_map(raw):
             break
 
         block = ObjectReader(node.reading, raw, f"{node.path}.images[{at}]")
         block.notes["key"] = {"images": True}
         is_image = raw.get("type") == "image_url"
-        is_image = is_image and isinstance(raw["image_url"].get("url"), str)
+        is_image = is_image and isinstance(map_of(raw, "image_url").get("url"), str)
         part = _read_medium(block, "image_url", "assistant") if is_image else None
         if part is None:
             break
