@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from conversation_state import Aggregator
 from conversation_state.adapters import ai_sdk, openai_chat
 from conversation_state.adapters.ai_sdk import (
+    HEADERS,
     ChatRequest,
     adump_chunks,
     aload_chunks,
@@ -57,7 +58,7 @@ from conversation_state.testing import check_adapter
 from conversation_state.testing.strategies import aggregators
 from conversation_state.tools import ToolCall
 from conversation_state.tree import MessageTree, name, ui_id_of
-from conversation_state.usage import Usage
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests import recorded
 from tests.adapters.contract import problem_paths
 from tests.adapters.helpers import WIRES, ask_node, find_node, table
@@ -376,6 +377,32 @@ class TestMessages:
             )
 
             assert (call, result) == load(dump([call, result]).payload)
+
+    def test_usage(self):
+        """A page has what a run used, but for counts that a browser can't read."""
+        within = PromptTokensDetails(cached_tokens=2)
+        made = CompletionTokensDetails(reasoning_tokens=3)
+        extra = {"cache_write_tokens": 4}
+        counts = Usage(
+            *(10, 5),
+            prompt_tokens_details=within,
+            completion_tokens_details=made,
+            extra=extra,
+        )
+        many = Usage(2**53, 0)
+        answers = [
+            AssistantMessage("a", response=ResponseMeta(usage=counts)),
+            AssistantMessage("b", response=ResponseMeta(usage=Usage(1, 1))),
+        ]
+        (item,) = dump(answers).payload
+        (large,) = dump([answers[0].replace(response=ResponseMeta(usage=many))]).payload
+
+        shown = {"inputTokens": 11, "outputTokens": 6, "totalTokens": 17}
+        shown |= {"reasoningTokens": 3, "cachedInputTokens": 2}
+        assert {"version": 1, "usage": {**shown, "cacheWriteInputTokens": 4}} == (
+            item["metadata"]["conversation_state"]
+        )
+        assert {"outputTokens": 0} == large["metadata"]["conversation_state"]["usage"]
 
     def test_denial_and_more(self):
         """What was added to a denied result is an error's, and comes back."""
@@ -1233,6 +1260,16 @@ def ask_about_transcripts() -> list[tuple[Aggregator, Any, Any]]:
 
 class TestEvents:
     """Events of answers, and what the SDK makes of them."""
+
+    def test_headers(self):
+        """The headers of a response are ``UI_MESSAGE_STREAM_HEADERS`` of the SDK."""
+        assert {
+            "content-type": "text/event-stream",
+            "cache-control": "no-cache",
+            "connection": "keep-alive",
+            "x-vercel-ai-ui-message-stream": "v1",
+            "x-accel-buffering": "no",
+        } == HEADERS
 
     def test_fixtures(self):
         """What the SDK made of our own streams is what `dump` makes of them."""

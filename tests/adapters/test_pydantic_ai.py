@@ -250,6 +250,15 @@ class TestLoad:
 
         assert () == anthropic.dump(load(history)).lost
 
+    def test_keys_are_lost_elsewhere(self):
+        """What only Pydantic AI has of a part is listed in other formats."""
+        part = {"part_kind": "text", "content": "Hi", "provider_details": {"a": 1}}
+        chat = load([asked("Hi!"), {"kind": "response", "parts": [part]}])
+
+        assert [("messages[1].parts[0]", "provider_details")] == [
+            each[:2] for each in anthropic.dump(chat).lost
+        ]
+
     @pytest.mark.parametrize("kind", ["thinking", "redacted_thinking"])
     def test_signed_thoughts(self, kind):
         """A thought that Anthropic signed goes back to it as the block that it was."""
