@@ -82,7 +82,7 @@ acts = st.one_of(
 def days(draw):
     """
     What two or three tabs make of one conversation, as a request: a user's message or a
-    result is the newest, and no call waits.
+    result is the newest, but for one of the system, and no call waits.
     """
     tabs = [Aggregator.new([SystemMessage("Be brief.")] * draw(st.integers(0, 1)))]
     for act in draw(st.lists(acts, max_size=14)):
@@ -98,7 +98,8 @@ def days(draw):
     for call in state.pending_calls:
         state = state.add_tool_response(ToolMessage("done", tool_call_id=call.id))
 
-    return as_request(state)
+    state = as_request(state)
+    return state.add(SystemMessage("Be brief.")) if draw(st.booleans()) else state
 
 
 def as_request(state):

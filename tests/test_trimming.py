@@ -117,18 +117,24 @@ def with_task(history, lead, start):
     return (*history[:lead], *(users[-1:] or [make_prompt()]), *run)
 
 
+def find_starts(history, lead):
+    """
+    Brute force: where a valid run may start. System messages alone are none, unless
+    there is no other.
+    """
+    runs = range(lead, len(history) + (lead == len(history)))
+    starts = [at for at in runs if is_valid((*history[:lead], *history[at:]))]
+    spoken = [at for at in starts if {one.role for one in history[at:]} != {"system"}]
+    return spoken or starts
+
+
 def best_view(history, limit, *, keep_system):
     """Brute force: what `fit` should give, or the error it should raise."""
     lead = 0
     while keep_system and lead < len(history) and history[lead].role == "system":
         lead += 1
 
-    runs = range(lead, len(history) + (lead == len(history)))
-    views = [
-        with_task(history, lead, start)
-        for start in runs
-        if is_valid((*history[:lead], *history[start:]))
-    ]
+    views = [with_task(history, lead, start) for start in find_starts(history, lead)]
     for view in views:
         if sum(map(by_characters, view)) <= limit:
             return view
@@ -266,6 +272,21 @@ class TestFit:
 
         assert (5, 4) == (caught.value.needed_tokens, caught.value.limit_tokens)
         assert "needs 5 tokens and the budget leaves 4" in str(caught.value)
+
+    @pytest.mark.parametrize("turns", [0, 100])
+    def test_keeps_what_system_messages_stand_behind(self, turns):
+        """These alone are no request: what was said before them stays, or nothing."""
+        newest = [calls("x"), result("x", "r" * 400), *[SystemMessage("brief")] * 2]
+        history = [*[UserMessage("q"), AssistantMessage("a")] * turns, *newest]
+        history.insert(2 * turns, UserMessage("Book!"))
+        for step in ((), (keep_last(1),)):
+            view = trim(history, TokenBudget(context_window=150), *step)
+
+            assert history[-5:] == [*view.messages][-5:]
+
+        for limit in (20, 100):
+            with pytest.raises(BudgetExceededError):
+                trim(history, TokenBudget(context_window=limit))
 
     def test_explains_why_no_view_is_valid(self):
         """A result without its call can't be shown, and the error names it."""

@@ -38,6 +38,7 @@ from conversation_state.trimming import (
 from tests.test_trimming import (
     anything,
     calls,
+    find_starts,
     is_valid,
     order_problems,
     result,
@@ -66,13 +67,9 @@ def find_last_run(history, n):
     size; None if no run is valid.
     """
     lead = find_lead(history)
-    starts = [
-        start
-        for start in range(lead, len(history) + (lead == len(history)))
-        if is_valid((*history[:lead], *history[start:]))
-    ]
+    starts = find_starts(history, lead)
     small_enough = [start for start in starts if len(history) - start <= n]
-    return (small_enough or starts[-1:] or [None])[0]  # type: ignore[list-item]
+    return (small_enough or starts[-1:] or [None])[0]
 
 
 def find_lead(history):

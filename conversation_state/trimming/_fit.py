@@ -100,7 +100,7 @@ class _KeepNewest:
             survey = survey._replace(lead_size=0, lead=0, lead_tokens=0)
 
         if survey.cuts or not survey.size:
-            return survey
+            return survey._replace(cuts=survey.starts)
 
         flaw = survey.flaw
         problem = "there is no place that a valid view could start at"
@@ -542,7 +542,10 @@ def _fit_valid(
     if survey.is_thinking or (pending and has_stopped_calls(context.messages)):
         return None
 
-    cuts, total = survey.cuts, survey.tokens
+    if since and survey.spoken < 0:
+        return None
+
+    cuts, total = survey.starts, survey.tokens
     excess = lead.tokens + total - limit
     # What is before the first of these cuts has to be repaired, or is not known.
     first = bisect_left(cuts, survey.odd_end, key=_seq)
@@ -551,7 +554,7 @@ def _fit_valid(
 
     lead_tokens = 0 if since else lead.tokens
     survey = survey._replace(
-        lead_size=lead.size, lead=lead.size, lead_tokens=lead_tokens
+        lead_size=lead.size, lead=lead.size, lead_tokens=lead_tokens, cuts=cuts
     )
     find_task = partial(_find_task, entries, counter, since)
     start = step.choose(context, survey, excess, limit, earlier=find_task)
@@ -842,8 +845,9 @@ def fit(*, keep_system: bool = True, slack: int = 0) -> Step:
     not begin with a user's message: one prompt and a hundred calls and results are a
     usual conversation of an agent. What it gives begins with a user's message, behind
     the leading system messages, is never over the budget, never parts a call from its
-    results, holds the newest message, with the calls that message answers, and keeps
-    the order. Where no user speaks at all, a made message does.
+    results, holds the newest message that is not the system's, with the calls it
+    answers, and what is behind it, and keeps the order. Where no user speaks at all, a
+    made message does.
 
     The first view of a state counts from its end, only what it keeps. After that it
     costs O(log n), whatever part fits.

@@ -5,7 +5,9 @@ and the survey: where a valid run may start, found while tokens are counted.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state._persistent import Log, final
@@ -258,6 +260,7 @@ class UserPoint(NamedTuple):
     own: int  # its own tokens
 
 
+_seq = attrgetter("seq")
 _NO_CUTS: Log[CutPoint] = Log()
 _NO_USERS: Log[UserPoint] = Log()
 _NO_IDS: frozenset[str] = frozenset()
@@ -287,9 +290,22 @@ class Survey(NamedTuple):
     # The position behind the last message whose id, name or content has to be changed.
     odd_end: int = 0
     is_thinking: bool = False  # whether the last message is thinking alone
-    speaker: type[Message] | None = (
-        None  # the kind of the last that is not the system's
-    )
+    # The kind of the last message that is not the system's, and its position.
+    speaker: type[Message] | None = None
+    spoken: int = -1
+
+    @property
+    def starts(self) -> Log[CutPoint]:
+        """
+        The cuts without those that have nothing but system messages behind them, which
+        alone are no request; all of them if there are no others.
+        """
+        cuts = self.cuts
+        if not cuts or cuts[-1].seq <= self.spoken:
+            return cuts
+
+        count = bisect_right(cuts, self.spoken, key=_seq)
+        return cuts.take(count) if count else cuts
 
     @property
     def is_right(self) -> bool:
@@ -309,7 +325,7 @@ class Survey(NamedTuple):
         size, tokens, lead_size, lead, lead_tokens, open_calls, flaw, cuts, users = (
             self[:9]
         )
-        ids, odd_end, is_thinking, speaker = self[9:]
+        ids, odd_end, is_thinking, speaker, spoken = self[9:]
         parted = find_parted(rules)
         caller, called, pending = open_calls
         # What the messages add, which goes to the logs and sets in one piece.
@@ -373,7 +389,7 @@ class Survey(NamedTuple):
                 is_odd = True
 
             if kind is not SystemMessage:
-                speaker = kind
+                speaker, spoken = kind, seq
 
             if was_thinking:
                 # What thinking led to stays with it; where something else follows, the
@@ -415,7 +431,7 @@ class Survey(NamedTuple):
         open_calls = _make(OpenCalls, (caller, called, pending))
         lead_fields = lead_size, lead, lead_tokens
         fields = size, tokens, *lead_fields, open_calls, flaw, cuts, users
-        return _make(Survey, (*fields, ids, odd_end, is_thinking, speaker))
+        return _make(Survey, (*fields, ids, odd_end, is_thinking, speaker, spoken))
 
 
 START = Survey()
