@@ -19,7 +19,7 @@ from conversation_state.cli._input import InputConversation, read_files
 from conversation_state.errors import DecodeError, Problem
 from conversation_state.parts import ReasoningPart
 from conversation_state.store import open_store
-from tests.commands import Commands
+from tests.commands import ROOT, Commands
 
 
 @pytest.fixture(autouse=True)
@@ -1625,6 +1625,14 @@ class TestSessions:
             assert not result.stderr
             assert "left_out" not in notes(run, "s1")
             assert "T" == notes(run, "s1")["title"]
+
+    def test_request_of_a_compaction(self, run):
+        """What asks for a compaction in OpenCode is not listed as left out."""
+        [path] = (ROOT / "tests/golden/sessions").glob("opencode-*/*.json")
+        result = run("import", path)
+
+        assert "message 6: its call toolu_A3 has no result" in result.stderr
+        assert "left out" not in result.stderr
 
     @pytest.mark.parametrize("key", ["instructions", "git"])
     def test_old_codex(self, run, key):

@@ -90,6 +90,7 @@ class _OpenCodeSession:
 
     def __init__(self, lines: SessionLines) -> None:
         self.builder = SessionBuilder(FORMAT, lines)
+        self.builder.unit = "message"
         self.compaction: dict[str, Any] = {}
         self.tip: str | None = None
 
@@ -145,7 +146,8 @@ class _OpenCodeSession:
             self.builder.problem(at, f"its role is {role!r}; kept as it is")
 
         if not messages or about.get("summary") is True:
-            self.builder.keep(at, raw, is_read=bool(messages))
+            is_read = bool(messages) or role == "user"
+            self.builder.keep(at, raw, is_read=is_read)
             return
 
         created = read_time(map_in(about, "time").get("created"))

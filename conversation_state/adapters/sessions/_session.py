@@ -453,6 +453,8 @@ class SessionBuilder:
         self.name = self.title = self.version = self.cwd = ""
         self.notes: dict[str, Any] = {}
         # By the ids of records.
+        # What the numbers of lines count.
+        self.unit = "line"
         self.labels: dict[str, str] = {}
         self.agents: list[LoadedSession] = []
         self.called_by = ""
@@ -468,7 +470,7 @@ class SessionBuilder:
 
     def problem(self, at: int, what: str) -> None:
         """Report what is wrong with a line, or was mended."""
-        self.problems.append(f"line {at}: {what}")
+        self.problems.append(f"{self.unit} {at}: {what}")
 
     def report_unread(self, at: int, raw: Body) -> None:
         """Report a line of an unknown type that has content."""
