@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conversation_state.testing.provider._reading import (
-    NAME,
     Faults,
     Finding,
     article,
+    empty,
     error_of_arguments,
     find_inner_schemas,
+    has_odd_characters,
     has_word_json,
+    longer_than,
     noted,
     objects_of,
     says,
@@ -452,20 +454,6 @@ def _ids(request: CompletionRequest) -> Iterator[tuple[str, str]]:
             yield f"messages[{at}].tool_call_id", message["tool_call_id"]
 
 
-def find_empty_ids(request: CompletionRequest) -> Iterator[Finding]:
-    """Ids of calls without a character."""
-    for path, id_ in _ids(request):
-        if not id_:
-            yield path, {"path": path}
-
-
-def find_long_ids(request: CompletionRequest) -> Iterator[Finding]:
-    """Ids of calls with more than 40 characters."""
-    for path, id_ in _ids(request):
-        if len(id_) > 40:  # noqa: PLR2004 - named in the docstring
-            yield path, {"path": path, "limit": 40, "length": len(id_)}
-
-
 def find_other_than_nine(request: CompletionRequest) -> Iterator[Finding]:
     """Ids of calls that are not nine letters and digits."""
     for path, id_ in _ids(request):
@@ -480,27 +468,6 @@ def _names(request: CompletionRequest) -> Iterator[tuple[str, str]]:
     for at, tool in objects_of(request.body.get("tools")):
         if isinstance(tool.get("function"), Mapping):
             yield f"tools[{at}].function.name", str(tool["function"].get("name"))
-
-
-def find_odd_names(request: CompletionRequest) -> Iterator[Finding]:
-    """Names of functions with other than letters, digits, underscores and dashes."""
-    for path, name in _names(request):
-        if name and not NAME.match(name):
-            yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]+$"}
-
-
-def find_long_names(request: CompletionRequest) -> Iterator[Finding]:
-    """Names of functions with more than 64 characters."""
-    for path, name in _names(request):
-        if len(name) > 64:  # noqa: PLR2004 - named in the docstring
-            yield path, {"path": path, "limit": 64, "length": len(name)}
-
-
-def find_empty_names(request: CompletionRequest) -> Iterator[Finding]:
-    """Names of functions without a character."""
-    for path, name in _names(request):
-        if not name:
-            yield path, {"path": path}
 
 
 def find_broken_arguments(request: CompletionRequest) -> Iterator[Finding]:
@@ -939,7 +906,7 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     # Ids and names.
     _rule(
         "id_empty",
-        find_empty_ids,
+        empty(_ids),
         "Invalid '{path}': empty string. Expected a string with minimum length 1, but "
         "got an empty string instead.",
         _OPENAI,
@@ -948,7 +915,7 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "id_too_long",
-        find_long_ids,
+        longer_than(40, _ids),
         "Invalid '{path}': string too long. Expected a string with maximum length "
         "{limit}, but got a string with length {length} instead.",
         _ISSUES + "BerriAI/litellm/issues/17343",
@@ -968,7 +935,7 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "name_characters",
-        find_odd_names,
+        has_odd_characters(_names),
         "Invalid '{path}': string does not match pattern. Expected a string that "
         "matches the pattern '{pattern}'.",
         _ISSUES + "mcp-use/mcp-use/issues/90",
@@ -977,7 +944,7 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "name_too_long",
-        find_long_names,
+        longer_than(64, _names),
         "Invalid '{path}': string too long. Expected a string with maximum length "
         "{limit}, but got a string with length {length} instead.",
         _OPENAI,
@@ -986,7 +953,7 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "name_empty",
-        find_empty_names,
+        empty(_names),
         "Invalid '{path}': empty string. Expected a string with minimum length 1, but "
         "got an empty string instead.",
         _ISSUES + "continuedev/continue/issues/11645",

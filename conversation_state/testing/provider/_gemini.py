@@ -9,6 +9,7 @@ from typing import Any
 from conversation_state.testing.provider._reading import (
     Faults,
     Finding,
+    empty,
     find_inner_schemas,
     noted,
     objects_of,
@@ -285,13 +286,6 @@ def _declarations(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, An
         for on, function in objects_of(_by_camel(tool).get("functionDeclarations")):
             path = f"tools[{at}].function_declarations[{on}]"
             yield path, _by_camel(function)
-
-
-def find_empty_names(request: GeminiRequest) -> Iterator[Finding]:
-    """Calls and responses without a name."""
-    for path, name in _functions(request):
-        if not name:
-            yield path, {"path": path}
 
 
 def find_odd_names(request: GeminiRequest) -> Iterator[Finding]:
@@ -609,7 +603,7 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
     # Names and ids.
     _rule(
         "name_empty",
-        find_empty_names,
+        empty(_functions),
         "* GenerateContentRequest.{path}: Name cannot be empty.\n",
         _REFERENCE,
     ),

@@ -1,5 +1,6 @@
 """
-What the readers of the four wires share: paths, types in JSON's words, names.
+What the readers of the four wires share: paths, types in JSON's words, names; and the
+checks of names and ids that differ by a number alone.
 
 A reader goes through a request once, and leaves lists for the checks. What is not of
 the form at all it notes itself, under the name of a rule (`Faults`); a request that
@@ -18,16 +19,21 @@ __all__ = [
     "Faults",
     "Finding",
     "article",
+    "empty",
     "error_of_arguments",
     "find_inner_schemas",
+    "has_odd_characters",
     "has_word_json",
     "is_spoken",
+    "longer_than",
     "noted",
     "objects_of",
     "says",
 ]
 
 Finding = tuple[str, Mapping[str, Any]]
+# The ids, or the names, in a request, each with its path.
+Lister = Callable[[Any], Iterable[tuple[str, str]]]
 
 _JSON_TYPES: Mapping[type, str] = {
     str: "a string",
@@ -142,3 +148,36 @@ def noted(rule: str) -> Callable[[Any], Iterable[Finding]]:
         return faults.get(rule, ())
 
     return find_noted
+
+
+def empty(list_words: Lister) -> Callable[[Any], Iterable[Finding]]:
+    """A check for words without a character."""
+
+    def find_empty(request: Any) -> Iterator[Finding]:
+        for path, word in list_words(request):
+            if not word:
+                yield path, {"path": path}
+
+    return find_empty
+
+
+def longer_than(limit: int, list_words: Lister) -> Callable[[Any], Iterable[Finding]]:
+    """A check for words with more than *limit* characters."""
+
+    def find_long(request: Any) -> Iterator[Finding]:
+        for path, word in list_words(request):
+            if len(word) > limit:
+                yield path, {"path": path, "limit": limit, "length": len(word)}
+
+    return find_long
+
+
+def has_odd_characters(list_words: Lister) -> Callable[[Any], Iterable[Finding]]:
+    """A check for words with other than letters, digits, underscores and dashes."""
+
+    def find_odd(request: Any) -> Iterator[Finding]:
+        for path, word in list_words(request):
+            if word and not NAME.match(word):
+                yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]+$"}
+
+    return find_odd

@@ -10,8 +10,11 @@ from conversation_state.testing.provider._reading import (
     Faults,
     Finding,
     article,
+    empty,
     error_of_arguments,
+    has_odd_characters,
     has_word_json,
+    longer_than,
     noted,
     objects_of,
     says,
@@ -74,7 +77,6 @@ _REQUIRED = {
     "function_call_output": ("call_id",),
 }
 _IMAGES = ("image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp")
-_LONGEST = 64
 
 
 class ResponsesRequest:
@@ -468,20 +470,6 @@ def _ids(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
                 yield f"input[{at}].{key}", id_
 
 
-def find_long_ids(request: ResponsesRequest) -> Iterator[Finding]:
-    """Ids of items and calls with more than 64 characters."""
-    for path, id_ in _ids(request):
-        if len(id_) > _LONGEST:
-            yield path, {"path": path, "limit": _LONGEST, "length": len(id_)}
-
-
-def find_empty_ids(request: ResponsesRequest) -> Iterator[Finding]:
-    """Ids of items and calls without a character."""
-    for path, id_ in _ids(request):
-        if not id_:
-            yield path, {"path": path}
-
-
 def find_odd_characters_in_ids(request: ResponsesRequest) -> Iterator[Finding]:
     """Ids of items with other than letters, digits, underscores and dashes."""
     for at, (_, item) in enumerate(request.items):
@@ -499,27 +487,6 @@ def _names(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
     for at, tool in objects_of(request.body.get("tools")):
         if tool.get("type") == "function":
             yield f"tools[{at}].name", str(tool.get("name"))
-
-
-def find_odd_names(request: ResponsesRequest) -> Iterator[Finding]:
-    """Names of functions with other than letters, digits, underscores and dashes."""
-    for path, name in _names(request):
-        if name and not NAME.match(name):
-            yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]+$"}
-
-
-def find_long_names(request: ResponsesRequest) -> Iterator[Finding]:
-    """Names of functions with more than 64 characters."""
-    for path, name in _names(request):
-        if len(name) > _LONGEST:
-            yield path, {"path": path, "limit": _LONGEST, "length": len(name)}
-
-
-def find_empty_names(request: ResponsesRequest) -> Iterator[Finding]:
-    """Names of functions without a character."""
-    for path, name in _names(request):
-        if not name:
-            yield path, {"path": path}
 
 
 def find_broken_arguments(request: ResponsesRequest) -> Iterator[Finding]:
@@ -818,7 +785,7 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "id_too_long",
-        find_long_ids,
+        longer_than(64, _ids),
         "Invalid '{path}': string too long. Expected a string with maximum length "
         "{limit}, but got a string with length {length} instead.",
         _ISSUES + "AnswerDotAI/fastllm/issues/45",
@@ -827,7 +794,7 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "id_empty",
-        find_empty_ids,
+        empty(_ids),
         "Invalid '{path}': empty string. Expected a string with minimum length 1, but "
         "got an empty string instead.",
         _REFERENCE,
@@ -836,7 +803,7 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "name_characters",
-        find_odd_names,
+        has_odd_characters(_names),
         "Invalid '{path}': string does not match pattern. Expected a string that "
         "matches the pattern '{pattern}'.",
         _REFERENCE,
@@ -845,7 +812,7 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "name_too_long",
-        find_long_names,
+        longer_than(64, _names),
         "Invalid '{path}': string too long. Expected a string with maximum length "
         "{limit}, but got a string with length {length} instead.",
         _REFERENCE,
@@ -854,7 +821,7 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "name_empty",
-        find_empty_names,
+        empty(_names),
         "Invalid '{path}': empty string. Expected a string with minimum length 1, but "
         "got an empty string instead.",
         _REFERENCE,
