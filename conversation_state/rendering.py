@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from conversation_state._canonical import load
 from conversation_state._persistent import thaw
@@ -163,7 +163,9 @@ def format_heading(
     if isinstance(message, UnknownMessage):
         kind = message.raw.get("role", message.raw.get("type"))
         words += [
-            quote(word) for word in (message.source, kind) if _is_nonempty_text(word)
+            quote(word)
+            for word in (message.source, kind)
+            if isinstance(word, str) and word
         ]
 
     made = ""
@@ -189,10 +191,6 @@ def format_heading(
     # Compatible servers use an id again: a result means the latest call before it.
     names.update([(call.id, call.name) for call in message.tool_calls])
     return ", ".join(facts)
-
-
-def _is_nonempty_text(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and value != ""
 
 
 def iterate_blocks(message: Message, quote: Quote) -> Iterator[ContentBlock]:

@@ -171,7 +171,9 @@ def import_(
     from conversation_state.cli import _input
     from conversation_state.cli._progress import progress
 
-    _check_one_format(source, format_name)
+    if source and format_name:
+        raise click.UsageError("--from and --format: expected one of them, got both")
+
     tally: Counter[str] = Counter()
     names: Counter[str] = Counter()
     total = _input.total_bytes(files)
@@ -243,11 +245,6 @@ def _report_each(
             break
 
     return unreadable
-
-
-def _check_one_format(source: str | None, format_name: str | None) -> None:
-    if source and format_name:
-        raise click.UsageError("--from and --format: expected one of them, got both")
 
 
 def _read_source(

@@ -571,7 +571,7 @@ class _DocumentParser:
         try:
             value, reason = self._scan_value()
         except _DamagedError as error:
-            if self._find_list():
+            if _WRAPPED.match(self.text, self.at):
                 yield from self._read_members()
             else:
                 yield self._pass_damage(error, "this document")[0]
@@ -579,9 +579,6 @@ class _DocumentParser:
             yield from self._read_members(is_deep=error.is_deep)
         else:
             yield DamagedText(line, reason) if reason else JsonValue(value, line)
-
-    def _find_list(self) -> bool:
-        return _WRAPPED.match(self.text, self.at) is not None
 
     def _read_members(self, *, is_deep: bool = False) -> Iterator[Found]:
         """The elements of the list of conversations that an object has."""

@@ -150,8 +150,9 @@ def replay(messages: Sequence[Message], budget: TokenBudget) -> Replay:
     every = 1 + sum(len(expected) for _, expected in kept) // _MAX_READ
     # From the newest on, so that this one is always read.
     read = kept[::-1][::every]
-    if changed := sum(_is_changed(*each) for each in read):
-        broken.append(f"{changed:,} kept states have changed")
+    changed = [each for each, was in read if list(map(repr, each)) != [*was]]
+    if changed:
+        broken.append(f"{len(changed):,} kept states have changed")
 
     return Replay(
         messages=len(messages),
@@ -217,10 +218,6 @@ def _check_view(
     # Ids and names that a provider refuses are others in the view.
     if any(messages[each.seq].text != each.message.text for each in own):
         yield "the trimmed view has a message that is not in the conversation"
-
-
-def _is_changed(state: Aggregator, expected: Sequence[str]) -> bool:
-    return [repr(message) for message in state] != [*expected]
 
 
 def _measure_memory(messages: Sequence[Message]) -> float | None:

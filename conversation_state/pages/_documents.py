@@ -154,7 +154,8 @@ def _list_states(value: History | MessageTree) -> tuple[list[GraphNode], int]:
 def _draw_value(value: object, words: Words) -> Child:
     if isinstance(value, Aggregator):
         start = max(len(value) - _MAX_MESSAGES, 0)
-        before = draw_rest(describe_before(start)) if start else None
+        rest = f"{format_count(start, 'message')} before these"
+        before = draw_rest(rest) if start else None
         transcript = draw_transcript(value.messages[start:], Drawer(words), start + 1)
         return [element("p", None, describe_state(value)), before, transcript]
 
@@ -180,10 +181,6 @@ def _draw_value(value: object, words: Words) -> Child:
         f"can't draw {shorten_repr(value)}; expected an Aggregator, a Timeline, a "
         "History, a MessageTree, a TrimContext, a Cost or a Diff"
     )
-
-
-def describe_before(count: int) -> str:
-    return f"{format_count(count, 'message')} before these"
 
 
 def describe_state(state: Aggregator) -> str:

@@ -332,7 +332,11 @@ class AnthropicLoader(MessageLoader):
         if role != "user" or not is_list(content):
             return self._load_message(node, role, path)
 
-        results = [at for at, block in enumerate(content) if _is_result(block)]
+        results = [
+            at
+            for at, block in enumerate(content)
+            if is_map(block) and block.get("type") == "tool_result"
+        ]
         if not results:
             return self._load_message(node, role, path)
 
@@ -510,7 +514,3 @@ class AnthropicLoader(MessageLoader):
         self._prefix = make_call_prefix(response_id)
         messages = self._load_message(node, "assistant", f"{node.path}.content")
         return [message.replace(response=response) for message in messages]
-
-
-def _is_result(block: Any) -> bool:
-    return is_map(block) and block.get("type") == "tool_result"

@@ -168,7 +168,9 @@ def load_trees(
         expected = ", ".join(sorted(FORMS))
         raise ValueError(f"format is {shorten_repr(format)}; expected {expected}")
 
-    if is_map(payload) or (is_list(payload) and _is_one(payload)):
+    # A bare list of rows or items is one conversation.
+    is_bare = is_list(payload) and bool(payload) and _item_format(payload[0]) != ""
+    if is_map(payload) or is_bare:
         found = [("$", payload)]
     elif is_list(payload):
         found = [(f"$[{at}]", each) for at, each in enumerate(payload)]
@@ -231,11 +233,6 @@ def _load_with(
         f"{each}: half of a surrogate pair became U+FFFD" for each in reader.mended
     ]
     return attrs.evolve(tree, problems=(*tree.problems, *halves)) if halves else tree
-
-
-def _is_one(payload: Sequence[Any]) -> bool:
-    # A bare list of rows or items is one conversation.
-    return bool(payload) and _item_format(payload[0]) != ""
 
 
 def _item_format(item: Any) -> str:

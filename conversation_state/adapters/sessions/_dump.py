@@ -424,8 +424,9 @@ class _ItemWriter:
     def write(self, message: Message, path: str) -> list[dict[str, Any]]:
         """The items of *message*, with results for the calls that have none."""
         missing = self.writer.add_calls(message, path)
-        if isinstance(message, ToolMessage) and _says_failure(message):
-            message = message.replace(is_error=False)
+        if isinstance(message, ToolMessage) and message.is_error:
+            # Unless its text says so itself.
+            message = message.replace(is_error=not _codex.has_failed(message))
 
         items = [
             _complete_item(each)
@@ -444,11 +445,6 @@ class _ItemWriter:
 
         self.written += [(path, item) for item in items]
         return items
-
-
-def _says_failure(message: ToolMessage) -> bool:
-    # Whether the text of a result says itself that it is an error.
-    return message.is_error and _codex.has_failed(message)
 
 
 def _complete_item(item: dict[str, Any]) -> dict[str, Any]:

@@ -661,9 +661,6 @@ class SessionBuilder:
         ]
         return MessageTree.of(*states, make_state(shown, with_all=True))
 
-    def _mark_line(self, at: int) -> dict[str, Any]:
-        return {"is_read": True} if at in self._read else {}
-
     def _make_session(self, tree: MessageTree) -> LoadedSession:
         times = [
             time
@@ -673,7 +670,8 @@ class SessionBuilder:
         kept = [
             {"at": each.at, "text": each.text}
             if each.raw is None
-            else {"at": each.at, "line": each.raw, **self._mark_line(each.at)}
+            else {"at": each.at, "line": each.raw}
+            | ({"is_read": True} if each.at in self._read else {})
             for each in self.lines.lines
             if each.at not in self._used
         ]

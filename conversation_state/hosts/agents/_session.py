@@ -372,7 +372,10 @@ class StoreSession(StoreHost):
 
             return state
 
-        return (await self._update_state(add_usages)).total_usage
+        state = await run_in_thread(
+            self.store.update, self.session_id, add_usages, start=Aggregator.new()
+        )
+        return state.total_usage
 
     def _append_usage(self, each: KeyedUsage, model: str) -> None:
         key, usage = each
@@ -451,13 +454,6 @@ class StoreSession(StoreHost):
             return False
 
         return True
-
-    async def _update_state(
-        self, function: Callable[[Aggregator], Aggregator]
-    ) -> Aggregator:
-        return await run_in_thread(
-            self.store.update, self.session_id, function, start=Aggregator.new()
-        )
 
     async def _update_saved(self, function: Callable[[Aggregator], Aggregator]) -> None:
         try:
