@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import (
     ConversationConflict,
@@ -16,7 +17,9 @@ from pydantic_ai.conversation_store import (
     InMemoryConversationStore,
 )
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import ModelRequest, UserPromptPart
+from pydantic_ai.messages import ModelRequest, ModelResponse, UserPromptPart
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RequestUsage, RunUsage
 
@@ -299,6 +302,41 @@ class TestStates:
         assert 33 == fork.total_usage.total_tokens
         assert 0 == fork.usage.total_tokens
         assert 33 == fork.join(store.load("chat")).total_usage.total_tokens
+
+    def test_bill_of_rejected_answers(self, store):
+        """
+        An answer that a fallback model rejected is billed once with the one that it
+        took, also after the history was rewritten.
+        """
+        backend = StoreBackend(store)
+
+        def answer(text):
+            response = says(text, model_name=None, **with_usage(len(text)))
+            return FunctionModel(lambda *_: response, model_name=text)
+
+        def is_rejected(response: ModelResponse) -> bool:
+            return response.text == "Hm"
+
+        model = FallbackModel(
+            *map(answer, ["Hm", "Hm", "At noon."]), fallback_on=[is_rejected]
+        )
+
+        async def use():
+            start = Conversation(conversation_id="chat")
+            result = await Agent(model).run("When?", conversation=start)
+            await backend.save(result)
+            again = await backend.load("chat") or start
+            again.messages[0] = asks("And when?")
+            await backend.save(again)
+            return result.usage
+
+        usage = asyncio.run(use())
+        saved = store.load("chat")
+        total = saved.total_usage
+
+        assert (30, 12) == (usage.input_tokens, usage.output_tokens)
+        assert (30, 12) == (total.prompt_tokens, total.completion_tokens)
+        assert ["At noon.", "Hm", "Hm"] == sorted(one.model for one in saved.ledger)
 
     def test_bill_of_what_was_left(self, store):
         """Going back to a branch that was left keeps the usage of both."""

@@ -32,6 +32,7 @@ from conversation_state._persistent import Log
 from conversation_state._waiting import run_in_anyio_thread
 from conversation_state._wording import shorten_repr
 from conversation_state.adapters.engine.notes import map_of, notes_of
+from conversation_state.adapters.pydantic_ai import load_usage
 from conversation_state.adapters.pydantic_ai.groups import (
     SOURCE,
     MessageGroups,
@@ -40,7 +41,7 @@ from conversation_state.adapters.pydantic_ai.groups import (
     group_messages,
     load_after,
 )
-from conversation_state.aggregator import Aggregator, Entry, Messages
+from conversation_state.aggregator import Aggregator, Entry, Messages, response_key
 from conversation_state.errors import NotSavedError
 from conversation_state.hosts._host import StoreHost, bill_entries, replace_entries
 from conversation_state.messages import SystemMessage
@@ -139,7 +140,17 @@ def append_messages(
         for at, message in enumerate(group):
             entries.append(Entry(f"{one.id}/{at}" if at else one.id, message))
 
-    return bill_entries(state, state.entries.extend(entries))
+    state = bill_entries(state, state.entries.extend(entries))
+    for one, group in zip(new, groups, strict=True):
+        # Answers that a fallback model rejected were paid, too.
+        for number, attempt in enumerate(one.data.get("failed_attempts") or ()):
+            usage = load_usage(attempt["usage"]) if attempt["usage"] else None
+            if usage is not None:
+                answer = response_key(*map(partial(Entry, one.id), group))
+                key = f"{answer}/{number}/{attempt['timestamp']}"
+                state = state.add_usage(usage, key=key, model=attempt["model_name"])
+
+    return state
 
 
 def find_instructions(entries: Log[Entry], start: int = 0) -> int | None:
