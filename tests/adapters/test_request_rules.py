@@ -643,6 +643,23 @@ class TestNulls:
         assert {"role": "assistant", "content": "a"} == sent[1]
 
 
+def test_an_id_of_two_alternatives():
+    """A call's id that two answers to one request have is two in another request."""
+    function = {"name": "f", "arguments": "{}"}
+    calls = [{"id": "call_0", "type": "function", "function": function}]
+    message = {"role": "assistant", "content": None, "tool_calls": calls}
+    choices = [{"index": at, "message": message} for at in (0, 1)]
+    first, second = openai_chat.load({"id": "r1", "choices": choices})
+    result = ToolMessage("1", tool_call_id="call_0")
+
+    chat = [ASK, first, result, ASK, second, result]
+    sent = openai_chat.dump(chat).payload["messages"]
+
+    called = [each["tool_calls"][0]["id"] for each in (sent[1], sent[4])]
+    assert called == [each["tool_call_id"] for each in (sent[2], sent[5])]
+    assert 2 == len({*called})
+
+
 @pytest.mark.parametrize("adapter", [anthropic, gemini, openai_chat, openai_responses])
 class TestUrls:
     """Media at addresses that the provider can't fetch."""
