@@ -498,6 +498,9 @@ class TestShow:
             len(run.json("show", "travel", "--last", last)) for last in (0, 99)
         ]
         assert "(3 earlier messages are not shown)\n" == result.stderr
+        assert "(1 earlier message is not shown)\n" == (
+            run("show", "travel", "--last", 3).stderr
+        )
         assert [2] == [
             each["number"] for each in run.json("show", "travel@2", "--last", 1)
         ]

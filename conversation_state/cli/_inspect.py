@@ -211,7 +211,8 @@ def show(
         return
 
     if start:
-        print_error(f"({start:,} earlier messages are not shown)")
+        earlier = format_count(start, "earlier message")
+        print_error(f"({earlier} {'is' if start == 1 else 'are'} not shown)")
 
     numbered = [
         (at, entry.message)
@@ -309,7 +310,8 @@ def diff(
     """
     Compare two saved states.
 
-    Prints what both have, and what only one has. A and B are NAME,
+    Prints what both have, and what only one has, with - or +; with = what says the
+    same in both and was added to each, with ! what was replaced. A and B are NAME,
     NAME@REVISION or NAME@LABEL.
     """
     from conversation_state.diffing import diff as compare
