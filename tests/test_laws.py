@@ -4,10 +4,6 @@ make what is documented; and the laws notice when they are broken.
 """
 
 import contextlib
-import os
-import subprocess
-import sys
-from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 import attrs
@@ -19,9 +15,6 @@ from hypothesis.errors import NoSuchExample
 from conversation_state import (
     Aggregator,
     AssistantMessage,
-    Message,
-    SystemMessage,
-    TextPart,
     ToolCall,
     ToolMessage,
     Usage,
@@ -30,37 +23,19 @@ from conversation_state import (
 from conversation_state.chunks import concat
 from conversation_state.counting import TokenBudget
 from conversation_state.errors import ConcatError
-from conversation_state.messages import UnknownMessage
-from conversation_state.parts import (
-    KINDS,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    UnknownPart,
-)
-from conversation_state.testing import laws, register, strategies
+from conversation_state.testing import laws
 from conversation_state.testing._comparison import unpickled
 from conversation_state.testing.strategies import (
-    STRATEGIES,
     aggregators,
-    broken_transcripts,
     checkpoints,
-    is_accepted,
-    json_values,
     messages,
-    parts,
     states,
-    texts,
     timelines,
-    timestamps,
-    transcripts,
     turns,
-    usages,
 )
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 from conversation_state.trimming import TrimContext
-from tests.processes import ROOT, run_script
 from tests.states import rebuild_state
 
 # Three states of one timeline.
@@ -561,309 +536,3 @@ class TestLaws:
         state = Aggregator.new().add(twice).add(twice)
 
         laws.leaving_out_keeps_the_rest(state, [state.entries[0].id])
-
-
-class TestTranscripts:
-    @given(transcripts())
-    def test_are_accepted(self, transcript):
-        """A provider accepts all of them."""
-        assert is_accepted(transcript)
-
-    @given(st.integers(0, 6), st.integers(0, 6), st.data())
-    def test_size(self, least, more, data):
-        """As long as asked for."""
-        transcript = data.draw(transcripts(min_size=least, max_size=least + more))
-
-        assert least <= len(transcript) <= least + more
-
-    def test_broken_ones_shrink(self):
-        """To one call that fails."""
-        assert 4 >= len(simplest(broken_transcripts(max_size=1)))
-
-    @pytest.mark.parametrize(
-        ("name", "order", "accepted"),
-        [
-            ("nothing", "", True),
-            ("parallel", "s s u 12 r2 r1 a u", True),
-            ("answered in part", "u 12 r2", True),
-            ("late system", "u s", False),
-            ("dangling in part", "u 12 r1 a", False),
-            ("dangling before a call", "u 1 2 r2", False),
-            ("orphan", "u r1", False),
-            ("another's result", "u 1 r2", False),
-            ("twice", "u 1 r1 r1", False),
-            ("apart", "u 1 u r1", False),
-            ("one id twice", "u 11 r1", False),
-            ("one id again", "u 1 r1 1 r1", False),
-        ],
-    )
-    def test_is_accepted(self, name, order, accepted):
-        """What a provider makes of the order of messages, example by example."""
-        made: list[Message] = []
-        for word in order.split():
-            if word.isdigit():
-                calls = [ToolCall(each, "clock") for each in word]
-                made.append(AssistantMessage(tool_calls=calls))
-            elif len(word) > 1:
-                made.append(ToolMessage("", tool_call_id=word[1:]))
-            else:
-                kinds = {"s": SystemMessage, "u": UserMessage, "a": AssistantMessage}
-                made.append(kinds[word](""))
-
-        assert accepted == is_accepted(made), name
-
-
-ODD = timedelta(minutes=1)
-MESSAGES = [
-    *(SystemMessage, UserMessage, AssistantMessage, ToolMessage, UnknownMessage)
-]
-UNKNOWN = {"unknown fields": lambda value: value.unknown}
-
-
-def has_field(kind, field):
-    return lambda one: type(one) is kind and getattr(one, field)
-
-
-def holds(kind, part):
-    return lambda one: (
-        type(one) is kind and any(type(each) is part for each in one.parts)
-    )
-
-
-def is_of(kind):
-    return lambda part: type(part) is kind
-
-
-def has_source(kind, *, sourced):
-    return lambda value: type(value) is kind and sourced == bool(value.source)
-
-
-# What each strategy makes, by name: conditions that some example meets.
-REACHED: dict[str, tuple[Any, dict[Any, Any]]] = {
-    "transcripts": (
-        transcripts(min_size=2, max_size=8),
-        {
-            "system": lambda chat: isinstance(chat[0], SystemMessage),
-            "results": lambda chat: any(m.role == "tool" for m in chat[:-1]),
-            "parallel": lambda chat: any(len(m.tool_calls) > 2 for m in chat),
-            "unanswered": lambda chat: chat[-1].tool_calls,
-            "in part": lambda chat: (
-                chat[-1].role == "tool" and len(chat[-2].tool_calls) > 1
-            ),
-            "three": lambda chat: len([m for m in chat if m.role == "tool"]) > 2,
-        },
-    ),
-    "parts": (
-        parts(),
-        UNKNOWN | {kind: is_of(kind) for kind in (*KINDS.values(), UnknownPart)},
-    ),
-    "messages": (
-        messages(),
-        UNKNOWN
-        | {"full": lambda one: one.timestamp and one.metadata}
-        | {
-            (kind, field): has_field(kind, field)
-            for kind in MESSAGES
-            for field in ("timestamp", "metadata")
-        },
-    ),
-    "what models say": (
-        strategies.assistant_messages(),
-        {part: holds(AssistantMessage, part) for part in KINDS.values()},
-    ),
-    "what users say": (
-        strategies.user_messages(),
-        {
-            part: holds(UserMessage, part)
-            for part in KINDS.values()
-            if part not in {ReasoningPart, RefusalPart}
-        },
-    ),
-    "chunks": (
-        strategies.chunks(max_size=3),
-        {
-            "name": lambda some: any(one.name for one in some),
-            "metadata": lambda some: any(one.metadata for one in some),
-            "timestamp": lambda some: any(one.timestamp for one in some),
-            "calls": lambda some: all(one.tool_calls for one in some),
-            "response": lambda some: any(one.response for one in some),
-            "parts": lambda some: any(len(one.parts) > 1 for one in some),
-            "several": lambda some: len(some) == 3,
-        },
-    ),
-    "unknown": (
-        strategies.unknown_parts() | strategies.unknown_messages(),
-        {
-            (kind, sourced): has_source(kind, sourced=sourced)
-            for kind in (UnknownPart, UnknownMessage)
-            for sourced in (True, False)
-        },
-    ),
-    "calls": (strategies.tool_calls(), UNKNOWN),
-    "responses": (strategies.response_metas(), UNKNOWN),
-    "texts": (
-        texts(),
-        {"beyond the BMP": lambda text: any(c > "\uffff" for c in text)},
-    ),
-    "timestamps": (
-        timestamps(),
-        {
-            "odd": lambda when: when.utcoffset() % ODD,
-            "west": lambda when: when.utcoffset() < -ODD,
-        },
-    ),
-    "JSON": (
-        json_values(),
-        {
-            "large": lambda value: value == 2**64 - 1,
-            "negative": lambda value: value == -(2**63),
-            "float": lambda value: type(value) is float,
-            "nested": lambda value: value and type(value) is list,
-        },
-    ),
-    "usages": (
-        usages(),
-        {
-            "total": lambda usage: (
-                usage.total_tokens != usage.prompt_tokens + usage.completion_tokens
-            ),
-            "extra": lambda usage: usage.extra,
-        },
-    ),
-    "states": (
-        aggregators(),
-        {
-            "fork": lambda state: state.parent_id and state.turn_len,
-            "middle": lambda state: 0 < state.init_len < len(state),
-            "fork of a fork": (
-                lambda state: state.parent_id not in {None, state.root_id}
-            ),
-            "long": lambda state: 64 < len(state),
-            "keyed": lambda state: any(
-                entry.id.startswith("request") for entry in state.ledger
-            ),
-            "used": lambda state: 0 < state.init_ledger_len < len(state.ledger),
-        },
-    ),
-}
-
-
-_OF_FORMATS = ("event_streams", "provider_payloads")
-
-
-class TestStrategies:
-    @pytest.mark.parametrize(
-        "name",
-        sorted(
-            set(strategies.__all__)
-            - {"BROKEN_ANSWERS", "Diamond", "is_accepted", *_OF_FORMATS}
-        ),
-    )
-    def test_gives_examples(self, name):
-        """
-        Each (but those of formats) takes no argument,
-        documents what it gives and how that shrinks, and has a
-        repr of one line.
-        """
-        make = getattr(strategies, name)
-
-        assert "hrink" in make.__doc__
-        assert 5_000 > len(repr(make()))
-        some(make())
-
-    @pytest.mark.parametrize("name", REACHED)
-    def test_reach(self, name):
-        """Everything that is documented occurs."""
-        strategy, conditions = REACHED[name]
-
-        assert set() == find_lacking(strategy, conditions)
-
-    @pytest.mark.parametrize(
-        ("strategy", "expected"),
-        [
-            (texts(), ""),
-            (texts(min_size=3), "000"),
-            (timestamps(), datetime(2000, 1, 1, tzinfo=UTC)),
-            (json_values(), None),
-            (usages(), Usage()),
-            (transcripts(), ()),
-            (transcripts(min_size=1), (UserMessage(""),)),
-            (aggregators().map(lambda state: (len(state), state.parent_id)), (0, None)),
-        ],
-    )
-    def test_shrinks(self, strategy, expected):
-        """What examples shrink to."""
-        assert expected == simplest(strategy)
-
-
-class TestRegister:
-    @pytest.mark.parametrize("cls", STRATEGIES, ids=lambda cls: cls.__name__)
-    def test_types(self, cls):
-        """Hypothesis makes every class of ours from its type alone."""
-        register()
-
-        assert isinstance(some(st.from_type(cls)), cls)
-
-    def test_builds(self):
-        """Annotations are enough."""
-        register()
-
-        def chat(state: Aggregator, part: Part, message: Message) -> int:
-            return len(state) + len(part.kind) + len(message.role)
-
-        assert 5 <= some(st.builds(chat))
-
-    @pytest.mark.parametrize(
-        "first",
-        [
-            "hypothesis",
-            "conversation_state.testing",
-            pytest.param(
-                "conversation_state.testing.strategies", marks=pytest.mark.slow
-            ),
-            pytest.param("conversation_state.testing.machines", marks=pytest.mark.slow),
-        ],
-    )
-    def test_entry_point(self, first, tmp_path):
-        """Hypothesis finds it by itself, whichever of the two is imported first."""
-        info = tmp_path / "strategies_of_ours-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(
-            "Metadata-Version: 2.1\nName: strategies-of-ours\n"
-        )
-        (info / "entry_points.txt").write_text(
-            "[hypothesis]\nours = conversation_state.testing:register\n"
-        )
-        script = (
-            f"import {first}\n"
-            "from hypothesis import strategies as st\n"
-            "from conversation_state import Aggregator\n"
-            "print('states' in repr(st.from_type(Aggregator)))"
-        )
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", script],
-            capture_output=True,
-            check=True,
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)]),
-            },
-            text=True,
-        )
-
-        assert "True" == done.stdout.strip()
-
-    def test_is_light(self):
-        """The package itself brings no Hypothesis along."""
-        script = (
-            "import sys, conversation_state.testing; print('hypothesis' in sys.modules)"
-        )
-        done = run_script(script)
-
-        assert "False" == done.strip()
-
-    def test_knows_every_class(self):
-        """Every class that a strategy makes is registered, and nothing else."""
-        assert {TextPart, Usage, Aggregator, Timeline} <= set(STRATEGIES)
-        assert {str, dict, tuple}.isdisjoint(STRATEGIES)

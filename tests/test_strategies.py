@@ -139,8 +139,8 @@ _SHARES = {
 class TestShares:
     @pytest.mark.parametrize(
         "strategy",
-        [conversations(), states(), st.from_type(Aggregator)],
-        ids=["conversations", "states", "by type"],
+        [conversations(), states()],
+        ids=["conversations", "states"],
     )
     def test_of_what_happens(
         self,

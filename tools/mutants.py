@@ -79,7 +79,7 @@ TESTS: dict[str, Sequence[str]] = {
     "store": ("adapters/test_message_trees.py",),
     "testing.__init__": (
         *("test_contracts*.py", "test_laws.py", "test_planted_faults.py"),
-        *("test_strategies.py", "test_*_machine.py"),
+        *("test_strategies*.py", "test_*_machine.py"),
     ),
     "testing._code": ("test_contracts.py", "test_laws.py", "test_planted_faults.py"),
     "testing._comparison": (
@@ -87,16 +87,16 @@ TESTS: dict[str, Sequence[str]] = {
         *("test_planted_faults.py", "test_timeline_machine.py"),
     ),
     "testing._current": ("test_contracts_chats.py", "test_pytest_plugin.py"),
-    "testing._drawing": ("test_codec.py", "test_laws.py", "test_strategies.py"),
+    "testing._drawing": ("test_codec.py", "test_laws.py", "test_strategies*.py"),
     "testing._state_laws": (
         *("test_aggregator_machine.py", "test_diffing.py", "test_laws.py"),
     ),
     "testing._state_machine": ("test_aggregator_machine.py",),
     "testing._wire_answers": (
         *("test_contracts_agents.py", "test_contracts_streams.py"),
-        *("test_provider_server.py", "test_strategies.py"),
+        *("test_provider_server.py", "test_strategies*.py"),
     ),
-    "testing._wire_requests": ("test_contracts_streams.py", "test_strategies.py"),
+    "testing._wire_requests": ("test_contracts_streams.py", "test_strategies*.py"),
     "testing.contracts": ("test_planted_faults.py",),
     "testing.laws": (
         *("test_*_machine.py", "test_cells.py", "test_chunks.py", "test_parallel.py"),
@@ -105,8 +105,7 @@ TESTS: dict[str, Sequence[str]] = {
     ),
     "testing.machines": ("test_laws.py", "test_timeline_machine.py"),
     "testing.provider": ("test_contracts_agents.py",),
-    "testing.shapes": ("test_codec.py", "test_laws.py", "test_strategies.py"),
-    "testing.strategies": ("test_codec.py", "test_contracts.py", "test_laws.py"),
+    "testing.shapes": ("test_codec.py", "test_laws.py", "test_strategies*.py"),
     "timeline": ("test_values.py",),
     "tree": ("test_values.py",),
     "usage": ("test_values.py",),

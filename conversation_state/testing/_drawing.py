@@ -11,6 +11,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 P = ParamSpec("P")
 T = TypeVar("T")
+K = TypeVar("K")
 Fields: TypeAlias = dict[str, Any]
 
 
@@ -46,6 +47,18 @@ def optional(**fields: SearchStrategy[Any]) -> SearchStrategy[Fields]:
     """Arguments by name, any of which may be left out; nothing most of the time."""
     # Otherwise each message would have metadata, and examples be long and slow.
     return rarely(st.just({}), st.fixed_dictionaries({}, optional=fields))
+
+
+def few(elements: SearchStrategy[T], **options: Any) -> SearchStrategy[list[T]]:
+    """Lists of up to three *elements*; *options* are those of ``st.lists``."""
+    return st.lists(elements, max_size=3, **options)
+
+
+def few_fields(
+    names: SearchStrategy[K], values: SearchStrategy[T]
+) -> SearchStrategy[dict[K, T]]:
+    """Up to three *values*, each under one of the *names*."""
+    return st.dictionaries(names, values, max_size=3)
 
 
 def build_class(

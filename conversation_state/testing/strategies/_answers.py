@@ -16,7 +16,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
-from conversation_state.testing._drawing import once
+from conversation_state.testing._drawing import once, rarely
 from conversation_state.testing._wire_answers import (
     Numbers,
     stream_answer,
@@ -29,7 +29,7 @@ from conversation_state.testing._wire_requests import (
     write_request,
 )
 from conversation_state.testing.strategies._life import conversations
-from conversation_state.testing.strategies._values import texts
+from conversation_state.testing.strategies._values import FLOATS, INTEGERS, texts
 from conversation_state.tools import ToolCall, ToolInfo
 from conversation_state.usage import Usage
 
@@ -45,7 +45,7 @@ BROKEN_ANSWERS = (
 )
 """What may be wrong with an answer of `model_answers`."""
 
-_LONG_ID = "call_" + "0" * 75
+_LONG_ID = "call_" * 16
 _CLOCK = ToolInfo("clock", "The time.")
 _SEARCH = ToolInfo(
     "search",
@@ -57,6 +57,10 @@ _SEARCH = ToolInfo(
     },
 )
 TOOLS = (_SEARCH, _CLOCK)
+_TEXTS = rarely(
+    st.sampled_from(["At noon.", "I found 3 trains to Bern."]), texts(min_size=1)
+)
+_TOKENS = st.integers(1, 5_000)
 
 
 def _choose(options: Iterable[Any]) -> SearchStrategy[Any]:
@@ -96,11 +100,11 @@ def _draw_value(draw: DrawFn, schema: Mapping[str, Any]) -> Any:
     if kind == "array":
         inner = schema.get("items")
         inner = inner if isinstance(inner, Mapping) else {}
-        return [_draw_value(draw, inner) for _ in range(draw(st.integers(0, 2)))]
+        return [_draw_value(draw, inner) for _ in range(draw(st.integers(0, 3)))]
 
     plain: dict[str, SearchStrategy[Any]] = {
-        "integer": st.integers(0, 100),
-        "number": st.sampled_from([0, 0.5, 7]),
+        "integer": INTEGERS,
+        "number": FLOATS | INTEGERS,
         "boolean": st.booleans(),
         "null": st.none(),
     }
@@ -142,11 +146,11 @@ def _draw_answer(
     fault = draw(_choose(("", "", "", *broken)))
     number = draw(st.integers(0, 999_999))
     parts: list[Part] = []
-    if draw(_choose((False, False, True))):
+    if draw(rarely(st.just(value=False), st.just(value=True))):
         parts.append(ReasoningPart("Let me think.", signature=f"c2lnbmVk{number:08}"))
 
     wants_calls = fault in {*BROKEN_ANSWERS[:5]}
-    count = draw(_choose((1, 1, 2, 3))) if wants_calls else draw(_choose((0, 0, 1, 2)))
+    count = draw(st.integers(int(wants_calls), 3))
     calls = [
         ToolCall(f"call_{number}_{at}", tool.name, draw_arguments(draw, tool))
         for at in range(count if tools else 0)
@@ -156,11 +160,7 @@ def _draw_answer(
         calls = _break_calls(draw, calls, fault)
 
     if not calls or draw(st.booleans()):
-        text = draw(_choose(("At noon.", "Let me see.", "I found 3 trains to Bern.")))
-        if draw(_choose((*[False] * 11, True))):
-            text = draw(texts(min_size=1, max_size=20))
-
-        parts.append(TextPart(text))
+        parts.append(TextPart(draw(_TEXTS)))
 
     reason = "tool_calls" if calls else "stop"
     if fault == "empty":
@@ -174,7 +174,7 @@ def _draw_answer(
             cut = calls[-1].arguments[: draw(st.integers(0, 5))]
             calls = [*calls[:-1], attrs.evolve(calls[-1], arguments=cut)]
 
-    usage = Usage(draw(st.integers(1, 5_000)), draw(st.integers(0, 900)))
+    usage = Usage(draw(_TOKENS), draw(_TOKENS))
     meta = ResponseMeta(reason, usage, model="gpt-5", id=f"response_{number}")
     return AssistantMessage(parts, tool_calls=calls, response=meta)
 

@@ -18,7 +18,7 @@ from conversation_state.messages import (
     Message,
     SystemMessage,
 )
-from conversation_state.testing._drawing import once
+from conversation_state.testing._drawing import few, once
 from conversation_state.testing.shapes import (
     ACTS,
     SHAPES,
@@ -36,19 +36,12 @@ T = TypeVar("T")
 
 _OPTIONS = ("parallel", "late", "interrupted", "media", "reasoning", "long")
 _LONG = 61  # messages of a long conversation
-# One conversation of so many.
-_EMPTY, _LONG_SHARE, _ODD_SHARE = 40, 10, 24
+_SELDOM = st.sampled_from([False] * 9 + [True])
 
 
 @cache
 def _sample(options: tuple[Any, ...]) -> SearchStrategy[Any]:
     return st.sampled_from(options)
-
-
-@cache
-def _one_of(number: int) -> SearchStrategy[bool]:
-    """True one time of *number*, shrinking to False."""
-    return st.sampled_from([False] * (number - 1) + [True])
 
 
 class DrawnTurnWriter(TurnWriter):
@@ -65,11 +58,8 @@ class DrawnTurnWriter(TurnWriter):
         return options[at]
 
     def text(self, plain: str) -> str:
-        """*plain*, or any text one time in sixteen."""
-        if self._draw(_one_of(16)):
-            return self._draw(texts(max_size=20))
-
-        return plain
+        """*plain*, or any text one time in ten."""
+        return self._draw(texts()) if self._draw(_SELDOM) else plain
 
 
 @cache
@@ -87,7 +77,7 @@ def _list_names(names: tuple[str, ...], options: frozenset[str]) -> tuple[str, .
 def _draw_conversation(
     draw: DrawFn, max_turns: int, options: frozenset[str]
 ) -> list[Message]:
-    if draw(_sample((*range(_EMPTY),))) == 0:
+    if not draw(_sample((*range(20),))):
         return []
 
     names = _sample(_list_names(tuple(SHAPES), options))
@@ -99,11 +89,11 @@ def _draw_conversation(
     for number, name in enumerate(drawn):
         conversation += SHAPES[name].write(DrawnTurnWriter(draw, number))
 
-    if draw(_one_of(_ODD_SHARE)):
+    if draw(_SELDOM):
         at = draw(st.integers(0, len(conversation)))
         conversation.insert(at, draw(_any_message()))
 
-    if "long" in options and draw(_one_of(_LONG_SHARE)):
+    if "long" in options and draw(_SELDOM):
         conversation = _lengthen_conversation(conversation, drawn)
 
     return conversation
@@ -143,8 +133,8 @@ def conversations(
     by the shapes of `testing.shapes.SHAPES`, one a turn.
 
     Some are invalid, as they are where a user stops a tool, or writes while it runs;
-    `transcripts` gives only what a provider accepts as it stands. Two in a hundred are
-    empty, one in twenty-four has a message of any content.
+    `transcripts` gives only what a provider accepts as it stands. One in
+    twenty is empty, and one in ten has a message of any content.
 
     Args:
         max_turns: The most turns; about two and a half messages each.
@@ -177,7 +167,7 @@ def _draw_states(
     draw: DrawFn, conversations: SearchStrategy[Iterable[Message]]
 ) -> Aggregator:
     conversation = list(draw(conversations))
-    acts = draw(st.lists(_sample(tuple(ACTS)), max_size=3))
+    acts = draw(few(_sample(tuple(ACTS))))
     state = Aggregator.new()
     done = 0
     for number, act in enumerate(acts):

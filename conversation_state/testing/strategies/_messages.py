@@ -35,12 +35,13 @@ from conversation_state.parts import (
 from conversation_state.testing._drawing import (
     Fields,
     build_class,
+    few,
     once,
     optional,
     rarely,
 )
 from conversation_state.testing.strategies._values import (
-    ROLES,
+    FLOATS,
     json_values,
     metadata,
     texts,
@@ -84,18 +85,18 @@ def _media_parts(
     )
     content = st.one_of(
         st.fixed_dictionaries({"url": urls}),
-        st.fixed_dictionaries({"data": st.binary(min_size=1, max_size=64)}),
+        st.fixed_dictionaries({"data": st.binary(min_size=1)}),
     )
-    types = st.one_of(st.just(""), st.just(media_type), texts(max_size=8))
+    types = st.one_of(st.just(""), st.just(media_type), texts())
     return build_class(kind, content, _part_fields(), media_type=types, **own)
 
 
-_DETAILS = st.sampled_from(["", "low", "high", "auto"]) | texts(max_size=6)
+_DETAILS = st.sampled_from(["", "low", "high", "auto"]) | texts()
 MEDIA: dict[type[MediaPart], SearchStrategy[MediaPart]] = {
     ImagePart: _media_parts(ImagePart, "image/png", detail=_DETAILS),
     AudioPart: _media_parts(AudioPart, "audio/wav"),
     VideoPart: _media_parts(VideoPart, "video/mp4"),
-    FilePart: _media_parts(FilePart, "application/pdf", name=texts(max_size=12)),
+    FilePart: _media_parts(FilePart, "application/pdf", name=texts()),
 }
 
 
@@ -111,7 +112,7 @@ def media_parts() -> SearchStrategy[MediaPart]:
 @once
 def reasoning_parts() -> SearchStrategy[ReasoningPart]:
     """Reasoning, signed or not; shrinks to an empty text without a signature."""
-    signatures = texts(max_size=12)
+    signatures = texts()
     return build_class(
         ReasoningPart, _part_fields(), text=texts(), signature=signatures
     )
@@ -130,9 +131,9 @@ def foreign_fields(key: str, known: Iterable[str]) -> SearchStrategy[Fields]:
     """
     taken = frozenset(known)
     words: SearchStrategy[Any] = st.one_of(
-        st.sampled_from(["hologram", "unknown", "Text", ""]),
-        texts(max_size=8),
-        json_values(max_leaves=2),
+        st.sampled_from(["unknown", "Text", ""]),
+        texts(),
+        json_values(),
     )
 
     def raws(words: SearchStrategy[Any]) -> SearchStrategy[Fields]:
@@ -142,7 +143,7 @@ def foreign_fields(key: str, known: Iterable[str]) -> SearchStrategy[Fields]:
         )
 
     newer = words.filter(lambda word: not isinstance(word, str) or word not in taken)
-    sources = st.sampled_from(["openai", "anthropic"]) | texts(min_size=1, max_size=8)
+    sources = st.sampled_from(["openai", "anthropic"]) | texts(min_size=1)
     return st.one_of(
         st.fixed_dictionaries({"raw": raws(newer), "source": st.just("")}),
         st.fixed_dictionaries(
@@ -185,15 +186,15 @@ def tool_calls() -> SearchStrategy[ToolCall]:
     )
     fields = optional(
         index=_part_positions(),
-        type=st.just("custom") | texts(max_size=8),
+        type=st.just("custom") | texts(),
         metadata=metadata(),
         unknown=unknown_fields(),
     )
     return build_class(
         ToolCall,
         fields,
-        id=texts(max_size=12),
-        name=texts(max_size=12),
+        id=texts(),
+        name=texts(),
         arguments=arguments,
     )
 
@@ -201,17 +202,14 @@ def tool_calls() -> SearchStrategy[ToolCall]:
 @once
 def log_probs() -> SearchStrategy[LogProb]:
     """
-    Log probabilities of tokens, with up to two likelier ones; shrink to the empty token
-    at 0.
+    Log probabilities of tokens, with up to three likelier ones; shrink to the empty
+    token at 0.
     """
 
     def build(tops: SearchStrategy[list[LogProb]]) -> SearchStrategy[LogProb]:
-        numbers = st.floats(-9999, 0) | st.floats(allow_nan=False, allow_infinity=False)
-        return st.builds(
-            LogProb, texts(max_size=6), numbers, st.none() | st.binary(max_size=4), tops
-        )
+        return st.builds(LogProb, texts(), FLOATS, st.none() | st.binary(), tops)
 
-    return build(st.lists(build(st.just([])), max_size=2))
+    return build(few(build(st.just([]))))
 
 
 @once
@@ -220,11 +218,11 @@ def response_metas() -> SearchStrategy[ResponseMeta]:
     reasons = st.sampled_from(["", "stop", "tool_calls", "interrupted"])
     return st.builds(
         ResponseMeta,
-        reasons | texts(max_size=8),
+        reasons | texts(),
         st.none() | usages(),
-        rarely(st.none(), st.lists(log_probs(), max_size=2)),
-        st.just("") | texts(max_size=8),
-        st.just("") | texts(max_size=8),
+        rarely(st.none(), few(log_probs())),
+        texts(),
+        texts(),
         unknown=rarely(st.just({}), unknown_fields()),
     )
 
@@ -232,10 +230,10 @@ def response_metas() -> SearchStrategy[ResponseMeta]:
 @once
 def _common_fields() -> SearchStrategy[Fields]:
     return optional(
-        name=texts(max_size=8),
-        run_id=st.none() | uuids(),
-        turn_id=st.none() | uuids(),
-        timestamp=st.none() | timestamps(),
+        name=texts(),
+        run_id=uuids(),
+        turn_id=uuids(),
+        timestamp=timestamps(),
         metadata=metadata(),
         unknown=unknown_fields(),
     )
@@ -243,9 +241,7 @@ def _common_fields() -> SearchStrategy[Fields]:
 
 @once
 def _message_contents(role: str) -> SearchStrategy[str | Sequence[Part]]:
-    listed: SearchStrategy[str | Sequence[Part]] = st.lists(
-        parts(role=role), max_size=3
-    )
+    listed: SearchStrategy[str | Sequence[Part]] = few(parts(role=role))
     return rarely(texts(), listed)
 
 
@@ -281,7 +277,7 @@ def assistant_messages(
     Shrinks to an empty text without calls.
     """
     if calls is None:
-        calls = rarely(st.just([]), st.lists(tool_calls(), max_size=3))
+        calls = rarely(st.just([]), few(tool_calls()))
 
     return build_class(
         AssistantMessage,
@@ -309,8 +305,8 @@ def tool_messages(
         ToolMessage,
         _common_fields(),
         content=_message_contents("tool"),
-        tool_call_id=texts(min_size=1, max_size=12) if call_ids is None else call_ids,
-        tool_name=texts(max_size=12),
+        tool_call_id=texts(min_size=1) if call_ids is None else call_ids,
+        tool_name=texts(),
         is_error=st.booleans(),
     )
 
@@ -322,7 +318,9 @@ def unknown_messages() -> SearchStrategy[UnknownMessage]:
     provider's, whose role may be one of ours; shrink to an empty object without a
     source.
     """
-    return build_class(UnknownMessage, foreign_fields("role", ROLES), _common_fields())
+    kinds = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
+    foreign = foreign_fields("role", [kind.role for kind in kinds])
+    return build_class(UnknownMessage, foreign, _common_fields())
 
 
 @once
@@ -346,7 +344,7 @@ def envelopes() -> SearchStrategy[Envelope]:
     fields: SearchStrategy[Fields] = st.fixed_dictionaries(
         {},
         optional={
-            "name": texts(max_size=8),
+            "name": texts(),
             "run_id": uuids(),
             "turn_id": uuids(),
             "timestamp": timestamps(),

@@ -6,7 +6,7 @@ message trees; what stores return besides states.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hypothesis import note
@@ -32,9 +32,10 @@ from conversation_state.messages import (
 from conversation_state.store import Head, Receipt, Window
 from conversation_state.testing._code import USUAL_TIME, format_code
 from conversation_state.testing._comparison import unpickled
-from conversation_state.testing._drawing import once, rarely
+from conversation_state.testing._drawing import few, few_fields, once, rarely
 from conversation_state.testing.strategies._messages import messages
 from conversation_state.testing.strategies._values import (
+    COUNTS,
     texts,
     timestamps,
     usages,
@@ -60,20 +61,19 @@ def ledger_entries() -> SearchStrategy[LedgerEntry]:
     Ledger entries, keyed or with new identities; shrink to an empty usage without a
     model.
     """
-    ids = st.builds(new_entry_id) | texts(min_size=1, max_size=8)
+    ids = st.builds(new_entry_id) | texts(min_size=1)
     times = st.none() | timestamps()
-    return st.builds(LedgerEntry, ids, usages(), texts(max_size=6), times)
+    return st.builds(LedgerEntry, ids, usages(), texts(), times)
 
 
 # Few keys and usages, so that branches meet under one key, sometimes with
 # different usages; and few messages, so that they often have equal ones.
 _KEYS = ("request 1", "request 2", "request 3")
-_PAID = (Usage(10, 5), Usage(1))
-_EQUAL: tuple[Message, ...] = (
-    UserMessage("hi"),
-    UserMessage("hi", metadata={"typed": "again"}),
-    AssistantMessage("hi"),
-    SystemMessage(""),
+_PAID = (Usage(1), Usage(2))
+_EQUAL: tuple[Message, ...] = tuple(
+    kind("hi", metadata=note)
+    for kind in (UserMessage, AssistantMessage, SystemMessage)
+    for note in ({}, {"typed": "again"})
 )
 _STEPS = ("add", "usage", "key", "fork", "at", "join", "many", "ship")
 
@@ -100,7 +100,7 @@ def _draw_step(
     if step == "add":
         state = state.add(draw(message))
     elif step == "usage":
-        model, at = draw(texts(max_size=6)), draw(_usual_times())
+        model, at = draw(texts()), draw(_usual_times())
         state = state.add_usage(draw(usages()), model=model, at=at)
     elif step == "key":
         key, usage = draw(st.sampled_from(_KEYS)), draw(st.sampled_from(_PAID))
@@ -185,7 +185,7 @@ def turns() -> SearchStrategy[Turn]:
 @once
 def checkpoints() -> SearchStrategy[Checkpoint]:
     """Labelled states, under any label; shrink to an empty root without a label."""
-    return st.builds(Checkpoint, _draw_lifelike(), texts(max_size=8))
+    return st.builds(Checkpoint, _draw_lifelike(), texts())
 
 
 # What grew from states
@@ -198,13 +198,13 @@ def _alter_state(draw: DrawFn, state: Aggregator) -> Aggregator:
     """
     entries = list(state.entries)
     # One of the last, so that little of a long past is in the difference.
-    few = min(len(entries), 4)
-    at = draw(st.integers(-few, -1))
+    last = min(len(entries), 4)
+    at = draw(st.integers(-last, -1))
     if draw(st.booleans()):
         entries[at] = Entry(entries[at].id, UserMessage("erased"))
     else:
         moved = entries.pop(at)
-        entries.insert(draw(st.integers(len(entries) + 1 - few, len(entries))), moved)
+        entries.insert(draw(st.integers(len(entries) + 1 - last, len(entries))), moved)
 
     return Aggregator.rebuild(
         id=state.id,
@@ -258,13 +258,13 @@ def diffs() -> SearchStrategy[Diff]:
 
 
 # Mostly commits, because moves need several moments.
-_TIMELINE_VERBS = ("commit", "commit", "commit", "undo", "redo", "goto", "ship")
-_STEP_NOTES = st.sampled_from([None, None, None, {"cursor": 3}])
+_TIMELINE_VERBS = ("commit",) * 3 + ("undo", "redo", "goto", "ship")
+_STEP_NOTES = rarely(st.none(), st.just({"cursor": 3}))
 
 
 @st.composite
 def _draw_timeline(draw: DrawFn, states: SearchStrategy[Any] | None) -> Timeline[Any]:
-    labels = rarely(st.just(""), texts(max_size=6))
+    labels = rarely(st.just(""), texts())
     timeline: Timeline[Any] = Timeline.begin(
         draw(_draw_lifelike() if states is None else states),
         draw(labels),
@@ -281,7 +281,7 @@ def _draw_timeline(draw: DrawFn, states: SearchStrategy[Any] | None) -> Timeline
             else:
                 state = draw(st.sampled_from(old) | _draw_lifelike())
 
-            group = draw(st.sampled_from([None, None, "typing", "東京"]))
+            group = draw(st.sampled_from([None, "typing", "東京"]))
             timeline = timeline.commit(
                 state, draw(labels), group=group, note=draw(_STEP_NOTES)
             )
@@ -329,11 +329,13 @@ def message_trees() -> SearchStrategy[MessageTree]:
     Message trees with siblings, joined messages, and any of them shown; shrink to the
     tree of an empty state.
     """
-    return timelines().flatmap(_show_any_message)
+    from conversation_state.testing.strategies._life import diamonds  # noqa: PLC0415
+
+    joined = diamonds().map(lambda diamond: MessageTree.of(*diamond))
+    return (timelines().map(MessageTree.of) | joined).flatmap(_show_any_message)
 
 
-def _show_any_message(timeline: Timeline[Any]) -> SearchStrategy[MessageTree]:
-    tree = MessageTree.of(timeline)
+def _show_any_message(tree: MessageTree) -> SearchStrategy[MessageTree]:
     if not len(tree):
         return st.just(tree)
 
@@ -344,14 +346,16 @@ def _show_any_message(timeline: Timeline[Any]) -> SearchStrategy[MessageTree]:
 # What stores return besides states
 
 
-_COUNTS = st.integers(0, 2**32)
-_NAMES = texts(min_size=1, max_size=8).filter(lambda name: "\0" not in name)
+_REVISIONS = st.integers(1, 2**32)
+_NAMES = texts(min_size=1).filter(lambda name: "\0" not in name)
 _DIGESTS = st.binary(min_size=16, max_size=16).map(bytes.hex)
 
 
-def _saved_at() -> SearchStrategy[datetime]:
-    # Whole milliseconds, as stores keep them.
-    return st.integers(0, 2**42).map(lambda ms: datetime.fromtimestamp(ms / 1000, UTC))
+_MS = timedelta(milliseconds=1)
+# Whole milliseconds, as stores keep them.
+_SAVED_AT = st.integers(0, 2**42).map(
+    lambda number: datetime.fromtimestamp(0, UTC) + number * _MS
+)
 
 
 @once
@@ -360,21 +364,19 @@ def heads() -> SearchStrategy[Head]:
     Saved states of any name, with labels or without; shrink to the first revision,
     without messages or labels, saved in 1970.
     """
-    labels = st.lists(_NAMES, max_size=2, unique=True).map(tuple)
+    labels = few(_NAMES, unique=True).map(tuple)
     return st.builds(
         Head,
         _NAMES,
-        st.integers(1, 2**32 - 1),
+        _REVISIONS,
         uuids(),
-        _COUNTS,
-        _COUNTS,
+        COUNTS,
+        COUNTS,
         _DIGESTS,
         labels,
-        _saved_at(),
-        st.none() | st.integers(1, 2**32 - 2),
-        st.dictionaries(texts(max_size=8), texts(max_size=8), max_size=2).map(
-            FrozenMap
-        ),
+        _SAVED_AT,
+        st.none() | _REVISIONS,
+        few_fields(texts(), texts()).map(FrozenMap),
     )
 
 
@@ -385,8 +387,8 @@ def windows() -> SearchStrategy[Window]:
     def window(head: Head, newest: list[Entry], start: int) -> Window:
         return Window(head._replace(length=start + len(newest)), start, Log(newest))
 
-    newest = st.lists(entries(), max_size=3)
-    return st.builds(window, heads(), newest, _COUNTS)
+    newest = few(entries())
+    return st.builds(window, heads(), newest, COUNTS)
 
 
 @once
@@ -395,6 +397,6 @@ def receipts() -> SearchStrategy[Receipt]:
     Erasures of any entry, the first or once more; shrink to one that found nothing left
     to do.
     """
-    ids = texts(min_size=1, max_size=8)
-    counts = (_COUNTS, _COUNTS)
-    return st.builds(Receipt, ids, _NAMES, _DIGESTS, _saved_at(), *counts)
+    ids = texts(min_size=1)
+    counts = (COUNTS, COUNTS)
+    return st.builds(Receipt, ids, _NAMES, _DIGESTS, _SAVED_AT, *counts)

@@ -12,12 +12,16 @@ from conversation_state.templates import Placeholder, Template
 from conversation_state.testing._drawing import (
     build_class,
     draw_evenly,
+    few,
+    few_fields,
     once,
     optional,
     rarely,
 )
 from conversation_state.testing.strategies._messages import messages
 from conversation_state.testing.strategies._values import (
+    FLOATS,
+    INTEGERS,
     json_values,
     metadata,
     texts,
@@ -25,12 +29,10 @@ from conversation_state.testing.strategies._values import (
 )
 from conversation_state.tools import Parameter, ToolInfo
 
-_NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
-_INTEGERS = st.integers(-(2**63), 2**64 - 1)
 _VALUES: dict[str, SearchStrategy[Any]] = {
-    "string": texts(max_size=6),
-    "integer": _INTEGERS,
-    "number": _NUMBERS | _INTEGERS,
+    "string": texts(),
+    "integer": INTEGERS,
+    "number": FLOATS | INTEGERS,
     "boolean": st.booleans(),
     "null": st.none(),
 }
@@ -39,16 +41,16 @@ _VALUES: dict[str, SearchStrategy[Any]] = {
 @once
 def _parameter_names() -> SearchStrategy[str]:
     # `type` is what a JSON Schema has, too.
-    return st.sampled_from(["city", "when", "type"]) | texts(min_size=1, max_size=6)
+    return st.sampled_from(["city", "type"]) | texts(min_size=1)
 
 
 def _parameter_schemas(
     required: SearchStrategy[bool], levels: int
 ) -> SearchStrategy[Parameter]:
-    common = {"description": texts(max_size=8), "required": required}
+    common = {"description": texts(), "required": required}
     scalars: list[SearchStrategy[Parameter]] = []
     for kind, values in _VALUES.items():
-        enum = rarely(st.just([]), st.lists(values, max_size=3, unique=True))
+        enum = rarely(st.just([]), few(values, unique=True))
         scalars.append(build_class(Parameter, type=st.just(kind), enum=enum, **common))
 
     if not levels:
@@ -57,7 +59,7 @@ def _parameter_schemas(
     # Items have no name, so `required` can't list them.
     items = _parameter_schemas(st.just(value=False), levels - 1)
     inner = _parameter_schemas(st.booleans(), levels - 1)
-    properties = st.dictionaries(_parameter_names(), inner, max_size=3)
+    properties = few_fields(_parameter_names(), inner)
     array, record = st.just("array"), st.just("object")
     return rarely(
         st.one_of(scalars),
@@ -81,11 +83,9 @@ def parameters() -> SearchStrategy[Parameter]:
 def _json_schemas() -> SearchStrategy[dict[str, Any]]:
     return st.builds(
         lambda more, says: {**more, **says},
-        st.dictionaries(
-            st.sampled_from(["properties", "required", "$defs", "title"])
-            | texts(max_size=6),
-            json_values(max_leaves=4),
-            max_size=3,
+        few_fields(
+            st.sampled_from(["properties", "required", "$defs"]) | texts(),
+            json_values(),
         ),
         st.sampled_from(
             [
@@ -107,7 +107,7 @@ def tool_infos() -> SearchStrategy[ToolInfo]:
     """
     takes = st.one_of(
         st.none(),
-        st.dictionaries(_parameter_names(), parameters(), max_size=3),
+        few_fields(_parameter_names(), parameters()),
         _json_schemas(),
     )
     beside = optional(metadata=metadata(), unknown=unknown_fields())
@@ -116,7 +116,7 @@ def tool_infos() -> SearchStrategy[ToolInfo]:
             name, description, takes, **beside
         ),
         _parameter_names(),
-        texts(max_size=12),
+        texts(),
         takes,
         beside,
     )
@@ -129,25 +129,21 @@ def documents() -> SearchStrategy[Document]:
     place; shrink to empty ones.
     """
     search_fields = optional(
-        score=_NUMBERS,
-        sub_indexes=st.lists(texts(max_size=6), max_size=3),
-        dense_vector=st.lists(_NUMBERS, max_size=4),
-        sparse_vector=st.dictionaries(
-            st.integers(-(2**63), 2**63 - 1), _NUMBERS, max_size=3
-        ),
+        score=FLOATS,
+        sub_indexes=few(texts()),
+        dense_vector=few(FLOATS),
+        sparse_vector=few_fields(st.integers(-(2**63), 2**63 - 1), FLOATS),
         dsl=metadata(),
-        extra_info=texts(max_size=8),
+        extra_info=texts(),
     )
     # Any values under the metadata keys of search fields, because a user may have set
     # these keys.
-    foreign = st.dictionaries(
-        st.sampled_from(["_score", "_sub_indexes", "_dense_vector", "_sparse_vector"])
-        | texts(max_size=6),
-        json_values(),
-        max_size=3,
+    keys = ["_score", "_sub_indexes", "_dense_vector", "_sparse_vector"]
+    foreign = metadata() | st.fixed_dictionaries(
+        {}, optional=dict.fromkeys(keys, json_values())
     )
     fields = st.fixed_dictionaries(
-        {"id": texts(max_size=8), "content": texts()},
+        {"id": texts(), "content": texts()},
         optional={"metadata": foreign, "unknown": unknown_fields()},
     )
     return st.builds(_make_document, fields, search_fields)
@@ -164,7 +160,7 @@ def _make_document(fields: dict[str, Any], search_fields: dict[str, Any]) -> Doc
 @once
 def placeholders() -> SearchStrategy[Placeholder]:
     """Places for messages; shrink to a required one, of "0"."""
-    return st.builds(Placeholder, texts(min_size=1, max_size=8), st.booleans())
+    return st.builds(Placeholder, texts(min_size=1), st.booleans())
 
 
 @once
@@ -173,7 +169,7 @@ def templates() -> SearchStrategy[Template]:
     Templates of up to three items, in any syntax; what their messages say need not
     be right in it; shrink to nothing, in Python's syntax.
     """
-    items = st.lists(messages() | placeholders(), max_size=3)
+    items = few(messages() | placeholders())
     return st.builds(
         lambda items, syntax: Template(*items, syntax=syntax),
         items,

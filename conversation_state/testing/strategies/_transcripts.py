@@ -19,7 +19,15 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import AudioPart, Part, TextPart
-from conversation_state.testing._drawing import Fields, once, rarely
+from conversation_state.testing._drawing import (
+    Fields,
+    draw_evenly,
+    few,
+    few_fields,
+    once,
+    optional,
+    rarely,
+)
 from conversation_state.testing.strategies._messages import (
     assistant_messages,
     parts,
@@ -92,7 +100,7 @@ def _build_transcript(
             transcript.append(draw(answers))
         else:
             made: list[ToolCall] = []
-            for call in draw(st.lists(tool_calls(), min_size=1, max_size=3)):
+            for call in draw(few(tool_calls(), min_size=1)):
                 name = call.id
                 while not name or name in seen:
                     name = f"{name}{len(seen)}"
@@ -197,7 +205,7 @@ def _break_transcript(
     if draw(st.booleans()):
         messages.append(AssistantMessage("It is half past twelve."))
 
-    for harm in draw(st.lists(st.sampled_from(_HARMS), min_size=1, max_size=3)):
+    for harm in draw(few(st.sampled_from(_HARMS), min_size=1)):
         # An earlier harm may have removed the only result.
         if any(isinstance(message, ToolMessage) for message in messages):
             _harm_transcript(draw, messages, harm)
@@ -230,22 +238,24 @@ def _split_texts(role: str) -> SearchStrategy[Part]:
     index = st.sampled_from([None, None, 0, 1])
     sound = st.builds(
         AudioPart,
-        data=st.binary(min_size=1, max_size=4),
+        data=st.binary(min_size=1),
         media_type=st.sampled_from(["", "audio/wav", "audio/mpeg"]),
         index=index,
     )
-    text = st.builds(TextPart, texts(max_size=4), index=index, metadata=_build_notes())
-    return text if role == "system" else st.one_of(text, sound, parts(role=role))
+    text = st.builds(
+        TextPart, texts(), index=index, metadata=rarely(st.just({}), _build_notes())
+    )
+    return text if role == "system" else draw_evenly(text, sound, parts(role=role))
 
 
 @once
 def _build_notes() -> SearchStrategy[Fields]:
     """Metadata under few keys, so that it meets."""
-    value = st.one_of(st.none(), st.integers(0, 2), texts(max_size=2))
-    value = st.one_of(value, st.lists(value, max_size=2))
-    value = st.one_of(value, st.dictionaries(st.sampled_from("ab"), value, max_size=2))
-    met = st.dictionaries(st.sampled_from("ab"), value, max_size=2)
-    return rarely(st.just({}), met | metadata())
+    value = st.one_of(st.none(), st.integers(0, 2), texts())
+    value = st.one_of(value, few(value))
+    value = st.one_of(value, few_fields(st.sampled_from("ab"), value))
+    met = few_fields(st.sampled_from("ab"), value)
+    return met | metadata()
 
 
 @once
@@ -255,9 +265,9 @@ def _call_pieces() -> SearchStrategy[ToolCall]:
         ToolCall,
         id=st.sampled_from(["", "", "a", "b"]),
         name=st.sampled_from(["", "", "search"]),
-        arguments=st.sampled_from(["", '{"q', '": 1}']) | texts(max_size=4),
-        index=st.sampled_from([0, 0, 1, None]),
-        metadata=_build_notes(),
+        arguments=st.sampled_from(["", '{"q', '": 1}']) | texts(),
+        index=st.sampled_from([0, 1, None]),
+        metadata=rarely(st.just({}), _build_notes()),
     )
 
 
@@ -272,19 +282,17 @@ def _build_chunks(draw: DrawFn, role: str, max_size: int) -> tuple[Message, ...]
     }
     # Only one chunk of a tool result may hold media of one kind.
     pieces = text_parts() if role == "tool" else _split_texts(role)
-    content = rarely(texts(max_size=6), st.lists(pieces, max_size=3))
+    content = texts() | few(pieces)
     chunks: list[Message] = []
     for _ in range(draw(st.integers(1, max_size))):
         fields: dict[str, Any] = {"content": draw(content)}
-        if draw(st.integers(0, 4)) == 0:
-            fields["name"] = name
-            fields["metadata"] = draw(_build_notes())
-            fields["timestamp"] = draw(st.none() | timestamps())
-
-        if role == "assistant":
-            fields["tool_calls"] = draw(
-                rarely(st.just([]), st.lists(_call_pieces(), max_size=3))
+        fields |= draw(
+            optional(
+                name=st.just(name), metadata=_build_notes(), timestamp=timestamps()
             )
+        )
+        if role == "assistant":
+            fields["tool_calls"] = draw(rarely(st.just([]), few(_call_pieces())))
             fields["response"] = draw(rarely(st.none(), response_metas()))
         elif role == "tool":
             fields["tool_call_id"] = "call"

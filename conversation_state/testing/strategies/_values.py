@@ -9,13 +9,19 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from conversation_state.testing._drawing import Fields, once, rarely
+from conversation_state.testing._drawing import Fields, few, few_fields, once, rarely
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 # The sum of a thousand million of them is at most 2**63 - 1.
-_COUNTS = st.integers(0, 2**32)
+COUNTS = st.integers(0, 2**32)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+INTEGERS = st.one_of(
+    st.integers(-(2**63), 2**64 - 1),
+    # Readers of JSON differ in these, which are rarely drawn otherwise.
+    st.sampled_from([2**53 + 1, -(2**63), 2**64 - 1]),
+)
 
-ROLES = ("system", "user", "assistant", "tool")
+_QUARTER = timedelta(minutes=15)
 
 
 # Plain values
@@ -33,7 +39,7 @@ def texts(*, min_size: int = 0, max_size: int | None = None) -> SearchStrategy[s
 @once
 def uuids() -> SearchStrategy[UUID]:
     """UUIDs of any version, the nil one included; shrink to those with more zeros."""
-    return st.integers(0, 2**128 - 1).map(lambda number: UUID(int=number))
+    return st.uuids(allow_nil=True)
 
 
 @once
@@ -45,9 +51,8 @@ def timestamps() -> SearchStrategy[datetime]:
     day = timedelta(days=1) - timedelta(microseconds=1)
     # Python refuses an offset of a whole day.
     odd = st.timedeltas(-day, day)
-    hours = st.integers(-12, 14).map(lambda n: timedelta(hours=n))
-    minutes = st.integers(-56, 56).map(lambda n: timedelta(minutes=15 * n))
-    zones = st.one_of(hours, minutes, odd).map(timezone)
+    usual = st.integers(-48, 56).map(lambda quarters: quarters * _QUARTER)
+    zones = st.one_of(usual, odd).map(timezone)
     return st.datetimes(timezones=zones)
 
 
@@ -60,17 +65,15 @@ def json_values(*, max_leaves: int = 6) -> SearchStrategy[Any]:
     scalars = st.one_of(
         st.none(),
         st.booleans(),
-        st.integers(-(2**63), 2**64 - 1),
-        # Readers of JSON differ in these integers, which are rarely drawn otherwise.
-        st.sampled_from([2**53 + 1, -(2**63), 2**64 - 1]),
-        st.floats(allow_nan=False, allow_infinity=False),
-        texts(max_size=8),
+        INTEGERS,
+        FLOATS,
+        texts(),
     )
     return st.recursive(
         scalars,
         lambda inner: st.one_of(
-            st.lists(inner, max_size=3),
-            st.dictionaries(texts(max_size=6), inner, max_size=3),
+            few(inner),
+            few_fields(texts(), inner),
         ),
         max_leaves=max_leaves,
     )
@@ -81,7 +84,7 @@ def metadata() -> SearchStrategy[Fields]:
     """
     What a caller may give as *metadata*: plain dicts of JSON values; shrinks to {}.
     """
-    return st.dictionaries(texts(max_size=6), json_values(), max_size=3)
+    return few_fields(texts(), json_values())
 
 
 @once
@@ -90,10 +93,8 @@ def unknown_fields() -> SearchStrategy[Fields]:
     Fields that a newer version may write: names that no field of ours has; shrinks to
     {}.
     """
-    names = st.sampled_from(["since_v2", "new", "Content"]) | texts(max_size=6).map(
-        "x-{}".format
-    )
-    return st.dictionaries(names, json_values(max_leaves=3), max_size=2)
+    names = st.sampled_from(["new", "Content"]) | texts().map("x-{}".format)
+    return few_fields(names, json_values())
 
 
 # Usage
@@ -102,7 +103,7 @@ def unknown_fields() -> SearchStrategy[Fields]:
 @once
 def prompt_tokens_details() -> SearchStrategy[PromptTokensDetails]:
     """Breakdowns of a prompt's tokens; shrink to zeros."""
-    return st.builds(PromptTokensDetails, audio_tokens=_COUNTS, cached_tokens=_COUNTS)
+    return st.builds(PromptTokensDetails, audio_tokens=COUNTS, cached_tokens=COUNTS)
 
 
 @once
@@ -110,10 +111,10 @@ def completion_tokens_details() -> SearchStrategy[CompletionTokensDetails]:
     """Breakdowns of a completion's tokens; shrink to zeros."""
     return st.builds(
         CompletionTokensDetails,
-        accepted_prediction_tokens=_COUNTS,
-        audio_tokens=_COUNTS,
-        reasoning_tokens=_COUNTS,
-        rejected_prediction_tokens=_COUNTS,
+        accepted_prediction_tokens=COUNTS,
+        audio_tokens=COUNTS,
+        reasoning_tokens=COUNTS,
+        rejected_prediction_tokens=COUNTS,
     )
 
 
@@ -128,16 +129,13 @@ def usages() -> SearchStrategy[Usage]:
     names = st.sampled_from(["cache_write_tokens", "tool_use_prompt_tokens"])
     return st.builds(
         Usage,
-        # Half each, because a total that is not drawn is their sum.
-        st.integers(0, 2**31),
-        st.integers(0, 2**31),
-        st.none() | _COUNTS,
+        COUNTS,
+        COUNTS,
+        st.none() | COUNTS,
         rarely(st.just(PromptTokensDetails()), prompt_tokens_details()),
         rarely(
             st.just(CompletionTokensDetails()),
             completion_tokens_details(),
         ),
-        rarely(
-            st.just({}), st.dictionaries(names | texts(max_size=6), _COUNTS, max_size=3)
-        ),
+        rarely(st.just({}), few_fields(names | texts(), COUNTS)),
     )
