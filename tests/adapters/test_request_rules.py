@@ -364,14 +364,14 @@ class TestMarkers:
     def test_of_an_hour(self):
         """Behind one of five minutes, one of an hour is of five minutes, too."""
         hour = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
-        marks: list[Any] = [hour, MARK, hour, {}, MARK]
+        marks: list[Any] = [hour, {}, hour, MARK, hour]
         content = [{"type": "text", "text": "t", **mark} for mark in marks]
         loaded = anthropic.load([{"role": "user", "content": content}])
         export = anthropic.dump(loaded)
-        content[2] |= MARK
+        content[4] |= MARK
 
         assert content == export.payload["messages"][0]["content"]
-        assert [("messages[0].parts[2]", "ttl")] == listed(export)
+        assert [("messages[0].parts[4]", "ttl")] == listed(export)
         assert judge("anthropic", export.payload) == ()
 
     def test_of_an_hour_in_a_result(self):
