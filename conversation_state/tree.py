@@ -1087,7 +1087,7 @@ _EMPTY = _make_tree(
 )
 
 
-def _count_known(items: Log[Any], places: Mapping[str, Any], known: int = 0) -> int:
+def _count_known(items: Log[Any], places: Mapping[str, Any], known: int) -> int:
     # How many of the first *items* stand in *places* behind the same ones; no less than
     # *known*.
     compared: Log[Any] | None = None

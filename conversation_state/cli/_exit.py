@@ -138,7 +138,7 @@ class _PagerInput(io.TextIOWrapper):
 
 
 @contextmanager
-def page_output(*, disabled: bool = False) -> Iterator[None]:
+def page_output(*, disabled: bool) -> Iterator[None]:
     """
     What the block prints goes through a pager, if stdout is a terminal.
 

@@ -135,9 +135,7 @@ def store_command(
 
 
 @contextmanager
-def _open_url(
-    context: click.Context, url: str, *, new: bool = False
-) -> Iterator[Store]:
+def _open_url(context: click.Context, url: str, *, new: bool) -> Iterator[Store]:
     """
     The store at *url*, closed at the end of the block; errors end the command.
 

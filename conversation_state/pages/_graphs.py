@@ -122,7 +122,7 @@ def read_history(store: Store, name: str, *, limit: int = 1_000) -> History:
 
 
 def list_revisions(
-    store: Store, newest: Head, *, before: int | None = None, limit: int = 10_000
+    store: Store, newest: Head, *, before: int | None, limit: int
 ) -> History:
     """
     The newest revisions of the name whose head is *newest*, or the newest *before*

@@ -231,7 +231,7 @@ def _draw_act(action: str, hidden: Child, title: str, field: Child = None) -> Ma
 def draw_field(
     name: str,
     label: str,
-    value: str | int | None = None,
+    value: str | int | None,
     *,
     kind: str = "text",
     id: str | None = None,

@@ -183,7 +183,7 @@ def _survey_messages(view: TrimContext) -> Iterator[_SeenMessage]:
 
 
 def _draw_figures(
-    view: TrimContext, words: Words, previous: TrimContext | None = None
+    view: TrimContext, words: Words, previous: TrimContext | None
 ) -> Markup:
     """How much of the conversation a view has, its budget, and what failed."""
     facts = [describe_view(view)]

@@ -37,7 +37,7 @@ def note_forms(
     source: str,
     *,
     is_request: bool,
-    is_continued: bool = False,
+    is_continued: bool,
 ) -> tuple[Message, ...]:
     """
     *messages*, loaded from *source*, with a note on what a rule of form would change;

@@ -260,8 +260,8 @@ def read_item_block(
     notes: dict[str, Any],
     *,
     index: int,
-    signature: str = "",
-    logprobs: list[LogProb] | None = None,
+    signature: str,
+    logprobs: list[LogProb] | None,
 ) -> Part:
     """
     The part that *block* is, with *notes* on its item. *where* is the list of a

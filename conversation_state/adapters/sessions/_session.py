@@ -713,7 +713,7 @@ def make_entry(place: str, message: Message) -> Entry:
 
 
 def make_usage(
-    prompt: Any, completion: Any, *, cached: Any = 0, written: Any = 0, thought: Any = 0
+    prompt: Any, completion: Any, *, cached: Any, written: Any = 0, thought: Any = 0
 ) -> Usage | None:
     """
     The usage of a response: *prompt* with what was *cached* and *written* to the cache,
@@ -809,7 +809,7 @@ def load_blocks(
     return [load_block(content, index)] if is_map(content) else []
 
 
-def keep_unknown(raw: Body, index: int | None = None) -> UnknownPart:
+def keep_unknown(raw: Body, index: int | None) -> UnknownPart:
     """A block that no part can hold, as it is."""
     return UnknownPart(raw, source=SOURCE, index=index)
 
