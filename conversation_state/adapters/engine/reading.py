@@ -299,6 +299,12 @@ class DocumentReader:
         return rest
 
 
+def text_of(raw: Mapping[str, Any], key: str) -> str:
+    """The text under *key*; "" if it is missing or something else."""
+    value = raw.get(key)
+    return value if isinstance(value, str) else ""
+
+
 def take_text(notes: dict[str, Any], key: str) -> str:
     """The text under *key*, taken out of *notes*; "" if missing or not text."""
     return notes.pop(key) if isinstance(notes.get(key), str) else ""

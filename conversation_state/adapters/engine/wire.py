@@ -88,6 +88,11 @@ def data_url(data: bytes, media_type: str) -> str:
     return f"data:{media_type};base64,{encode_base64(data)}"
 
 
+def url_of(part: MediaPart) -> str:
+    """The URL of *part*, a ``data:`` URL if it has data."""
+    return part.url or data_url(part.data or b"", part.media_type)
+
+
 def split_data_url(url: str, *, urlsafe: bool = False) -> tuple[bytes, str] | None:
     """
     The content and the media type of *url*; None if it is not a ``data:`` URL

@@ -27,10 +27,10 @@ from conversation_state.adapters.engine.notes import (
 from conversation_state.adapters.engine.reading import DocumentReader, mended
 from conversation_state.adapters.engine.wire import (
     MEDIA_CLASSES,
-    data_url,
     decode_base64,
     encode_base64,
     parse_data_url,
+    url_of,
 )
 from conversation_state.adapters.langchain._values import (
     SIGNERS,
@@ -174,10 +174,6 @@ def _write_source(part: MediaPart) -> dict[str, Any]:
     return {"type": "image" if part.kind == "image" else "document", "source": source}
 
 
-def _url_of(part: MediaPart) -> str:
-    return part.url or data_url(part.data or b"", part.media_type)
-
-
 _WRITERS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     STANDARD: _write_standard,
     "before 1": lambda part: {
@@ -188,16 +184,16 @@ _WRITERS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "file": lambda part: {
         "type": "file",
         "file": without_empty(
-            {"file_data": _url_of(part), "filename": getattr(part, "name", "")}
+            {"file_data": url_of(part), "filename": getattr(part, "name", "")}
         ),
     },
     "image_url": lambda part: {
         "type": "image_url",
         "image_url": without_empty(
-            {"url": _url_of(part), "detail": getattr(part, "detail", "")}
+            {"url": url_of(part), "detail": getattr(part, "detail", "")}
         ),
     },
-    "image_url text": lambda part: {"type": "image_url", "image_url": _url_of(part)},
+    "image_url text": lambda part: {"type": "image_url", "image_url": url_of(part)},
     "input_audio": lambda part: {
         "type": "input_audio",
         "input_audio": {

@@ -20,16 +20,16 @@ import attrs
 from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters import openai_responses
 from conversation_state.adapters.engine.export import Lost, in_order
-from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.engine.reading import is_list, is_map, text_of
 from conversation_state.adapters.engine.ui import INTERRUPTED, was_cut
 from conversation_state.adapters.engine.usage import as_count
 from conversation_state.adapters.engine.wire import (
-    data_url,
     decode_base64,
     make_call_id,
     parse_arguments,
     parse_data_url,
     read_time,
+    url_of,
     write_iso,
 )
 from conversation_state.errors import (
@@ -130,11 +130,6 @@ def _list_in(raw: Body, key: str) -> Sequence[Any]:
     return value if is_list(value) else [value] if value else []
 
 
-def _get_text(raw: Body, key: str) -> str:
-    value = raw.get(key)
-    return value if isinstance(value, str) else ""
-
-
 def _keep_unknown(raw: object, source: str) -> UnknownPart:
     return UnknownPart(raw if is_map(raw) else {"value": raw}, source=source)
 
@@ -157,10 +152,6 @@ def _make_media(
         return kind(data=data, media_type=media_type, **more)
 
     return kind(url=source, media_type=media_type, **more)
-
-
-def _url_of(part: MediaPart) -> str:
-    return part.url or data_url(part.data or b"", part.media_type)
 
 
 def _make_fields(time: datetime | None, model: object = None) -> dict[str, Any]:
@@ -446,11 +437,11 @@ def _read_thread_part(raw: Any) -> list[Piece]:
     if not is_map(raw):
         return [_keep_unknown(raw, "assistant_ui")]
 
-    kind = _get_text(raw, "type")
+    kind = text_of(raw, "type")
     if kind == "step-start":
         return []
 
-    if call_id := _get_text(raw, "toolCallId"):
+    if call_id := text_of(raw, "toolCallId"):
         return _read_thread_call(raw, call_id, kind)
 
     if kind in {"text", "reasoning"} and isinstance(raw.get("text"), str):
@@ -460,27 +451,27 @@ def _read_thread_part(raw: Any) -> list[Piece]:
 
 
 def _read_thread_media(raw: Body, kind: str) -> Part | None:
-    if kind == "image" and (image := _get_text(raw, "image")):
+    if kind == "image" and (image := text_of(raw, "image")):
         return _make_media(ImagePart, image)
 
     if kind == "file":
-        media_type = _get_text(raw, "mimeType") or _get_text(raw, "mediaType")
-        source = _get_text(raw, "data") or _get_text(raw, "url")
+        media_type = text_of(raw, "mimeType") or text_of(raw, "mediaType")
+        source = text_of(raw, "data") or text_of(raw, "url")
         is_image = "url" in raw and media_type.startswith("image/")
         made = ImagePart if is_image else FilePart
-        name = _get_text(raw, "filename")
+        name = text_of(raw, "filename")
         return _make_media(made, source, media_type, name) if source else None
 
     audio = raw.get("audio") if kind == "audio" else None
-    data = decode_base64(_get_text(audio, "data")) if is_map(audio) else b""
+    data = decode_base64(text_of(audio, "data")) if is_map(audio) else b""
     if not data or not is_map(audio):
         return None
 
-    return AudioPart(data=data, media_type=f"audio/{_get_text(audio, 'format')}")
+    return AudioPart(data=data, media_type=f"audio/{text_of(audio, 'format')}")
 
 
 def _read_thread_call(raw: Body, call_id: str, kind: str) -> list[Piece]:
-    tool = _get_text(raw, "toolName") or kind.removeprefix("tool-")
+    tool = text_of(raw, "toolName") or kind.removeprefix("tool-")
     given = raw.get("args", raw.get("input"))
     partial = raw.get("rawInput") if _is_partial(raw) else None
     text = partial if isinstance(partial, str) else raw.get("argsText")
@@ -562,7 +553,7 @@ def _write_thread_part(
         return {"type": "reasoning", "text": part.text}
 
     if isinstance(part, ImagePart):
-        return {"type": "image", "image": _url_of(part)}
+        return {"type": "image", "image": url_of(part)}
 
     if isinstance(part, AudioPart) and part.data:
         kind = "mp3" if part.media_type in {"audio/mp3", "audio/mpeg"} else "wav"
@@ -627,7 +618,7 @@ def _read_librechat(raw: Body) -> list[Message]:
     fields = _make_fields(read_time(raw.get("createdAt")))
     is_user = raw.get("isCreatedByUser")
     if not isinstance(is_user, bool):
-        is_user = _get_text(raw, "sender").lower() == "user"
+        is_user = text_of(raw, "sender").lower() == "user"
 
     if not is_user:
         fields.update(_make_fields(None, raw.get("model")))
@@ -638,8 +629,8 @@ def _read_librechat(raw: Body) -> list[Message]:
             ImagePart(url=each["filepath"])
             for each in files
             if is_map(each)
-            and _get_text(each, "type").startswith("image/")
-            and _get_text(each, "filepath")
+            and text_of(each, "type").startswith("image/")
+            and text_of(each, "filepath")
         ]
 
     known = (TextPart, MediaPart, UnknownPart)
@@ -651,7 +642,7 @@ def _read_librechat(raw: Body) -> list[Message]:
 
 
 def _read_librechat_part(raw: Any) -> list[Piece]:
-    kind = _get_text(raw, "type") if is_map(raw) else ""
+    kind = text_of(raw, "type") if is_map(raw) else ""
     value = raw.get(kind) if kind else None
     if is_map(value) and kind in {"text", "think"}:
         value = value.get("value")
@@ -667,10 +658,10 @@ def _read_librechat_part(raw: Any) -> list[Piece]:
         if isinstance(url, str) and url:
             return [_make_media(ImagePart, url)]
 
-    if kind == "tool_call" and is_map(value) and (call_id := _get_text(value, "id")):
-        tool, given = _get_text(value, "name"), value.get("args")
+    if kind == "tool_call" and is_map(value) and (call_id := text_of(value, "id")):
+        tool, given = text_of(value, "name"), value.get("args")
         output = value.get("output")
-        if is_map(inner := value.get(_get_text(value, "type"))):
+        if is_map(inner := value.get(text_of(value, "type"))):
             tool, given, output = _read_assistants_call(value["type"], inner)
 
         pieces: list[Piece] = [_make_call(call_id, tool, given, given)]
@@ -690,14 +681,14 @@ def _read_librechat_part(raw: Any) -> list[Piece]:
 def _read_assistants_call(kind: str, raw: Body) -> tuple[str, object, object]:
     # A call of OpenAI's Assistants: its name, its arguments and what came of it.
     if kind != "code_interpreter":
-        name = _get_text(raw, "name") or kind
+        name = text_of(raw, "name") or kind
         return name, raw.get("arguments"), raw.get("output")
 
     given, outputs = raw.get("input"), raw.get("outputs")
     if not is_list(outputs):
         return kind, {"input": given}, None
 
-    logs = [_get_text(each, "logs") for each in outputs if is_map(each)]
+    logs = [text_of(each, "logs") for each in outputs if is_map(each)]
     return kind, {"input": given}, "\n".join(filter(None, logs))
 
 
@@ -745,7 +736,7 @@ def _write_librechat_part(
         return {"type": "think", "think": piece.text}
 
     if isinstance(piece, ImagePart):
-        return {"type": "image_url", "image_url": {"url": _url_of(piece)}}
+        return {"type": "image_url", "image_url": {"url": url_of(piece)}}
 
     return _write_unknown(piece, "librechat", lost, place)
 
@@ -799,7 +790,7 @@ def _read_open_webui(raw: Body) -> list[Message]:
         parts += [
             _make_media(ImagePart, each["url"])
             for each in files
-            if is_map(each) and each.get("type") == "image" and _get_text(each, "url")
+            if is_map(each) and each.get("type") == "image" and text_of(each, "url")
         ]
 
     return [kind(_text_of(parts), **_make_fields(time))]
@@ -822,7 +813,7 @@ def _without_item(part: Part) -> Part:
         return type(part)(part.text, index=part.index)
 
     if isinstance(part, UnknownPart):
-        is_own = _get_text(part.raw, "type").startswith("open_webui")
+        is_own = text_of(part.raw, "type").startswith("open_webui")
         return attrs.evolve(part, source="open_webui") if is_own else part
 
     if isinstance(part, ReasoningPart) and not part.signature:
@@ -927,7 +918,7 @@ def _write_open_webui(
         for at, part in enumerate(messages[0].parts):
             place = f"{path}.parts[{at}]"
             if isinstance(part, ImagePart):
-                files.append({"type": "image", "url": _url_of(part)})
+                files.append({"type": "image", "url": url_of(part)})
             elif _write_text(part, lost, place) is None:
                 lost.append(Lost(place, part.kind, _NO_PART))
 
@@ -1006,7 +997,7 @@ def _read_chatgpt(raw: Body) -> list[Message]:
     metadata = raw.get("metadata")
     model = metadata.get("model_slug") if is_map(metadata) else None
     fields = _make_fields(read_time(raw.get("create_time")))
-    role, id = author.get("role"), _get_text(raw, "id")
+    role, id = author.get("role"), text_of(raw, "id")
     if role == "assistant":
         calls = []
         tool = raw.get("recipient")
@@ -1024,7 +1015,7 @@ def _read_chatgpt(raw: Body) -> list[Message]:
     held = [part for part in parts if not isinstance(part, ReasoningPart)]
     if role == "tool" and id:
         # Which call it answers is known where it stands; see `_load`.
-        name = _get_text(author, "name")
+        name = text_of(author, "name")
         is_error = content.get("content_type") == "system_error"
         result = ToolMessage(
             _text_of(held),
@@ -1057,7 +1048,7 @@ def _read_chatgpt_content(raw: Body) -> list[Part]:
     kind = raw.get("content_type")
     if kind == "user_editable_context":
         keys = ("user_profile", "user_instructions")
-        texts = [text for key in keys if (text := _get_text(raw, key))]
+        texts = [text for key in keys if (text := text_of(raw, key))]
         return (
             [TextPart("\n\n".join(texts))] if texts else [_keep_unknown(raw, "chatgpt")]
         )
@@ -1065,7 +1056,7 @@ def _read_chatgpt_content(raw: Body) -> list[Part]:
     if kind == "thoughts" and is_list(thoughts := raw.get("thoughts")):
         found = [each for each in thoughts if is_map(each)]
         return [
-            ReasoningPart(_get_text(each, "content") or _get_text(each, "summary"))
+            ReasoningPart(text_of(each, "content") or text_of(each, "summary"))
             for each in found
         ]
 
@@ -1136,10 +1127,10 @@ def _read_claude(raw: Body) -> list[Message]:
     if is_list(blocks):
         calls: list[ToolCall] = []
         for at, block in enumerate(blocks):
-            pieces += _read_claude_block(block, f"{_get_text(raw, 'uuid')}_{at}", calls)
+            pieces += _read_claude_block(block, f"{text_of(raw, 'uuid')}_{at}", calls)
 
     if not any(isinstance(piece, TextPart) for piece in pieces) and raw.get("text"):
-        pieces.append(TextPart(_get_text(raw, "text")))
+        pieces.append(TextPart(text_of(raw, "text")))
 
     sender = raw.get("sender")
     if sender == "assistant":
@@ -1147,7 +1138,7 @@ def _read_claude(raw: Body) -> list[Message]:
 
     for each in _list_in(raw, "attachments"):
         # What was pasted, or read out of a file: the model got it as text.
-        if is_map(each) and (text := _get_text(each, "extracted_content")):
+        if is_map(each) and (text := text_of(each, "extracted_content")):
             pieces.append(TextPart(text))
         else:
             pieces.append(_keep_unknown(each, "claude_ai"))
@@ -1164,21 +1155,21 @@ def _read_claude(raw: Body) -> list[Message]:
 
 
 def _read_claude_block(raw: Any, made: str, calls: list[ToolCall]) -> list[Piece]:
-    kind = _get_text(raw, "type") if is_map(raw) else ""
+    kind = text_of(raw, "type") if is_map(raw) else ""
     if kind == "text" and isinstance(raw.get("text"), str):
         return [TextPart(raw["text"])] if raw["text"] else []
 
     if kind == "thinking" and isinstance(raw.get("thinking"), str):
-        return [ReasoningPart(raw["thinking"], signature=_get_text(raw, "signature"))]
+        return [ReasoningPart(raw["thinking"], signature=text_of(raw, "signature"))]
 
     if kind == "tool_use":
-        id = _get_text(raw, "id") or make_call_id(made, 0)
-        calls.append(_make_call(id, _get_text(raw, "name"), raw.get("input")))
+        id = text_of(raw, "id") or make_call_id(made, 0)
+        calls.append(_make_call(id, text_of(raw, "name"), raw.get("input")))
         return [calls[-1]]
 
     if kind == "tool_result":
         # Without an id it answers the first call of that name that has no result.
-        id, name = _get_text(raw, "tool_use_id"), _get_text(raw, "name")
+        id, name = text_of(raw, "tool_use_id"), text_of(raw, "name")
         open_calls = [c for c in calls if (c.id == id if id else c.name == name)]
         pieces: list[Piece] = []
         if open_calls:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from conversation_state.adapters import anthropic
-from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.engine.reading import is_list, is_map, text_of
 from conversation_state.adapters.engine.usage import as_count
 from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.sessions._session import (
@@ -33,7 +33,6 @@ from conversation_state.adapters.sessions._session import (
     LoadedSession,
     SessionBuilder,
     SessionLines,
-    text_of,
 )
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (

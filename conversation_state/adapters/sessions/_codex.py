@@ -20,7 +20,7 @@ import attrs
 
 from conversation_state.adapters import openai_responses
 from conversation_state.adapters.engine.notes import map_of, notes_of
-from conversation_state.adapters.engine.reading import is_map
+from conversation_state.adapters.engine.reading import is_map, text_of
 from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.openai_responses.items import (
     CALLERS,
@@ -36,7 +36,6 @@ from conversation_state.adapters.sessions._session import (
     SessionLines,
     map_in,
     number_by_heads,
-    text_of,
 )
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (

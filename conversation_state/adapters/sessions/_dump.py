@@ -17,7 +17,7 @@ from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.adapters.anthropic.items import write_message
 from conversation_state.adapters.engine.export import Export, Lost, PayloadWriter
 from conversation_state.adapters.engine.notes import map_of, notes_of
-from conversation_state.adapters.engine.reading import is_map
+from conversation_state.adapters.engine.reading import is_map, text_of
 from conversation_state.adapters.openai_responses.items import RESULTS, write_items
 from conversation_state.adapters.openai_responses.items import SOURCE as ITEMS
 from conversation_state.adapters.sessions import _codex
@@ -29,7 +29,6 @@ from conversation_state.adapters.sessions._session import (
     SOURCE,
     LoadedSession,
     compacted,
-    text_of,
 )
 from conversation_state.adapters.sessions._writing import (
     LAST_PLACE,

@@ -8,11 +8,11 @@ from typing import Any
 from conversation_state._persistent import thaw
 from conversation_state.adapters.anthropic.items import input_of
 from conversation_state.adapters.engine.notes import map_of
+from conversation_state.adapters.engine.reading import text_of
 from conversation_state.adapters.sessions import _opencode
 from conversation_state.adapters.sessions._session import (
     COMPACTION,
     SOURCE,
-    text_of,
 )
 from conversation_state.adapters.sessions._writing import (
     NO_RESULT,

@@ -7,13 +7,12 @@ from typing import Any
 
 from conversation_state.adapters.anthropic.items import input_of
 from conversation_state.adapters.engine.notes import map_of
-from conversation_state.adapters.engine.reading import is_map
+from conversation_state.adapters.engine.reading import is_map, text_of
 from conversation_state.adapters.engine.wire import encode_base64
 from conversation_state.adapters.sessions import _pi
 from conversation_state.adapters.sessions._session import (
     COMPACTION,
     SOURCE,
-    text_of,
 )
 from conversation_state.adapters.sessions._writing import (
     LAST_PLACE,

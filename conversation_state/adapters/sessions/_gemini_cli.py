@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.engine.reading import is_list, is_map, text_of
 from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.sessions._session import (
     Body,
@@ -33,7 +33,6 @@ from conversation_state.adapters.sessions._session import (
     map_in,
     number_by_heads,
     simplify,
-    text_of,
     texts_of,
 )
 from conversation_state.messages import (

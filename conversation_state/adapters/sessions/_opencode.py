@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.engine.reading import is_list, is_map, text_of
 from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.sessions._session import (
     COMPACTION,
@@ -29,7 +29,6 @@ from conversation_state.adapters.sessions._session import (
     make_usage,
     map_in,
     simplify,
-    text_of,
 )
 from conversation_state.messages import (
     AssistantMessage,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from conversation_state.adapters.engine.reading import is_list, is_map
+from conversation_state.adapters.engine.reading import is_list, is_map, text_of
 from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.sessions._session import (
     COMPACTION,
@@ -32,7 +32,6 @@ from conversation_state.adapters.sessions._session import (
     make_usage,
     number_by_heads,
     simplify,
-    text_of,
 )
 from conversation_state.messages import (
     AssistantMessage,

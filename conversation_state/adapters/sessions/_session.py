@@ -30,7 +30,12 @@ from conversation_state.adapters.engine.notes import (
     with_notes,
     without_empty,
 )
-from conversation_state.adapters.engine.reading import DocumentReader, is_list, is_map
+from conversation_state.adapters.engine.reading import (
+    DocumentReader,
+    is_list,
+    is_map,
+    text_of,
+)
 from conversation_state.adapters.engine.usage import as_count
 from conversation_state.adapters.engine.wire import (
     decode_base64,
@@ -373,12 +378,6 @@ def number_by_heads(
         numbers.append(number)
 
     return numbers
-
-
-def text_of(raw: Body, key: str) -> str:
-    """The text under *key*; "" if it is missing or something else."""
-    value = raw.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def map_in(raw: Body, key: str) -> Body:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from conversation_state.adapters.engine.reading import is_map
+from conversation_state.adapters.engine.reading import is_map, text_of
 from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.sessions._session import (
     SOURCE,
@@ -24,7 +24,6 @@ from conversation_state.adapters.sessions._session import (
     make_call,
     number_by_heads,
     simplify,
-    text_of,
 )
 from conversation_state.messages import (
     AssistantMessage,
