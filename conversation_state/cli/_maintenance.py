@@ -25,12 +25,13 @@ from conversation_state.cli._options import (
     SavedState,
     check_label,
     confirm,
+    find_name,
+    find_revision,
     find_state,
     format_notes,
     parse_notes,
     print_json,
     print_result,
-    revision_or_label,
     store_command,
     store_option,
 )
@@ -166,14 +167,8 @@ def rollback(store: Store, *, name: str, to: str, as_json: bool) -> None:
     """
     import shlex
 
-    newest = find_state(store, name)
-    if newest.at is not None:
-        raise RefusedError(
-            f"expected a NAME without a revision: rollback {newest.name} {to}"
-        )
-
-    before = newest.head
-    target = store.latest(before.name, at=revision_or_label(before, to))
+    before = find_name(store, name, "rollback", to).head
+    target = find_revision(store, before, to)
     # Refused if another program has saved since: it would go back behind that, too.
     head = store.rollback(before.name, target, expecting=before)
     messages = format_count(head.length, "message")
@@ -390,11 +385,7 @@ def delete(store: Store, *, name: str, yes: bool, as_json: bool) -> None:
     Forks keep what they share with it. Rows that nothing needs stay in the
     store until `gc`.
     """
-    which = find_state(store, name)
-    if which.at is not None:
-        raise RefusedError(f"expected a NAME without a revision: delete {which.name}")
-
-    head = which.head
+    head = find_name(store, name, "delete").head
     revisions = format_count(head.revision, "revision")
     confirm(f"Delete {head.name}, with its {revisions}?", yes=yes)
     store.delete(head.name)

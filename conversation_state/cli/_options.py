@@ -280,15 +280,26 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
     if which is None:
         return SavedState(newest, None, text)
 
-    head = _find_revision(store, newest, which)
+    head = find_revision(store, newest, which)
     return SavedState(head, head.revision, text)
 
 
-def _find_revision(store: Store, newest: Head, which: str) -> Head:
+def find_name(store: Store, text: str, command: str, *more: str) -> SavedState:
+    """The newest state of the name *text*, for a *command* that takes no revision."""
+    which = find_state(store, text)
+    if which.at is not None:
+        asked = " ".join([command, which.name, *more])
+        raise RefusedError(f"expected a NAME without a revision: {asked}")
+
+    return which
+
+
+def find_revision(store: Store, newest: Head, which: str) -> Head:
+    """The revision or label *which* of the name whose *newest* revision is given."""
     from conversation_state.errors import NotSavedError
 
     try:
-        return store.latest(newest.name, at=revision_or_label(newest, which))
+        return store.latest(newest.name, at=_read_revision(newest, which))
     except NotSavedError as error:
         if error.near:
             raise
@@ -338,7 +349,7 @@ def _make_missing_error(
     return RefusedError(f"{likely}; {hint}")
 
 
-def revision_or_label(newest: Head, which: str) -> int | str:
+def _read_revision(newest: Head, which: str) -> int | str:
     """
     *which* revision, for `Store.load`: ``3``, ``-1`` (the one before the
     *newest*), or a label. An ``@`` may stand in front.

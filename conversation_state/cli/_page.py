@@ -28,7 +28,7 @@ from conversation_state.cli._exit import (
 )
 from conversation_state.cli._inspect import head_data
 from conversation_state.cli._options import (
-    find_state,
+    find_name,
     print_json,
     store_command,
     trim_to,
@@ -107,7 +107,7 @@ def tree(
     """
     from conversation_state.pages import draw_outline
 
-    which = find_state(store, name)
+    which = find_name(store, name, "tree")
     if as_json:
         for head in store.history(which.name, limit=limit):
             print_json(head_data(head))
@@ -163,7 +163,7 @@ def page(
     """
     from conversation_state.pages import make_page
 
-    which = find_state(store, name)
+    which = find_name(store, name, "page")
     view = None
     if limit is not None:
         view = trim_to(limit, store.load(which.name), which.name)
