@@ -1504,3 +1504,36 @@ class TestResults:
         copy = pickle.loads(pickle.dumps(caught.value))
 
         assert str(caught.value) == str(copy)
+
+
+@pytest.mark.parametrize(
+    ("check", "kind"),
+    [
+        (check_adapter, "adapters"),
+        (check_counter, "token counters"),
+        (check_reducer, "reducers"),
+        (check_summariser, "summarisers"),
+        (check_trimming_step, "trimming steps"),
+        (
+            functools.partial(testing.check_stream, events=st.just([{}])),
+            "readers of streams",
+        ),
+    ],
+)
+def test_says_what_was_checked(check, kind):
+    """A report begins with what was checked, and as one of which kind."""
+
+    class Nothing:
+        def __call__(self, *_arguments):
+            return self
+
+        def __repr__(self):
+            return "nothing"
+
+        dump = load = __call__
+
+    with pytest.raises(BrokenLawsError) as caught:
+        check(Nothing(), settings=UNSHRUNK)
+
+    first = str(caught.value).partition("\n")[0]
+    assert re.fullmatch(rf"nothing breaks \d+ of \d+ laws of {kind}", first)

@@ -3,14 +3,12 @@ The laws of this library hold for every value that its strategies make; the stra
 make what is documented; and the laws notice when they are broken.
 """
 
-import contextlib
 from typing import Any, TypeAlias
 
 import attrs
 import pytest
-from hypothesis import Phase, find, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.errors import NoSuchExample
 
 from conversation_state import (
     Aggregator,
@@ -44,46 +42,6 @@ RELATIVES = timelines().flatmap(
         *[st.sampled_from([moment.state for moment in timeline.moments])] * 3
     )
 )
-
-
-def simplest(strategy: Any) -> Any:
-    """What examples shrink to."""
-    phases = [Phase.generate, Phase.shrink]
-    alone = settings(max_examples=20, database=None, deadline=None, phases=phases)
-    return find(strategy, lambda _: True, settings=alone)
-
-
-def some(strategy: Any, condition: Any = lambda _: True) -> Any:
-    """Any example that meets *condition*, as soon as there is one."""
-    quick = settings(
-        max_examples=5_000, database=None, deadline=None, phases=[Phase.generate]
-    )
-    found = []
-
-    def met(value: Any) -> bool:
-        if condition(value):
-            found.append(value)
-
-        return bool(found)
-
-    find(strategy, met, settings=quick)
-    return found[0]
-
-
-def find_lacking(strategy: Any, conditions: dict[Any, Any]) -> set[Any]:
-    """The names of the conditions that no example meets, in one search for all."""
-    lacking = dict(conditions)
-
-    def is_met(value: Any) -> bool:
-        for name in [name for name, met in lacking.items() if met(value)]:
-            del lacking[name]
-
-        return not lacking
-
-    with contextlib.suppress(NoSuchExample):
-        some(strategy, is_met)
-
-    return {*lacking}
 
 
 class TestStates:

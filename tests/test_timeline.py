@@ -5,7 +5,6 @@ import re
 import tracemalloc
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -13,7 +12,6 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
-from hypothesis.errors import NoSuchExample
 
 from conversation_state import Aggregator
 from conversation_state._persistent import Log
@@ -859,33 +857,6 @@ class TestLaws:
 
 
 class TestStrategies:
-    def test_timelines(self):
-        """Trees, limits, groups, labels; states of several conversations."""
-        missing: dict[str, Callable[[Timeline[Any]], object]] = {
-            "tree": lambda timeline: 2 < len(timeline.tips),
-            "middle": lambda timeline: timeline.can_undo and timeline.can_redo,
-            "forgot": lambda timeline: timeline.moments[0].number,
-            "chosen": lambda timeline: timeline._redo_targets,
-            "open": lambda timeline: timeline._open >= 0 and timeline.moment.group,
-            "labels": lambda timeline: any(each.label for each in timeline.moments),
-            "states": lambda timeline: len({x.state.id for x in timeline.moments}) > 1,
-        }
-
-        def is_the_last(timeline):
-            for name in [name for name, holds in missing.items() if holds(timeline)]:
-                del missing[name]
-
-            return not missing
-
-        with suppress(NoSuchExample):
-            find(
-                timelines(),
-                is_the_last,
-                settings=settings(QUICK, phases=[Phase.generate]),
-            )
-
-        assert {} == missing
-
     def test_shrink(self):
         """To one moment without a label."""
         timeline = find(timelines(), lambda _: True, settings=QUICK)

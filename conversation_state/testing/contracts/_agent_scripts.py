@@ -19,6 +19,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import RefusalPart
+from conversation_state.testing._drawing import rarely
 from conversation_state.testing._wire_answers import (
     Numbers,
     cut_text,
@@ -42,7 +43,7 @@ __all__ = [
 
 ACTS_OF_USERS = ("ask", "stop", "write", "crash")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_ARGUMENTS = {"string": "Bern", "integer": 7, "number": 0.5, "boolean": True}
+_ARGUMENTS = {"integer": 7, "number": 0.5, "boolean": True}
 
 
 @attrs.frozen
@@ -83,12 +84,12 @@ class CutStream:
     """
 
     answer: AssistantMessage
-    after: int = 4
+    after: int = 3
 
     def write(self, wire: str, *, is_stream: bool) -> Any:
         """What the strict provider sends on *wire*."""
         if not is_stream:
-            return Reply(self.answer, cut_at=60)
+            return _cut_body(self.answer)
 
         response = write_answer(wire, self.answer, {}, Numbers())
         events = [*stream_answer(wire, response, {}, cut_text)]
@@ -124,12 +125,15 @@ class _ScriptWriter:
 
     def meta(self, reason: str) -> ResponseMeta:
         self.number += 1
-        usage = Usage(100 + 2 ** min(self.number, 20), 10 + self.number)
+        usage = Usage(2 ** min(self.number, 30), self.number)
         return ResponseMeta(reason, usage, model="model", id=f"resp-{self.number}")
 
     def say(self, text: str = "", *, reason: str = "stop") -> AssistantMessage:
         meta = self.meta(reason)
         return AssistantMessage(text or f"Answer {self.number}.", response=meta)
+
+    def say_much(self) -> AssistantMessage:
+        return self.say("A long answer. " * 20)
 
     def call(
         self, number: int = 1, *, name: str = "", text: str = ""
@@ -161,71 +165,58 @@ def _make_arguments(tool: ToolInfo) -> str:
     )
 
 
-# The named scripts: each is a turn or several, written with a writer.
-_Turns: TypeAlias = Callable[[_ScriptWriter], Iterable[tuple[Any, ...]]]
+_BUSY, _DOWN = ErrorReply(429, retry_after=0.01), ErrorReply(500)
+_SILENT = Silence(0.05)
+_MANY = 60  # more than the requests that a turn may have, by default
+_UNKNOWN = "fly_to_the_moon"
+
+
+def _break_off(answer: AssistantMessage) -> Reply:
+    return Reply(answer, break_after=3)
+
+
+def _cut_body(answer: AssistantMessage) -> Reply:
+    return Reply(answer, cut_at=60)
+
+
+# The named scripts: the answers of a turn or several, written with a writer.
+_Turns: TypeAlias = Callable[[_ScriptWriter], Iterable[Sequence[Any]]]
 
 _NAMED: dict[str, _Turns] = {
-    "answers": lambda w: [("ask", 0, w.say()), ("ask", 0, w.say())],
-    "a call": lambda w: [("ask", 0, w.call(), w.say())],
-    "two calls at once": lambda w: [("ask", 0, w.call(2), w.say())],
+    "answers": lambda w: [[w.say()], [w.say()]],
+    "a call": lambda w: [[w.call(), w.say()]],
+    "two calls at once": lambda w: [[w.call(2), w.say()]],
     "a text beside a call": lambda w: [
-        ("ask", 0, w.call(text="Let me see."), w.say()),
-        ("ask", 0, w.call(2, text="Let me see again."), w.say()),
+        [w.call(text="Let me see."), w.say()],
+        [w.call(2, text="Let me see again."), w.say()],
     ],
-    "rounds of calls": lambda w: [("ask", 0, w.call(), w.call(), w.call(2), w.say())],
-    "429": lambda w: [
-        ("ask", 0, w.say()),
-        ("ask", 0, ErrorReply(429, retry_after=0.01), w.say()),
-    ],
-    "429 after a call": lambda w: [
-        ("ask", 0, w.call(), ErrorReply(429, retry_after=0.01), w.say())
-    ],
-    "500 after a call": lambda w: [("ask", 0, w.call(), ErrorReply(500), w.say())],
-    "500 again and again": lambda w: [
-        ("ask", 0, w.say()),
-        # More than the requests that a turn may have, by default.
-        ("ask", 0, *[ErrorReply(500)] * 60),
-    ],
-    "no answer": lambda w: [("ask", 0, w.call(), Silence(0.05), w.say())],
-    "connection closed": lambda w: [("ask", 0, w.say()), ("ask", 0, Hangup(), w.say())],
-    "cut answer": lambda w: [
-        ("ask", 0, w.say()),
-        ("ask", 0, Reply(w.say("A long answer. " * 20), break_after=3), w.say()),
-    ],
-    "cut answer, and no other": lambda w: [
-        ("ask", 0, Reply(w.say("A long answer. " * 20), break_after=4)),
-    ],
-    "stream without an end": lambda w: [
-        ("ask", 0, w.say()),
-        ("ask", 0, CutStream(w.say("A long answer. " * 20))),
-    ],
+    "rounds of calls": lambda w: [[w.call(), w.call(), w.call(2), w.say()]],
+    "429": lambda w: [[w.say()], [_BUSY, w.say()]],
+    "429 after a call": lambda w: [[w.call(), _BUSY, w.say()]],
+    "500 after a call": lambda w: [[w.call(), _DOWN, w.say()]],
+    "500 again and again": lambda w: [[w.say()], [_DOWN] * _MANY],
+    "no answer": lambda w: [[w.call(), _SILENT, w.say()]],
+    "connection closed": lambda w: [[w.say()], [Hangup(), w.say()]],
+    "cut answer": lambda w: [[w.say()], [_break_off(w.say_much()), w.say()]],
+    "cut answer, and no other": lambda w: [[_break_off(w.say_much())]],
+    "stream without an end": lambda w: [[w.say()], [CutStream(w.say_much())]],
     "stream without an end, and another one": lambda w: [
-        ("ask", 0, CutStream(w.say("A long answer. " * 20)), w.say()),
+        [CutStream(w.say_much()), w.say()]
     ],
-    "stream of calls without an end": lambda w: [
-        ("ask", 0, CutStream(w.call(2), 3), w.say()),
-    ],
-    "cut call": lambda w: [
-        ("ask", 0, w.say()),
-        ("ask", 0, Reply(w.call(2), break_after=2), w.say()),
-    ],
-    "cut after a call": lambda w: [
-        ("ask", 0, w.call(), Reply(w.say("A long answer. " * 20), break_after=2))
-    ],
-    "half of a body": lambda w: [("ask", 0, Reply(w.say(), cut_at=60), w.say())],
-    "unknown tool": lambda w: [("ask", 0, w.call(name="fly_to_the_moon"), w.say())],
+    "stream of calls without an end": lambda w: [[CutStream(w.call(2)), w.say()]],
+    "cut call": lambda w: [[w.say()], [_break_off(w.call(2)), w.say()]],
+    "cut after a call": lambda w: [[w.call(), _break_off(w.say_much())]],
+    "half of a body": lambda w: [[_cut_body(w.say()), w.say()]],
+    "unknown tool": lambda w: [[w.call(name=_UNKNOWN), w.say()]],
     "unknown tool again and again": lambda w: [
-        ("ask", 0, *[w.call(name="fly_to_the_moon") for _ in range(60)])
+        [w.call(name=_UNKNOWN) for _ in range(_MANY)]
     ],
-    "invalid arguments": lambda w: [("ask", 0, _with_arguments(w.call()), w.say())],
-    "calls without end": lambda w: [("ask", 0, *[w.call() for _ in range(60)])],
-    "empty answer": lambda w: [("ask", 0, _make_empty(w)), ("ask", 0, w.say())],
-    "empty answers": lambda w: [("ask", 0, *[_make_empty(w) for _ in range(60)])],
-    "refusal": lambda w: [("ask", 0, _make_refusal(w)), ("ask", 0, w.say())],
-    "answer cut by the limit": lambda w: [
-        ("ask", 0, w.say(reason="length")),
-        ("ask", 0, w.say()),
-    ],
+    "invalid arguments": lambda w: [[_with_arguments(w.call()), w.say()]],
+    "calls without end": lambda w: [[w.call() for _ in range(_MANY)]],
+    "empty answer": lambda w: [[_make_empty(w)], [w.say()]],
+    "empty answers": lambda w: [[_make_empty(w) for _ in range(_MANY)]],
+    "refusal": lambda w: [[_make_refusal(w)], [w.say()]],
+    "answer cut by the limit": lambda w: [[w.say(reason="length")], [w.say()]],
 }
 
 
@@ -246,8 +237,7 @@ def _with_arguments(message: AssistantMessage) -> AssistantMessage:
 
 def _number_turns(turns: Iterable[tuple[Any, ...]]) -> Script:
     return tuple(
-        AgentTurn(f"Question {number}.", answers, act, at)
-        for number, (act, at, *answers) in enumerate(turns, 1)
+        AgentTurn(f"Question {number}.", *turn) for number, turn in enumerate(turns, 1)
     )
 
 
@@ -255,7 +245,7 @@ def _list_named(
     tools: Sequence[ToolInfo], acts: Sequence[str], moments: Sequence[int]
 ) -> Iterator[Script]:
     for write in _NAMED.values():
-        yield _number_turns(write(_ScriptWriter(tools)))
+        yield _number_turns((answers,) for answers in write(_ScriptWriter(tools)))
 
     for act in acts:
         if act == "ask":
@@ -265,8 +255,9 @@ def _list_named(
             writer = _ScriptWriter(tools)
             first = [writer.call(2), writer.call(), writer.call()]
             answers = first if tools else [writer.say()]
-            turns = [(act, at, *answers, writer.say()), ("ask", 0, writer.say())]
-            yield _number_turns(turns)
+            yield _number_turns(
+                [([*answers, writer.say()], act, at), ([writer.say()],)]
+            )
 
 
 @st.composite
@@ -274,11 +265,9 @@ def _draw_script(
     draw: DrawFn, tools: Sequence[ToolInfo], acts: Sequence[str], most: int
 ) -> Script:
     writer = _ScriptWriter(tools)
-    faulty = st.sampled_from([False, False, False, True])
-    turns = []
-    # Mostly three to five; shrinks to one.
-    sizes = [size for size in (1, 2, 3, 3, 4, 4, 5, 5) if size <= most]
-    for _ in range(draw(st.sampled_from(sizes))):
+    faulty = rarely(st.just(value=False), st.just(value=True))
+    turns: list[tuple[Any, ...]] = []
+    for _ in range(draw(st.integers(1, most))):
         answers: list[Any] = []
         for _ in range(draw(st.integers(0, 2))):
             answers.append(_draw_answer(draw, writer))
@@ -290,8 +279,8 @@ def _draw_script(
 
         answers.append(writer.say())
         act = draw(st.sampled_from(["ask", "ask", *acts]))
-        at = 0 if act == "ask" else draw(st.integers(1, 40))
-        turns.append((act, at, *answers))
+        at = () if act == "ask" else (draw(st.integers(1, 40)),)
+        turns.append((answers, act, *at))
 
     return _number_turns(turns)
 
@@ -301,7 +290,7 @@ _BROKEN = ("unknown tool", "invalid JSON", "empty", "refused", "truncated")
 
 def _draw_answer(draw: DrawFn, writer: _ScriptWriter) -> AssistantMessage:
     if draw(st.booleans()):
-        return writer.call(draw(st.sampled_from([1, 2, 3])))
+        return writer.call(draw(st.integers(1, 3)))
 
     drawn = draw(model_answers(writer.tools, broken=_BROKEN))
     reason = drawn.response.finish_reason if drawn.response else "stop"
@@ -310,7 +299,7 @@ def _draw_answer(draw: DrawFn, writer: _ScriptWriter) -> AssistantMessage:
         ToolCall(
             f"c{writer.number:06}{at:02}",
             # Names that a provider refuses do not come from one.
-            call.name if _NAME.fullmatch(call.name) else "fly",
+            call.name if _NAME.fullmatch(call.name) else _UNKNOWN,
             call.arguments,
         )
         for at, call in enumerate(drawn.tool_calls)
@@ -323,15 +312,15 @@ def _draw_fault(draw: DrawFn, writer: _ScriptWriter) -> Any:
     return draw(
         st.sampled_from(
             [
-                ErrorReply(429, retry_after=0.01),
-                ErrorReply(500),
+                _BUSY,
+                _DOWN,
                 Hangup(),
-                Silence(0.05),
-                Reply(writer.say("A long answer. " * 20), break_after=4),
-                Reply(writer.call(2), break_after=3),
-                CutStream(writer.say("A long answer. " * 20)),
-                CutStream(writer.call(2), 3),
-                Reply(writer.say(), cut_at=60),
+                _SILENT,
+                _break_off(writer.say_much()),
+                _break_off(writer.call(2)),
+                CutStream(writer.say_much()),
+                CutStream(writer.call(2)),
+                _cut_body(writer.say()),
             ]
         )
     )

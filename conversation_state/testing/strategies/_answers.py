@@ -78,7 +78,7 @@ def draw_arguments(draw: DrawFn, tool: ToolInfo) -> str:
     """
     schema = tool.json_schema()
     schema = schema.get("parameters") or schema.get("input_schema") or schema
-    return json.dumps(_draw_value(draw, schema or {}))
+    return json.dumps(_draw_value(draw, schema))
 
 
 def _draw_value(draw: DrawFn, schema: Mapping[str, Any]) -> Any:
@@ -233,7 +233,7 @@ def provider_payloads(
         lambda messages: write_request(wire, messages)
     )
     responses = _sent_answers(wire).map(lambda message: _write_response(wire, message))
-    return st.sampled_from([requests] * 3 + [responses]).flatmap(lambda drawn: drawn)
+    return rarely(requests, responses)
 
 
 # What a request that gets an answer asks for.
