@@ -30,8 +30,7 @@ from conversation_state.requests import AS_IS
 from conversation_state.testing import laws
 from conversation_state.testing.provider import judge
 from conversation_state.testing.strategies import states
-from tests.adapters.helpers import PROVIDERS
-from tests.adapters.kept import lines
+from tests.adapters.helpers import PROVIDERS, lines
 
 # What images of the usual types begin with.
 BEGINS = {

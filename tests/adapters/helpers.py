@@ -1,6 +1,7 @@
 """
 What the tests of formats write, draw and read with: tables of small facts, JSON
-objects, what an adapter makes of a payload, and messages that are no request.
+objects, what an adapter makes of a payload, messages that are no request, and what
+libraries that keep whole messages could know of one.
 """
 
 import inspect
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import strategies as st
 
@@ -23,7 +25,9 @@ from conversation_state.adapters import (
     openai_chat,
     openai_responses,
 )
-from conversation_state.adapters.engine.notes import notes_of
+from conversation_state.adapters.engine.notes import notes_of, own_of
+from conversation_state.messages import AssistantMessage, Message, UnknownMessage
+from conversation_state.parts import TextPart
 from conversation_state.requests import AS_IS
 
 __all__ = [
@@ -34,9 +38,12 @@ __all__ = [
     "both",
     "exactly",
     "find_node",
+    "lines",
     "make_readers",
+    "normalise",
     "some",
     "table",
+    "without_notes",
 ]
 
 WIRES = Path(__file__).resolve().parent.parent / "wires"
@@ -143,3 +150,46 @@ def as_is(adapter):
             "__name__": adapter.__name__,
         }
     )
+
+
+def lines(path):
+    """The JSON values of a file, one a line."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def without_notes(value):
+    """*value* without what adapters noted about it."""
+    own = own_of(value.metadata)
+    if isinstance(value, Message):
+        return value.replace(metadata=own)
+
+    return attrs.evolve(value, metadata=own)
+
+
+def normalise(message, source):
+    """
+    *message* with all that a library which keeps whole messages could know of
+    it: one plain text is not a list, and an id that was made up is none.
+    """
+    bare = without_notes(message)
+    if isinstance(bare, UnknownMessage):
+        return bare
+
+    content = bare.content
+    if not isinstance(content, str):
+        content = [without_notes(part) for part in content]
+        if not content or (len(content) == 1 and content[0] == TextPart(bare.text)):
+            content = bare.text
+
+    bare = bare.replace(content=content)
+    if isinstance(bare, AssistantMessage):
+        calls = [
+            attrs.evolve(
+                without_notes(call),
+                id="" if "made_id" in notes_of(call.metadata, source) else call.id,
+            )
+            for call in message.tool_calls
+        ]
+        bare = bare.replace(tool_calls=calls)
+
+    return bare

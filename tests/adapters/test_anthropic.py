@@ -26,7 +26,7 @@ from tests.adapters.anthropic import (
     user,
 )
 from tests.adapters.contract import FormatContract, as_json, bare
-from tests.adapters.kept import lines
+from tests.adapters.helpers import lines
 from tests.recorded import is_large
 
 

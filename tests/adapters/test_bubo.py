@@ -28,7 +28,7 @@ from tests.adapters.bubo import (
     user,
 )
 from tests.adapters.contract import FormatContract
-from tests.adapters.kept import normalise
+from tests.adapters.helpers import normalise
 
 
 def written(*messages):

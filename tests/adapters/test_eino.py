@@ -8,7 +8,7 @@ from tests.adapters.eino import (
     CONVERSATIONS,
     MESSAGES,
 )
-from tests.adapters.kept import normalise
+from tests.adapters.helpers import normalise
 
 
 class TestContract(FormatContract):

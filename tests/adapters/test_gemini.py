@@ -26,8 +26,7 @@ from tests.adapters.gemini import (
     usage_of,
     user,
 )
-from tests.adapters.helpers import as_is
-from tests.adapters.kept import lines
+from tests.adapters.helpers import as_is, lines
 from tests.recorded import is_large
 
 

@@ -30,7 +30,7 @@ from conversation_state.testing.strategies import messages
 from conversation_state.trimming import trim
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import bare as without_notes
-from tests.adapters.kept import lines
+from tests.adapters.helpers import lines
 from tests.adapters.langchain import LANGCHAIN_MESSAGES
 
 dump, dump_message = langchain.dump, langchain.dump_message

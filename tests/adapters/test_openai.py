@@ -26,8 +26,7 @@ from conversation_state.parts import (
 from tests.adapters import openai_chat as chat
 from tests.adapters import openai_responses as responses
 from tests.adapters.contract import FormatContract, as_json, bare, refusal
-from tests.adapters.helpers import as_is
-from tests.adapters.kept import lines
+from tests.adapters.helpers import as_is, lines
 from tests.adapters.openai_formats import FORMATS, OpenAIFormat
 from tests.recorded import is_large
 

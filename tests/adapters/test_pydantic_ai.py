@@ -42,7 +42,7 @@ from conversation_state.testing.strategies import transcripts
 from conversation_state.tools import ToolCall
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import FormatContract
-from tests.adapters.kept import normalise
+from tests.adapters.helpers import normalise
 from tests.adapters.pydantic_ai import (
     EVERYTHING,
     PNG,

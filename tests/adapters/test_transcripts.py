@@ -27,8 +27,7 @@ from conversation_state.testing.contracts._adapters import put_junk
 from conversation_state.testing.strategies import json_values, texts
 from conversation_state.trimming import TrimContext
 from tests.adapters.contract import JUNK, as_json, as_text, bare, problem_paths, refusal
-from tests.adapters.helpers import both, exactly, some
-from tests.adapters.kept import lines
+from tests.adapters.helpers import both, exactly, lines, some
 from tests.recorded import is_large
 
 USERS = ["human", "user", "Human", "prompter", "customer"]

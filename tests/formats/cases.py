@@ -49,7 +49,7 @@ from conversation_state.messages import (
 )
 from conversation_state.tree import MessageTree
 from conversation_state.tree import name as name_message
-from tests.adapters import kept
+from tests.adapters import helpers
 from tests.adapters.contract import without_unique_ids
 from tests.adapters.helpers import as_is
 
@@ -130,11 +130,11 @@ def without_notes(message: Message) -> Message:
     if not isinstance(message, UnknownMessage):
         content: Any = message.content  # type: ignore[attr-defined]
         if not isinstance(content, str):
-            changes["content"] = [kept.without_notes(part) for part in content]
+            changes["content"] = [helpers.without_notes(part) for part in content]
 
     if isinstance(message, AssistantMessage):
         changes["tool_calls"] = [
-            kept.without_notes(each) for each in message.tool_calls
+            helpers.without_notes(each) for each in message.tool_calls
         ]
 
     return message.replace(**changes)

@@ -21,7 +21,7 @@ from conversation_state.errors import ConversationStateError
 from conversation_state.messages import AssistantMessage, ToolMessage, UnknownMessage
 from conversation_state.store import Store, open_store
 from conversation_state.store.backends.memory import MemoryBackend
-from tests.adapters.kept import lines
+from tests.adapters.helpers import lines
 from tests.processes import run_script
 from tests.store.promises.case import Call, RecordingBackend
 

@@ -24,7 +24,7 @@ from conversation_state.testing.contracts._adapters import put_junk
 from conversation_state.testing.strategies import json_values, messages
 from conversation_state.usage import Usage
 from tests.adapters.contract import JUNK, as_json, problem_paths, refusal
-from tests.adapters.kept import lines
+from tests.adapters.helpers import lines
 from tests.adapters.openai_responses import (
     CALLS,
     INPUTS,
