@@ -49,6 +49,9 @@ from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 Block: TypeAlias = tuple[str, dict[str, Any]]
 _BEHIND = "only an answer may follow system content; this message was moved"
 _ON_TOP = "system content must come first; this message was moved"
+_ON_TOP_ONLY = (
+    "the host takes system content at the top only, and this has more than text"
+)
 _FIRST = "results must follow their calls directly; this message was moved"
 _LAST = "thinking may not end an answer; it must be followed by what it led to"
 _BEFORE_SYSTEM = frozenset({"system", "user"})
@@ -324,7 +327,8 @@ class Turns:
 
     def _continue_turn(self, role: str, piece: Piece) -> _Turn:
         turn = self._last
-        if turn is None or turn.role != role or piece.apart:
+        is_apart = piece.apart and not self._writer.is_for_host
+        if turn is None or turn.role != role or is_apart:
             turn = self._last = _Turn(role)
             self._turns.append(turn)
 
@@ -405,7 +409,7 @@ def dump(
             If one of them is not a message.
 
     Source:
-        Anthropic combines neighbours of one role itself.
+        Anthropic combines neighbours of one role itself, which Bedrock refuses.
     """
     writer = AnthropicWriter(system_on_top=system_on_top)
     ready = writer.prepare(messages, rules, ANTHROPIC, _find_lost)
@@ -506,6 +510,11 @@ class AnthropicWriter(PayloadWriter):
         notes = self.notes_without_name(message, path)
         raw = self.unknown(message.raw, message.source, path)
         if raw is None:
+            return
+
+        is_late = raw.get("role") == "system" and notes.get("system") is not True
+        if is_late and self.is_for_host and self.rules.late_system == "top":
+            self.lose(path, "system", _ON_TOP_ONLY)
             return
 
         # The user may have made it.

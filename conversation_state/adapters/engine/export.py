@@ -664,6 +664,11 @@ class PayloadWriter:
         """Whether a request is written, and not a piece of a conversation as it is."""
         return self.rules is None or self.rules.is_request
 
+    @property
+    def is_for_host(self) -> bool:
+        """Whether a host is named: its rules hold for what was loaded, too."""
+        return self.rules is not None and bool(self.rules.host)
+
     def is_as_loaded(self, metadata: Mapping[str, Any], field: str) -> bool:
         """Whether *field* of what has this *metadata* is sent as it was loaded."""
         return self.rules is not None and came_as_is(self.rules, metadata, field)

@@ -96,11 +96,6 @@ class GeminiWriter(PayloadWriter):
         # call: when that was made, and where they are in their content.
         self._results: dict[str, list[tuple[int, int]]] = {}
 
-    @property
-    def _is_for_host(self) -> bool:
-        """Else loaded contents are sent as they were, even if a host refuses them."""
-        return bool(self.rules and self.rules.host)
-
     def payload(self) -> dict[str, Any]:
         self._end_results()
         contents = {"contents": self._contents}
@@ -193,7 +188,7 @@ class GeminiWriter(PayloadWriter):
         follows: bool = False,
     ) -> None:
         joined = notes.get("same_content") is True and self._last in {"tool", "user"}
-        if follows or (joined and not self._is_for_host):
+        if follows or (joined and not self.is_for_host):
             self._contents[-1]["parts"].extend(parts)
         else:
             self._end_results()
@@ -242,7 +237,7 @@ class GeminiWriter(PayloadWriter):
         parts = parts or [{"text": ""}]
         keys = map_of(notes, "keys")
         apart = keys or notes.get("new_content") is True
-        if self._last != "model" or (apart and not self._is_for_host):
+        if self._last != "model" or (apart and not self.is_for_host):
             self._answers = []
 
         if message.tool_calls and self._answers:
