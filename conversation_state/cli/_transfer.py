@@ -80,9 +80,9 @@ class _InputFormat(click.ParamType[str]):
             return value
 
         near = get_close_matches(value, FORMATS, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        valid = f"did you mean {near[0]!r}? Valid" if near else "valid"
         raise RefusedError(
-            f"unknown format {shorten_repr(value)}{hint}; valid formats are "
+            f"unknown format {shorten_repr(value)}; {valid} formats are "
             f"{', '.join(FORMATS)}"
         )
 
