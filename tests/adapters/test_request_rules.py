@@ -1029,10 +1029,12 @@ CHAT_CALL: dict[str, Any] = {
     "function": {"name": None, "arguments": "{}"},
 }
 ITEM = {"type": "function_call", "call_id": "c", "name": None, "arguments": "{}"}
-BLOCK = {"type": "tool_use", "id": "c", "name": None, "input": {}}
+BLOCK: dict[str, Any] = {"type": "tool_use", "id": "c", "name": None, "input": {}}
 ANSWER = {"role": "assistant", "content": None, "tool_calls": [CHAT_CALL]}
 TURN = {"type": "message", "role": "assistant", "content": [BLOCK]}
-CANDIDATE = {"candidates": [{"content": {"parts": [{"functionCall": {}}]}}]}
+CANDIDATE: dict[str, Any] = {
+    "candidates": [{"content": {"parts": [{"functionCall": {}}]}}]
+}
 # A response, and a stream, of each wire.
 NAMELESS: dict[str, tuple[Any, dict[str, Any], list[dict[str, Any]]]] = {
     "openai_chat": (

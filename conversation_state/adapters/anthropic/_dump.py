@@ -513,7 +513,8 @@ class AnthropicWriter(PayloadWriter):
             return
 
         is_late = raw.get("role") == "system" and notes.get("system") is not True
-        if is_late and self.is_for_host and self.rules.late_system == "top":
+        rules = self.rules
+        if is_late and rules and rules.host and rules.late_system == "top":
             self.lose(path, "system", _ON_TOP_ONLY)
             return
 
