@@ -1600,6 +1600,18 @@ class TestChunks:
 
         assert ("custom", '{"a": 1}') == (call.type, call.arguments)
 
+    def test_id_behind_the_name(self):
+        """A call begins with its id, also where that comes behind its name."""
+        pieces = [
+            ToolCall("", "tide", "", index=0),
+            ToolCall("", "", '{"at": ', index=0),
+            ToolCall("c1", "", "1}", index=0),
+        ]
+        chunks = [AssistantMessage(tool_calls=[each]) for each in pieces]
+        (call,) = concat(load_chunks(dump_chunks(chunks, message_id="m1"))).tool_calls
+
+        assert ("c1", "tide", '{"at": 1}') == (call.id, call.name, call.arguments)
+
     def test_failed(self):
         """An error comes after what was said before it."""
         events = [*dump_chunks(LAST_CHUNKS, message_id="m1")]
