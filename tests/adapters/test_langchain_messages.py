@@ -140,10 +140,13 @@ class TestLoad:
 
     def test_unknown_block(self):
         """A block of an unknown kind comes back, also with what JSON doesn't hold."""
-        block: Any = {"type": "chart", "bytes": b"\0\xff", "of": {1: float("inf")}}
-        message = HumanMessage([{"type": "text", "text": "a"}, block])
+        source = {"type": "url", "url": "https://a/b"}
+        of_bytes: Any = {"bytes": b"\0\xff", "of": {1: float("inf")}}
+        for more in ({"source": source}, of_bytes):
+            message = HumanMessage([{"type": "chart", **more}])
 
-        assert same(message, back(message))
+            assert ["unknown"] == [part.kind for part in load_message(message).parts]
+            assert same(message, back(message))
 
     def test_keys_of_calls(self):
         """A call's own keys come back, also those that hold what JSON doesn't."""
@@ -285,6 +288,11 @@ class TestRefusals:
         """A dump is refused in one way, whatever LangChain's class raises."""
         with pytest.raises(DecodeError, match=r"\$\[0\]: can't be restored"):
             load([dumped])
+
+    def test_dumps_of_others(self):
+        """What is no dump of a message is refused as that, with its type."""
+        with pytest.raises(DecodeError, match="no dump of a message; its type is 'x'"):
+            load([{"type": "x", "data": {"content": "Hi"}}])
 
     def test_deep_maps_with_other_keys(self):
         """
