@@ -10,6 +10,7 @@ import sys
 import textwrap
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import Verbosity, settings
@@ -369,6 +370,26 @@ REFUSED_TOOLS = [{"functionDeclarations": [{"name": "?"}]}]
 GEMINI_PART = {"functionResponse": {"name": "clock", "response": {"output": "Noon."}}}
 
 
+WHERE = {
+    "anthropic": "messages",
+    "gemini": "contents",
+    "openai_chat": "messages",
+    "openai_responses": "input",
+}
+TEXTS = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+
+GEMINI_PARTS: list[tuple[Any, str]] = [
+    (None, ""),
+    (["Hi."], ""),
+    ([{"text": "Hi."}, {}], "  user: 'Hi.'"),
+    ([{"functionCall": {"id": "c"}}], "  call c: '' {}"),
+    ([{"functionCall": {"args": {"a": 1}}}], "  call: '' {\"a\": 1}"),
+    ([{"functionCall": {"name": "f"}}], "  call f: 'f' {}"),
+    ([{"functionResponse": {"id": "c"}}], "  result c: 'None'"),
+    ([{"functionResponse": {"response": {}}}], "  result: '{}'"),
+]
+
+
 class TestWires:
     """What a refused request says is shown in the same words for each wire."""
 
@@ -420,6 +441,86 @@ class TestWires:
     )
     def test_short_forms(self, wire, body, shown):
         """A text for a list, Python's names, and results without an id."""
+        assert shown == self.show(wire, body)
+
+    @pytest.mark.parametrize(
+        ("wire", "body", "shown"),
+        [
+            *[(wire, {}, "") for wire in WHERE],
+            *[(wire, {key: None}, "") for wire, key in WHERE.items()],
+            *[(wire, {key: ["Hi.", None]}, "") for wire, key in WHERE.items()],
+            ("openai_chat", {"messages": [{}]}, ""),
+            ("openai_chat", {"messages": [{"role": "tool"}]}, "  result: ''"),
+            (
+                "openai_chat",
+                {"messages": [{"role": "developer", "content": "Be brief."}]},
+                "  system: 'Be brief.'",
+            ),
+            (
+                "openai_chat",
+                {"messages": [{"role": "user", "content": [3, *TEXTS, {"text": 1}]}]},
+                "  user: 'ab'",
+            ),
+            (
+                "openai_chat",
+                {"messages": [{"role": "user", "content": TEXTS[0]}]},
+                "  user: 'a'",
+            ),
+            *[
+                ("openai_chat", {"messages": [{"tool_calls": calls}]}, shown)
+                for calls, shown in [
+                    (3, ""),
+                    (["f"], ""),
+                    ([{}], ""),
+                    ([{"function": "f"}], ""),
+                    ([{"function": {}}], "  call: ''"),
+                    ([{"id": "c", "function": {"arguments": "["}}], "  call c: ''"),
+                    ([{"id": "c", "function": {"name": "f"}}], "  call c: 'f'"),
+                    (
+                        [{"id": "c", "function": {"name": "f", "arguments": ""}}],
+                        "  call c: 'f' {}",
+                    ),
+                    (
+                        [{"function": {"arguments": {"b": 1, "a": 2}}}],
+                        '  call: \'\' {"a": 2, "b": 1}',
+                    ),
+                ]
+            ],
+            *[
+                ("openai_responses", {"input": [item]}, shown)
+                for item, shown in [
+                    ({"role": "user", "content": "Hi."}, "  user: 'Hi.'"),
+                    ({"role": "developer", "content": "Hm."}, "  system: 'Hm.'"),
+                    ({"type": "function_call"}, "  call: ''"),
+                    ({"type": "function_call_output"}, "  result: ''"),
+                    ({"type": "reasoning", "content": "Hm."}, ""),
+                ]
+            ],
+            ("anthropic", {"system": TEXTS}, "  system: 'ab'"),
+            *[
+                (
+                    "anthropic",
+                    {"messages": [{"role": "user", "content": content}]},
+                    shown,
+                )
+                for content, shown in [
+                    ("Hi.", "  user: 'Hi.'"),
+                    (["Hi."], ""),
+                    ([{"type": "text"}], "  user: ''"),
+                    ([{"type": "tool_use"}], "  call: ''"),
+                    ([{"type": "tool_result"}], "  result: ''"),
+                    ([{"type": "thinking", "text": "Hm."}], ""),
+                ]
+            ],
+            *[
+                ("gemini", {"contents": [{"parts": parts}]}, shown)
+                for parts, shown in GEMINI_PARTS
+            ],
+            ("gemini", {"systemInstruction": "Be brief."}, ""),
+        ],
+    )
+    def test_malformed(self, wire, body, shown):
+        """Of a request that lacks something, or has another kind, the rest is shown."""
         assert shown == self.show(wire, body)
 
 

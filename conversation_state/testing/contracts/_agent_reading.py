@@ -44,6 +44,12 @@ def read_arguments(arguments: Any) -> str:
     return json.dumps(arguments, sort_keys=True) if isinstance(arguments, dict) else ""
 
 
+def _list_objects(value: Any) -> list[Mapping[str, Any]]:
+    """The objects in a list; refused requests are read, too, and may have others."""
+    listed = value if isinstance(value, list) else []
+    return [each for each in listed if isinstance(each, Mapping)]
+
+
 def _read_text(content: Any) -> str:
     if isinstance(content, str):
         return content
@@ -51,101 +57,91 @@ def _read_text(content: Any) -> str:
     if isinstance(content, Mapping):
         content = [content]
 
-    parts = content if isinstance(content, list) else []
-    texts = [each.get("text", "") for each in parts if isinstance(each, Mapping)]
+    texts = [each.get("text") for each in _list_objects(content)]
     return "".join([each for each in texts if isinstance(each, str)])
 
 
+def _name_role(role: object) -> str:
+    return "system" if role == "developer" else str(role)
+
+
+def _read_call(call: Mapping[str, Any], id_: str, arguments: Any) -> RequestLine:
+    return RequestLine("call", call.get("name", ""), id_, read_arguments(arguments))
+
+
 def _read_chat(body: Mapping[str, Any]) -> Iterator[RequestLine]:
-    for message in body.get("messages") or ():
+    for message in _list_objects(body.get("messages")):
         role, text = message.get("role"), _read_text(message.get("content"))
         if role == "tool":
             yield RequestLine("result", text, message.get("tool_call_id", ""))
             continue
 
-        kind = "system" if role in {"system", "developer"} else str(role)
         if text:
-            yield RequestLine(kind, text)
+            yield RequestLine(_name_role(role), text)
 
-        for call in message.get("tool_calls") or ():
-            function = call.get("function") or {}
-            yield RequestLine(
-                "call",
-                function.get("name", ""),
-                call.get("id", ""),
-                read_arguments(function.get("arguments")),
-            )
+        for call in _list_objects(message.get("tool_calls")):
+            for function in _list_objects([call.get("function")]):
+                arguments = function.get("arguments")
+                yield _read_call(function, call.get("id", ""), arguments)
 
 
 def _read_responses(body: Mapping[str, Any]) -> Iterator[RequestLine]:
     if body.get("instructions"):
         yield RequestLine("system", body["instructions"])
 
-    items = body.get("input") or ()
+    items = body.get("input")
     if isinstance(items, str):
         yield RequestLine("user", items)
-        return
 
-    for item in items:
+    for item in _list_objects(items):
         kind = item.get("type", "message")
         if kind == "function_call":
-            yield RequestLine(
-                "call",
-                item.get("name", ""),
-                item.get("call_id", ""),
-                read_arguments(item.get("arguments")),
-            )
+            yield _read_call(item, item.get("call_id", ""), item.get("arguments"))
         elif kind == "function_call_output":
             output = _read_text(item.get("output"))
             yield RequestLine("result", output, item.get("call_id", ""))
         elif kind == "message":
-            role = item.get("role")
-            named = "system" if role in {"system", "developer"} else str(role)
-            yield RequestLine(named, _read_text(item.get("content")))
+            text = _read_text(item.get("content"))
+            yield RequestLine(_name_role(item.get("role")), text)
 
 
 def _read_anthropic(body: Mapping[str, Any]) -> Iterator[RequestLine]:
     if body.get("system"):
         yield RequestLine("system", _read_text(body["system"]))
 
-    for message in body.get("messages") or ():
-        role, content = message.get("role", ""), message.get("content")
+    for message in _list_objects(body.get("messages")):
+        role, content = str(message.get("role")), message.get("content")
         if isinstance(content, str):
             yield RequestLine(role, content)
-            continue
 
-        for block in content or ():
-            if block.get("type") == "text":
+        for block in _list_objects(content):
+            kind = block.get("type")
+            if kind == "text":
                 yield RequestLine(role, block.get("text", ""))
-            elif block.get("type") == "tool_use":
-                yield RequestLine(
-                    "call",
-                    block.get("name", ""),
-                    block.get("id", ""),
-                    read_arguments(block.get("input")),
-                )
-            elif block.get("type") == "tool_result":
+            elif kind == "tool_use":
+                yield _read_call(block, block.get("id", ""), block.get("input"))
+            elif kind == "tool_result":
                 text = _read_text(block.get("content"))
                 yield RequestLine("result", text, block.get("tool_use_id", ""))
 
 
 def _read_gemini(body: Mapping[str, Any]) -> Iterator[RequestLine]:
-    system = body.get("systemInstruction") or body.get("system_instruction")
-    if system:
-        yield RequestLine("system", _read_text(system.get("parts")))
+    for key in ("systemInstruction", "system_instruction"):
+        for system in _list_objects([body.get(key)]):
+            yield RequestLine("system", _read_text(system.get("parts")))
 
-    for content in body.get("contents") or ():
+    for content in _list_objects(body.get("contents")):
         kind = "assistant" if content.get("role") == "model" else "user"
-        for part in content.get("parts") or ():
-            call, result = part.get("functionCall"), part.get("functionResponse")
-            if call:
-                name = call.get("name", "")
-                arguments = read_arguments(call.get("args") or {})
-                yield RequestLine("call", name, call.get("id") or name, arguments)
-            elif result:
-                name = result.get("id") or result.get("name", "")
-                yield RequestLine("result", str(result.get("response")), name)
-            elif part.get("text"):
+        for part in _list_objects(content.get("parts")):
+            for call in _list_objects([part.get("functionCall")]):
+                id_ = call.get("id") or call.get("name", "")
+                yield _read_call(call, id_, call.get("args", {}))
+
+            for result in _list_objects([part.get("functionResponse")]):
+                id_ = result.get("id") or result.get("name", "")
+                yield RequestLine("result", str(result.get("response")), id_)
+
+            if part.get("text"):
                 yield RequestLine(kind, part["text"])
 
 
