@@ -259,6 +259,31 @@ class TestStates:
         assert 5 == len(asyncio.run(backend.load("chat")).messages)
         assert [] == asyncio.run(backend.read_record("chat")).branches
 
+    @pytest.mark.parametrize("rest", [[], [AssistantMessage("At noon.")]])
+    def test_parts_removed(self, store, rest):
+        """
+        A conversation goes on, and branches, after another program removed the first
+        part of a request.
+        """
+        backend = StoreBackend(store)
+
+        async def use():
+            first = asks("When?", instructions="Be kind.")
+            await backend.save(Conversation(messages=[first], conversation_id="chat"))
+            store.update(
+                "chat",
+                lambda state: state.without([state.entries[0].id]).extend(rest),
+            )
+            record = await backend.read_record("chat")
+            revision = record.revision if record else ""
+            branch = await backend.branch("chat", at=1, expected_revision=revision)
+            branch.messages.append(says("Now."))
+            await backend.save(branch)
+
+        asyncio.run(use())
+
+        assert ["When?", "Now."] == [each.text for each in store.load("chat")]
+
     def test_strangers(self, store):
         """
         A state that Pydantic AI never saw is a conversation, can be forked,

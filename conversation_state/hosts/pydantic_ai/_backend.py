@@ -105,12 +105,17 @@ def find_end(entries: Log[Entry], entry: str) -> int | None:
     """
     backwards = enumerate(reversed(entries), start=1)
     back = next((back for back, one in backwards if one.id == entry), None)
-    if back is None or "more" in _read_notes(entries[-back]):
+    if back is None:
+        return None
+
+    # Another program may have removed the first message of a request.
+    start, last = len(entries) - back, _FEW
+    before = _read_notes(entries[start - 1]) if start else {}
+    if "more" in _read_notes(entries[start]) and before.keys() & {"more", "request"}:
         return None
 
     # Only the first messages that follow are converted, because converting all of them
     # would be O(conversation).
-    start, last = len(entries) - back, _FEW
     while True:
         messages = Messages(entries[start : start + last])
         following = group_messages(messages).starts[1:]
