@@ -1087,6 +1087,22 @@ class TestCallWithoutName:
         assert () == judge(name, export.payload)
 
     @pytest.mark.parametrize(
+        ("adapter", "answer"),
+        [
+            (openai_responses, response({**ITEM, "name": "f", "arguments": None})),
+            (anthropic, {**TURN, "content": [{**BLOCK, "name": "f", "input": None}]}),
+        ],
+    )
+    def test_nor_arguments(self, adapter, answer):
+        """A call without arguments may have null in their place."""
+        [loaded] = adapter.load(answer)
+        [call] = loaded.tool_calls
+        export = adapter.dump([ASK, loaded, ToolMessage("r", tool_call_id="c")])
+
+        assert ("f", "") == (call.name, call.arguments)
+        assert () == export.lost
+
+    @pytest.mark.parametrize(
         ("adapter", "written"),
         [(openai_chat, ANSWER), (openai_responses, ITEM), (anthropic, TURN)],
     )

@@ -82,7 +82,7 @@ def read_call(block: ObjectReader, index: int | None, made_id: str) -> ToolCall:
     """
     The call that *block* is, at the place *index*, with *made_id* unless it has an id.
     """
-    call_id, name = block.nullable("id"), block.name_of_call()
+    call_id, name = block.nullable("id"), block.text_of_call("name")
     if not call_id:
         call_id = block.notes["made_id"] = made_id
 
@@ -99,7 +99,7 @@ def read_call(block: ObjectReader, index: int | None, made_id: str) -> ToolCall:
         if text is not arguments:
             block.reading.mended.append(path)
             arguments = text
-    else:
+    elif given is not None or not block.reading.is_answer:
         block.wrong("input", "an object")
 
     metadata = block.metadata(SOURCE)

@@ -187,7 +187,7 @@ class DocumentReader:
         self.count = 0  # of all problems
         self.mended: list[str] = []  # paths of texts that held half of a pair
         # Whether it is an answer, which was paid for: numbers that can't be kept are
-        # texts in it, and no problems; nor are calls without a name.
+        # texts in it, and no problems; nor are calls without a name or arguments.
         self.is_answer = False
         self._is_of_call = False  # what is read now
 
@@ -356,12 +356,11 @@ class ObjectReader:
         """The text under *key*; "" if it is missing or null."""
         return "" if self.raw.get(key) is None else self.text(key)
 
-    def name_of_call(self) -> str:
+    def text_of_call(self, key: str) -> str:
         """
-        The text under ``name``, which must be there, but for an answer: that was paid
-        for.
+        The text under *key*, which must be there, but for an answer: that was paid for.
         """
-        return self.nullable("name") if self.reading.is_answer else self.text("name")
+        return self.nullable(key) if self.reading.is_answer else self.text(key)
 
     def if_text(self, key: str) -> str:
         """

@@ -315,9 +315,9 @@ def _read_function(body: ObjectReader, key: str) -> tuple[str, str]:
 
     # Ollama and others send the object that OpenAI has as JSON text.
     if is_map(body.raw.get(key)):
-        return body.name_of_call(), read_object_text(body, key)
+        return body.text_of_call("name"), read_object_text(body, key)
 
-    return body.name_of_call(), body.nullable(key)
+    return body.text_of_call("name"), body.nullable(key)
 
 
 def _is_opaque(body: Any) -> bool:

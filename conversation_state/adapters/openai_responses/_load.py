@@ -295,10 +295,10 @@ def read_item_block(
 def read_call(item: ObjectReader, index: int, made_id: str) -> ToolCall:
     kind = item.raw["type"]
     key = CALLS[kind]
-    name = item.name_of_call()
+    name = item.text_of_call("name")
     # Some servers send the object that OpenAI has as JSON text.
     is_object = is_map(item.raw.get(key))
-    arguments = read_object_text(item, key) if is_object else item.text(key)
+    arguments = read_object_text(item, key) if is_object else item.text_of_call(key)
     # A missing id, null and "" are the same: `dump` sends the one made here.
     call_id = item.nullable("call_id")
     if not call_id:
