@@ -1165,6 +1165,11 @@ def other_than(name: str, *types: type[Any]) -> Conditions:
     }
 
 
+def ends_twice(events: list[Any]) -> bool:
+    """Whether the last event is there again."""
+    return len(events) > 1 and events[-1] == events[-2]
+
+
 ANSWERS = {
     "arguments": Row(
         strategies.model_answers([BOOK], broken=False),
@@ -1332,6 +1337,34 @@ ANSWERS = {
         },
     ),
 }
+STREAMS = {
+    "chat": Row(
+        strategies.event_streams("openai_chat"),
+        {
+            "the last twice": ends_twice,
+            "nothing": lambda events: not events,
+            "an error": lambda events: events and "error" in events[-1],
+            "one piece": lambda events: "At noon." in json.dumps(events),
+            "pieces": lambda events: len(events) > 20,
+        },
+    ),
+    "Anthropic": Row(
+        strategies.event_streams("anthropic"),
+        {
+            "whole": lambda events: events[-1:] == [{"type": "message_stop"}],
+            "nothing": lambda events: not events,
+            "an error": lambda events: events[-1:] and events[-1]["type"] == "error",
+        },
+        {"the last twice": ends_twice},
+    ),
+    "payloads": Row(
+        strategies.provider_payloads("openai_chat"),
+        {
+            "request": lambda payload: payload.get("messages"),
+            "response": lambda payload: "choices" in payload,
+        },
+    ),
+}
 LIFE = {
     "conversations": Row(
         strategies.conversations(),
@@ -1382,6 +1415,7 @@ TABLE = {
         "states": STATES,
         "chats": CHATS,
         "answers": ANSWERS,
+        "streams": STREAMS,
         "life": LIFE,
     }.items()
     for row in table

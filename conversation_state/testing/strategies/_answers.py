@@ -143,7 +143,7 @@ def _break_calls(draw: DrawFn, calls: list[ToolCall], fault: str) -> list[ToolCa
 def _draw_answer(
     draw: DrawFn, tools: tuple[ToolInfo, ...], broken: tuple[str, ...]
 ) -> AssistantMessage:
-    fault = draw(_choose(("", "", "", *broken)))
+    fault = draw(_choose((None, None, None, *broken)))
     number = draw(st.integers(0, 999_999))
     parts: list[Part] = []
     if draw(rarely(st.just(value=False), st.just(value=True))):
@@ -270,7 +270,7 @@ def _draw_events(draw: DrawFn, wire: str) -> list[dict[str, Any]]:
         return [text[at : at + size] for at in range(0, len(text), size)]
 
     events = [*stream_answer(wire, _write_response(wire, message), _BODY, cut)]
-    end = draw(_choose(("", "", "", "cut", "error", "repeated")))
+    end = draw(_choose((None, None, None, "cut", "error", "repeated")))
     if end in {"cut", "error"}:
         events = events[: draw(st.integers(0, len(events) - 1))]
 

@@ -15,10 +15,11 @@ from conversation_state.usage import CompletionTokensDetails, PromptTokensDetail
 # The sum of a thousand million of them is at most 2**63 - 1.
 COUNTS = st.integers(0, 2**32)
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+_LEAST, _MOST = -(2**63), 2**64 - 1
 INTEGERS = st.one_of(
-    st.integers(-(2**63), 2**64 - 1),
+    st.integers(_LEAST, _MOST),
     # Readers of JSON differ in these, which are rarely drawn otherwise.
-    st.sampled_from([2**53 + 1, -(2**63), 2**64 - 1]),
+    st.sampled_from([2**53 + 1, _LEAST, _MOST]),
 )
 
 _QUARTER = timedelta(minutes=15)
