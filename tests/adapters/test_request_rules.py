@@ -143,6 +143,17 @@ class TestHosts:
         ] == answer["tool_calls"]
         assert ["y", "x", "type"] == [each.what for each in export.lost]
 
+    @pytest.mark.parametrize("more", [{}, {"refusal": 5}])
+    def test_a_refusal_without_a_text(self, more):
+        """A refusal that is none is lost where the host has no refusals."""
+        odd = UnknownPart({"type": "refusal", **more}, source="openai_chat")
+        rules = openai_chat.rules(host="groq")
+        export = openai_chat.dump([UserMessage([TextPart("q"), odd])], rules=rules)
+
+        sent = [{"type": "text", "text": "q"}]
+        assert sent == export.payload["messages"][0]["content"]
+        assert [("messages[0]", "refusal")] == listed(export)
+
 
 class TestStoredItems:
     """Responses: items are sent by their ids where the provider has them, once."""
