@@ -37,7 +37,7 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import ImagePart, Part, TextPart
+from conversation_state.parts import ImagePart, Part, RefusalPart, TextPart
 from conversation_state.testing.strategies import transcripts
 from conversation_state.tools import ToolCall
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
@@ -510,6 +510,15 @@ class TestDump:
 
         assert ["request"] == [each.kind for each in export.payload]
         assert [("messages[0]", "message")] == [each[:2] for each in export.lost]
+
+    def test_refusal(self):
+        """A refusal is sent as the text that it is, which is listed."""
+        export = dump([AssistantMessage([RefusalPart("No.")])])
+
+        assert ["No."] == [part.content for part in export.payload[0].parts]
+        assert [("messages[0].parts[0]", "refusal")] == [
+            each[:2] for each in export.lost
+        ]
 
     def test_kinds_of_calls(self):
         """A call of another kind than a function's is listed as one."""

@@ -18,7 +18,7 @@ from conversation_state.adapters.engine.reading import (
     ObjectReader,
 )
 from conversation_state.errors import MissingExtraError
-from conversation_state.parts import Part, UnknownPart
+from conversation_state.parts import Part
 from conversation_state.tools import ToolCall
 
 SOURCE = "pydantic_ai"
@@ -176,14 +176,6 @@ def take_notes(
         writer.lose(path, "metadata", "supported on messages only by Pydantic AI")
 
     return notes
-
-
-def dump_unknown(writer: PayloadWriter, part: Part, path: str) -> Any:
-    if not isinstance(part, UnknownPart):
-        writer.lose(path, part.kind, "not supported here by Pydantic AI")
-        return None
-
-    return writer.unknown(part.raw, part.source, path)
 
 
 def read_time(node: ObjectReader) -> tuple[datetime | None, frozenset[str]]:

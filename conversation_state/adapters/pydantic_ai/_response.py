@@ -44,7 +44,6 @@ from conversation_state.adapters.pydantic_ai._notes import (
     MEDIA,
     SOURCE,
     URLS,
-    dump_unknown,
     is_default,
     keep_keys,
     kind_of,
@@ -209,7 +208,8 @@ def _dump_item(writer: PayloadWriter, part: Part, path: str) -> Any:
     if isinstance(part, MediaPart):
         return dump_media(writer, part, notes, path)
 
-    return dump_unknown(writer, part, path)
+    unknown: Any = part
+    return writer.unknown(unknown.raw, unknown.source, path)
 
 
 def dump_media(
@@ -481,7 +481,8 @@ def _dump_part(writer: PayloadWriter, part: Part, path: str) -> Any:
         raw = {"part_kind": "file", "content": dump_media(writer, part, notes, path)}
         return restore_keys(raw, notes, "file")
     else:
-        return dump_unknown(writer, part, path)
+        unknown: Any = part
+        return writer.unknown(unknown.raw, unknown.source, path)
 
     return restore_keys(raw, notes)
 
