@@ -138,6 +138,24 @@ class TestLoad:
         for message in [AIMessage([block]) for block in blocks]:
             assert same(message, back(message))
 
+    @pytest.mark.parametrize(
+        "block",
+        [
+            {"type": "image_url", "image_url": {"url": "https://a/b"}},
+            {"type": "image_url", "image_url": "https://a/b"},
+            {"type": "image", "source": {"type": "url", "url": "https://a/b"}},
+            {"type": "image", "source_type": "url", "url": "https://a/b"},
+            {"type": "image", "url": "https://a/b"},
+        ],
+    )
+    def test_changed_media(self, block):
+        """A block whose part is changed keeps its shape."""
+        ours = load_message(HumanMessage([block]))
+        moved = attrs.evolve(ours.parts[0], url="https://a/c")
+        (made,) = dump([ours.replace(content=[moved])]).payload
+
+        assert [json.loads(json.dumps(block).replace("a/b", "a/c"))] == made.content
+
     def test_unknown_block(self):
         """A block of an unknown kind comes back, also with what JSON doesn't hold."""
         source = {"type": "url", "url": "https://a/b"}
