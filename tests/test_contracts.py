@@ -34,7 +34,7 @@ from conversation_state import (
     testing,
 )
 from conversation_state.adapters import Export, Lost, anthropic, openai_chat
-from conversation_state.aggregator import Entry
+from conversation_state.aggregator import Entry, LedgerEntry
 from conversation_state.codec import from_data, to_data
 from conversation_state.counting import (
     TokenBudget,
@@ -1300,15 +1300,20 @@ RESULTS = [
     (
         lambda state: state.add_usage(Usage(1)),
         lambda state: state.add_usage(Usage(2)),
-        "ledger[0].usage: first Usage(1), then Usage(2)",
+        "ledger[1].usage: first Usage(1), then Usage(2)",
     ),
     (
         lambda state: state.add_usage(Usage(1), model="m"),
         lambda state: state.add_usage(Usage(1), model="n"),
-        "ledger[0].model: first 'm', then 'n'",
+        "ledger[1].model: first 'm', then 'n'",
     ),
     (
-        lambda state: Aggregator.new(messages=state),
+        lambda state: state,
+        lambda state: rebuild_state(state, ledger=[LedgerEntry("new", Usage(), "")]),
+        "ledger[0].id: first 'paid', then None",
+    ),
+    (
+        lambda state: rebuild_state(state, entries=[Entry("new", UserMessage("a"))]),
         lambda state: state,
         "entries[0]: first None, then 'asked'",
     ),
@@ -1318,7 +1323,10 @@ RESULTS = [
 @pytest.mark.parametrize(("first", "second", "shown"), RESULTS)
 def test_shows_where_results_differ(first, second, shown):
     """Of two results of a reducer that differ in one part, that part is shown."""
-    asked = rebuild_state(Aggregator.new(), entries=[Entry("asked", UserMessage("a"))])
+    asked = rebuild_state(
+        Aggregator.new().add_usage(Usage(), key="paid"),
+        entries=[Entry("asked", UserMessage("a"))],
+    )
     reducers = itertools.cycle([first, second])
 
     def alternate(state):
