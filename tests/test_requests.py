@@ -344,6 +344,17 @@ class TestPrepare:
             ("messages[1].tool_calls[1]", "result"),
         ] == listed(prepared)
 
+    def test_a_made_result_names_its_tool(self):
+        """A result that is made has the name of the call, and none if it has none."""
+        names = {
+            name: prepare([ASK, calling("c", name=name), ASK], requests.OPENAI_CHAT)
+            for name in ("f", "")
+        }
+
+        assert {"f": "f", "": ""} == {
+            name: prepared.messages[2].tool_name for name, prepared in names.items()
+        }
+
     def test_calls_at_the_end_wait(self):
         """Calls that only results of others follow wait, and nothing is changed."""
         messages = [ASK, calling("c1", "c2"), result("2", "c2")]
@@ -575,6 +586,12 @@ class TestPrepare:
         assert ["s", requests.MADE_PROMPT, "Hello!", "q"] == summarise(prepared)
         assert [("messages[1]", "user")] == listed(prepared)
         assert prepare(messages, requests.OPENAI_CHAT).changes == ()
+
+    def test_for_all_formats_instructions_stay_last(self):
+        """For all formats at once, instructions stay behind the answer before them."""
+        messages = [ASK, ANSWER, SystemMessage("s")]
+
+        assert messages == list(prepare(messages, EVERYWHERE).messages)
 
     def test_a_user_speaks(self):
         """If only the system's messages are left, a made message of a user is sent."""
