@@ -1,6 +1,8 @@
 """What streams of all formats share: what an event repeats, and chunks of one piece."""
 
 from functools import partial
+from importlib import import_module
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from conversation_state.adapters.engine.streaming import (
     make_chunk,
     make_part_chunk,
 )
+from conversation_state.chunks import concat
+from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import ReasoningPart, RefusalPart, TextPart
 from conversation_state.tools import ToolCall
@@ -111,3 +115,54 @@ class TestChunks:
         assert hash(expected) == hash(made)
         assert repr(expected) == repr(made)
         assert expected.replace(name="a") == made.replace(name="a")
+
+
+# An event with a piece of text, as each format's streams have it.
+PIECES: dict[str, dict[str, Any]] = {
+    "ag_ui": {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "Hi"},
+    "ai_sdk": {"type": "text-delta", "id": "t", "delta": "Hi"},
+    "anthropic": {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "text_delta", "text": "Hi"},
+    },
+    "gemini": {"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]},
+    "openai_chat": {"choices": [{"index": 0, "delta": {"content": "Hi"}}]},
+    "openai_responses": {
+        "type": "response.output_text.delta",
+        "output_index": 0,
+        "content_index": 0,
+        "delta": "Hi",
+    },
+}
+
+
+class TestOtherFormats:
+    """Events of another format are refused: no answer is made of them."""
+
+    @pytest.mark.parametrize(("reader", "writer"), [*permutations(PIECES, 2)])
+    def test_refused(self, reader, writer):
+        """The error names the adapter that reads them, whichever was called."""
+        adapter = import_module(f"conversation_state.adapters.{reader}")
+
+        with pytest.raises(DecodeError) as caught:
+            [*adapter.load_chunks([PIECES[writer]])]
+        (problem,) = caught.value.problems
+        assert "$[0]" == problem.path
+        assert problem.what.endswith(f"; {writer}.load_chunks(events) reads it")
+
+    @pytest.mark.parametrize("reader", ["gemini", "openai_chat"])
+    @pytest.mark.parametrize(
+        "event",
+        [
+            {},
+            {"id": "r", "x": 1},
+            {"type": "ping"},
+            {"usage": None, "usageMetadata": None},
+        ],
+    )
+    def test_own(self, reader, event):
+        """An event without a piece, such as one that keeps a connection, is not."""
+        adapter = import_module(f"conversation_state.adapters.{reader}")
+
+        assert "Hi" == concat(adapter.load_chunks([event, PIECES[reader]])).text

@@ -17,6 +17,7 @@ from conversation_state.adapters.engine.streaming import (
     achunks_of,
     check_event,
     chunks_of,
+    refuse_other,
 )
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, Message, ResponseMeta
@@ -82,6 +83,9 @@ class _RunReader:
 
     def read(self, event: Any, path: str) -> Iterator[Message]:
         check_event(self._reader, event, path)
+        if "type" not in event:
+            refuse_other(self._reader, event, path, SOURCE)
+
         node = ObjectReader(self._reader, event, path)
         kind = node.text("type")
         if kind == "RUN_ERROR":
@@ -95,6 +99,8 @@ class _RunReader:
             made = self._read_signature(node)
         elif family in _CHUNKED:
             made = self._read_piece(node, _CHUNKED[family], step)
+        else:
+            refuse_other(self._reader, event, path, SOURCE)
 
         # What could be read is given, whatever else is wrong.
         yield from made

@@ -32,6 +32,7 @@ from conversation_state.adapters.engine.streaming import (
     achunks_of,
     check_event,
     chunks_of,
+    refuse_other,
 )
 from conversation_state.adapters.engine.ui import INTERRUPTED, read_own
 from conversation_state.errors import ProviderStreamError
@@ -156,6 +157,9 @@ class _AnswerReader:
 
     def read(self, event: Any, path: str) -> Iterator[Message]:
         check_event(self._reader, event, path)
+        if "type" not in event:
+            refuse_other(self._reader, event, path, SOURCE)
+
         node = ObjectReader(self._reader, event, path)
         kind = node.text("type")
         self._has_read = True
@@ -177,6 +181,7 @@ class _AnswerReader:
         elif kind[:12] == "tool-output-":
             made = self._read_result(node, kind[5:])
         elif kind:
+            refuse_other(self._reader, event, path, SOURCE)
             self._others.append(self._reader.json(event, path))
 
         # What could be read is given, whatever else is wrong.

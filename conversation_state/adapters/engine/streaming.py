@@ -142,6 +142,38 @@ def check_event(reader: DocumentReader, event: Any, path: str) -> None:
         reader.finish()
 
 
+# The adapter whose streams have an event: by a key that no other format's events have,
+# or by what its type begins with. `ping` and `error` are of several.
+_KEYS = {"candidates": "gemini", "choices": "openai_chat", "promptFeedback": "gemini"}
+_TYPES = (
+    ("anthropic", ("content_block_", "message_delta", "message_start", "message_stop")),
+    ("openai_chat", ("chunk",)),
+    ("openai_responses", ("response.",)),
+    ("ai_sdk", ("reasoning-", "text-", "tool-input-", "tool-output-")),
+    ("ag_ui", ("REASONING_", "RUN_", "TEXT_MESSAGE_", "TOOL_CALL_")),
+)
+
+
+def refuse_other(
+    reader: DocumentReader, event: Mapping[str, Any], path: str, own: str
+) -> None:
+    """
+    Raises:
+        DecodeError:
+            If *event*, which the adapter *own* does not know, is another one's.
+    """
+    kind = event.get("type")
+    found = [name for key, name in _KEYS.items() if key in event]
+    if isinstance(kind, str):
+        found += [name for name, starts in _TYPES if kind.startswith(starts)]
+
+    if found and own not in found:
+        reader.problem(
+            path, f"is of another format; {found[0]}.load_chunks(events) reads it"
+        )
+        reader.finish()
+
+
 class HeldPiece(NamedTuple):
     """What an event has of an answer: at position *at* of its list, and *path*."""
 

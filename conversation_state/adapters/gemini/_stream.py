@@ -33,6 +33,7 @@ from conversation_state.adapters.engine.streaming import (
     chunks_of,
     make_chunk,
     make_part,
+    refuse_other,
 )
 from conversation_state.adapters.engine.usage import (
     RunningCounts,
@@ -266,6 +267,9 @@ class GeminiStream:
         reader = self._reader
         if not (self._event.has(event) and self._usage.takes(event)):
             check_event(reader, event, path)
+            if "candidates" not in event:
+                refuse_other(reader, event, path, SOURCE)
+
             event = self._read_response(GeminiObject(reader, event, path))
 
         candidates = event.get("candidates")

@@ -46,6 +46,7 @@ from conversation_state.adapters.engine.streaming import (
     chunks_of,
     make_arguments,
     make_chunk,
+    refuse_other,
 )
 from conversation_state.adapters.engine.usage import (
     RunningCounts,
@@ -676,6 +677,9 @@ class ChatStream:
         reader = self._reader
         if event.__class__ is not dict:
             check_event(reader, event, path)
+
+        if "choices" not in event:
+            refuse_other(reader, event, path, SOURCE)
 
         if "type" in event and "choices" not in event:
             kind = event["type"]

@@ -43,6 +43,7 @@ from conversation_state.adapters.engine.streaming import (
     chunks_of,
     make_call_chunk,
     make_part_chunk,
+    refuse_other,
 )
 from conversation_state.adapters.engine.usage import RunningCounts, as_kept
 from conversation_state.adapters.engine.wire import make_call_id, make_call_prefix
@@ -556,6 +557,7 @@ class ResponsesStream:
         kind = event.raw.get("type")
         if not isinstance(kind, str):
             if not event.raw.get("error"):
+                refuse_other(event.reading, event.raw, event.path, SOURCE)
                 event.wrong("type", "the type of an event")
 
             return
@@ -569,6 +571,7 @@ class ResponsesStream:
         elif event.raw.keys() <= _ADDRESS or kind == "error":
             return
         else:
+            refuse_other(event.reading, event.raw, event.path, SOURCE)
             known = _NOISE
             item = self._find_item(event)
             if (
