@@ -352,7 +352,8 @@ class TestPrepare:
         }
 
         assert {"f": "f", "": ""} == {
-            name: prepared.messages[2].tool_name for name, prepared in names.items()
+            name: prepared.messages[2].tool_name
+            for name, prepared in names.items()  # type: ignore[attr-defined]
         }
 
     def test_calls_at_the_end_wait(self):
