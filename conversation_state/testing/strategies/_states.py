@@ -73,7 +73,7 @@ _PAID = (Usage(1), Usage(2))
 _EQUAL: tuple[Message, ...] = tuple(
     kind("hi", metadata=note)
     for kind in (UserMessage, AssistantMessage, SystemMessage)
-    for note in ({}, {"typed": "again"})
+    for note in ({}, {"typed": None})
 )
 _STEPS = ("add", "usage", "key", "fork", "at", "join", "many", "ship")
 
