@@ -24,8 +24,16 @@ from tests.recorded import is_large
 
 LONGER = [*MESSAGES, {"role": "user", "content": "And in Lima?"}]
 TWO = json.dumps([{"id": each, "messages": MESSAGES} for each in "ab"], indent=1)
+ONE = json.dumps(MESSAGES, indent=1)
 WRAPPED = json.dumps({"chats": json.loads(TWO)})
 LINES = "".join(line(each) for each in "ab")
+LINE_OF_SESSION = {
+    "type": "user",
+    "uuid": "u",
+    "parentUuid": None,
+    "sessionId": "s",
+    "message": {"role": "user", "content": "Hi"},
+}
 OTHER = [*MESSAGES[:2], {"role": "assistant", "content": "I can't tell."}]
 
 
@@ -50,6 +58,11 @@ def saved(run, name, *, at=None):
     """The messages under a name in the store."""
     with open_store(run.url) as store:
         return store.load(name, at=at)
+
+
+def row(conversation_id):
+    """A message of a table."""
+    return {"role": "user", "content": "Hi", "conversation_id": conversation_id}
 
 
 def heads(run):
@@ -409,6 +422,52 @@ class TestUnreadable:
         assert [*names] == sorted(
             line.strip() for line in result.stdout.splitlines()[1:]
         )
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            ONE[:150],
+            ONE[:-1],
+            ONE.replace("assistant", "assist\1", 1),
+            ONE.replace("},\n {", "}\n {", 1),
+            json.dumps({"history": MESSAGES})[:-30],
+            json.dumps([LINE_OF_SESSION, LINE_OF_SESSION])[:-9],
+        ],
+        ids=[
+            "in a message",
+            "at the end",
+            "damaged",
+            "a comma",
+            "in an object",
+            "lines",
+        ],
+    )
+    def test_part_of_a_list(self, run, text):
+        """A list of messages that is cut or damaged is one conversation, not saved."""
+        result = run("import", run.write(text), status=2)
+
+        assert "this conversation is not whole" in result.stderr
+        assert "Nothing was saved.\n" == result.stdout
+
+    def test_part_of_rows(self, run):
+        """Of rows of several conversations, those beside the damage are not saved."""
+        text = json.dumps([row("0"), row("0"), row("1"), row("1"), row("2")], indent=1)
+
+        result = run("import", run.write(text[:-20]), status=2)
+
+        assert "the conversation '1' is not whole" in result.stderr
+        assert {"0": 1} == heads(run)
+
+    def test_behind_damage(self, run):
+        """Damage in a list of conversations is of none but its own."""
+        rows = {"messages": [row("c"), row("d")]}
+        text = json.dumps([json.loads(line("a")), json.loads(line("b")), rows])
+        text = text.replace('"messages": [', '"messages": [nil', 1)
+
+        result = run("import", run.write(text), status=2)
+
+        assert "$[0] is damaged" in result.stderr
+        assert {"b": 1, "c": 1, "d": 1} == heads(run)
 
     def test_bad_state(self, run):
         """What should be a state of ours and is not is reported as such."""

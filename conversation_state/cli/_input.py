@@ -164,6 +164,8 @@ class _SourceReader:
         self.session: list[JsonValue] = []
         self.session_format = ""
         self.leading: list[JsonValue] = []  # unknown lines, before a session or not
+        # How many of the items stood before each element that a list lacks.
+        self.gaps: list[int] = []
         self.is_empty = True
         self.number = 0  # of the last conversation without an id
         # What is wrong with an element of a list: what, its line, the whole reason, and
@@ -179,6 +181,7 @@ class _SourceReader:
             for found in values:
                 yield from self._read_value(found)
         except _UNPACKING as error:
+            self.gaps.append(len(self.items))
             yield from self._load_waiting()
             yield UnreadableInput(self.source.file, 0, str(error))
 
@@ -206,6 +209,9 @@ class _SourceReader:
             self.is_empty, text = False, found.text
             yield UnreadableInput(self.source.file, found.line, text, is_error=False)
         elif isinstance(found, DamagedText):
+            if found.is_gap:
+                self.gaps.append(len(self.items))
+
             yield from self._report_unreadable(
                 found.line, found.reason, is_binary=found.is_binary
             )
@@ -362,10 +368,15 @@ class _SourceReader:
         if self.session:
             yield from self._load_session()
 
-        yield from self._load_items()
+        yield from self._load_items(self.gaps)
+        self.gaps.clear()
 
-    def _load_items(self) -> Iterator[InputConversation | UnreadableInput]:
+    def _load_items(
+        self, gaps: Sequence[int] = ()
+    ) -> Iterator[InputConversation | UnreadableInput]:
         items, self.items = self.items, []
+        # What is beside a gap may be of the same conversation as what is missing.
+        beside = {at for gap in gaps for at in (gap - 1, gap)}
         groups = _rows.group_rows([each.data for each in items])
         for name, places in groups:
             if not name and len(groups) > 1:
@@ -374,7 +385,11 @@ class _SourceReader:
                 file, line = self.source.file, items[places[0]].line
                 yield UnreadableInput(file, line, what, is_error=False)
 
-            yield from self._load_group([items[at] for at in places], name)
+            group = [items[at] for at in places]
+            if group and group[0].position and not beside.isdisjoint(places):
+                yield from self._report_gap(group[0], name)
+            else:
+                yield from self._load_group(group, name)
 
     def _load_group(
         self, items: list[JsonValue], name: str
@@ -436,6 +451,10 @@ class _SourceReader:
     def _load_session(self) -> Iterator[InputConversation | UnreadableInput]:
         lines, self.session, self.session_format = self.session, [], ""
         first = lines[0]
+        if first.position and self.gaps:
+            yield from self._report_gap(first, "")
+            return
+
         try:
             data = [each.data for each in lines]
             path = Path(self.source.file)
@@ -512,6 +531,12 @@ class _SourceReader:
             self.held = None
             words = f"{reason} (and {more:,} more like it)" if more else reason
             yield from self._report_unreadable(line, words)
+
+    def _report_gap(self, first: JsonValue, name: str) -> Iterator[UnreadableInput]:
+        """Report that the conversation *name*, from *first* on, is not whole."""
+        what = f"the conversation {shorten_repr(name)}" if name else "this conversation"
+        reason = f"{what} is not whole: messages of it are missing"
+        yield from self._report_unreadable(first.line, reason)
 
     def _report_unreadable(
         self, line: int, reason: str, *, is_binary: bool = False

@@ -56,6 +56,7 @@ class DamagedText(NamedTuple):
     line: int
     reason: str
     is_binary: bool = False  # of lines that are no text, the first is enough
+    is_gap: bool = False  # a list lacks what stood here
 
 
 class LeftOut(NamedTuple):
@@ -499,7 +500,7 @@ class _DocumentParser:
                 elif not char:
                     self.is_cut = True
                     where = "this list" if path == "$" else path
-                    yield DamagedText(line, _describe_cut(where))
+                    yield DamagedText(line, _describe_cut(where), is_gap=True)
 
                 break
 
@@ -508,9 +509,12 @@ class _DocumentParser:
             try:
                 found = self._read_element(line, position, where)
             except _DamagedError as error:
-                damage, is_found = self._pass_damage(error, where)
-                yield damage
+                found, is_found = self._pass_damage(error, where)
+                yield found._replace(is_gap=True)
                 continue
+
+            if isinstance(found, DamagedText):
+                found = found._replace(is_gap=True)
 
             yield found
             char = self._peek_char()
@@ -518,9 +522,8 @@ class _DocumentParser:
             if is_open:
                 self.at += 1
             elif char not in {"", "]"}:
-                yield DamagedText(
-                    self._count_line(), f"expected , or ] here, got {char!r}"
-                )
+                reason = f"expected , or ] here, got {char!r}"
+                yield DamagedText(self._count_line(), reason, is_gap=True)
                 self.at -= 1  # this may be the next one
                 is_found = self._find_next()
 
