@@ -160,9 +160,8 @@ def test_turns(tmp_path):
     state = load(tmp_path)
 
     assert ["At 0.", "At 1.", "At 2."] == re.findall(r"At [0-9]\.", terminal.printed)
-    assert (
-        f"At 2.  ({state.total_usage.total_tokens} tokens so far)" in terminal.printed
-    )
+    reported = f"({state.total_usage.total_tokens} tokens reported so far)"
+    assert f"At 2.  {reported}" in terminal.printed
     assert 6 == len(state.ledger)
 
 
@@ -220,7 +219,7 @@ def test_stop(tmp_path):
     ] == answers
     assert ["call_A"] == [each.tool_call_id for each in results]
     assert 2 == terminal.printed.count("runs ")
-    assert 2 == terminal.printed.count("(unknown tokens so far)")
+    assert 2 == terminal.printed.count("(0 tokens reported so far)")
     assert 3 == terminal.printed.count("Stopped.")
     assert "Traceback" not in terminal.printed
 
@@ -337,3 +336,50 @@ def test_instructions_and_a_long_result(tmp_path):
         assert () == server.refusals
 
     assert 2_000_000 < len(load(tmp_path)[3].text)
+
+
+def test_an_endless_round(tmp_path):
+    """A model that only calls is asked twenty times, and then the user."""
+    script = [AssistantMessage(tool_calls=CALLS[:1])] * 20
+    with StrictProvider([*script, "At noon."]) as server:
+        with pasted(tmp_path, server) as terminal:
+            terminal.say("When?")
+            assert terminal.wait_for("\n> ")
+            assert 20 == len(server.requests)
+            terminal.type("\n")
+            assert terminal.wait_for("At noon.")
+            assert 0 == terminal.leave(CTRL_D)
+
+        assert () == server.refusals
+
+
+def test_a_question_that_is_too_long(tmp_path):
+    """It is said what a question is too long for, and a shorter one is answered."""
+    with open_store(tmp_path / "chats.db") as store:
+        store.save("me", Aggregator.new().add_user_prompt("Why? " * 100_000))
+
+    with StrictProvider(["At noon."]) as server:
+        with pasted(tmp_path, server) as terminal:
+            assert terminal.wait_for("the budget leaves")
+            terminal.say("When?")
+            assert terminal.wait_for("At noon.")
+            assert 0 == terminal.leave(CTRL_D)
+
+        assert () == server.refusals
+
+
+def test_two_terminals(tmp_path):
+    """A second one is told that the conversation went on elsewhere; nothing is lost."""
+    with StrictProvider(["At noon."]) as server:
+        with pasted(tmp_path, server) as first, pasted(tmp_path, server) as second:
+            assert second.wait_for("> ")
+            first.say("When?")
+            assert first.wait_for("At noon.")
+            second.type("And here?\n")
+            assert second.wait_for("me")
+            assert second.wait_for("> ")
+            assert "Traceback" not in second.printed
+
+        assert () == server.refusals
+
+    assert ["When?", "At noon."] == [each.text for each in load(tmp_path)]
