@@ -1814,6 +1814,43 @@ class TestNotes:
             else:
                 assert "message 2" not in said
 
+    @pytest.mark.parametrize(
+        ("key", "what"),
+        [
+            ("tool_calls", "without a call"),
+            ("id", "without a call"),
+            ("tool_call_id", "without an id, taken as those of the calls"),
+        ],
+    )
+    def test_no_pair(self, run, key, what):
+        """Results that name no call are counted, with the first of them."""
+        call = {"id": "c", "type": "function", "function": {"name": "f"}}
+        asked = {"role": "user", "content": "q"}
+        called = {"role": "assistant", "content": None, "tool_calls": [call]}
+        result = {"role": "tool", "tool_call_id": "c", "content": "r"}
+        whole = {"id": "x", "messages": [asked, called, result, called, result]}
+        broken = copy.deepcopy({**whole, "id": "y"})
+        for each in broken["messages"][1:]:
+            each.pop(key, None)
+            each.get("tool_calls", [{}])[0].pop(key, None)
+
+        said = run("import", run.write(json.dumps(whole), "\n", json.dumps(broken)))
+
+        (line,) = said.stderr.splitlines()
+        assert f"y: not kept as it was: 2 tool results {what}" in line
+        assert line.endswith("; the first is message 3")
+
+    def test_paired_by_order(self, run):
+        """Where no call has an id, results are paired by their order, silently."""
+        call = {"function": {"name": "f", "arguments": {}}}
+        asked = {"role": "user", "content": "q"}
+        called = {"role": "assistant", "content": "", "tool_calls": [call]}
+        result = {"role": "tool", "content": "r"}
+
+        said = run("import", run.write(json.dumps([asked, called, result])))
+
+        assert "" == said.stderr
+
     def test_other_branches(self, run):
         """What is wrong on a branch that is not shown is listed, or refused, too."""
         half, foreign = copy.deepcopy(CHATGPT), copy.deepcopy(LIBRECHAT)

@@ -15,12 +15,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state._persistent import EMPTY_MAP
-from conversation_state._wording import shorten_text
+from conversation_state._wording import format_count, shorten_text
 from conversation_state.adapters import transcripts
 from conversation_state.adapters.engine.notes import formats_of, list_of, notes_of
 from conversation_state.adapters.engine.usage import as_count
@@ -56,6 +56,7 @@ from conversation_state.messages import (
     UnknownMessage,
 )
 from conversation_state.parts import TextPart, UnknownPart
+from conversation_state.tools import ToolCall
 from conversation_state.tree import MessageTree
 
 
@@ -997,7 +998,7 @@ def _check_readable(found: FoundConversation, name: str) -> FoundConversation:
                 for path in list_of(notes_of(message.metadata, each), "mended")
             ]
 
-    mended += _find_unread_calls(found.messages)
+    mended += () if found.state else _find_unpaired(found.messages)
     nodes = () if found.tree is None else found.tree.nodes
     messages = chain(found.messages, (node.message for node in nodes))
     if found.state is None and not any(map(_is_readable, messages)):
@@ -1006,15 +1007,44 @@ def _check_readable(found: FoundConversation, name: str) -> FoundConversation:
     return found._replace(mended=tuple(mended))
 
 
-def _find_unread_calls(messages: Sequence[Message]) -> Iterator[str]:
-    """What can't be read as a call, where a result of it follows."""
-    called: set[str] = set()
-    for number, (before, message) in enumerate(pairwise(messages), 1):
-        called |= {call.id for call in before.tool_calls}
-        if isinstance(message, ToolMessage) and message.tool_call_id not in called:
-            what = "" if before.tool_calls else _describe_unread(before)
-            if what:
-                yield f"message {number}: {what}, and the result behind it has no call"
+def _find_unpaired(messages: Sequence[Message]) -> Iterator[str]:
+    """The results without a call, or without an id where their calls have one."""
+    calls: dict[str, ToolCall] = {}
+    alone: list[int] = []
+    unnamed: list[int] = []
+    before: Message | None = None
+    for number, message in enumerate(messages, 1):
+        if isinstance(message, ToolMessage):
+            call = calls.get(message.tool_call_id)
+            if call is not None:
+                is_unnamed = _has_made_id(message) and not _has_made_id(call)
+                unnamed += [number] if is_unnamed else []
+            elif (
+                before and not before.tool_calls and (what := _describe_unread(before))
+            ):
+                yield (
+                    f"message {number - 1}: {what}, and the result behind it has no "
+                    "call"
+                )
+            else:
+                alone.append(number)
+
+        calls |= {call.id: call for call in message.tool_calls}
+        before = message
+
+    for numbers, what in (
+        (alone, "without a call"),
+        (unnamed, "without an id, taken as those of the calls in their order"),
+    ):
+        if numbers:
+            count = format_count(len(numbers), "tool result")
+            yield f"{count} {what}; the first is message {numbers[0]}"
+
+
+def _has_made_id(one: ToolCall | ToolMessage) -> bool:
+    return any(
+        "made_id" in notes_of(one.metadata, each) for each in formats_of(one.metadata)
+    )
 
 
 def _describe_unread(message: Message) -> str:
