@@ -1829,7 +1829,7 @@ class TestNotes:
         called = {"role": "assistant", "content": None, "tool_calls": [call]}
         result = {"role": "tool", "tool_call_id": "c", "content": "r"}
         whole = {"id": "x", "messages": [asked, called, result, called, result]}
-        broken = copy.deepcopy({**whole, "id": "y"})
+        broken: Any = copy.deepcopy({**whole, "id": "y"})
         for each in broken["messages"][1:]:
             each.pop(key, None)
             each.get("tool_calls", [{}])[0].pop(key, None)

@@ -147,6 +147,13 @@ class TestPage:
         """Without a file the page goes to standard output."""
         assert "To the sea." in run("page", "trip").stdout
 
+    def test_terminal(self, run, monkeypatch):
+        """On a terminal a file is asked for, and only - prints the page."""
+        monkeypatch.setattr(_page, "is_stdout_terminal", lambda: True)
+
+        assert "give a file with -o FILE" in run("page", "trip", status=2).stderr
+        assert "To the sea." in run("page", "trip", "-o", "-").stdout
+
     def test_redact(self, run):
         """Without content there is only the shape."""
         page = run("page", "trip", "--redact").stdout

@@ -20,6 +20,7 @@ from conversation_state._wording import escape_line, read_title
 from conversation_state.cli._exit import (
     RefusedError,
     exit_on_error,
+    is_stdout_terminal,
     paint,
     print_document,
     print_error,
@@ -131,7 +132,7 @@ def tree(
     metavar="FILE",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     help="Where to write the page; only its user can read a new file. Standard output "
-    "without it, or with -.",
+    "without it, if that is no terminal, or with -.",
 )
 @click.option(
     "--title", help="The title of the page; without it that of NAME, or NAME."
@@ -164,6 +165,11 @@ def page(
     from conversation_state.pages import make_page
 
     which = find_name(store, name, "page")
+    if output is None and is_stdout_terminal():
+        raise RefusedError(
+            "a page is not for a terminal; give a file with -o FILE, or - to print it"
+        )
+
     view = None
     if limit is not None:
         view = trim_to(limit, store.load(which.name), which.name)
