@@ -55,6 +55,17 @@ def list_texts(*events):
     return [chunk.text for chunk in list(load_chunks(events))[:-1]]
 
 
+def test_item_without_a_block():
+    """
+    An item that a stream broke off at its beginning is sent back with the annotations
+    that blocks of output have.
+    """
+    begun = concat(load_chunks([event("created"), added(message())]))
+    (item,) = openai_responses.dump([begun]).payload["input"]
+
+    assert [{"type": "output_text", "text": "", "annotations": []}] == item["content"]
+
+
 class TestWhole:
     """A stream is its response, and is sent back as one."""
 

@@ -121,8 +121,16 @@ def _write_blocks(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]
     has_id = "id" in raw
     writer.check_item(raw, path)
     # The provider's types take blocks of output only with an id.
-    is_partial = has_id and "id" not in raw and isinstance(content, list)
-    return _write_texts(writer, pieces) if is_partial else [raw]
+    if has_id and "id" not in raw and isinstance(content, list):
+        return _write_texts(writer, pieces)
+
+    if "id" in raw and writer.is_request:
+        # Which a stream that broke off had not said yet.
+        for block in written:
+            if block.get("type") == "output_text":
+                block.setdefault("annotations", [])
+
+    return [raw]
 
 
 def _write_texts(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
