@@ -35,6 +35,7 @@ _NEW_ID = re.compile(r"[0-9a-f]{24}-[0-9a-f]+")
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _MISSING = inspect.Parameter.empty
 _UNNAMED = 2  # arguments that need no name
+_REPEATED = 3  # items of a list that are shown as one
 # The keywords of every message, which the signature of its class does not list.
 COMMON_FIELDS: dict[str, Any] = {
     "name": "",
@@ -149,10 +150,11 @@ class _Writer:
         items = [self.format(one) for one in values]
         comma = "," if isinstance(values, tuple) else ""
         # By their code, not by equality: True and 1 are equal.
-        if len(items) > 2 and len({*items}) == 1:  # noqa: PLR2004 - shorter then
+        if len(items) >= _REPEATED and len({*items}) == 1:
             return f"{start}{items[0]}{comma}{end} * {len(items)}"
 
-        return _join_items(start, items, end, comma if len(items) == 1 else "")
+        shown = [text for item, same in groupby(items) for text in _repeat(item, same)]
+        return _join_items(start, shown, end, comma if len(items) == 1 else "")
 
     def _format_made(self, value: Any) -> str:
         """
@@ -260,6 +262,12 @@ def _format_text(text: str) -> str:
             return f"{part!r} * {len(text) // len(part)}"
 
     return repr(text)
+
+
+def _repeat(item: str, same: Iterable[str]) -> list[str]:
+    """The *same* items in a list, or one and their number if that is shorter."""
+    items = list(same)
+    return items if len(items) < _REPEATED else [f"*[{item}] * {len(items)}"]
 
 
 def _is_same(value: Any, default: Any) -> bool:

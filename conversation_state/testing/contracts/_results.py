@@ -61,6 +61,10 @@ class LawResult:
 
     def __str__(self) -> str:
         """Why it is broken, and the example; else its name and result."""
+        return self._describe(is_again=False)
+
+    def _describe(self, *, is_again: bool) -> str:
+        """The same; in short if its example was shown before."""
         if self.error is None:
             return f"{self.law}: {self.result}"
 
@@ -72,7 +76,9 @@ class LawResult:
         if self.line:
             lines.append(f"at {self.line}")
 
-        if self.code:
+        if is_again:
+            lines = [*what.splitlines()[:1], "with the same"]
+        elif self.code:
             lines += ["with", indent(self.code, "  ")]
 
         promise = wrap(f"{self.law}: {self.promise}", _WIDTH)
@@ -103,8 +109,19 @@ class BrokenLawsError(AssertionError):
 
     def __str__(self) -> str:
         number = f"{len(self.broken)} of {len(self.results)}"
-        first = f"{self.subject} breaks {number} laws of {self.kind}"
-        return "\n\n".join([first, *map(str, self.broken)])
+        text = f"{self.subject} breaks {number} laws of {self.kind}"
+        left = sum(each.result == NOT_RUN for each in self.results)
+        if left:
+            text += f"; {left} not checked until it is mended"
+
+        shown: set[str] = set()
+        for each in self.broken:
+            # One example may break several laws.
+            described = each._describe(is_again=each.code in shown)
+            text += f"\n\n{described}"
+            shown |= {each.code} - {""}
+
+        return text
 
 
 def raise_broken(subject: object, kind: str, results: tuple[LawResult, ...]) -> None:
