@@ -2,21 +2,41 @@
 Agents in few lines, honest ones and ones with a fault, for the contract of agents.
 
 Each talks to a provider over HTTP with the standard library, and keeps its threads in
-memory, as lists of the messages that it sends.
+memory: as lists of the messages that it sends, or as states.
 """
 
 import asyncio
+import contextlib
 import http.client
 import json
+from typing import Any
 from urllib.parse import urlsplit
 
-from conversation_state.adapters import events
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    ResponseMeta,
+    TokenBudget,
+    concat,
+    trim,
+)
+from conversation_state.adapters import (
+    anthropic,
+    events,
+    gemini,
+    openai_chat,
+    openai_responses,
+)
+from conversation_state.tool_calls import call as run_call
 from conversation_state.tools import ToolInfo
 
 __all__ = [
+    "PROVIDERS",
     "TOOLS",
     "ListAgent",
+    "LoopAgent",
     "StoppableAgent",
+    "StoppableLoop",
 ]
 
 TOOLS = [
@@ -42,28 +62,33 @@ class ProviderError(Exception):
         self.status = status
 
 
-def post(base_url, body):
-    """The lines of the response to a request."""
+@contextlib.contextmanager
+def open_response(base_url, body, path="/chat/completions"):
+    """The response to a request, as it comes."""
     url = urlsplit(base_url)
     connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
     try:
         connection.request(
             "POST",
-            f"{url.path}/chat/completions",
+            f"{url.path}{path}",
             json.dumps(body),
             {"Content-Type": "application/json"},
         )
         response = connection.getresponse()
-        data = response.read()
+        if response.status != 200:
+            raise ProviderError(response.read().decode()[:300], response.status)
+
+        yield response
     except (http.client.HTTPException, OSError) as error:
         raise ProviderError(repr(error)) from error
     finally:
         connection.close()
 
-    if response.status != 200:
-        raise ProviderError(data.decode()[:300], response.status)
 
-    return data
+def post(base_url, body):
+    """The whole response to a request."""
+    with open_response(base_url, body) as response:
+        return response.read()
 
 
 class ListAgent:
@@ -217,3 +242,128 @@ class StoppableAgent(ListAgent):
 
         # In one step: nobody sees a call without its results.
         messages[at:at] = [answer, *results]
+
+
+def search(query: str = "") -> str:
+    """Searches."""
+    return f"3 results for {query}"
+
+
+def clock() -> str:
+    """Tells the time."""
+    return "12:30"
+
+
+# The adapter of each wire, the path of a request, and what else is in it.
+PROVIDERS: dict[str, Any] = {
+    "openai_chat": (openai_chat, "/chat/completions", {"model": "m"}),
+    "openai_responses": (openai_responses, "/responses", {"model": "m"}),
+    "anthropic": (anthropic, "/v1/messages", {"model": "m", "max_tokens": 100}),
+    "gemini": (gemini, "/models/m:generateContent", {}),
+}
+
+
+class LoopAgent:
+    """
+    The loop of the documentation, on any wire: of an answer that breaks off, what had
+    come is kept as an interrupted one.
+    """
+
+    def __init__(self, wire, *, is_streamed):
+        self.adapter, self.path, self.options = PROVIDERS[wire]
+        self.is_streamed = is_streamed
+        if is_streamed and wire == "gemini":
+            self.path = "/models/m:streamGenerateContent?alt=sse"
+        elif is_streamed:
+            self.options = self.options | {"stream": True}
+
+        if is_streamed and wire == "openai_chat":
+            self.options["stream_options"] = {"include_usage": True}
+
+        self.threads = {}
+
+    def __call__(self, base_url, prompt, thread):
+        self.add_prompt(prompt, thread)
+        for _ in range(MAX_ROUNDS):
+            if not self.needs_answer(thread):
+                break
+
+            pieces: list[AssistantMessage] = []
+            try:
+                pieces.extend(self.ask(base_url, thread))
+            except ProviderError:
+                if not pieces:
+                    raise
+
+                pieces.append(INTERRUPTED)
+
+            self.add_answer(pieces, thread)
+
+        return self.threads[thread]
+
+    def add_prompt(self, prompt, thread):
+        chat = self.threads.get(thread, Aggregator.new())
+        self.threads[thread] = chat.add_user_prompt(prompt)
+
+    def needs_answer(self, thread):
+        """Answer the calls; whether the model is to be asked then."""
+        for each in self.threads[thread].pending_calls:
+            result = run_call({"search": search, "clock": clock}, each)
+            self.threads[thread] = self.threads[thread].add_tool_response(result)
+
+        return self.threads[thread][-1].role != "assistant"
+
+    def ask(self, base_url, thread):
+        """The pieces of an answer, or all of it."""
+        view = trim(self.threads[thread], TokenBudget(context_window=100_000))
+        request = self.adapter.dump(view.messages).payload
+        request |= self.adapter.dump_tools(TOOLS).payload | self.options
+        for _ in range(2):
+            try:
+                yield from self.ask_once(base_url, request)
+            except ProviderError as error:
+                if error.status not in (429, 500):
+                    raise
+            else:
+                return
+
+        yield from self.ask_once(base_url, request)
+
+    def ask_once(self, base_url, request):
+        with open_response(base_url, request, self.path) as response:
+            if self.is_streamed:
+                yield from self.adapter.load_chunks(events(response))
+            else:
+                yield from self.adapter.load(json.loads(response.read()))
+
+    def add_answer(self, pieces, thread):
+        self.threads[thread] = self.threads[thread].add_response(concat(pieces))
+
+
+INTERRUPTED = AssistantMessage(response=ResponseMeta("interrupted"))
+
+
+class StoppableLoop(LoopAgent):
+    """The same as an async function: what had come before a stop is kept, too."""
+
+    async def __call__(self, base_url, prompt, thread):
+        self.add_prompt(prompt, thread)
+        for _ in range(MAX_ROUNDS):
+            if not self.needs_answer(thread):
+                break
+
+            pieces = []
+            try:
+                for piece in self.ask(base_url, thread):
+                    await asyncio.sleep(0)
+                    pieces.append(piece)
+            except (asyncio.CancelledError, ProviderError) as error:
+                if pieces:
+                    self.add_answer([*pieces, INTERRUPTED], thread)
+
+                if not pieces or isinstance(error, asyncio.CancelledError):
+                    raise
+            else:
+                self.add_answer(pieces, thread)
+
+        return self.threads[thread]

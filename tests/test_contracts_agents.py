@@ -6,12 +6,14 @@ as a script that replays it.
 import asyncio
 import contextlib
 import json
+import signal
 import sys
 import textwrap
 import urllib.request
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import Verbosity, settings
 
@@ -21,21 +23,28 @@ from conversation_state.adapters import (
     openai_chat,
     openai_responses,
 )
+from conversation_state.chunks import concat
 from conversation_state.messages import (
     AssistantMessage,
+    ResponseMeta,
     SystemMessage,
     ToolMessage,
     UserMessage,
 )
 from conversation_state.testing import BrokenLawsError, check_agent, replay_agent
 from conversation_state.testing.contracts import AgentTurn, _agents
+from conversation_state.testing.provider import ErrorReply, Reply
 from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
 from tests.agents import (
     NOT_RUN,
+    PROVIDERS,
     TOOLS,
     ListAgent,
+    LoopAgent,
     ProviderError,
     StoppableAgent,
+    StoppableLoop,
     StreamingAgent,
     tool_message,
 )
@@ -51,6 +60,42 @@ class TestHonest:
         report = check_agent(agent(), tools=TOOLS, settings=FEW)
 
         assert report.scripts > 30
+
+    @pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+    @pytest.mark.parametrize("wire", PROVIDERS)
+    def test_passes_on_each_wire(self, wire, is_streamed):
+        """
+        The loop of the documentation breaks no law on any wire, with tools, streamed
+        and whole: each answer is one that the wire can carry.
+        """
+        agent = LoopAgent(wire, is_streamed=is_streamed)
+        check_agent(agent, wire=wire, tools=TOOLS, settings=FEW)
+
+    @pytest.mark.parametrize("at", [2, 9])
+    @pytest.mark.parametrize("wire", PROVIDERS)
+    def test_stop_is_kept(self, wire, at):
+        """What had come of an answer before a stop may be kept, and what it cost."""
+        answer = AssistantMessage(
+            "A long answer. " * 20, response=ResponseMeta("stop", Usage(104, 12))
+        )
+        agent = StoppableLoop(wire, is_streamed=True)
+        replay_agent(agent, [AgentTurn("Hm?", [answer], act="stop", at=at)], wire=wire)
+
+        (thread,) = agent.threads.values()
+        assert "interrupted" == thread[1].response.finish_reason
+
+    def test_answers_that_broke_off_at_once(self):
+        """Of two such answers nothing but an empty item may be left, twice."""
+        cut = attrs.evolve(CUT, break_after=3)
+        empty = AssistantMessage("", response=ResponseMeta("stop", Usage(2, 1)))
+        script = [
+            AgentTurn(f"{at}", [each]) for at, each in enumerate([empty, cut, cut])
+        ]
+        agent = LoopAgent("openai_responses", is_streamed=True)
+        replay_agent(agent, script, wire="openai_responses")
+
+        (thread,) = agent.threads.values()
+        assert ["", "", ""] == [each.text for each in thread[1:6:2]]
 
     def test_without_tools(self):
         """An agent without tools is put through the rest."""
@@ -323,18 +368,62 @@ class TestFaults:
         with pytest.raises(BrokenLawsError) as caught:
             check_agent(agent(), tools=TOOLS, settings=FEW)
 
-        [broken] = caught.value.broken
+        broken = caught.value.broken[0]
 
         assert law == broken.law
-        with pytest.raises(AssertionError):
+        assert len(str(caught.value).splitlines()) <= 42
+        with pytest.raises(AssertionError, match=f"^{law}: "):
             exec(broken.code, {"run": agent()})
 
     def test_is_small(self):
-        """The script of a fault has the turns that it needs, and no other."""
+        """The script of a fault has the acts that it needs, and no other."""
+        with pytest.raises(BrokenLawsError) as caught:
+            check_agent(StoppedBetweenCalls(), tools=TOOLS, settings=FEW)
+
+        code = caught.value.broken[0].code
+
+        assert 1 == code.count("AgentTurn(")
+        assert 1 == code.count("AssistantMessage(")
+
+    def test_all_that_a_script_breaks(self):
+        """
+        A script may break several laws: it is shown once, with each of them, and those
+        that it does not break are not said to hold.
+        """
+        with pytest.raises(BrokenLawsError) as caught:
+            check_agent(ResetsOnError(), tools=TOOLS, settings=FEW)
+
+        error, report = caught.value, str(caught.value)
+
+        assert ["nothing is lost", "the prefix is stable"] == [
+            each.law for each in error.broken
+        ]
+        assert 8 == [each.result for each in error.results].count("not run")
+        assert "breaks 2 of 10 laws of agents; 8 not checked" in report
+        assert 1 == report.count("replay_agent(run")
+        assert report.endswith("\n  with the same")
+
+    def test_failure_that_follows(self):
+        """A turn that fails because a request is refused is not shown twice."""
         with pytest.raises(BrokenLawsError) as caught:
             check_agent(ReusesIds(), tools=TOOLS, settings=FEW)
 
-        assert caught.value.broken[0].code.count("AgentTurn(") <= 2
+        assert ["requests are accepted"] == [each.law for each in caught.value.broken]
+
+    def test_same_answers_are_one(self):
+        """Sixty answers of one kind are shown as one, with their number."""
+        with pytest.raises(BrokenLawsError) as caught:
+            check_agent(NeverEnds(), tools=TOOLS, settings=FEW)
+
+        code = caught.value.broken[0].code
+
+        assert 1 == code.count("ToolCall(")
+        assert ")] * 60," in code
+
+    def test_says_how_to_end(self):
+        """Of a loop without an end the report says what it needs."""
+        with pytest.raises(AssertionError, match="give the loop a limit of rounds and"):
+            replay_agent(TriesForever(), [AgentTurn("Hm?", [ErrorReply(500)] * 60)])
 
     def test_is_made_smaller_for_a_while(self, monkeypatch):
         """Where running is slow, the smallest script so far is shown, as broken."""
@@ -342,14 +431,114 @@ class TestFaults:
         with pytest.raises(BrokenLawsError) as caught:
             check_agent(ForgetsResults(), tools=TOOLS, settings=FEW)
 
-        [broken] = caught.value.broken
+        broken = caught.value.broken[0]
 
-        assert broken.examples == 2  # named scripts, the second as it is
+        assert broken.examples == 3  # named scripts, the second twice
         assert "not each time" not in str(caught.value)
 
     def test_replays_what_holds(self):
         """A script that breaks no law raises nothing."""
-        replay_agent(ListAgent(), [AgentTurn("Where to?", ["To Bern."])])  # type: ignore[list-item]
+        replay_agent(ListAgent(), [AgentTurn("Where to?", ["To Bern."])])
+
+
+class BillsCutAnswersTwice(LoopAgent):
+    """Adds what it knows of a cut answer to the bill, which has it already."""
+
+    def add_answer(self, pieces, thread):
+        super().add_answer(pieces, thread)
+        if pieces[-1].response.finish_reason == "interrupted":
+            known = self.threads[thread].total_usage
+            self.threads[thread] = self.threads[thread].add_usage(known)
+
+
+class BillsNoWholeAnswers(LoopAgent):
+    """Bills no answer that came whole."""
+
+    def add_answer(self, pieces, thread):
+        if pieces[-1].response.finish_reason != "interrupted":
+            meta = attrs.evolve(concat(pieces).response, usage=None)
+            pieces = [concat(pieces).replace(response=meta)]
+
+        super().add_answer(pieces, thread)
+
+
+def say(text, *usage):
+    return AssistantMessage(text, response=ResponseMeta("stop", Usage(*usage)))
+
+
+CUT = Reply(say("A long answer. " * 20, 104, 12), break_after=4)
+
+
+class TestBills:
+    """What a cut answer cost is not known for sure, and what a whole one did is."""
+
+    @pytest.mark.parametrize(
+        ("wire", "tokens"),
+        [
+            *[("anthropic", each) for each in (0, 104, 105, 116)],
+            *[("gemini", each) for each in (0, 104, 116)],
+            *[("openai_chat", each) for each in (0, 116)],
+            *[("openai_responses", each) for each in (0, 116)],
+        ],
+    )
+    def test_may_be_known(self, wire, tokens):
+        """All of it, none of it, and what the wire says before the end are right."""
+        self.bill(wire, tokens)
+
+    @pytest.mark.parametrize(
+        ("wire", "tokens"),
+        [
+            *[("anthropic", each) for each in (1, 12, 106, 210, 232)],
+            *[("gemini", each) for each in (12, 105, 208, 232)],
+            *[("openai_chat", each) for each in (104, 105, 232)],
+        ],
+    )
+    def test_is_wrong(self, wire, tokens):
+        """Anything else is not, such as the same twice."""
+        with pytest.raises(AssertionError, match=r"^responses are billed once: "):
+            self.bill(wire, tokens)
+
+    @staticmethod
+    def bill(wire, tokens):
+        """Replay an agent that says a cut answer had so many *tokens*."""
+
+        class Agent(LoopAgent):
+            def __call__(self, *arguments):
+                thread = super().__call__(*arguments)
+                whole = sum(each.text.startswith("That is all") for each in thread)
+                reply = thread[-1]
+                known = {"total_tokens": tokens + 51 * whole}
+                reason = reply.response.finish_reason
+                return {"text": reply.text, "usage": known, "finish_reason": reason}
+
+        agent = Agent(wire, is_streamed=True)
+        replay_agent(agent, [AgentTurn("Hm?", [CUT])], wire=wire)
+
+    @pytest.mark.parametrize("agent", [BillsCutAnswersTwice, BillsNoWholeAnswers])
+    @pytest.mark.parametrize("wire", ["anthropic", "gemini"])
+    def test_faults(self, agent, wire):
+        """An agent that bills such an answer twice, or no whole one, is found."""
+        script = [AgentTurn("Hm?", [say("So.", 7, 3)]), AgentTurn("And?", [CUT])]
+        with pytest.raises(AssertionError, match=r"^responses are billed once: "):
+            replay_agent(agent(wire, is_streamed=True), script, wire=wire)
+
+    def test_many_sums(self):
+        """Of many cut answers the report says between which sums the bill may be."""
+
+        class Agent(LoopAgent):
+            def __call__(self, *arguments):
+                super().__call__(*arguments)
+                return {"text": "That is all, 1.", "usage": 3}
+
+        script = [
+            AgentTurn(
+                f"Question {at}.", [Reply(say("A." * 99, 2**at, 1), break_after=4)]
+            )
+            for at in range(4)
+        ]
+        expected = r"states 3 tokens; the responses used from 51 to 70, but not so many"
+        with pytest.raises(AssertionError, match=expected):
+            replay_agent(Agent("anthropic", is_streamed=True), script, wire="anthropic")
 
 
 THREAD = [
@@ -544,6 +733,27 @@ class TestCommands:
         """
         with pytest.raises(AssertionError, match=r"is 'To Bern\.', and the model"):
             replay_agent([sys.executable, "-c", textwrap.dedent(code)], [])
+
+    def test_heeds_interrupts(self):
+        """A command is stopped, also where its parent ignores interrupts."""
+        code = """
+        import sys, time, urllib.request
+
+        body = b'{"model": "m", "messages": [{"role": "user", "content": "Hm?"}]}'
+        for _ in range(3):
+            urllib.request.urlopen(sys.argv[1] + "/chat/completions", body)
+            time.sleep(0.1)
+
+        print("I waited.")
+        """
+        command = [sys.executable, "-c", textwrap.dedent(code)]
+        script = [AgentTurn("Hm?", [say("Answer 1.", 2, 1)], act="stop", at=1)]
+        laws = ["nothing is lost", "the thread is usable"]
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            replay_agent(command, script, without=laws)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     @pytest.mark.slow
     def test_is_stopped_and_killed(self, tmp_path):

@@ -417,6 +417,34 @@ class TestAnswers:
         with pytest.raises(TypeError, match="a part of kind image"):
             write_answer(wire, image, {}, Numbers())
 
+    def test_cut(self, wire):
+        """
+        Of a call within which the limit came, a stream has a part of the JSON and a
+        whole response none of it; of Gemini, which sends no part of a call, nothing.
+        """
+        cut = AssistantMessage(
+            "So.",
+            tool_calls=[ToolCall("call_1", "find", '{"to": "Be')],
+            response=ResponseMeta("length"),
+        )
+        whole = write_answer(wire, cut, {"model": "m"}, Numbers())
+        events = [*stream_answer(wire, whole, {}, cut_text)]
+        read(wire, 0, whole)
+        for event in events:
+            read(wire, 1, event)
+
+        loaded, streamed = (
+            [(each.name, each.arguments) for each in message.tool_calls]
+            for message in (
+                *PROVIDERS[wire].load(whole),
+                concat(PROVIDERS[wire].load_chunks(events)),
+            )
+        )
+        expected = [] if wire == "gemini" else [("find", '{"to": "Be')]
+
+        assert expected == streamed
+        assert ([("find", "{}")] if wire == "anthropic" else expected) == loaded
+
     def test_tokens(self, wire):
         """An answer without usage has a token for four characters, of calls, too."""
         call = ToolCall("call_1", "clock", "{}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state.messages import AssistantMessage
@@ -21,6 +22,7 @@ __all__ = [
     "Cut",
     "Numbers",
     "cut_text",
+    "list_early_tokens",
     "stream_answer",
     "stream_error",
     "write_answer",
@@ -57,7 +59,8 @@ def write_answer(
     Raises:
         TypeError: It has a part that no model answers.
 
-        ValueError: Arguments of a call are no JSON object, on a wire that has objects.
+        ValueError: Arguments of a call are no JSON object, on a wire that has objects,
+            and the answer did not reach the limit of tokens within them.
     """
     return _WRITERS[wire](message, body, numbers)
 
@@ -82,6 +85,19 @@ def cut_text(text: str, size: int = 12) -> Iterator[str]:
     """*text* in pieces of at most *size* characters, as a stream has it."""
     for begin in range(0, len(text), size):
         yield text[begin : begin + size]
+
+
+def list_early_tokens(wire: str, usage: Usage) -> set[int]:
+    """
+    The tokens that a stream of an answer with *usage* says before its end: what a
+    client may know of one that was cut off.
+    """
+    if wire == "gemini":
+        return {usage.prompt_tokens}
+
+    # Begun with the first token of its output, which not every client counts.
+    begun = usage.prompt_tokens + min(usage.completion_tokens, 1)
+    return {usage.prompt_tokens, begun} if wire == "anthropic" else set()
 
 
 class AnswerCall(NamedTuple):
@@ -180,10 +196,34 @@ def arguments_of(call: AnswerCall) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         raise ValueError(  # noqa: TRY004 - the text is of the right type
             f"the arguments of the call {call.name!r} are {call.arguments!r}, which is "
-            "no JSON object; this wire can't say them. Script it for openai_chat."
+            "no JSON object, as this wire has them. Script it for openai_chat, or give "
+            "the answer the finish_reason 'length', at which arguments are cut off."
         )
 
     return arguments
+
+
+class CutArguments(dict[str, Any]):
+    """
+    What a whole response has of arguments that were cut off; a stream has their *text*.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
+def _is_cut(message: AssistantMessage, piece: AnswerPiece) -> bool:
+    """Whether *message* reached the limit of tokens within a call, *piece*."""
+    if _reason_of(message, "", {}) != "length" or not piece.call.arguments:
+        return False
+
+    try:
+        json.loads(piece.call.arguments)
+    except (ValueError, RecursionError):
+        return True
+
+    return False
 
 
 def tokens_of(message: AssistantMessage, body: Json) -> Usage:
@@ -516,8 +556,14 @@ def _summary_events(place: Json, part: Json, cut: Cut) -> Iterator[dict[str, Any
 def _write_anthropic(
     message: AssistantMessage, body: Json, numbers: Numbers
 ) -> dict[str, Any]:
-    """The whole response."""
-    content = [_content_block(piece, numbers) for piece in pieces_of(message)]
+    """
+    The whole response.
+
+    Source:
+        anthropics/claude-code#1236, mezmo/aura#591: at the limit of tokens a response
+        has the arguments that were complete, and a stream ends inside of the JSON.
+    """
+    content = [_content_block(message, piece, numbers) for piece in pieces_of(message)]
     usual = "tool_use" if message.tool_calls else "end_turn"
     return {
         "id": _id_of(message, "msg_", numbers),
@@ -531,13 +577,17 @@ def _write_anthropic(
     }
 
 
-def _content_block(piece: AnswerPiece, numbers: Numbers) -> dict[str, Any]:
+def _content_block(
+    message: AssistantMessage, piece: AnswerPiece, numbers: Numbers
+) -> dict[str, Any]:
+    call = piece.call
     if piece.kind == "call":
+        is_cut = _is_cut(message, piece)
         return {
             "type": "tool_use",
-            "id": piece.call.id or numbers.call_id(),
-            "name": piece.call.name,
-            "input": arguments_of(piece.call),
+            "id": call.id or numbers.call_id(),
+            "name": call.name,
+            "input": CutArguments(call.arguments) if is_cut else arguments_of(call),
         }
 
     if piece.kind == "reasoning":
@@ -600,7 +650,9 @@ def _begin_block(block: Json, cut: Cut) -> tuple[dict[str, Any], list[dict[str, 
         return {**block, "thinking": "", "signature": ""}, [*deltas, signed]
 
     if kind in ("tool_use", "server_tool_use"):
-        written = json.dumps(block["input"])
+        given = block["input"]
+        is_cut = isinstance(given, CutArguments)
+        written = given.text if is_cut else json.dumps(given)
         deltas = [
             {"type": "input_json_delta", "partial_json": text}
             for text in ("", *cut(written))
@@ -620,11 +672,12 @@ def _write_gemini(
     The whole response.
 
     A signature stands at the part after the thought that it signs. A Gemini 3 signs
-    the first call of an answer.
+    the first call of an answer. A call comes whole, or not at all where the limit of
+    tokens cut it off.
     """
     parts: list[dict[str, Any]] = []
     signature = ""
-    for piece in pieces_of(message):
+    for piece in itertools.filterfalse(partial(_is_cut, message), pieces_of(message)):
         if piece.kind == "reasoning":
             if piece.text:
                 parts.append({"text": piece.text, "thought": True})

@@ -377,8 +377,14 @@ class CommandAgent:
         else:
             command = [*self._command, *values.values()]
 
+        # A shell lets the programs that it starts in the background ignore interrupts.
+        is_deaf = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         process = subprocess.Popen(  # noqa: S603 - the user's own
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=_heed_interrupts if is_deaf else None,  # noqa: PLW1509 - rare
         )
         return process, TurnOutcome(prompt)
 
@@ -399,6 +405,10 @@ class CommandAgent:
             )
         elif not outcome.is_stopped:
             outcome.reply = out.strip()
+
+
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _fill_command(argument: str, values: dict[str, str]) -> str:

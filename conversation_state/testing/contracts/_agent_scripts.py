@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby
 from typing import Any, TypeAlias
 
 import attrs
@@ -26,7 +27,7 @@ from conversation_state.testing._wire_answers import (
     stream_answer,
     write_answer,
 )
-from conversation_state.testing.contracts._coverage import NamedExample, cover
+from conversation_state.testing._wire_requests import is_object
 from conversation_state.testing.provider import ErrorReply, Hangup, Reply, Silence
 from conversation_state.testing.strategies import model_answers
 from conversation_state.tools import ToolCall, ToolInfo
@@ -39,11 +40,17 @@ __all__ = [
     "draw_scripts",
     "is_fault",
     "is_good",
+    "list_named",
+    "list_smaller",
 ]
 
 ACTS_OF_USERS = ("ask", "stop", "write", "crash")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ARGUMENTS = {"integer": 7, "number": 0.5, "boolean": True}
+
+
+def _list_answers(answers: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(answers)
 
 
 @attrs.frozen
@@ -66,7 +73,7 @@ class AgentTurn:
     """
 
     prompt: str
-    answers: tuple[Any, ...] = attrs.field(default=(), converter=tuple)
+    answers: tuple[Any, ...] = attrs.field(default=(), converter=_list_answers)
     act: str = "ask"
     at: int = 0
 
@@ -117,16 +124,15 @@ def is_good(answer: object) -> bool:
 
 
 class _ScriptWriter:
-    """Writes answers whose ids, texts and usage no other answer has."""
+    """Writes answers whose calls, texts and usage no other answer has."""
 
-    def __init__(self, tools: Sequence[ToolInfo]) -> None:
-        self.tools = tools
+    def __init__(self, tools: Sequence[ToolInfo], wire: str) -> None:
+        self.tools, self.wire = tools, wire
         self.number = 0
 
     def meta(self, reason: str) -> ResponseMeta:
         self.number += 1
-        usage = Usage(2 ** min(self.number, 30), self.number)
-        return ResponseMeta(reason, usage, model="model", id=f"resp-{self.number}")
+        return ResponseMeta(reason, Usage(2 ** min(self.number, 30), self.number))
 
     def say(self, text: str = "", *, reason: str = "stop") -> AssistantMessage:
         meta = self.meta(reason)
@@ -151,6 +157,35 @@ class _ScriptWriter:
             calls.append(ToolCall(call_id, name or tool.name, arguments))
 
         return AssistantMessage(text, tool_calls=calls, response=meta)
+
+    def as_sent(self, message: AssistantMessage) -> AssistantMessage:
+        """
+        *message* with mistakes in its arguments as a model makes them on this wire: two
+        have objects, which are cut off at the limit of tokens only.
+
+        Source:
+            NousResearch/hermes-agent#83886: Gemini answers nothing in place of such a
+            call.
+        """
+        meta = message.response
+        is_whole = all(is_object(call.arguments) for call in message.tool_calls)
+        is_cut = meta is not None and meta.finish_reason == "length"
+        if self.wire in {"openai_chat", "openai_responses"} or is_whole or is_cut:
+            return message
+
+        if self.wire == "gemini":
+            assert meta is not None
+            meta = attrs.evolve(meta, finish_reason="MALFORMED_FUNCTION_CALL")
+            return AssistantMessage(response=meta)
+
+        return message.replace(
+            tool_calls=[
+                call
+                if is_object(call.arguments)
+                else attrs.evolve(call, arguments="{}")
+                for call in message.tool_calls
+            ]
+        )
 
 
 def _make_arguments(tool: ToolInfo) -> str:
@@ -177,6 +212,12 @@ def _break_off(answer: AssistantMessage) -> Reply:
 
 def _cut_body(answer: AssistantMessage) -> Reply:
     return Reply(answer, cut_at=60)
+
+
+def _repeat(answer: AssistantMessage) -> list[AssistantMessage]:
+    """*answer* many times; the provider gives each time new ids to its calls."""
+    calls = [attrs.evolve(call, id="") for call in answer.tool_calls]
+    return [answer.replace(tool_calls=calls)] * _MANY
 
 
 # The named scripts: the answers of a turn or several, written with a writer.
@@ -208,13 +249,15 @@ _NAMED: dict[str, _Turns] = {
     "cut after a call": lambda w: [[w.call(), _break_off(w.say_much())]],
     "half of a body": lambda w: [[_cut_body(w.say()), w.say()]],
     "unknown tool": lambda w: [[w.call(name=_UNKNOWN), w.say()]],
-    "unknown tool again and again": lambda w: [
-        [w.call(name=_UNKNOWN) for _ in range(_MANY)]
+    "unknown tool again and again": lambda w: [_repeat(w.call(name=_UNKNOWN))],
+    "invalid arguments": lambda w: [[w.as_sent(_cut_arguments(w.call())), w.say()]],
+    "a call cut by the limit": lambda w: [
+        [_cut_arguments(w.call(), reason="length"), w.say()],
+        [w.say()],
     ],
-    "invalid arguments": lambda w: [[_with_arguments(w.call()), w.say()]],
-    "calls without end": lambda w: [[w.call() for _ in range(_MANY)]],
+    "calls without end": lambda w: [_repeat(w.call())],
     "empty answer": lambda w: [[_make_empty(w)], [w.say()]],
-    "empty answers": lambda w: [[_make_empty(w) for _ in range(_MANY)]],
+    "empty answers": lambda w: [_repeat(_make_empty(w))],
     "refusal": lambda w: [[_make_refusal(w)], [w.say()]],
     "answer cut by the limit": lambda w: [[w.say(reason="length")], [w.say()]],
 }
@@ -228,11 +271,18 @@ def _make_refusal(writer: _ScriptWriter) -> AssistantMessage:
     return AssistantMessage([RefusalPart("No.")], response=writer.meta("stop"))
 
 
-def _with_arguments(message: AssistantMessage) -> AssistantMessage:
+def _cut_arguments(
+    message: AssistantMessage, *, reason: str = "tool_calls"
+) -> AssistantMessage:
+    """*message*, its calls cut off; a text if it has none."""
+    if not message.tool_calls or message.response is None:
+        return message
+
     calls = [
         ToolCall(call.id, call.name, '{"city": "Be') for call in message.tool_calls
     ]
-    return message.replace(tool_calls=calls)
+    meta = attrs.evolve(message.response, finish_reason=reason)
+    return message.replace(tool_calls=calls, response=meta)
 
 
 def _number_turns(turns: Iterable[tuple[Any, ...]]) -> Script:
@@ -241,18 +291,27 @@ def _number_turns(turns: Iterable[tuple[Any, ...]]) -> Script:
     )
 
 
-def _list_named(
-    tools: Sequence[ToolInfo], acts: Sequence[str], moments: Sequence[int]
+def list_named(
+    tools: Sequence[ToolInfo],
+    acts: Sequence[str],
+    *,
+    wire: str,
+    moments: Sequence[int] = range(1, 25),
 ) -> Iterator[Script]:
+    """
+    The scripts that every check tries, with those *acts* of the user, each at each of
+    *moments* (`AgentTurn.at`).
+    """
     for write in _NAMED.values():
-        yield _number_turns((answers,) for answers in write(_ScriptWriter(tools)))
+        writer = _ScriptWriter(tools, wire)
+        yield _number_turns((answers,) for answers in write(writer))
 
     for act in acts:
         if act == "ask":
             continue
 
         for at in moments if tools else moments[:3]:
-            writer = _ScriptWriter(tools)
+            writer = _ScriptWriter(tools, wire)
             first = [writer.call(2), writer.call(), writer.call()]
             answers = first if tools else [writer.say()]
             yield _number_turns(
@@ -262,9 +321,9 @@ def _list_named(
 
 @st.composite
 def _draw_script(
-    draw: DrawFn, tools: Sequence[ToolInfo], acts: Sequence[str], most: int
+    draw: DrawFn, tools: Sequence[ToolInfo], acts: Sequence[str], wire: str, most: int
 ) -> Script:
-    writer = _ScriptWriter(tools)
+    writer = _ScriptWriter(tools, wire)
     faulty = rarely(st.just(value=False), st.just(value=True))
     turns: list[tuple[Any, ...]] = []
     for _ in range(draw(st.integers(1, most))):
@@ -305,7 +364,8 @@ def _draw_answer(draw: DrawFn, writer: _ScriptWriter) -> AssistantMessage:
         for at, call in enumerate(drawn.tool_calls)
     ]
     content: Any = [part for part in drawn.parts if part.kind != "reasoning"]
-    return AssistantMessage(content, tool_calls=calls, response=meta)
+    message = AssistantMessage(content, tool_calls=calls, response=meta)
+    return writer.as_sent(message)
 
 
 def _draw_fault(draw: DrawFn, writer: _ScriptWriter) -> Any:
@@ -330,15 +390,39 @@ def draw_scripts(
     tools: Sequence[ToolInfo],
     acts: Sequence[str],
     *,
-    moments: Sequence[int] = range(1, 25),
+    wire: str,
     most: int = 5,
 ) -> SearchStrategy[Script]:
     """
-    Scripts of up to *most* turns, with those *acts* of the user; the named ones first,
-    in which each act comes at each of *moments* (`AgentTurn.at`).
+    Scripts of up to *most* turns of answers that *wire* can carry, with those *acts* of
+    the user.
     """
+    return _draw_script(tuple(tools), tuple(acts), wire, most)
 
-    def list_shapes() -> list[NamedExample[Script]]:
-        return [NamedExample(each, tuple) for each in _list_named(tools, acts, moments)]
 
-    return cover(_draw_script(tuple(tools), tuple(acts), most), list_shapes)
+def list_smaller(script: Script) -> Iterator[Script]:
+    """*script* with less in it, each time one thing less."""
+    for at in range(len(script)):
+        yield script[:at] + script[at + 1 :]
+
+    for at, turn in enumerate(script):
+        if turn.act != "ask":
+            yield (*script[:at], attrs.evolve(turn, act="ask", at=0), *script[at + 1 :])
+
+        for answers in _list_fewer(turn.answers):
+            smaller = attrs.evolve(turn, answers=answers)
+            yield (*script[:at], smaller, *script[at + 1 :])
+
+
+def _list_fewer(answers: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    # Equal ones are one thing: the number of them is what matters.
+    runs = [tuple(same) for _, same in groupby(answers)]
+    for at, run in enumerate(runs):
+        fewer: list[tuple[Any, ...]] = [()]
+        if isinstance(run[0], AssistantMessage):
+            for call in run[0].tool_calls[1:]:
+                calls = [each for each in run[0].tool_calls if each is not call]
+                fewer.append((run[0].replace(tool_calls=calls),) * len(run))
+
+        for each in fewer:
+            yield tuple(chain(*runs[:at], each, *runs[at + 1 :]))

@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import islice, product
 from typing import Any
 
 import attrs
@@ -20,6 +20,7 @@ from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import AssistantMessage, Message
 from conversation_state.testing._code import format_example
+from conversation_state.testing._wire_answers import list_early_tokens
 from conversation_state.testing.contracts._agent_reading import (
     RequestLine,
     read_arguments,
@@ -42,9 +43,10 @@ from conversation_state.testing.contracts._agent_scripts import (
     Script,
     draw_scripts,
     is_good,
+    list_named,
+    list_smaller,
 )
 from conversation_state.testing.contracts._contract import check_names, name_test
-from conversation_state.testing.contracts._coverage import try_shapes
 from conversation_state.testing.contracts._results import (
     BROKEN,
     DECLARED,
@@ -63,27 +65,34 @@ from conversation_state.usage import Usage
 # The laws, in the order in which they are judged: an earlier one explains more.
 LAWS = {
     "requests are accepted": "Each request is one that the provider accepts.",
+    "rounds end": "A turn ends within the most requests that are allowed.",
+    "a stop ends the turn": "An agent that is stopped sends no more requests.",
+    "cut answers are no answers": "Of a stream that broke off comes an error, a retry, "
+    "or a reply that says so; not its beginning as if it were all.",
     "the thread is usable": "Whatever happened before, an answer that comes without "
     "fault is given to the user; also after errors, a stop or a crash.",
     "nothing is lost": "What a request had and was answered, each later one of the "
     "thread has: what users wrote, answers, calls with their arguments, and results.",
     "nothing is there twice": "A request has what a user wrote, and what the model "
     "answered, as often as they did, also after a retry.",
-    "cut answers are no answers": "Of a stream that broke off comes an error, a retry, "
-    "or a reply that says so; not its beginning as if it were all.",
     "responses are billed once": "The usage that the agent states is that of the "
-    "responses it got, each once, also after a retry.",
-    "rounds end": "A turn ends within the most requests that are allowed.",
-    "a stop ends the turn": "An agent that is stopped sends no more requests.",
+    "responses it got, each once, also after a retry; of one that was cut off all of "
+    "it, none, or what was said before.",
     "the prefix is stable": "Each request begins with what the one before had, so that "
     "a provider's cache is used.",
     "the budget is kept": "No request is larger than the budget.",
 }
+# Laws whose breach lets the turn fail.
+_FAILING = {"requests are accepted", "rounds end"}
 _UNSETTLED = {"stop", "write", "crash"}
 _CHARACTERS = 4  # of a token, about
-_MOST_UNKNOWN = 12  # responses that may or may not be billed
+_MOST_SUMS = 10_000  # of what an agent may be billed
+_SHOWN_SUMS = 8
+_SHOWN_LINES = 6
 _EXAMPLES_OF_COMMAND = 0.2  # of those of a function, because each turn is a start
-_SHRINKING_S = 60.0
+_SHRINKING_S = 30.0
+# What is found is made smaller here, act by act: each run takes its time.
+_OWN_PHASES = {Phase.shrink, Phase.explain}
 
 
 @attrs.frozen
@@ -136,8 +145,8 @@ class _Judge:
     compacts: bool
     without: frozenset[str]
 
-    def judge(self, outcome: ScriptOutcome) -> None:
-        """Raise an error for the first law that is broken."""
+    def find_broken(self, outcome: ScriptOutcome) -> list[_AgentError]:
+        """An error for each law that is broken, with what is found first."""
         checks: dict[str, Callable[[ScriptOutcome], Iterator[str]]] = {
             "requests are accepted": self._find_refused,
             "rounds end": self._find_endless,
@@ -150,10 +159,15 @@ class _Judge:
             "the prefix is stable": self._find_unstable,
             "the budget is kept": self._find_large,
         }
+        broken: dict[str, _AgentError] = {}
         for law, find in checks.items():
-            if law not in self.without:
-                for what in find(outcome):
-                    raise _AgentError(law, what)
+            # A request that is refused fails, too.
+            is_told = law == "the thread is usable" and not _FAILING.isdisjoint(broken)
+            if law not in self.without and not is_told:
+                for what in islice(find(outcome), 1):
+                    broken[law] = _AgentError(law, what)
+
+        return list(broken.values())
 
     def _find_refused(self, outcome: ScriptOutcome) -> Iterator[str]:
         for number, request in enumerate(outcome.requests):
@@ -161,18 +175,24 @@ class _Judge:
                 lines = read_request(self.wire, request.body)
                 yield (
                     f"request {number} is refused: {refusal.rule.name} at "
-                    f"{refusal.path}: {refusal.message}\n{_show_lines(lines[-8:])}"
+                    f"{refusal.path}: {refusal.message}\n{_show_lines(lines)}"
                 )
 
     def _find_endless(self, outcome: ScriptOutcome) -> Iterator[str]:
         for each in outcome.outcomes:
             if each.is_endless:
-                yield f"the turn {each.prompt!r} did not end in time"
+                yield (
+                    f"the turn {each.prompt!r} did not end in time; give its requests "
+                    "a timeout and its loop a limit, or raise timeout_s"
+                )
 
         for number, count in enumerate(outcome.counts, 1):
             if count > self.max_rounds:
-                allowed = f"{self.max_rounds} are allowed"
-                yield f"turn {number} has {count} requests; {allowed}"
+                yield (
+                    f"turn {number} has {count} requests, and {self.max_rounds} are "
+                    "allowed; give the loop a limit of rounds and retries, after which "
+                    "it replies or fails, or raise max_rounds"
+                )
 
     def _find_unstopped(self, outcome: ScriptOutcome) -> Iterator[str]:
         for each in outcome.outcomes:
@@ -251,7 +271,8 @@ class _Judge:
             for line in lines:
                 # Calls may be sent back under other ids: made ones, or such as a
                 # provider takes.
-                made = called.get(line.id, "") if line.kind == "call" else ""
+                has_id = line.kind == "call" and line.id
+                made = called.get(line.id, "") if has_id else ""
                 if made and line.arguments != made:
                     yield (
                         f"the call {line.id} of {line.text} has the arguments {made}, "
@@ -262,7 +283,7 @@ class _Judge:
                 if name not in here:
                     yield (
                         f"{name[0]} {shorten_repr(name[1])} was in request {when}, and "
-                        f"is missing in request {number}\n{_show_lines(lines[-8:])}"
+                        f"is missing in request {number}\n{_show_lines(lines)}"
                     )
 
             if isinstance(each.answer, AssistantMessage):
@@ -285,11 +306,12 @@ class _Judge:
             lines = read_request(self.wire, request.body)
             counts = Counter([(line.kind, line.text) for line in lines])
             for name, count in counts.items():
-                if name in most and count > most[name]:
+                # Of an answer that broke off at once nothing may be left.
+                if name[1] and name in most and count > most[name]:
                     yield (
                         f"{name[0]} {shorten_repr(name[1])} is in request {number} "
                         f"{count} times; expected {most[name]}\n"
-                        f"{_show_lines(lines[-8:])}"
+                        f"{_show_lines(lines)}"
                     )
 
     def _was_given(self, outcome: ScriptOutcome, answered: Answered) -> bool:
@@ -310,10 +332,10 @@ class _Judge:
             if self._was_given(outcome, each):
                 for at, line in enumerate(before):
                     if at >= len(lines) or lines[at] != line:
-                        now = lines[at : at + 1]
+                        now = _show_lines(lines[at : at + 1]).strip()
                         yield (
                             f"request {number} does not begin with what the one before "
-                            f"had: {_show_lines([line])} became {_show_lines(now)}"
+                            f"had: {_show_lines([line]).strip()} became {now}"
                         )
 
                 before = lines
@@ -323,29 +345,33 @@ class _Judge:
         if not stated or stated[-1] is None or outcome.outcomes[-1].is_endless:
             return
 
-        certain: list[int] = []
-        unknown: list[int] = []
+        allowed = {0}
         script = [*outcome.script, AgentTurn(LAST_PROMPT)]
         for each in outcome.answered:
+            # Of a text the provider makes the usage up.
+            if not _has_usage(each.answer):
+                return
+
             usage = _usage_of(each.answer)
             if usage is None:
                 continue
 
-            is_sure = is_settled(each) and script[each.turn].act not in _UNSETTLED
-            (certain if is_sure else unknown).append(usage)
+            tokens = {usage.total_tokens}
+            if not is_settled(each) or script[each.turn].act in _UNSETTLED:
+                tokens |= {0, *list_early_tokens(self.wire, usage)}
 
-        # Of a text the provider makes the usage up.
-        is_known = all(_has_usage(each.answer) for each in outcome.answered)
-        if len(unknown) > _MOST_UNKNOWN or not is_known:
-            return
+            allowed = {sum(pair) for pair in product(allowed, tokens)}
+            if len(allowed) > _MOST_SUMS:
+                return
 
-        allowed = {
-            sum(certain) + sum(some)
-            for size in range(len(unknown) + 1)
-            for some in combinations(unknown, size)
-        }
         if stated[-1] not in allowed:
-            likely = f"{sum(certain)}" if not unknown else f"one of {sorted(allowed)}"
+            likely = ", ".join(map(str, sorted(allowed)))
+            if len(allowed) > 1:
+                likely = f"one of {likely}"
+
+            if len(allowed) > _SHOWN_SUMS:
+                likely = f"from {min(allowed)} to {max(allowed)}, but not so many"
+
             yield f"the agent states {stated[-1]} tokens; the responses used {likely}"
 
     def _find_large(self, outcome: ScriptOutcome) -> Iterator[str]:
@@ -375,11 +401,12 @@ def _name_answer(message: Message) -> Iterator[tuple[str, str]]:
         yield "assistant", message.text
 
 
-def _show_lines(lines: Iterable[RequestLine]) -> str:
+def _show_lines(lines: Sequence[RequestLine]) -> str:
+    """The newest of *lines*."""
     shown = [
         f"  {line.kind}{f' {line.id}' * bool(line.id)}: {shorten_repr(line.text)}"
         f"{f' {line.arguments}' * bool(line.arguments)}"
-        for line in lines
+        for line in lines[-_SHOWN_LINES:]
     ]
     return "\n".join(shown) or "nothing"
 
@@ -389,12 +416,11 @@ def _has_usage(answer: Any) -> bool:
     return not is_text or _usage_of(answer) is not None
 
 
-def _usage_of(answer: Any) -> int | None:
+def _usage_of(answer: Any) -> Usage | None:
     is_cut = isinstance(answer, (Reply, CutStream))
     message = answer.answer if is_cut else answer
     response = getattr(message, "response", None)
-    usage = response.usage if response is not None else None
-    return usage.total_tokens if usage is not None else None
+    return response.usage if response is not None else None
 
 
 def _read_reply(reply: Any, *, is_cut: bool = False) -> str | None:
@@ -470,13 +496,16 @@ def replay_agent(
 
     Raises:
         AssertionError:
-            If the agent breaks a law.
+            If the agent breaks laws.
     """
     __tracebackhide__ = True
     turns = tuple(script)
     judge = _Judge(wire, max_rounds, budget, compacts, frozenset(without))
     form = make_form(run, timeout_s)
-    judge.judge(play(form, turns, wire=wire, level=level, max_rounds=max_rounds))
+    outcome = play(form, turns, wire=wire, level=level, max_rounds=max_rounds)
+    broken = judge.find_broken(outcome)
+    if broken:
+        raise AssertionError("\n\n".join(f"{each.law}: {each}" for each in broken))
 
 
 def check_agent(
@@ -532,7 +561,7 @@ def check_agent(
             stderr.
 
     That is ten seconds for a function that answers at once, and some 200 starts of a
-    command. A script that breaks a law is made smaller for a minute at most.
+    command. A script that breaks a law is made smaller for half a minute at most.
 
     Returns:
         What was run, and which acts of users this form of agent can't be put through.
@@ -555,83 +584,104 @@ def check_agent(
             settings = Settings(settings, max_examples=most)
 
     is_verbose = settings.verbosity >= Verbosity.verbose
-    search = _Search(form, judge, wire, level, is_verbose)
-    scripts = draw_scripts(_read_tools(tools), form.acts, moments=form.moments)
-    search.run(describe_subject(run), scripts, settings)
+    search = _Search(form, judge, level, is_verbose)
+    infos = _read_tools(tools)
+    search.run(
+        describe_subject(run),
+        list_named(infos, form.acts, wire=wire, moments=form.moments),
+        draw_scripts(infos, form.acts, wire=wire),
+        settings,
+    )
     report = AgentReport(
         search.count,
         form.acts,
         tuple(each for each in ACTS_OF_USERS if each not in form.acts),
         tuple(search.list_results(run, without)),
     )
-    if search.error is not None:
+    if search.broken:
         raise BrokenLawsError(
             name_subject(run), "agents", report.results
-        ) from search.error
+        ) from search.broken[0]
 
     return report
 
 
 @attrs.define
 class _Search:
-    """Runs scripts until one breaks a law, and makes it small."""
+    """Runs scripts until one breaks laws, and makes it small for the first of them."""
 
     form: AgentForm
     judge: _Judge
-    wire: str
     level: Any
     is_verbose: bool = False
     count: int = 0
-    error: BaseException | None = None
+    broken: list[_AgentError] = attrs.field(factory=list)
     script: Script = ()
-    _law: str = ""
-    _broken_at: float = 0.0
 
     def hold(self, script: Script) -> None:
         """Run *script*, and raise an error if the agent breaks a law."""
         __tracebackhide__ = True
-        end = self._broken_at + _SHRINKING_S
-        if self.error is not None and time.monotonic() > end:
-            # The smallest so far is shown, and breaks the law each time.
-            if script == self.script:
-                raise self.error
+        if self._breaks_law(script):
+            raise self.broken[0]
 
-            return
-
+    def _breaks_law(self, script: Script) -> bool:
+        """
+        Whether *script* breaks a law, that of earlier scripts if there are any: one law
+        is made small.
+        """
         self.count += 1
         self._print_line(f"script {self.count}: {len(script) + 1} turns")
         outcome = play(
             self.form,
             script,
-            wire=self.wire,
+            wire=self.judge.wire,
             level=self.level,
             max_rounds=self.judge.max_rounds,
         )
-        try:
-            self.judge.judge(outcome)
-        except _AgentError as error:
-            # One law at a time is made small: the first that was found.
-            if not self._law or error.law == self._law:
-                if self.error is None:
-                    self._broken_at = time.monotonic()
+        broken = self.judge.find_broken(outcome)
+        law = (self.broken or broken)[0].law if broken else ""
+        if all(each.law != law for each in broken):
+            return False
 
-                self._law = error.law
-                self.error, self.script = error, script
-                self._print_line(f"breaks {error.law!r}; looking for a smaller script")
-                raise
+        self.broken = sorted(broken, key=lambda each: each.law != law)
+        self.script = script
+        self._print_line(f"breaks {law!r}; looking for a smaller script")
+        return True
 
     def _print_line(self, line: str) -> None:
         if self.is_verbose:
             sys.stderr.write(f"check_agent: {line}\n")
 
-    def run(self, name: str, scripts: Any, settings: Settings) -> None:
-        """Hold the named scripts, and drawn ones."""
+    def run(
+        self, name: str, named: Iterable[Script], scripts: Any, settings: Settings
+    ) -> None:
+        """Hold the *named* scripts, and drawn ones; make small what breaks a law."""
         try:
-            try_shapes({"script": scripts}, self.hold)
+            for script in named:
+                self.hold(script)
+
             self._draw_scripts(name, scripts, settings)
         except (_AgentError, Flaky):
-            if self.error is None:
-                raise
+            self._make_smaller()
+
+    def _make_smaller(self) -> None:
+        """Leave out of the script what it breaks its law without."""
+        end = time.monotonic() + _SHRINKING_S
+        is_smaller = True
+        while is_smaller:
+            is_smaller = False
+            for script in list_smaller(self.script):
+                if time.monotonic() > end:
+                    break
+
+                if self._breaks_law(script):
+                    is_smaller = True
+                    break
+
+        found = self.broken
+        if not self._breaks_law(self.script):
+            for each in found:
+                each.add_note("not each time that it is tried")
 
     def _draw_scripts(self, name: str, scripts: Any, settings: Settings) -> None:
         def agent(**drawn: Script) -> None:
@@ -645,25 +695,26 @@ class _Search:
             report_multiple_bugs=False,
             verbosity=Verbosity.quiet,
             suppress_health_check=list(HealthCheck),  # pyright: ignore[reportArgumentType]
-            phases=[each for each in settings.phases if each is not Phase.explain],
+            phases=[each for each in settings.phases if each not in _OWN_PHASES],
         )
         adapted(given(script=scripts)(agent))()
 
     def list_results(self, run: Agent, without: Collection[str]) -> Iterator[LawResult]:
         """What came of each law."""
+        errors = {each.law: each for each in self.broken}
         for law, promise in LAWS.items():
             if law in without:
                 yield LawResult(law, promise, DECLARED)
-            elif self.error is None:
+            elif not errors:
                 yield LawResult(law, promise, HOLDS, self.count)
-            elif law == self._law:
+            elif law in errors:
                 yield LawResult(
                     law,
                     promise,
                     BROKEN,
                     self.count,
-                    self.error,
-                    format_script(self.script, self.wire),
+                    errors[law],
+                    format_script(self.script, self.judge.wire),
                     find_definition(run),
                 )
             else:
