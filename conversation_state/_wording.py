@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -296,6 +296,19 @@ def add_missing_names(cls: type, what: str, names: Mapping[str, str]) -> None:
         is_name = advice.replace("_", "").isalnum()
         text = f"did you mean {advice!r}?" if is_name else advice
         setattr(cls, name, MissingName(f"{missing}; {text}"))
+
+
+def refuse_operators(cls: type, operators: Mapping[str, str]) -> None:
+    """Let each of *operators* of *cls* be a `TypeError` that says what to write."""
+
+    def make_refusal(text: str) -> Callable[..., NoReturn]:
+        def refuse(*_: object) -> NoReturn:
+            raise TypeError(text)
+
+        return refuse
+
+    for name, text in operators.items():
+        setattr(cls, name, make_refusal(text))
 
 
 def list_names(cls: type, instance: object) -> list[str]:

@@ -9,7 +9,7 @@ providers (`adapters`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import attrs
 
@@ -183,6 +183,16 @@ class MediaPart(Part):
     url: str | None = None
     data: bytes | None = None
     media_type: str = attrs.field(default="", validator=_check_part_text)
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *given: object, **_: object) -> Self:
+            """A part, all of whose fields have to be named."""
+            if given:
+                problem = "takes no positional arguments; give url=... or data=..."
+                raise TypeError(f"{cls.__name__} {problem}")
+
+            return object.__new__(cls)
 
     def __attrs_post_init__(self) -> None:
         # Its own `__init__` is there for classes that inherit it, see above.

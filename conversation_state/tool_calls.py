@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from conversation_state._canonical import describe_json, load_exactly
-from conversation_state._wording import shorten_repr
+from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.errors import DecodeError, InvalidToolError
 from conversation_state.messages import ToolMessage, format_exception
 from conversation_state.parts import Part
@@ -133,6 +133,12 @@ def _read_call(function: Any, call: object) -> tuple[Any, str, dict[str, Any]]:
             return None, f"there is no tool {call.name}; there is {names}", {}
 
         function = function[call.name]
+
+    if not callable(function):
+        raise InvalidToolError(
+            "function: expected a function, or a mapping of names to functions, got "
+            f"{describe_value(function)}"
+        )
 
     return function, *_read_arguments(function, call)
 

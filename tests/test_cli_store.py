@@ -216,10 +216,7 @@ class TestAsked:
                 "no revision 3 before the newest: 'travel' is at revision 3",
             ),
             ("show travel@", "nothing after the @"),
-            (
-                "show travel@later",
-                "no label 'later'; `conversation-state log travel` lists",
-            ),
+            ("show travel@later", "no label 'later': 'travel' has 'before"),
             ("show travle", "did you mean 'travel'?"),
             ("show me@exampel.com@2", "mean 'me@example.com'?"),
             ("show @2", "no name '@2'"),
@@ -229,7 +226,7 @@ class TestAsked:
             ("rollback travel 9", "no revision 9: 'travel' is at revision 3"),
             (
                 "rollback travel later",
-                "no label 'later'; `conversation-state log travel` lists",
+                "no label 'later': 'travel' has 'before",
             ),
             ("label travel@1 x --at 2", "both give a revision"),
             (["label", "travel", ""], "invalid label"),

@@ -6,6 +6,7 @@ What a state's own verbs are given is in ``test_aggregator.py``, a store's in
 """
 
 import json
+import operator
 import re
 from typing import Any
 
@@ -18,6 +19,7 @@ from conversation_state import (
     Timeline,
     TokenBudget,
     ToolCall,
+    ToolMessage,
     Trimmer,
     UserMessage,
     decode,
@@ -38,8 +40,11 @@ from conversation_state.errors import (
     DecodeError,
     InvalidMessageError,
     MissingExtraError,
+    NotSavedError,
 )
+from conversation_state.parts import ImagePart
 from conversation_state.stored_chat import StoredChat
+from conversation_state.tool_calls import call
 from tests.processes import run_script
 
 RUN: Any = {"threadId": "t", "runId": "r"}
@@ -55,6 +60,13 @@ STORE: Any = open_store("memory:")
 EXPORT: Any = openai_chat.dump(ASKED)
 STEPS: Any = (fit, repair)
 CHAT: Any = StoredChat(STORE, "a chat")
+CALL = ToolCall("c", "f")
+RUN_CALL: Any = call
+OPENAI: Any = openai_chat
+RESPONSES: Any = openai_responses
+UI: Any = ag_ui
+RESULT: Any = ToolMessage
+IMAGE: Any = ImagePart
 CLASSES: Any = (Aggregator, Timeline, MessageTree, StoredChat)
 
 
@@ -226,6 +238,57 @@ def test_other_names(call, line):
     """What requests, stores and steps are taken for: the error says what to write."""
     with pytest.raises((TypeError, AttributeError), match=re.escape(line)):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (lambda: ASKED + ASKED[0], "state = state.add(message), extend(messages)"),
+        (lambda: operator.setitem(ASKED, 0, ASKED[0]), "replace_message(entry_id"),
+        (lambda: operator.delitem(ASKED, 0), "state.without([entry_id])"),
+        (lambda: ASKED["x"], "expected an integer or a slice, got a str: 'x'"),
+        (lambda: ASKED.before(ASKED.entries[0]), "expected an entry's .id, got an E"),
+        (lambda: ASKED.before(0), "expected an entry's .id, got an int: 0; state.ent"),
+        (
+            lambda: RUN_CALL([print], CALL),
+            "a mapping of names to functions, got a list",
+        ),
+        (
+            lambda: RUN_CALL({"f": "f"}, CALL),
+            "a mapping of names to functions, got a str",
+        ),
+        (lambda: RESULT({"a": 1}, tool_call_id="c"), "json.dumps(result)"),
+        (lambda: RESULT([1], tool_call_id="c"), "json.dumps(result)"),
+        (lambda: RESULT(SENT, tool_call_id="c"), "openai_chat.load([message])"),
+        (lambda: RESULT([PART], tool_call_id="c"), "openai_chat.load("),
+        (lambda: IMAGE("cat.png"), "ImagePart takes no positional arguments; give url"),
+        (
+            lambda: OPENAI.dump("Hi"),
+            "a list of Messages, got a str: 'Hi'",
+        ),
+        (
+            lambda: RESPONSES.dump(SENT),
+            "a list of Messages, got a dict",
+        ),
+        (lambda: UI.dump("Hi"), "a list of Messages, got a str: 'Hi'"),
+    ],
+    ids=map(str, range(16)),
+)
+def test_other_values(call, line):
+    """What lists, functions and results are taken for: so does its error."""
+    with pytest.raises(
+        (TypeError, LookupError, ConversationStateError), match=re.escape(line)
+    ):
+        call()
+
+
+def test_missing_revision():
+    """A revision or label that there is not: the error says what its name has."""
+    STORE.save("a name", ASKED, label="first")
+
+    for at, line in ((7, "is at revision 1"), ("x", "has 'first'")):
+        with pytest.raises(NotSavedError, match=f"'a name' {line}$"):
+            STORE.load("a name", at=at)
 
 
 def test_names_that_are_missing():

@@ -368,10 +368,17 @@ class TestFailures:
         ):
             ran(unknown, '{"a": "b"}')
 
-    @pytest.mark.parametrize("function", [range, 5, None], ids=["builtin", "5", "None"])
-    def test_no_signature(self, function):
+    @pytest.mark.parametrize(
+        ("function", "problem"),
+        [
+            (range, "its signature is unknown"),
+            (5, "expected a function, or a mapping .*, got an int: 5"),
+            (None, "expected a function, or a mapping .*, got a NoneType"),
+        ],
+    )
+    def test_no_signature(self, function, problem):
         """Neither can what has no signature, or can't be called at all."""
-        with pytest.raises(InvalidToolError, match="its signature is unknown"):
+        with pytest.raises(InvalidToolError, match=problem):
             call_anything(function, ToolCall("c1", "tool"))
 
 

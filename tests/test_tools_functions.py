@@ -827,7 +827,7 @@ class TestFromFunction:
 
         with pytest.raises(MissingExtraError) as raised:
             ToolInfo.from_function(wrapped)
-        with pytest.raises(MissingExtraError, match="read_arguments"):
+        with pytest.raises(MissingExtraError, match="reading the arguments of a call"):
             read_arguments(wrapped, {})
 
         assert ("ToolInfo.from_function", "tools") == raised.value.args

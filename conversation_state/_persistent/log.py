@@ -38,7 +38,7 @@ from conversation_state._persistent.trunk import (
     with_fold,
     without_fold,
 )
-from conversation_state._wording import format_count
+from conversation_state._wording import describe_value, format_count
 from conversation_state.pickling import Maker
 
 T = TypeVar("T")
@@ -518,7 +518,7 @@ class Log(Sequence[T], Generic[T]):
             if at.__class__ is slice:
                 return self._take_slice(at)
 
-            at = index(at)
+            at = _read_position(at)
 
         trunk = self._trunk
         full = trunk.full
@@ -605,6 +605,14 @@ class Log(Sequence[T], Generic[T]):
 
 class _Box(list[Any]):
     """What is kept for the first that claims it."""
+
+
+def _read_position(at: Any) -> int:
+    try:
+        return index(at)
+    except TypeError:
+        expected = "expected an integer or a slice"
+        raise TypeError(f"position: {expected}, got {describe_value(at)}") from None
 
 
 def _claim_new_items(box: _Box, newer: list[T]) -> tuple[Any, list[T]] | None:

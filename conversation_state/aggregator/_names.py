@@ -100,6 +100,12 @@ NAMES = {
         ("tool_calls", "open_calls", "pending_tool_calls"), "pending_calls"
     ),
 }
+# The same for what lists take: ``state += [message]``, ``state[0] = message``.
+OPERATORS = {
+    "__add__": _NEXT + "add(message), extend(messages) or join(other)",
+    "__setitem__": _OTHER,
+    "__delitem__": _SHORTER,
+}
 # The same for the view `state.messages`, by the names that a list has.
 LIST_NAMES = {
     "append": "state = state.add(message)",

@@ -24,9 +24,11 @@ from conversation_state._persistent import (
 )
 from conversation_state._wording import (
     add_missing_names,
+    describe_value,
     escape_line,
     format_count,
     list_names,
+    refuse_operators,
     shorten_repr,
     shorten_text,
 )
@@ -45,7 +47,7 @@ from conversation_state.aggregator._entries import (
     id_of,
     message_of,
 )
-from conversation_state.aggregator._names import NAMES
+from conversation_state.aggregator._names import NAMES, OPERATORS
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import (
     Answer,
@@ -1058,10 +1060,11 @@ class Aggregator:
 
             left -= 1
 
-        raise LookupError(
-            f"no entry of this state has the identity {shorten_repr(entry_id)}; "
-            f"state.entries lists them{advice}"
-        )
+        problem = f"no entry of this state has the identity {shorten_repr(entry_id)}"
+        if not isinstance(entry_id, str):
+            problem = f"expected an entry's .id, got {describe_value(entry_id)}"
+
+        raise LookupError(f"{problem}; state.entries lists them{advice}")
 
     def _with_first(self, count: int) -> Aggregator:
         if count == len(self._log):
@@ -1247,6 +1250,7 @@ class Aggregator:
 
 
 add_missing_names(Aggregator, "an Aggregator has", NAMES)
+refuse_operators(Aggregator, OPERATORS)
 
 
 def _format_line(message: Message) -> str:

@@ -39,7 +39,7 @@ def _check_content(
         not isinstance(content, Iterable) or isinstance(content, (bytes, Mapping))
     ):
         problem = f"is {describe_type(content)}; expected a str or a sequence of parts"
-        problem += advise_load(content)
+        problem += _advise_content(owner, content)
         raise InvalidMessageError(problem, owner, "content")
 
     parts = tuple(content)
@@ -48,10 +48,21 @@ def _check_content(
         if kind not in holds:
             raise InvalidMessageError(
                 f"{owner}.content[{at}] is {describe_type(part)}; "
-                f"{owner} holds parts of {', '.join(sorted(holds))}{advise_load(part)}"
+                f"{owner} holds parts of {', '.join(sorted(holds))}"
+                f"{_advise_content(owner, part)}"
             )
 
     return parts
+
+
+def _advise_content(owner: str, given: object) -> str:
+    # The result of a tool is often JSON; a message or a part of a format is, too.
+    is_load = isinstance(given, Mapping) and given.keys() & {"role", "type"}
+    is_json = isinstance(given, (Mapping, list, int, float)) or given is None
+    if owner == "ToolMessage" and is_json and not is_load:
+        return "; json.dumps(result) makes text of it"
+
+    return advise_load(given)
 
 
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)

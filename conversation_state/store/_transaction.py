@@ -51,7 +51,7 @@ P = ParamSpec("P")
 
 # The most attempts of a transaction after conflicts, and names in which a similar one
 # is looked for.
-ATTEMPTS, _MOST_NAMES = 100, 1000
+ATTEMPTS, _MOST_NAMES, _MOST_LISTED = 100, 1000, 5
 
 # How many rows are asked for at once.
 PAGE = 1000
@@ -397,7 +397,9 @@ class Transaction:
         rows = self.tables.scan("labels", low, high, limit=_MOST_NAMES)
         others = [key[len(low) :].decode(errors="replace") for key, _ in rows]
         near = get_close_matches(label, others)
-        raise NotSavedError(self.url, "label", label, tuple(near))
+        has = ", ".join(map(repr, others[:_MOST_LISTED])) or "none"
+        why = "" if near else f"{name.name!r} has {has}"
+        raise NotSavedError(self.url, "label", label, tuple(near), why)
 
     def find_newest(self, name: str) -> Newest | None:
         """
@@ -468,7 +470,9 @@ class Transaction:
             if isinstance(number, str):
                 self.refuse_label(name, number)
 
-            raise NotSavedError(self.url, "revision", number)
+            newest = self.get_revision(name, None).number
+            why = f"{name.name!r} is at revision {newest}"
+            raise NotSavedError(self.url, "revision", number, (), why)
 
         revision = check_seal(Revision._make(row))
         # Rows of labels have no seal; the revision's seal covers its labels.

@@ -464,8 +464,8 @@ def read_arguments(
     if not isinstance(given, Mapping):
         raise TypeError(f"given: expected a mapping, got {describe_value(given)}")
 
-    arguments = _load_functions("read_arguments").convert_arguments(function, given)
-    return dict(arguments)
+    functions = _load_functions("reading the arguments of a call")
+    return dict(functions.convert_arguments(function, given))
 
 
 def _load_functions(wanted: str) -> Any:

@@ -21,6 +21,7 @@ from conversation_state._wording import (
     add_missing_names,
     advise_load,
     describe_type,
+    describe_value,
     list_names,
     shorten_repr,
 )
@@ -366,6 +367,19 @@ def _is_before(call: ToolCall, part: Part) -> bool:
     return call.index is not None and part.index is not None and call.index < part.index
 
 
+def check_messages(messages: object) -> None:
+    """
+    Raises:
+        TypeError:
+            If *messages* can't be several, as a text or an object.
+    """
+    if isinstance(messages, (str, Mapping)):
+        shown = describe_value(messages)
+        raise TypeError(f"messages: expected a list of Messages, got {shown}")
+
+    check_iterable(messages, "messages", "a list of Messages")
+
+
 class PayloadWriter:
     """One payload while it is written. Never leaves the function that writes it."""
 
@@ -511,7 +525,7 @@ class PayloadWriter:
             InvalidMessageError:
                 If one of them is not a message.
         """
-        check_iterable(messages, "messages", "a list of Messages")
+        check_messages(messages)
         for at, message in enumerate(messages):
             path = f"messages[{at}]"
             if not isinstance(message, Message):
@@ -543,7 +557,7 @@ class PayloadWriter:
         """
         rules = default if rules is None else _check_rules(rules, default.format)
         self.rules = rules
-        check_iterable(messages, "messages", "a list of Messages")
+        check_messages(messages)
         listed = list(messages)
         # There are five kinds of messages at most, and many messages.
         if not all(issubclass(kind, Message) for kind in {*map(type, listed)}):

@@ -8,13 +8,14 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from conversation_state._persistent import EMPTY_MAP, check_iterable
+from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters.engine.export import (
     NOTHING_LEFT,
     OPENAI,
     Export,
     Lost,
     PayloadWriter,
+    check_messages,
     in_order,
     merge_kept_keys,
     write_openai_request,
@@ -290,7 +291,7 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
             If one of them is not a message.
     """
     writer = RequestWriter()
-    check_iterable(messages, "messages", "a list of Messages")
+    check_messages(messages)
     # Before it is decided whether arguments are such as a host takes.
     ended = [*map(_with_ended_calls, messages)]
     ready = writer.prepare(ended, rules, OPENAI_RESPONSES, _find_lost)
