@@ -527,6 +527,27 @@ class TestCallTools:
                 assert (expected, "At") == turn(provider, stream)
                 assert () == provider.refusals
 
+    def test_in_a_script(self):
+        """
+        In a script it serves one question, however often that is asked, with the text
+        for its results; then comes the next answer, and at last the default.
+        """
+        tool = {"type": "function", "function": {"name": "trains", "parameters": CITY}}
+        messages: list[Any] = [user()]
+        with StrictProvider(["So."]) as provider, chat(provider) as ask:
+            provider.add(CallTools("trains", answer="High."), "Low.")
+            provider.default = CallTools("trains")
+            found = [ask(messages).choices[0].message.content]
+            ask(messages, tools=[tool])
+            message = ask(messages, tools=[tool]).choices[0].message
+            (call,) = message.tool_calls
+            result = {"role": "tool", "tool_call_id": call.id, "content": "1"}
+            messages += [message.to_dict(), result]
+            found += [ask(messages).choices[0].message.content for _ in range(3)]
+            found += [ask([user()]).choices[0].message.content]
+
+        assert ["So.", "High.", "Low.", "OK.", "OK."] == found
+
     def test_ids(self):
         """A conversation goes on with a provider that was started again."""
         tool = {"type": "function", "function": {"name": "trains", "parameters": CITY}}

@@ -35,7 +35,7 @@ def conversation_store(tmp_path: Path) -> Iterator[Store]:
 def strict_provider() -> Iterator[StrictProvider]:
     """
     A provider on 127.0.0.1 that refuses what providers refuse; answers are added with
-    ``strict_provider.add(…)``.
+    ``strict_provider.add(…)``, and ``strict_provider.default = …`` is the other one.
     """
     from conversation_state.testing.provider import (  # noqa: PLC0415
         StrictProvider,

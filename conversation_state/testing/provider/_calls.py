@@ -32,10 +32,10 @@ class CallTools:
     """
     An answer of a script that calls the tools that a request offers.
 
-    Each question of a user gets one message with all *calls*, and what comes with
-    their results gets the *answer*. Calls of tools that the request does not offer are
-    left out; where it forbids calls, all are, and where it forbids several at once,
-    all but the first.
+    A question of a user gets one message with all *calls*, and what comes with their
+    results gets the *answer*: every question where it is the default, one where it is
+    in a script. Calls of tools that the request does not offer are left out; where it
+    forbids calls, all are, and where it forbids several at once, all but the first.
 
     Args:
         calls: Each is ``NAME``, whose arguments are made from the tool's JSON Schema,
@@ -58,9 +58,13 @@ class CallTools:
 
     def __call__(self, request: ReceivedRequest) -> Answer:
         """The answer to *request*."""
-        calls = list(self._make_calls(request)) if _is_question(request) else []
+        calls = self.list_calls(request)
         answer = AssistantMessage(tool_calls=calls) if calls else self._answer
         return Reply(answer, delay=self._delay)
+
+    def list_calls(self, request: ReceivedRequest) -> list[ToolCall]:
+        """The calls that *request* gets; [] if it gets the text."""
+        return list(self._make_calls(request)) if _is_question(request) else []
 
     def describe_missing(self, request: ReceivedRequest) -> str:
         """That a question does not offer tools that are to be called; "" if it does."""

@@ -29,6 +29,7 @@ from conversation_state.testing._wire_answers import (
     stream_answer,
     write_answer,
 )
+from conversation_state.testing.provider._calls import CallTools
 from conversation_state.testing.provider._judge import WIRES, judge
 from conversation_state.testing.provider._memory import Memory
 from conversation_state.testing.provider._rules import STRICTEST, Level, Refusal
@@ -97,8 +98,8 @@ class StrictProvider:
         script: Answers, in their order. Each is a text, an `AssistantMessage`
             (written in the wire's form, with its calls, reasoning, usage and id), a
             response's JSON, a list of the events of a stream, a function of the
-            `ReceivedRequest` that returns one of these, or a fault: `ErrorReply`,
-            `Reply`, `Silence`, `Hangup`.
+            `ReceivedRequest` that returns one of these, `CallTools`, or a fault:
+            `ErrorReply`, `Reply`, `Silence`, `Hangup`.
 
         level: Who judges, as in `judge`.
 
@@ -112,6 +113,8 @@ class StrictProvider:
         port: Where it listens; 0 for any port that is free.
 
     Attributes:
+        default: The answer when the script is out, which may be set.
+
         requests: Every request so far.
 
         memory: What it has answered; None if it does not remember.
@@ -262,7 +265,11 @@ class StrictProvider:
     def _choose_answer(self, request: ReceivedRequest) -> Any:
         """The answer to a request that is accepted."""
         with self._lock:
-            answer = self._script.pop(0) if self._script else self.default
+            answer = self._script[0] if self._script else self.default
+            # It goes on with the results of its calls.
+            is_begun = isinstance(answer, CallTools) and answer.list_calls(request)
+            if self._script and not is_begun:
+                del self._script[0]
 
         return answer(request) if callable(answer) else answer
 
