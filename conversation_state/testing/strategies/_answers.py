@@ -250,15 +250,23 @@ def _write_response(wire: str, message: AssistantMessage) -> dict[str, Any]:
 
 def _sent_answers(wire: str) -> SearchStrategy[AssistantMessage]:
     """
-    Answers that the format can say: Anthropic and Gemini have objects as arguments.
+    Answers that the format can say: Anthropic and Gemini have objects as arguments,
+    which are cut off at the limit of tokens only.
     """
     answers = model_answers()
     if wire in {"openai_chat", "openai_responses"}:
         return answers
 
     return answers.filter(
-        lambda message: all(is_object(call.arguments) for call in message.tool_calls)
+        lambda message: (
+            _ends_by_limit(message)
+            or all(is_object(call.arguments) for call in message.tool_calls)
+        )
     )
+
+
+def _ends_by_limit(message: AssistantMessage) -> bool:
+    return message.response is not None and message.response.finish_reason == "length"
 
 
 @st.composite
