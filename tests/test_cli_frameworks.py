@@ -32,6 +32,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Overwrite
 
 from conversation_state.adapters import langchain
+from conversation_state.aggregator import Aggregator
 from conversation_state.cli import _frameworks
 from conversation_state.cli._commands import cli
 from conversation_state.cli._input import InputConversation, UnreadableInput
@@ -833,6 +834,16 @@ class TestFiles:
 
                 assert f"{file}: no file of {source}, but of {other}: " in str(found)
                 assert f"give --from {other}" in str(found)
+
+    @pytest.mark.parametrize("source", ["langchain", "langgraph", "openai-agents"])
+    def test_own_store(self, tmp_path, source):
+        """A store of this library is called one."""
+        with open_store(tmp_path / "chats.db") as store:
+            store.save("trip", Aggregator.new().add_user_prompt("Hi"))
+
+        (found,) = read(source, tmp_path / "chats.db")
+
+        assert "but a store of this library: read it with --store" in str(found)
 
     def test_of_no_kind(self, tmp_path):
         """So is any other file, with what was expected and what is there."""

@@ -370,6 +370,15 @@ class TestUnreadable:
         assert f"{summary}  a\n  b\n" == result.stdout
         assert {"a": 1, "b": 1} == heads(run)
 
+    def test_no_folder(self, run):
+        """A store in a folder that is not there names it, as a file to write does."""
+        folder = run.folder / "a" / "b"
+        path = run.write(line("a"))
+
+        result = run("import", path, url=str(folder / "c.db"), status=2)
+
+        assert result.stderr.endswith(f": there is no folder {str(folder)!r}\n")
+
     def test_strict(self, run):
         """Or it ends there; what was saved before stays."""
         path = run.write(line("a"), "nonsense\n", line("b"))

@@ -894,7 +894,15 @@ class TestAsking:
         result = run(*args, status=status, data=answer)
 
         assert "Erase message 2 of travel (assistant: At noon.)" in result.stderr
+        assert bool(status) is result.stderr.endswith("Nothing was erased.\n")
         assert text == store.load("travel")[1].text
+
+    def test_delete(self, run, store):
+        """A no deletes nothing, which is no error."""
+        result = run("delete", "travel", status=1, data="n\n")
+
+        assert result.stderr.endswith("\nNothing was deleted.\n")
+        assert "travel" in store
 
     def test_hostile(self, run, store):
         """What would be erased is shown in part, without its control characters."""

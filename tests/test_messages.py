@@ -557,7 +557,7 @@ assistant (bob): Look: there
   [file] a.pdf https://example.com/a.pdf
   calls clock({}) as c1
   calls map({"at") as c2
-  finish_reason: tool_calls
+  finish reason: tool_calls
 unknown openai:
 """
 
@@ -632,7 +632,7 @@ class TestStr:
             ),
             (
                 AssistantMessage("Hi", response=ResponseMeta("stop")),
-                "assistant: Hi\n  finish_reason: stop",
+                "assistant: Hi\n  finish reason: stop",
             ),
             (
                 UserMessage([FilePart(url="https://a/b", name="b.pdf")]),

@@ -47,6 +47,8 @@ from conversation_state.usage import CompletionTokensDetails, PromptTokensDetail
 
 _SQLITE = b"SQLite format 3\0"
 _MAX_TABLES = 5
+# Tables of a store of this library.
+_OWN_TABLES = frozenset({"label_moves", "labels", "names", "revisions"})
 
 
 def read_files(
@@ -138,6 +140,9 @@ def _describe_tables(db: sqlite3.Connection, source: str) -> str:
         return f"no file of {source}, but of {other[0]}: give --from {other[0]}"
 
     names = [*list_tables(db)]
+    if {*names} >= _OWN_TABLES:
+        return f"no file of {source}, but a store of this library: read it with --store"
+
     more = len(names) - _MAX_TABLES
     listed = ", ".join([shorten_repr(name) for name in names[:_MAX_TABLES]])
     has = f"{listed} and {more} more" if more > 0 else listed or "no tables"

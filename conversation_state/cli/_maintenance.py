@@ -318,7 +318,7 @@ def erase(
     """
     state = find_state(store, name)
     number, entry = _find_entry(store, state, which)
-    confirm(_format_question(number, entry, state), yes=yes)
+    confirm(_format_question(number, entry, state), "erased", yes=yes)
     try:
         receipt = store.erase(entry.id, reason=reason)
     except ValueError as error:
@@ -387,7 +387,7 @@ def delete(store: Store, *, name: str, yes: bool, as_json: bool) -> None:
     """
     head = find_name(store, name, "delete").head
     revisions = format_count(head.revision, "revision")
-    confirm(f"Delete {head.name}, with its {revisions}?", yes=yes)
+    confirm(f"Delete {head.name}, with its {revisions}?", "deleted", yes=yes)
     store.delete(head.name)
     print_result(
         {"name": head.name, "revisions": head.revision},

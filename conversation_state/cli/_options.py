@@ -21,10 +21,12 @@ import click
 
 from conversation_state._wording import escape_line, read_title, shorten_repr
 from conversation_state.cli._exit import (
+    BROKEN,
     DeclinedError,
     RefusedError,
     exit_on_error,
     page_output,
+    print_error,
     print_line,
 )
 from conversation_state.cli._usage import is_sqlite
@@ -150,6 +152,10 @@ def _open_url(context: click.Context, url: str, *, new: bool) -> Iterator[Store]
         path = find_path(url)
         if path and not new and not _may_exist(path):
             raise RefusedError(f"{url}: no such file; `import` creates one")
+
+        if path and new and not Path(path).parent.is_dir():
+            folder = str(Path(path).parent)
+            raise RefusedError(f"{url}: there is no folder {folder!r}")
 
         if path and _is_text(path):
             raise RefusedError(
@@ -469,8 +475,11 @@ def is_stdin_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask *question* on the terminal; *yes* answers it in advance."""
+def confirm(question: str, done: str, *, yes: bool) -> None:
+    """
+    Ask *question* on the terminal; *yes* answers it in advance. A no ends the command:
+    nothing was *done*.
+    """
     if yes:
         return
 
@@ -481,7 +490,8 @@ def confirm(question: str, *, yes: bool) -> None:
 
     # On stderr: stdout may be read by another program.
     if not click.confirm(escape_line(question), err=True):
-        raise DeclinedError("nothing was done")
+        print_error(f"Nothing was {done}.")
+        raise click.exceptions.Exit(BROKEN)
 
 
 # JSON output

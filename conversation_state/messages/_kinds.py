@@ -215,7 +215,7 @@ class AssistantMessage(_ContentMessage):  # type: ignore[override]  # attrs' own
             for call in self.tool_calls
         ]
         if self.response is not None and self.response.finish_reason:
-            lines.append(f"  finish_reason: {self.response.finish_reason}")
+            lines.append(f"  finish reason: {self.response.finish_reason}")
 
         return lines
 

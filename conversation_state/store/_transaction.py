@@ -388,7 +388,10 @@ class Transaction:
     def refuse_name(self, name: str) -> NoReturn:
         """Say that nothing is saved under a name, and which names are like it."""
         others = self.tables.scan("names", None, None, limit=_MOST_NAMES)
-        near = get_close_matches(name, [other[0] for other in others])
+        # Of names in folders, others of the same one: another one may be a user's.
+        folder = name.rpartition("/")[0]
+        same = [each for each, *_ in others if each.rpartition("/")[0] == folder]
+        near = get_close_matches(name, same)
         raise NotSavedError(self.url, "name", name, tuple(near))
 
     def refuse_label(self, name: Name, label: str) -> NoReturn:

@@ -43,6 +43,14 @@ class NamePromises(StoreCase):
 
             assert ("before booking",) == caught.value.near
 
+        # Those of another user may be like it, too.
+        store.save("threads/ann/chat", CONVERSATION)
+        for asked, near in (("threads/bob/chat", ()), ("threads/ann/chet", 1)):
+            with pytest.raises(NotSavedError) as caught:
+                store.load(asked)
+
+            assert (near and ("threads/ann/chat",)) == caught.value.near
+
         for verb in (store.history, store.latest, store.delete):
             with pytest.raises(NotSavedError):
                 verb("nothing")
