@@ -69,7 +69,9 @@ class TestHonest:
         and whole: each answer is one that the wire can carry.
         """
         agent = LoopAgent(wire, is_streamed=is_streamed)
-        check_agent(agent, wire=wire, tools=TOOLS, settings=FEW)
+        check_agent(
+            agent, wire=wire, tools=TOOLS, settings=settings(FEW, max_examples=2)
+        )
 
     @pytest.mark.parametrize("at", [2, 9])
     @pytest.mark.parametrize("wire", PROVIDERS)
@@ -402,6 +404,27 @@ class TestFaults:
         assert "breaks 2 of 10 laws of agents; 8 not checked" in report
         assert 1 == report.count("replay_agent(run")
         assert report.endswith("\n  with the same")
+
+    def test_replays_with_options(self):
+        """The line that replays a script has the options that it was found with."""
+        with pytest.raises(BrokenLawsError) as caught:
+            check_agent(
+                ListAgent(),
+                budget=5,
+                level="api",
+                max_rounds=20,
+                without=["rounds end"],
+                settings=FEW,
+            )
+
+        code = caught.value.broken[0].code
+
+        assert code.endswith(
+            "(run, script, wire='openai_chat', level='api', budget=5, max_rounds=20, "
+            "without=('rounds end',))"
+        )
+        with pytest.raises(AssertionError, match=r"^the budget is kept: "):
+            exec(code, {"run": ListAgent()})
 
     def test_failure_that_follows(self):
         """A turn that fails because a request is refused is not shown twice."""

@@ -4,6 +4,7 @@ What an agent promises over a whole conversation, whatever its framework and lan
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections import Counter
@@ -469,12 +470,20 @@ def _read_tools(tools: Iterable[ToolInfo | Callable[..., Any]]) -> list[ToolInfo
     ]
 
 
-def format_script(script: Sequence[AgentTurn], wire: str) -> str:
-    """A *script* as code that runs it again."""
+def format_script(
+    script: Sequence[AgentTurn], wire: str, options: Mapping[str, Any]
+) -> str:
+    """A *script* as code that runs it again, with *options* that are not the usual."""
     example = format_example({"script": list(script)})
+    usual = inspect.signature(replay_agent).parameters
+    given = "".join(
+        f", {name}={value!r}"
+        for name, value in options.items()
+        if value != usual[name].default
+    )
     return (
         "from conversation_state.testing import replay_agent\n"
-        f"{example}\nreplay_agent(run, script, wire={wire!r})"
+        f"{example}\nreplay_agent(run, script, wire={wire!r}{given})"
     )
 
 
@@ -699,6 +708,16 @@ class _Search:
         )
         adapted(given(script=scripts)(agent))()
 
+    def _list_options(self) -> dict[str, Any]:
+        judge = self.judge
+        return {
+            "level": self.level,
+            "budget": judge.budget,
+            "compacts": judge.compacts,
+            "max_rounds": judge.max_rounds,
+            "without": tuple(sorted(judge.without)),
+        }
+
     def list_results(self, run: Agent, without: Collection[str]) -> Iterator[LawResult]:
         """What came of each law."""
         errors = {each.law: each for each in self.broken}
@@ -714,7 +733,7 @@ class _Search:
                     BROKEN,
                     self.count,
                     errors[law],
-                    format_script(self.script, self.judge.wire),
+                    format_script(self.script, self.judge.wire, self._list_options()),
                     find_definition(run),
                 )
             else:
