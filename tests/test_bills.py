@@ -5,18 +5,25 @@ A state machine keeps, beside every state, what its ledger should hold: a plain 
 from a name to a usage, which knows nothing of the library.
 """
 
+import json
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from conversation_state import Aggregator, Usage, decode, encode
+from conversation_state import Aggregator, Usage, decode, encode, open_store
+from conversation_state.counting import cost
 from conversation_state.errors import FanOutError
+from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parallel import fan_out, save_progress
+from conversation_state.testing import strategies as our
+from conversation_state.timeline import Timeline
+from conversation_state.tree import MessageTree
+from tests.states import rebuild_state
 
 KEYS = st.sampled_from(["request 1", "request 2", "request 3"])
 USAGES = st.builds(Usage, st.integers(0, 9), st.integers(0, 9))
@@ -228,3 +235,126 @@ def test_the_same_key_on_many_branches(workers):
 
     succeeded = 20 - len(done.failures)
     assert 10 + succeeded == done.state.total_usage.total_tokens
+
+
+ASKED = Aggregator.new().add_user_prompt("When does it leave?")
+
+
+def answer(reason, tier="", response_id="r1"):
+    """A response that ended for a *reason*, and was served at a *tier*."""
+    meta = ResponseMeta(reason, Usage(1_000, 1), None, "gpt-4o", response_id)
+    notes = {"any": {"response": {"service_tier": tier}}}
+    return AssistantMessage(
+        "At", response=meta, metadata={"conversation_state": notes} if tier else {}
+    )
+
+
+ANSWERS = [
+    *(answer("interrupted"), answer("interrupted", response_id="")),
+    *(answer("stop", "flex"), answer("interrupted", "flex")),
+]
+
+
+class TestCaveat:
+    """The ledger knows what its usage does not say, without the message that did."""
+
+    @pytest.mark.parametrize("message", ANSWERS)
+    def test_undone(self, message):
+        """The bill says the same after an undo, however the answer was recorded."""
+        for chat in (
+            ASKED.add_response(message),
+            ASKED.add_response(message, key="mine"),
+            ASKED.fork().add(message).record_responses(),
+        ):
+            expected = str(cost(chat))
+            back = chat.rollback(ASKED)
+            timeline = Timeline.begin(ASKED).commit(chat).commit(back)
+            tree = MessageTree.of(chat, back.add_user_prompt("?"))
+
+            assert not cost(chat).complete
+            for state in (
+                *(back, back.fork(), chat.rollback(0), timeline.present),
+                *(chat.join(back), back.join(chat), tree.present),
+                *(decode(encode(back)), pickle.loads(pickle.dumps(back))),
+                back.rollback(back.add_user_prompt("?")),
+            ):
+                assert expected == str(cost(state))
+
+    @pytest.mark.parametrize("message", ANSWERS)
+    def test_stored(self, message, tmp_path):
+        """Also after a round trip through a file, an append, and an erasure."""
+        chat = ASKED.add_response(message)
+        expected = str(cost(chat))
+        with open_store(tmp_path / "chats.db") as store:
+            store.save("whole", chat)
+            store.save("back", chat.rollback(ASKED))
+            store.save("appended", ASKED)
+            store.append("appended", message)
+            appended = store.load("appended")
+            store.erase(chat.entries[-1].id, reason="asked to")
+        with open_store(tmp_path / "chats.db") as store:
+            for name in "whole", "back":
+                assert expected == str(cost(store.load(name)))
+            assert expected == str(cost(appended.rollback(ASKED)))
+            assert [] == list(store.verify())
+
+    @pytest.mark.parametrize("message", ANSWERS[:2])
+    def test_rest(self, message):
+        """A rest that is recorded before or after the undo completes the bill."""
+        chat = ASKED.add_response(message)
+        key = f"{chat.ledger[0].id}#rest"
+        rest = chat.fork().add_usage(Usage(0, 9), key=key, model="gpt-4o")
+
+        for state in (
+            *(rest.rollback(ASKED), chat.rollback(ASKED).join(rest.turn)),
+            chat.rollback(ASKED).add_usage(Usage(0, 9), key=key, model="gpt-4o"),
+        ):
+            assert cost(state).complete
+            assert cost(rest).total == cost(state).total
+
+    def test_rest_of_another_tier(self):
+        """The rest was served as the answer was, also after an undo."""
+        back = ASKED.add_response(answer("interrupted", "flex")).rollback(ASKED)
+        key = f"{back.ledger[0].id}#rest"
+
+        whole = back.add_usage(Usage(0, 9), key=key, model="gpt-4o")
+        assert 2 == len(cost(whole).unpriced)
+        assert not cost(whole).partial
+
+    def test_message_decides(self):
+        """While the answer is there, it says whether its rest was recorded."""
+        chat = ASKED.add_response(answer("interrupted"))
+        own = chat.entries[-1].id
+
+        for key in own, f"{own}#rest":
+            assert cost(chat.add_usage(Usage(0, 9), key=key, model="gpt-4o")).complete
+
+    @pytest.mark.parametrize("message", ANSWERS)
+    def test_another_answer(self, message):
+        """An answer that reports nothing does not settle the bill of one undone."""
+        back = ASKED.add_response(message).rollback(ASKED)
+        other = AssistantMessage("Late", response=ResponseMeta(model="gpt-4o"))
+
+        assert not cost(back.add(other)).complete
+
+    def test_is_no_conflict(self):
+        """Of two entries that differ in it alone, the one in the ledger stays."""
+        noted = ASKED.add_usage(Usage(1), key="1", caveat="interrupted")
+        plain = ASKED.add_usage(Usage(1), key="1")
+
+        assert noted is noted.add_usage(Usage(1), key="1")
+        assert plain is plain.add_usage(Usage(1), key="1", caveat="interrupted")
+        assert ["interrupted"] == [each.caveat for each in noted.join(plain).ledger]
+        assert [""] == [each.caveat for each in plain.join(noted).ledger]
+        done = fan_out(ASKED, [lambda _: noted, lambda _: plain])
+        assert ["interrupted"] == [each.caveat for each in done.state.ledger]
+
+    @given(st.lists(our.ledger_entries(), unique_by=lambda entry: entry.id))
+    def test_encoded(self, ledger):
+        """It is written where there is one, and read back."""
+        state = rebuild_state(Aggregator.new(), ledger=ledger)
+        raws = json.loads(encode(state))["ledger"]
+
+        assert [each.caveat for each in ledger] == [r.get("caveat", "") for r in raws]
+        assert "" not in [each.get("caveat") for each in raws]
+        assert list(decode(encode(state)).ledger) == ledger

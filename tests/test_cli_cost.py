@@ -317,6 +317,20 @@ class TestCost:
         ]
         assert record["amount_usd"] == record["models"][0]["amount_usd"] is not None
 
+    def test_undone(self, run):
+        """The bill of a revision that is without the answer says the same."""
+        stopped = ResponseMeta("interrupted", USED, model="gpt-4o", id="r9")
+        state = ASKED.add_response(AssistantMessage("A very", response=stopped))
+        save(run, ASKED)
+        save(run, state)
+        run("rollback", "trip", "1")
+
+        (before,) = run.json("cost", "trip@2")
+        (record,) = run.json("cost", "trip@3")
+        assert before["lines"] == record["lines"]
+        assert before["amount_usd"] == record["amount_usd"]
+        assert record["complete"] is before["complete"] is False
+
     @pytest.mark.parametrize("state", [Aggregator.new(), ASKED])
     def test_nothing(self, run, state):
         """What no model has answered costs nothing."""

@@ -271,10 +271,25 @@ TIMES = Aggregator.rebuild(
         LedgerEntry("request-3", Usage(1), "", MESSAGES[9].timestamp),
     ],
 )
+CAVEATS = Aggregator.rebuild(
+    id=ROOT,
+    parent_id=None,
+    root_id=ROOT,
+    init_len=0,
+    init_ledger_len=0,
+    entries=[],
+    ledger=[
+        LedgerEntry("1", Usage(1), "gpt-4o", STAMPED["timestamp"], "interrupted"),
+        LedgerEntry("2", Usage(1), "", None, "service_tier 'flex'"),
+        LedgerEntry("3", Usage(1), "", None, "interrupted, speed 'fast'"),
+    ],
+)
 VALUES = {
     "aggregator": STATE,
     # Added before the first release, when ledger entries got a time.
     "aggregator.times": TIMES,
+    # Added before the first release, when ledger entries got a caveat.
+    "aggregator.caveats": CAVEATS,
     "checkpoint": STATE.checkpoint("before booking: 東京"),
     "document": DOCUMENT,
     "message": MESSAGES[9],

@@ -1413,6 +1413,10 @@ CODES = {
         Aggregator.new().add_usage(Usage(2), at=USUAL_TIME),
         "Aggregator.new().add_usage(Usage(2))",
     ),
+    "caveat": (
+        Aggregator.new().add_usage(Usage(2), at=USUAL_TIME, caveat="interrupted"),
+        "Aggregator.new().add_usage(Usage(2), caveat='interrupted')",
+    ),
     "long state": (
         Aggregator.new(messages=[UserMessage("a" * 40)] * 3)
         .fork()
@@ -1442,8 +1446,8 @@ class TestFormatCode:
         made = run_code(format_example({"value": state}))
 
         assert list(state) == list(made)
-        assert [(e.usage, e.model) for e in state.ledger] == [
-            (e.usage, e.model) for e in made.ledger
+        assert [(e.usage, e.model, e.caveat) for e in state.ledger] == [
+            (e.usage, e.model, e.caveat) for e in made.ledger
         ]
         assert state.init_len == made.init_len
         assert state.init_ledger_len == made.init_ledger_len

@@ -445,6 +445,12 @@ class TestText:
         a, b = root.add_usage(Usage(1), key="a"), root.add_usage(Usage(1), key="b")
         reordered = str(diff(a.join(b), b.join(a)))
         assert reordered.endswith("\nthe order of the ledgers differs")
+        a = root.add_usage(Usage(1), key="k", caveat="interrupted")
+        b = root.add_usage(Usage(1), key="k")
+        assert (
+            "under the key k a recorded 1 token (interrupted), b 1 token"
+            in diff(a, b).text()
+        )
 
     @pytest.mark.parametrize(
         ("one", "other", "shown"),

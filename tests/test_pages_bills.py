@@ -305,6 +305,22 @@ class TestTables:
         page = make_page(timeline)
         assert "Not counted: the unknown rest of 1 interrupted answer." in page
 
+    @pytest.mark.parametrize("has_prices", [True, False])
+    def test_undone(self, monkeypatch, has_prices):
+        """The bill of one state says the same after an undo."""
+        if not has_prices:
+            monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
+        meta = ResponseMeta("interrupted", Usage(400_000), None, "gpt-4o", "r1")
+        flex = {"conversation_state": {"any": {"response": {"service_tier": "flex"}}}}
+        chat = ASKED.add_response(AssistantMessage("To", response=meta))
+        meta = ResponseMeta("stop", Usage(400), None, "gpt-4o", "r2")
+        chat = chat.add_response(AssistantMessage(response=meta, metadata=flex))
+
+        page = make_page(chat.rollback(ASKED))
+        assert "the unknown rest of 1 interrupted answer." in page
+        assert read_rows(make_page(chat)) == read_rows(page)
+        assert has_prices == ("at least $1.25" in page)
+
     def test_without_usage(self):
         """Without a ledger there is no bill."""
         state = Aggregator.new().add_user_prompt("Where to?")

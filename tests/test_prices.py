@@ -879,12 +879,6 @@ class TestPartial:
             cost(chat.add_usage(Usage(0, 9), key=key, model="plain")).unpriced
         )
 
-    def test_rollback(self, registry):
-        """What is left of an answer that was taken out is what it reported."""
-        chat = Aggregator.new().add_user_prompt("?")
-
-        assert cost(chat.add_response(self.STOPPED).rollback(chat)).complete
-
     def test_more_than_reported(self, registry):
         """
         The bill is also complete when more than what was reported is recorded under

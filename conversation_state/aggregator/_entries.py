@@ -42,9 +42,9 @@ class LedgerEntry(NamedTuple):
     """
     One recorded usage, and its identity.
 
-    Two entries are equal if all four attributes are. Two that differ only in
-    `at` record one usage at two times, as a retry does, and are not a conflict:
-    the one that is in a ledger stays.
+    Two entries are equal if all five attributes are. Two that differ only in
+    `at` or `caveat` record one usage twice, as a retry does, and are not a
+    conflict: the one that is in a ledger stays.
 
     Attributes:
         id: Opaque text: the key it was added with, or one unique in the world.
@@ -55,12 +55,17 @@ class LedgerEntry(NamedTuple):
 
         at: When they were used, as an aware time: that of the response's
             message, or when it was recorded; None if it is unknown.
+
+        caveat: Why the tokens don't say what it cost: ``interrupted``, if there
+            were more of them; how it was served, such as ``service_tier 'flex'``;
+            or both, with a comma between; "" for any other.
     """
 
     id: str
     usage: Usage
     model: str
     at: datetime | None = None
+    caveat: str = ""
 
 
 def current_time() -> datetime:

@@ -587,8 +587,13 @@ class Aggregator:
             )
 
         for answer in reported:
-            at, model = answer.time, answer.model
-            grown = grown.add_usage(answer.usage, key=key, model=model, at=at)
+            grown = grown.add_usage(
+                answer.usage,
+                key=key,
+                model=answer.model,
+                at=answer.time,
+                caveat=answer.caveat,
+            )
 
         return grown
 
@@ -662,7 +667,7 @@ class Aggregator:
                 continue
 
             at = answer.time or current_time()
-            new[key] = LedgerEntry(key, usage, answer.model, at)
+            new[key] = LedgerEntry(key, usage, answer.model, at, answer.caveat)
 
         if not new:
             return self
@@ -727,6 +732,7 @@ class Aggregator:
         key: str | None = None,
         model: str = "",
         at: datetime | None = None,
+        caveat: str = "",
     ) -> Aggregator:
         """
         This state with *usage* in its ledger.
@@ -739,8 +745,10 @@ class Aggregator:
 
             model: The model that was used.
 
-            at: When it was used, as an aware `datetime`; now if it is None. The
-                same key at another time is the same usage: the time that is in
+            at: When it was used, as an aware `datetime`; now if it is None.
+
+            caveat: Why *usage* does not say what it cost: see `LedgerEntry`. The
+                same key with another time or caveat is the same usage: what is in
                 the ledger stays.
 
         Raises:
@@ -760,6 +768,7 @@ class Aggregator:
             )
 
         model = check_text(model, "model", InvalidUsageError)
+        caveat = check_text(caveat, "caveat", InvalidUsageError)
         time = check_time(at, _refuse_time) if at is not None else current_time()
         if key is None:
             key = new_entry_id()
@@ -779,7 +788,7 @@ class Aggregator:
                 f"{usage} for model {shorten_repr(model)}; use another key"
             )
 
-        entry = LedgerEntry(key, usage, model, time)
+        entry = LedgerEntry(key, usage, model, time, caveat)
         ledger = self._ledger.with_entries((entry,))
         return _make_state(self._origin, ledger, self._log)
 

@@ -8,7 +8,8 @@ The whole format, version 1:
      "init_len": 0, "init_ledger_len": 0,
      "entry_ids": [text, ...],          one for each message, opaque
      "messages": [message, ...],
-     "ledger": [{"id": text, "usage": usage, "model": text, "at": time}, ...]}
+     "ledger": [{"id": text, "usage": usage, "model": text, "at": time,
+                 "caveat": text}, ...]}
 
     kind "turn": id, parent_id, entry_ids, messages, ledger
     kind "checkpoint": label, state (what an aggregator has)

@@ -65,8 +65,7 @@ _make_entry = partial(tuple.__new__, Entry)
 
 def encode_ledger_entry(entry: LedgerEntry) -> bytes:
     """
-    Usage, model and time of *entry*, without its identity, as JSON text.
-    Deterministic.
+    *entry* without its identity, as JSON text. Deterministic.
     """
     data = write_ledger_entry(entry)
     del data["id"]
@@ -111,11 +110,12 @@ _LEDGER_FIELDS: dict[str, Read] = {
     "usage": read_usage,
     "model": CodecReader.text,
     "at": CodecReader.time,
+    "caveat": CodecReader.text,
 }
 _read_without_ids = array_reader(
     object_reader(
         strict_shape(
-            lambda usage, model="", at=None: (usage, model, at),
+            lambda usage, model="", at=None, caveat="": (usage, model, at, caveat),
             "usage",
             **_LEDGER_FIELDS,
         )
@@ -127,7 +127,9 @@ _read_without_ids = array_reader(
 
 
 LEDGER_ENTRY = strict_shape(
-    lambda id, usage, model="", at=None: LedgerEntry(id, usage, model, at),
+    lambda id, usage, model="", at=None, caveat="": LedgerEntry(
+        id, usage, model, at, caveat
+    ),
     *("id", "usage"),
     id=CodecReader.text,
     **_LEDGER_FIELDS,
@@ -149,12 +151,14 @@ def _read_usual_ledger_entry(reader: CodecReader, raw: Any) -> LedgerEntry:
     at = parse_time(time) if time.__class__ is str else None
     # A default value that is written out, as in another program's JSON, makes more
     # fields than these, and is left to the slow pass.
-    if not id.__class__ is model.__class__ is str or (
-        len(raw) != 2 + bool(model) + (at is not None)
+    fields = 2 + bool(model) + (at is not None)
+    caveat = raw["caveat"] if len(raw) > fields else ""
+    if not id.__class__ is model.__class__ is caveat.__class__ is str or (
+        len(raw) != fields + bool(caveat)
     ):
         raise UnusualValueError
 
-    return LedgerEntry(id, read_fast_usage(raw["usage"]), model, at)
+    return LedgerEntry(id, read_fast_usage(raw["usage"]), model, at, caveat)
 
 
 def write_ledger_entry(entry: LedgerEntry) -> Object:
@@ -164,6 +168,9 @@ def write_ledger_entry(entry: LedgerEntry) -> Object:
 
     if entry.at is not None:
         data["at"] = write_time(entry.at)
+
+    if entry.caveat:
+        data["caveat"] = entry.caveat
 
     return data
 

@@ -37,6 +37,7 @@ from conversation_state.messages import (
     id_of_key,
     is_interrupted,
     read_usage,
+    split_caveat,
 )
 from conversation_state.usage import Usage
 
@@ -61,6 +62,8 @@ class UsageEntry(Protocol):
         model: The model; "" if it is unknown.
 
         at: When the tokens were used; None if it is unknown.
+
+        caveat: Why they don't say what they cost, see `LedgerEntry`; "" if they do.
     """
 
     @property
@@ -71,6 +74,8 @@ class UsageEntry(Protocol):
     def model(self) -> str: ...
     @property
     def at(self) -> datetime | None: ...
+    @property
+    def caveat(self) -> str: ...
 
 
 class HasLedger(Protocol):
@@ -166,10 +171,6 @@ class Cost:
         """
         Whether `total` is all that the conversation cost: every ledger entry has a
         price, and every answer is in the ledger, with all its usage.
-
-        Only the answers of the conversation are known: a rollback takes with an
-        answer that it was interrupted, and at which tier it was served. What it
-        reported is then priced as any other usage.
         """
         return not (self.unpriced or self.unbilled or self.partial)
 
@@ -251,14 +252,15 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
     Inherited entries are included; ``cost(state.turn)`` is without them. Amounts are
     added exactly, so the cost of a join is that of its distinct entries. Entries
     that can't be priced are listed and never taken as zero: without a model, with
-    an unknown model, usage without a price (see `price`), and usage of an answer in
-    the conversation that was served at another price, by its service tier say.
+    an unknown model, usage without a price (see `price`), and usage of an answer
+    that was served at another price, by its service tier say.
 
     What an answer reports that was interrupted is priced and marked
     (`CostLine.is_partial`), until the rest is recorded, be it zero, with the key
     ``f"{entry.id}#rest"``, where *entry* is that of the line, or the answer's own.
     The usage of an answer that reported none may have this key, too. More usage than
-    was reported, recorded under a key of the answer, also counts as the rest.
+    was reported, recorded under a key of the answer, also counts as the rest. Of an
+    answer that a rollback took out, only the key of its line is known.
 
     Answers whose usage is in no ledger entry are listed, too (`Cost.unbilled`), also
     those of which no usage came: a stream that was stopped, a server that reports
@@ -305,30 +307,43 @@ class _Matches(NamedTuple):
 
 def _match_answers(state: HasLedger) -> _Matches:
     found = _Matches([], set(), {})
-    answers = _list_answers(state)
-    if not answers:
-        return found
+    recorded: dict[str, Usage] = {}
+    noted: set[str] = set()  # those that are partial by their own caveat
+    for entry in _read_ledger(state):
+        recorded[entry.id] = entry.usage
+        if entry.caveat:
+            is_partial, tier = split_caveat(entry.caveat)
+            rest = f"{entry.id}{_REST}"
+            found.tiers.update(dict.fromkeys((entry.id, rest), tier))
+            if is_partial:
+                noted.add(entry.id)
 
-    recorded = {entry.id: entry.usage for entry in state.ledger}
+    noted = {id for id in noted if f"{id}{_REST}" not in recorded}
+    answers = _list_answers(state)
     matched = _find_recorded(answers, recorded)
     for each in answers:
         answer = each.answer
+        is_partial, tier = split_caveat(answer.caveat)
         own = matched.get(answer.entries[0].id)
         if own is None:
             found.unbilled.append(answer.entries[0])
             continue
 
         partial: list[str] = []
-        if answer.is_interrupted:
+        if is_partial:
             partial = _find_partial(each, {id: recorded[id] for id in own})
 
         rests = recorded.keys() & _make_rest_keys(answer, partial)
         if not rests:
             found.partial.update(partial)
 
-        if tier := answer.tier:
+        if rests or (is_partial and answer.usage is not None):
+            noted -= own
+
+        if tier:
             found.tiers.update(dict.fromkeys(own | rests, tier))
 
+    found.partial.update(noted)
     return found
 
 

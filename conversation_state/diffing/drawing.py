@@ -431,7 +431,8 @@ def _describe_entry(entry: LedgerEntry, other: LedgerEntry, quote: Quote) -> str
     if other == entry._replace(at=other.at):
         time = f" at {entry.at.isoformat()}" if entry.at else " at an unknown time"
 
-    return f"{format_count(entry.usage.total_tokens, 'token')}{model}{time}"
+    caveat = f" ({quote(entry.caveat)})" if entry.caveat else ""
+    return f"{format_count(entry.usage.total_tokens, 'token')}{model}{time}{caveat}"
 
 
 def list_differing_fields(a: Message, b: Message) -> str:

@@ -20,10 +20,12 @@ from conversation_state.messages._answers import (
     group_answers,
     id_of_key,
     is_interrupted,
+    read_caveat,
     read_response,
     read_tier,
     read_usage,
     response_key,
+    split_caveat,
 )
 from conversation_state.messages._base import COMMON, PLAIN, Common, Message
 from conversation_state.messages._kinds import (
@@ -70,10 +72,12 @@ __all__ = [
     "id_of_key",
     "is_interrupted",
     "make_tombstone",
+    "read_caveat",
     "read_response",
     "read_tier",
     "read_usage",
     "response_key",
+    "split_caveat",
 ]
 
 _ENVELOPE = f"{__name__}._envelope"

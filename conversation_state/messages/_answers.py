@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from conversation_state._persistent import EMPTY_MAP, check_text, final
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
 
 _NOTHING = Usage()
 _SYNTHETIC = "<synthetic>"
+_INTERRUPTED = "interrupted"
 _DIGEST_BYTES = 8
 _KEY = re.compile(rf"#[0-9a-f]{{{_DIGEST_BYTES * 2}}}\Z")
+_get_message = attrgetter("message")
 # What providers call how a request was served, and the values with the list price.
 _TIERS = (
     *("service_tier", "serviceTier", "trafficType", "traffic_type", "speed"),
@@ -164,7 +167,7 @@ def read_usage(message: Message) -> Usage | None:
 def is_interrupted(message: Message) -> bool:
     """Whether *message* is of a response that was cut off."""
     meta = read_response(message)
-    return meta is not None and meta.finish_reason == "interrupted"
+    return meta is not None and meta.finish_reason == _INTERRUPTED
 
 
 def read_tier(message: Message) -> str:
@@ -179,14 +182,38 @@ def read_tier(message: Message) -> str:
         ``serviceTier`` or ``trafficType`` with the usage. LangChain keeps them in
         ``response_metadata``, Pydantic AI in ``provider_details``.
     """
-    # Most messages have no notes.
-    metadata = message._common.metadata
-    notes = None if metadata is EMPTY_MAP else metadata.get("conversation_state")
+    # Most messages have none, and `isinstance` of an abstract class takes long.
+    if (metadata := message._common.metadata) is EMPTY_MAP:
+        return ""
+
+    notes = metadata.get("conversation_state")
     if not isinstance(notes, Mapping):
         return ""
 
     found = (_find_tier(each, path) for each in notes.values() for path in _TIER_PATHS)
     return next(filter(None, found), "")
+
+
+def read_caveat(messages: Iterable[Message]) -> str:
+    """
+    Why the usage of one answer does not say what it cost: that it was cut off, its
+    tier (see `read_tier`), or both; "" if it does.
+    """
+    tier, is_cut_off = "", False
+    for message in messages:
+        tier = tier or read_tier(message)
+        is_cut_off = is_cut_off or is_interrupted(message)
+
+    if not is_cut_off:
+        return tier
+
+    return f"{_INTERRUPTED}, {tier}" if tier else _INTERRUPTED
+
+
+def split_caveat(caveat: str) -> tuple[bool, str]:
+    """Whether an answer was cut off, and its tier, from what `read_caveat` found."""
+    first, _, tier = caveat.partition(", ")
+    return (True, tier) if first == _INTERRUPTED else (False, caveat)
 
 
 def _find_tier(notes: Any, path: Iterable[str]) -> str:
@@ -244,15 +271,9 @@ class Answer(NamedTuple):
         return next(filter(None, times), None)
 
     @property
-    def is_interrupted(self) -> bool:
-        """Whether it was cut off, so that it cost at least what it reports."""
-        return any(is_interrupted(entry.message) for entry in self.entries)
-
-    @property
-    def tier(self) -> str:
-        """How it was served, if not at the standard price: see `read_tier`."""
-        tiers = [read_tier(entry.message) for entry in self.entries]
-        return next(filter(None, tiers), "")
+    def caveat(self) -> str:
+        """Why its usage does not say what it cost: see `read_caveat`."""
+        return read_caveat(map(_get_message, self.entries))
 
     @property
     def key(self) -> str:

@@ -229,6 +229,9 @@ class _Writer:
             if entry.at not in {None, USUAL_TIME}:
                 arguments.append(f"at={self.format(entry.at)}")
 
+            if entry.caveat:
+                arguments.append(f"caveat={entry.caveat!r}")
+
             yield f".add_usage({', '.join(arguments)})"
 
     def _format_add(self, message: Message) -> str:

@@ -130,6 +130,7 @@ class AggregatorMachine(CarryingMachine):
         usage=st.sampled_from([Usage(10, 5), Usage(1)]) | usages(),
         model=st.sampled_from(["", "", "another"]),
         time=st.none() | timestamps(),
+        caveat=st.sampled_from(["", "", "interrupted"]),
     )
     def add_usage(
         self,
@@ -137,7 +138,9 @@ class AggregatorMachine(CarryingMachine):
         key: str | None,
         usage: Usage,
         model: str,
+        *,
         time: datetime | None,
+        caveat: str,
     ) -> Aggregator:
         """
         A usage: new, repeated under its key at any time, or refused as a conflict.
@@ -146,7 +149,9 @@ class AggregatorMachine(CarryingMachine):
         recorded = {entry.id: (entry.usage, entry.model) for entry in before.ledger}
         known = None if key is None else recorded.get(key)
         try:
-            state = before.add_usage(usage, key=key, model=model, at=time)
+            state = before.add_usage(
+                usage, key=key, model=model, at=time, caveat=caveat
+            )
         except InvalidUsageError:
             assert known not in {None, (usage, model)}, "refused without a conflict"
             return before
@@ -162,6 +167,7 @@ class AggregatorMachine(CarryingMachine):
 
         assert entry[1:3] == (usage, model), "another usage"
         assert key in {None, entry.id}, "another key"
+        assert caveat == entry.caveat, "another caveat"
         assert entry.at == (time or entry.at) is not None, "at another time, or at none"
         assert others == list(before.ledger), "another ledger"
         assert read_origin(state) == read_origin(before), "another state"

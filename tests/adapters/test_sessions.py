@@ -737,6 +737,21 @@ class TestOthers:
         ]
         assert {"interrupted"} == {*answers}
         assert cost(tree.present).partial
+        assert cost(tree.present).lines == cost(tree.present.rollback(0)).lines
+
+    def test_tier_in_claude_code(self):
+        """A tier without a price stays in the bill of an answer that was undone."""
+        raws = [dict(raw) for raw in parse(golden("claude_code"))]
+        for raw in raws:
+            message = raw.get("message", {})
+            if raw.get("type") == "assistant":
+                usage = {**message["usage"], "service_tier": "batch"}
+                raw["message"] = {**message, "usage": usage}
+
+        state = load_session(raws).tree.present
+
+        assert "no price for service_tier 'batch'" in cost(state).lines[0].why
+        assert cost(state).lines == cost(state.rollback(0)).lines
 
     @pytest.mark.parametrize("name", ["opencode", "gemini_cli", "pi"])
     def test_results(self, name):

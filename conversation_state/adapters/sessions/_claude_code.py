@@ -41,6 +41,7 @@ from conversation_state.messages import (
     ResponseMeta,
     ToolMessage,
     UnknownMessage,
+    read_caveat,
 )
 
 FORMAT = "claude_code"
@@ -435,7 +436,8 @@ class _ClaudeSession:
         )
         if meta is not None and meta.usage is not None:
             if is_billed:
-                builder.bill(response.key, meta.usage, meta.model, time, first.at)
+                key, caveat = response.key, read_caveat(messages)
+                builder.bill(key, meta.usage, meta.model, time, first.at, caveat=caveat)
             elif isinstance(answer, AssistantMessage):
                 meta = attrs.evolve(meta, usage=None)
                 messages = [answer.replace(response=meta)]

@@ -52,7 +52,7 @@ from conversation_state.aggregator import (
 from conversation_state.codec import encode
 from conversation_state.counting import TokenBudget
 from conversation_state.errors import DecodeError, InvalidUsageError, Problem
-from conversation_state.messages import Message, UserMessage
+from conversation_state.messages import Message, UserMessage, read_caveat
 from conversation_state.parts import (
     AudioPart,
     FilePart,
@@ -528,10 +528,17 @@ class SessionBuilder:
         self._records[id] = self._records[id]._replace(messages=messages)
 
     def bill(
-        self, key: str, usage: Usage, model: str, time: datetime | None, at: int
+        self,
+        key: str,
+        usage: Usage,
+        model: str,
+        time: datetime | None,
+        at: int,
+        *,
+        caveat: str = "",
     ) -> None:
         """Record the usage of a response under its id, once."""
-        self._bill.setdefault(key, (at, LedgerEntry(key, usage, model, time)))
+        self._bill.setdefault(key, (at, LedgerEntry(key, usage, model, time, caveat)))
 
     def bill_record(
         self, id: str, usage: Usage, model: str, time: datetime | None, at: int
@@ -632,10 +639,11 @@ class SessionBuilder:
         for at, id, unnamed in self._unnamed:
             first = len(logs[id]) - len(self._records[id].messages)
             answers = logs[id].iterate(first)
-            said = (each.id for each in answers if each.message.role == "assistant")
+            said = next((e for e in answers if e.message.role == "assistant"), None)
             # An answer that could not be read was paid for, too.
-            key = next(said, f"{self.format}:{id}")
-            billed.append((at, unnamed._replace(id=key)))
+            key = f"{self.format}:{id}" if said is None else said.id
+            caveat = "" if said is None else read_caveat([said.message])
+            billed.append((at, unnamed._replace(id=key, caveat=caveat)))
 
         billed.sort(key=itemgetter(0))
         ledger: Log[LedgerEntry] = Log([entry for _, entry in billed])

@@ -56,6 +56,12 @@ def entries() -> SearchStrategy[Entry]:
 
 
 @once
+def _caveats() -> SearchStrategy[str]:
+    usual = ["", "interrupted", "service_tier 'flex'", "interrupted, speed 'fast'"]
+    return rarely(st.sampled_from(usual), texts())
+
+
+@once
 def ledger_entries() -> SearchStrategy[LedgerEntry]:
     """
     Ledger entries, keyed or with new identities; shrink to an empty usage without a
@@ -63,7 +69,7 @@ def ledger_entries() -> SearchStrategy[LedgerEntry]:
     """
     ids = st.builds(new_entry_id) | texts(min_size=1)
     times = st.none() | timestamps()
-    return st.builds(LedgerEntry, ids, usages(), texts(), times)
+    return st.builds(LedgerEntry, ids, usages(), texts(), times, _caveats())
 
 
 # Few keys and usages, so that branches meet under one key, sometimes with
@@ -100,8 +106,8 @@ def _draw_step(
     if step == "add":
         state = state.add(draw(message))
     elif step == "usage":
-        model, at = draw(texts()), draw(_usual_times())
-        state = state.add_usage(draw(usages()), model=model, at=at)
+        model, at, caveat = draw(texts()), draw(_usual_times()), draw(_caveats())
+        state = state.add_usage(draw(usages()), model=model, at=at, caveat=caveat)
     elif step == "key":
         key, usage = draw(st.sampled_from(_KEYS)), draw(st.sampled_from(_PAID))
         # Under a key that is taken, another usage is refused.
