@@ -140,8 +140,12 @@ class TestOtherProviders:
             (openai_chat, {"candidates": []}, "gemini.load(response) reads it"),
             (gemini, {"messages": [SENT]}, "openai_chat.load(request) reads it"),
             (openai_responses, {"choices": []}, "openai_chat.load(response) reads it"),
+            (gemini, [SENT], "$[0]: has no parts; openai_chat.load(messages) reads"),
+            (gemini, [{"role": "user", "content": [PART]}], "$[0]: has no parts"),
+            (gemini, [{"type": "function_call", "name": "f"}], "$[0]: has no parts"),
+            (gemini, [{"choices": []}], "$[0]: has no parts"),
         ],
-        ids=map(str, range(4)),
+        ids=map(str, range(8)),
     )
     def test_load(self, adapter, payload, line):
         """A payload of another provider names the adapter that reads it."""

@@ -398,6 +398,8 @@ def _sum_counts(
 _CONTENT = frozenset({"parts", "role"})
 _RESULT = frozenset({"id", "name", "parts", "response"})
 _EVENT = frozenset({"candidates", "error"})
+# Keys of messages, items and events of other formats.
+_OTHER = frozenset({"choices", "content", "delta", "type"})
 _ASKING = (None, "", "function", "user")
 
 
@@ -486,6 +488,13 @@ class GeminiLoader(MessageLoader):
             if is_map(raw) and "parts" not in raw and _EVENT & raw.keys():
                 what = "is a stream event; use load_chunks()"
                 self.problem(here, what)
+                continue
+
+            # A content may be empty, and its words are never under these keys.
+            if is_map(raw) and "parts" not in raw and _OTHER & raw.keys():
+                is_message = "role" in raw and isinstance(raw.get("content"), str)
+                advice = "; openai_chat.load(messages) reads it" if is_message else ""
+                self.problem(here, f"has no parts{advice}")
                 continue
 
             found = self.content(raw, here, f"content_{at}")
