@@ -153,10 +153,6 @@ def _open_url(context: click.Context, url: str, *, new: bool) -> Iterator[Store]
         if path and not new and not _may_exist(path):
             raise RefusedError(f"{url}: no such file; `import` creates one")
 
-        if path and new and not Path(path).parent.is_dir():
-            folder = str(Path(path).parent)
-            raise RefusedError(f"{url}: there is no folder {folder!r}")
-
         if path and _is_text(path):
             raise RefusedError(
                 f"{url}: this is no store; `conversation-state import {url} --store "

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import sqlite3
 import subprocess
 import sys
@@ -386,7 +387,7 @@ class TestErrors:
             ("sqlite:///chats.db?sync=full", "unknown option 'sync'"),
             ("sqlite:///chats.db?synchronous=off", "synchronous=off"),
             ("sqlite:///chats.db?timeout_s=-1", "timeout_s=-1"),
-            ("sqlite:///no/such/folder/chats.db", "its folder are there"),
+            ("sqlite:///no/such/folder/chats.db", "there is no folder"),
             ("sqlite:///chats.db?mode=ro&mode=rwc", "given twice"),
             ("sqlite:///%ff.db", "no UTF-8"),
             ("\udcff.db", "no UTF-8"),
@@ -432,6 +433,20 @@ class TestErrors:
         (tmp_path / "loop.db").symlink_to("loop.db")
         with pytest.raises(StoreError, match="can't be opened"):
             open_store(f"sqlite:///{tmp_path}/loop.db")
+
+    def test_no_folder(self, tmp_path):
+        """A folder that is not there is named, by a backup too, and not made."""
+        missing = tmp_path / "a" / "b"
+        problem = f"there is no folder {str(missing)!r}"
+
+        with pytest.raises(StoreError, match=f"{re.escape(problem)}$"):
+            open_store(missing / "chats.db")
+        with (
+            open_store(tmp_path / "chats.db") as store,
+            pytest.raises(StoreError, match=f"{re.escape(problem)}$"),
+        ):
+            store.backup(missing / "copy.db")
+        assert not missing.parent.exists()
 
     @pytest.mark.parametrize(
         ("change", "why"),

@@ -426,6 +426,7 @@ class SqliteBackend:
 
         self._look_at_medium()
         if self._may_write:
+            _check_folder(self.url, self._path)
             # SQLite gives the two files beside it the same rights.
             with suppress(OSError):  # it is there, or SQLite says what is wrong
                 flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
@@ -848,6 +849,7 @@ class SqliteBackend:
     def backup(self, path: Path) -> None:
         """Copy the file as it is at one moment: whole and on the disk, or not there."""
         _check_absent(self.url, path)
+        _check_folder(self.url, path)
         try:
             handle, name = tempfile.mkstemp(".part", f"{path.name}.", path.parent)
         except OSError as error:
@@ -963,6 +965,15 @@ def _close_all(idle: deque[_Connection], process: int) -> None:
     while idle and process == os.getpid():
         with suppress(IndexError):  # another thread took the last one
             _close(idle.pop())
+
+
+def _check_folder(url: str, path: Path) -> None:
+    try:
+        path.parent.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise StoreError(url, f"there is no folder {str(path.parent)!r}") from None
+    except OSError:
+        pass  # whoever opens the file says what is wrong
 
 
 def _check_absent(url: str, path: Path) -> None:
