@@ -23,7 +23,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
-from conversation_state.parts import TextPart
+from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.requests import is_made, make_prompt
 from conversation_state.testing import strategies as our
 from conversation_state.tools import ToolCall
@@ -520,6 +520,7 @@ class TestTrimContext:
             ("dangling call", (0, 2), [calls("x", "y"), result("y"), calls("z")]),
             ("repeated result", (0, 2), [calls("x"), result("x"), result("x")]),
             ("repeated call id", (0,), [calls("x", "x")]),
+            ("thinking alone", (0,), [AssistantMessage([ReasoningPart("Hm.")])]),
         ],
     )
     def test_problems_have_place_and_advice(self, kind, seqs, history):

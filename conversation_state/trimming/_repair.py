@@ -318,8 +318,6 @@ def _find_reason(
         what = "is empty"
         if message.parts and any(part.kind == "reasoning" for part in message.parts):
             kind, what = "thinking alone", "is thinking that nothing follows"
-        elif message.tool_calls:
-            kind, what = "dangling call", "makes calls that nothing can answer"
 
         reason = f"{INVALID}: message {what} (messages[{seq}])"
         return Flaw(kind, (seq,), f"messages[{seq}] {what}", reason)
