@@ -71,9 +71,20 @@ class TestDelta:
         ]
 
         assert grown[0][0] == grown[1][0] == grown[2][0]
-        assert 2 == grown[0][0]["entries"]
+        assert {"entries": 2, "records": 6, "revisions": 2} == grown[0][0]
         assert max(size for _, size in grown) - min(size for _, size in grown) < 100
         assert 1 == rows[-1]["branches"]
+
+    def test_read_again(self, store):
+        """A saver remembers the messages of a thread that it has read."""
+        graph = graph_of(saver_of(store), lambda _: {"messages": [AIMessage("y")]})
+        for _ in range(30):
+            run_turn(graph, "x")
+
+        saver = saver_of(store)
+        first, again = (count_calls(lambda: saver.get_tuple(CONFIG)) for _ in range(2))
+
+        assert again < 0.95 * first
 
     def test_forks(self, store):
         """
