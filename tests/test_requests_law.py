@@ -196,6 +196,14 @@ class TestJudge:
                 assert "Be brief." in json.dumps(payload)
                 assert [*payload.values()][-1][-1]["role"] in ("system", "user")
 
+    def test_an_empty_system_message_asks_nothing(self, name):
+        """It is not sent, so that nothing is made up behind the answer before it."""
+        messages = [UserMessage("a"), AssistantMessage("b"), SystemMessage("")]
+
+        payload = PROVIDERS[name].dump(messages).payload
+
+        assert [*payload.values()][-1][-1]["role"] in ("assistant", "model")
+
     def test_finds_a_request_that_is_refused(self, name):
         """A call that nothing answers, sent as it is."""
         call = ToolCall("call_1", "f", "{}")

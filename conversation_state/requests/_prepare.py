@@ -297,13 +297,14 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912, PLR0915 - in each dump
 def _ends_with_system(messages: Sequence[Message], rules: Rules) -> bool:
     """
     Whether the newest message is the system's, and is sent elsewhere: behind an answer
-    it asks for another one, which the request would not.
+    it asks for another one, which the request would not. An empty one is not sent.
     """
     stays = rules.late_system == "anywhere" and rules.format in _IN_PLACE
     newest = messages[-1]
     return (
         isinstance(newest, SystemMessage)
         and not stays
+        and not has_no_content(newest, rules)
         and not came_as_is(rules, newest.metadata, "position")
     )
 
