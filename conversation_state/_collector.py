@@ -18,6 +18,7 @@ from conversation_state._locks import RLock
 _lock = RLock()
 # What wants it paused, and whether it was on before the first.
 _pauses: set[object] = set()
+# Whether it ran when the first of these came.
 _was_on = False
 
 

@@ -338,9 +338,9 @@ _ARRAYS: dict[Any, Callable[[list[Any]], Any]] = {
     AbstractSet: set,
     frozenset: frozenset,
 }
+_MAX_ERRORS = 100
 # How many more items of a document may be invalid before the rest is not looked at:
 # hostile JSON may hold millions, of which each error takes a kilobyte.
-_MAX_ERRORS = 100
 _errors_left: ContextVar[int] = ContextVar("errors_left", default=_MAX_ERRORS)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from conversation_state._lazy import open_later
 from conversation_state.messages._answers import (
     Answer,
+    MessageEntry,
     digest_answer,
     digest_of_key,
     find_pending_calls,
@@ -58,6 +59,7 @@ __all__ = [
     "Erasure",
     "LogProb",
     "Message",
+    "MessageEntry",
     "ResponseMeta",
     "SystemMessage",
     "ToolMessage",

@@ -371,7 +371,7 @@ def check_messages(messages: object) -> None:
     """
     Raises:
         TypeError:
-            If *messages* can't be several, as a text or an object.
+            If *messages* is a text or a mapping.
     """
     if isinstance(messages, (str, Mapping)):
         shown = describe_value(messages)

@@ -451,9 +451,9 @@ class SessionBuilder:
         self.problems = list(lines.problems)
         self.name = self.title = self.version = self.cwd = ""
         self.notes: dict[str, Any] = {}
-        # By the ids of records.
         # What the numbers of lines count.
         self.unit = "line"
+        # By the ids of records.
         self.labels: dict[str, str] = {}
         self.agents: list[LoadedSession] = []
         self.called_by = ""
