@@ -455,17 +455,23 @@ class TestUnreadable:
         """A list of messages that is cut or damaged is one conversation, not saved."""
         result = run("import", run.write(text), status=2)
 
-        assert "this conversation is not whole" in result.stderr
+        assert "this conversation may not be whole" in result.stderr
         assert "Nothing was saved.\n" == result.stdout
 
-    def test_part_of_rows(self, run):
-        """Of rows of several conversations, those beside the damage are not saved."""
-        text = json.dumps([row("0"), row("0"), row("1"), row("1"), row("2")], indent=1)
+    @pytest.mark.parametrize(
+        "ids", ["00112", "012021", "010122"], ids=["sorted", "mixed", "ended"]
+    )
+    @pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "damaged"])
+    def test_part_of_rows(self, run, ids, is_cut):
+        """Of rows of several conversations in a damaged list, none is saved."""
+        text = json.dumps([row(id) for id in ids], indent=1)
+        damaged = text[:-20] if is_cut else "nil,".join(text.rsplit("{", 2))
 
-        result = run("import", run.write(text[:-20]), status=2)
+        result = run("import", run.write(damaged), status=2)
 
-        assert "the conversation '1' is not whole" in result.stderr
-        assert {"0": 1} == heads(run)
+        assert "the conversation '0' may not be whole" in result.stderr
+        assert "the conversation '1' may not be whole" in result.stderr
+        assert {} == heads(run)
 
     def test_behind_damage(self, run):
         """Damage in a list of conversations is of none but its own."""

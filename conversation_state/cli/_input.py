@@ -164,8 +164,7 @@ class _SourceReader:
         self.session: list[JsonValue] = []
         self.session_format = ""
         self.leading: list[JsonValue] = []  # unknown lines, before a session or not
-        # How many of the items stood before each element that a list lacks.
-        self.gaps: list[int] = []
+        self.is_damaged = False  # the list that is read lacks an element
         self.is_empty = True
         self.number = 0  # of the last conversation without an id
         # What is wrong with an element of a list: what, its line, the whole reason, and
@@ -181,7 +180,7 @@ class _SourceReader:
             for found in values:
                 yield from self._read_value(found)
         except _UNPACKING as error:
-            self.gaps.append(len(self.items))
+            self.is_damaged = True
             yield from self._load_waiting()
             yield UnreadableInput(self.source.file, 0, str(error))
 
@@ -209,9 +208,7 @@ class _SourceReader:
             self.is_empty, text = False, found.text
             yield UnreadableInput(self.source.file, found.line, text, is_error=False)
         elif isinstance(found, DamagedText):
-            if found.is_gap:
-                self.gaps.append(len(self.items))
-
+            self.is_damaged = self.is_damaged or found.is_gap
             yield from self._report_unreadable(
                 found.line, found.reason, is_binary=found.is_binary
             )
@@ -368,15 +365,13 @@ class _SourceReader:
         if self.session:
             yield from self._load_session()
 
-        yield from self._load_items(self.gaps)
-        self.gaps.clear()
+        yield from self._load_items(is_damaged=self.is_damaged)
+        self.is_damaged = False
 
     def _load_items(
-        self, gaps: Sequence[int] = ()
+        self, *, is_damaged: bool = False
     ) -> Iterator[InputConversation | UnreadableInput]:
         items, self.items = self.items, []
-        # What is beside a gap may be of the same conversation as what is missing.
-        beside = {at for gap in gaps for at in (gap - 1, gap)}
         groups = _rows.group_rows([each.data for each in items])
         for name, places in groups:
             if not name and len(groups) > 1:
@@ -386,7 +381,8 @@ class _SourceReader:
                 yield UnreadableInput(file, line, what, is_error=False)
 
             group = [items[at] for at in places]
-            if group and group[0].position and not beside.isdisjoint(places):
+            if is_damaged and group and group[0].position:
+                # What is missing may be of any of them: rows are often interleaved.
                 yield from self._report_gap(group[0], name)
             else:
                 yield from self._load_group(group, name)
@@ -451,7 +447,7 @@ class _SourceReader:
     def _load_session(self) -> Iterator[InputConversation | UnreadableInput]:
         lines, self.session, self.session_format = self.session, [], ""
         first = lines[0]
-        if first.position and self.gaps:
+        if first.position and self.is_damaged:
             yield from self._report_gap(first, "")
             return
 
@@ -535,7 +531,7 @@ class _SourceReader:
     def _report_gap(self, first: JsonValue, name: str) -> Iterator[UnreadableInput]:
         """Report that the conversation *name*, from *first* on, is not whole."""
         what = f"the conversation {shorten_repr(name)}" if name else "this conversation"
-        reason = f"{what} is not whole: messages of it are missing"
+        reason = f"{what} may not be whole: messages of its list are missing"
         yield from self._report_unreadable(first.line, reason)
 
     def _report_unreadable(
