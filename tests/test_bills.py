@@ -8,6 +8,7 @@ from a name to a usage, which knows nothing of the library.
 import json
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -249,6 +250,7 @@ def answer(reason, tier="", response_id="r1"):
     )
 
 
+STOPPED, FLEX = "interrupted", "service_tier 'flex'"
 ANSWERS = [
     *(answer("interrupted"), answer("interrupted", response_id="")),
     *(answer("stop", "flex"), answer("interrupted", "flex")),
@@ -320,6 +322,43 @@ class TestCaveat:
         whole = back.add_usage(Usage(0, 9), key=key, model="gpt-4o")
         assert 2 == len(cost(whole).unpriced)
         assert not cost(whole).partial
+
+    @pytest.mark.parametrize("caveat", [STOPPED, "interrupted, speed 'fast'"])
+    def test_rest_has_its_own(self, caveat):
+        """A rest that was served at another tier has no price, however it came."""
+        chat = ASKED.add_usage(Usage(9, 1), key="k", model="gpt-4o", caveat=caveat)
+        rest = ASKED.add_usage(Usage(0, 5), key="k#rest", model="gpt-4o", caveat=FLEX)
+
+        for state in chat.join(rest), rest.join(chat):
+            (line,) = [each for each in cost(state).lines if each.usage == Usage(0, 5)]
+            assert line.why.endswith(f"({FLEX})")
+            assert cost(chat).total == cost(state).total
+
+    def test_came_whole(self):
+        """The whole answer settles the bill of its interrupted copy that was undone."""
+        stopped = answer("interrupted")
+        back = ASKED.add_response(stopped).rollback(ASKED)
+        whole = back.add_response(answer("stop"))
+
+        assert not cost(back.add_response(stopped)).complete
+        assert back.ledger == whole.ledger
+        assert cost(whole).complete
+
+    def test_own_ledger(self):
+        """Entries of a program's own type need not have one."""
+        entry = SimpleNamespace(id="1", usage=Usage(9, 1), model="gpt-4o", at=None)
+
+        assert cost(SimpleNamespace(ledger=[entry])).complete
+
+    def test_other_reason(self):
+        """Usage with a reason of the program's own has no price, and says why."""
+        chat = ASKED.add_usage(Usage(9, 1), model="gpt-4o", caveat="estimated")
+
+        (line,) = cost(chat).unpriced
+        assert line.why == (
+            "can't price this usage of 'gpt-4o': the standard price may not apply "
+            "(estimated)"
+        )
 
     def test_message_decides(self):
         """While the answer is there, it says whether its rest was recorded."""

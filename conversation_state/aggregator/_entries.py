@@ -57,8 +57,9 @@ class LedgerEntry(NamedTuple):
             message, or when it was recorded; None if it is unknown.
 
         caveat: Why the tokens don't say what it cost: ``interrupted``, if there
-            were more of them; how it was served, such as ``service_tier 'flex'``;
-            or both, with a comma between; "" for any other.
+            were more of them; why they have no standard price, such as
+            ``service_tier 'flex'``; or both, as ``interrupted, speed 'fast'``; ""
+            if they do.
     """
 
     id: str

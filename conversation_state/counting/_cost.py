@@ -63,7 +63,7 @@ class UsageEntry(Protocol):
 
         at: When the tokens were used; None if it is unknown.
 
-        caveat: Why they don't say what they cost, see `LedgerEntry`; "" if they do.
+    An entry may have the `caveat` of a `LedgerEntry`, too.
     """
 
     @property
@@ -74,8 +74,6 @@ class UsageEntry(Protocol):
     def model(self) -> str: ...
     @property
     def at(self) -> datetime | None: ...
-    @property
-    def caveat(self) -> str: ...
 
 
 class HasLedger(Protocol):
@@ -259,8 +257,9 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
     (`CostLine.is_partial`), until the rest is recorded, be it zero, with the key
     ``f"{entry.id}#rest"``, where *entry* is that of the line, or the answer's own.
     The usage of an answer that reported none may have this key, too. More usage than
-    was reported, recorded under a key of the answer, also counts as the rest. Of an
-    answer that a rollback took out, only the key of its line is known.
+    was reported, recorded under a key of the answer, also counts as the rest, unless
+    the line is under a key of the program's own. Of an answer that a rollback took
+    out, only the key of its line is known.
 
     Answers whose usage is in no ledger entry are listed, too (`Cost.unbilled`), also
     those of which no usage came: a stream that was stopped, a server that reports
@@ -311,12 +310,14 @@ def _match_answers(state: HasLedger) -> _Matches:
     noted: set[str] = set()  # those that are partial by their own caveat
     for entry in _read_ledger(state):
         recorded[entry.id] = entry.usage
-        if entry.caveat:
-            is_partial, tier = split_caveat(entry.caveat)
-            rest = f"{entry.id}{_REST}"
-            found.tiers.update(dict.fromkeys((entry.id, rest), tier))
-            if is_partial:
-                noted.add(entry.id)
+        is_partial, tier = split_caveat(getattr(entry, "caveat", ""))
+        if tier:
+            found.tiers[entry.id] = tier
+            # The rest may have its own, before or behind it.
+            found.tiers.setdefault(f"{entry.id}{_REST}", tier)
+
+        if is_partial:
+            noted.add(entry.id)
 
     noted = {id for id in noted if f"{id}{_REST}" not in recorded}
     answers = _list_answers(state)
@@ -337,7 +338,7 @@ def _match_answers(state: HasLedger) -> _Matches:
         if not rests:
             found.partial.update(partial)
 
-        if rests or (is_partial and answer.usage is not None):
+        if rests or answer.usage is not None:
             noted -= own
 
         if tier:
@@ -550,7 +551,7 @@ def _price_entry(
         return CostLine(entry, None, found)
 
     if tier:
-        why = f"{REGISTRY} has no price for {tier}"
+        why = f"the standard price may not apply ({tier})"
         return CostLine(entry, None, str(UnpricedError(model, why)))
 
     try:

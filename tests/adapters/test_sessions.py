@@ -750,7 +750,7 @@ class TestOthers:
 
         state = load_session(raws).tree.present
 
-        assert "no price for service_tier 'batch'" in cost(state).lines[0].why
+        assert "may not apply (service_tier 'batch')" in cost(state).lines[0].why
         assert cost(state).lines == cost(state.rollback(0)).lines
 
     @pytest.mark.parametrize("name", ["opencode", "gemini_cli", "pi"])
