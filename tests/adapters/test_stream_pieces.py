@@ -166,3 +166,44 @@ class TestOtherFormats:
         adapter = import_module(f"conversation_state.adapters.{reader}")
 
         assert "Hi" == concat(adapter.load_chunks([event, PIECES[reader]])).text
+
+    @pytest.mark.parametrize("reader", PIECES)
+    @pytest.mark.parametrize(
+        "other", [{"type": "response.metadata"}, {"type": "text-x"}, {"type": "RUN_X"}]
+    )
+    def test_behind_own(self, reader, other):
+        """Behind an event of the adapter's own, the answer goes on."""
+        adapter = import_module(f"conversation_state.adapters.{reader}")
+        piece = PIECES[reader]
+        begin = {"ag_ui": "TEXT_MESSAGE_START", "ai_sdk": "text-start"}.get(reader)
+        events = [{**piece, "type": begin}] if begin else []
+
+        answer = concat(adapter.load_chunks([*events, piece, other, piece]))
+
+        assert "HiHi" == answer.text
+
+    @pytest.mark.parametrize(
+        ("reader", "event"),
+        [
+            ("ag_ui", {"type": "CUSTOM", "name": "x", "value": 1}),
+            ("ag_ui", {"type": "STATE_SNAPSHOT", "snapshot": {}}),
+            ("ai_sdk", {"type": "data-x", "data": {}}),
+            ("ai_sdk", {"type": "start"}),
+        ],
+    )
+    def test_known_type(self, reader, event):
+        """An event of a type that the adapter knows is its own, whatever its keys."""
+        adapter = import_module(f"conversation_state.adapters.{reader}")
+        other = {"type": "response.metadata", "x": 1}
+
+        chunks = [*adapter.load_chunks([{**event, "choices": [1]}, other])]
+
+        assert all(not chunk.text for chunk in chunks)
+
+    def test_type_that_begins_so(self):
+        """The type that wraps a chunk in OpenAI's SDK is compared whole."""
+        anthropic = import_module("conversation_state.adapters.anthropic")
+
+        events = [{"type": "chunk_info", "x": 1}, PIECES["anthropic"]]
+
+        assert "Hi" == concat(anthropic.load_chunks(events)).text

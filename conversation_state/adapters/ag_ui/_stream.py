@@ -17,7 +17,6 @@ from conversation_state.adapters.engine.streaming import (
     achunks_of,
     check_event,
     chunks_of,
-    refuse_other,
 )
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, Message, ResponseMeta
@@ -53,12 +52,12 @@ def load_chunks(events: Iterable[Any]) -> Iterator[Message]:
     >>> concat(load_chunks(run)).text
     'Hi'
     """
-    return chunks_of(_RunReader(), events)  # type: ignore[arg-type]  # and results
+    return chunks_of(_RunReader(), events, own=SOURCE)  # type: ignore[arg-type]  # and results
 
 
 def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[Message]:
     """What `load_chunks` gives, of events that are waited for."""
-    return achunks_of(_RunReader(), events)  # type: ignore[arg-type]  # and results
+    return achunks_of(_RunReader(), events, own=SOURCE)  # type: ignore[arg-type]  # and results
 
 
 _CHUNKED = {"REASONING_MESSAGE": "r", "TEXT_MESSAGE": "t", "TOOL_CALL": "c"}
@@ -83,9 +82,6 @@ class _RunReader:
 
     def read(self, event: Any, path: str) -> Iterator[Message]:
         check_event(self._reader, event, path)
-        if "type" not in event:
-            refuse_other(self._reader, event, path, SOURCE)
-
         node = ObjectReader(self._reader, event, path)
         kind = node.text("type")
         if kind == "RUN_ERROR":
@@ -99,8 +95,6 @@ class _RunReader:
             made = self._read_signature(node)
         elif family in _CHUNKED:
             made = self._read_piece(node, _CHUNKED[family], step)
-        else:
-            refuse_other(self._reader, event, path, SOURCE)
 
         # What could be read is given, whatever else is wrong.
         yield from made

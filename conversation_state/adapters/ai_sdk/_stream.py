@@ -32,7 +32,6 @@ from conversation_state.adapters.engine.streaming import (
     achunks_of,
     check_event,
     chunks_of,
-    refuse_other,
 )
 from conversation_state.adapters.engine.ui import INTERRUPTED, read_own
 from conversation_state.errors import ProviderStreamError
@@ -87,12 +86,12 @@ def load_chunks(events: Iterable[Any]) -> Iterator[Message]:
     >>> concat(load_chunks(answer)).text
     'Hi'
     """
-    return chunks_of(_AnswerReader(), events)  # type: ignore[arg-type]  # and results
+    return chunks_of(_AnswerReader(), events, own=SOURCE)  # type: ignore[arg-type]  # and results
 
 
 def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[Message]:
     """What `load_chunks` gives, of events that are waited for."""
-    return achunks_of(_AnswerReader(), events)  # type: ignore[arg-type]  # and results
+    return achunks_of(_AnswerReader(), events, own=SOURCE)  # type: ignore[arg-type]  # and results
 
 
 @attrs.define(eq=False)
@@ -157,9 +156,6 @@ class _AnswerReader:
 
     def read(self, event: Any, path: str) -> Iterator[Message]:
         check_event(self._reader, event, path)
-        if "type" not in event:
-            refuse_other(self._reader, event, path, SOURCE)
-
         node = ObjectReader(self._reader, event, path)
         kind = node.text("type")
         self._has_read = True
@@ -181,7 +177,6 @@ class _AnswerReader:
         elif kind[:12] == "tool-output-":
             made = self._read_result(node, kind[5:])
         elif kind:
-            refuse_other(self._reader, event, path, SOURCE)
             self._others.append(self._reader.json(event, path))
 
         # What could be read is given, whatever else is wrong.

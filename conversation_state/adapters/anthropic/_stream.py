@@ -48,7 +48,6 @@ from conversation_state.adapters.engine.streaming import (
     chunks_of,
     make_call_chunk,
     make_part_chunk,
-    refuse_other,
 )
 from conversation_state.adapters.engine.usage import RunningCounts, read_paid_text
 from conversation_state.adapters.engine.wire import make_call_id, make_call_prefix
@@ -321,12 +320,12 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     >>> concat(load_chunks(events)).text
     'Hello'
     """
-    return chunks_of(AnthropicStream(), events, SOURCE)
+    return chunks_of(AnthropicStream(), events, SOURCE, own=SOURCE)
 
 
 def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[AssistantMessage]:
     """What `load_chunks` gives, of events that are waited for."""
-    return achunks_of(AnthropicStream(), events, SOURCE)
+    return achunks_of(AnthropicStream(), events, SOURCE, own=SOURCE)
 
 
 # The known keys of each event.
@@ -407,7 +406,6 @@ class AnthropicStream:
     def _read_other(self, event: ObjectReader, kind: Any) -> list[AssistantMessage]:
         """The chunks of an event of another *kind* than a piece."""
         if not isinstance(kind, str):
-            refuse_other(event.reading, event.raw, event.path, SOURCE)
             event.wrong("type", "a text, as every event has")
         elif kind == "message":
             what = "is a whole response, not a stream event; use load()"
@@ -417,7 +415,6 @@ class AnthropicStream:
             if not self._is_begun:
                 event.reading.problem(event.path, ALONE)
         elif kind not in _EVENTS:
-            refuse_other(event.reading, event.raw, event.path, SOURCE)
             self._others.append(event.reading.json(event.raw, event.path))
         else:
             self._is_begun = True

@@ -59,11 +59,11 @@ ALONE = (
 
 
 def chunks_of(
-    streaming: EventReader, events: Iterable[Any], source: str = ""
+    streaming: EventReader, events: Iterable[Any], source: str = "", *, own: str = ""
 ) -> Iterator[AssistantMessage]:
     """
     The chunks of *events*, as they come; *source* is the format, if requests of it have
-    rules.
+    rules, and *own* the adapter that is called, if it is one of ours.
 
     Whatever goes wrong, in the source as in an event, is raised after the
     chunks before it, and after a last one marked as interrupted.
@@ -77,6 +77,7 @@ def chunks_of(
 
     failure: Exception | None = None
     ended = False
+    is_own = not own
     read_event = streaming.read
     # Only `Exception` is caught: an interrupt and GeneratorExit pass at once, because
     # a generator that is being closed may not yield.
@@ -86,6 +87,7 @@ def chunks_of(
                 ended = True
                 break
 
+            is_own = is_own or recognize_own(event, f"$[{number}]", own)
             for chunk in read_event(event, f"$[{number}]"):
                 yield note_calls(chunk, source) if chunk.tool_calls else chunk
     except Exception as error:  # noqa: BLE001 - any of the source's: raised below
@@ -99,7 +101,11 @@ def chunks_of(
 
 
 async def achunks_of(
-    streaming: EventReader, events: AsyncIterable[Any], source: str = ""
+    streaming: EventReader,
+    events: AsyncIterable[Any],
+    source: str = "",
+    *,
+    own: str = "",
 ) -> AsyncIterator[AssistantMessage]:
     """As `chunks_of`, for events that are awaited."""
     if not hasattr(events, "__aiter__"):
@@ -107,6 +113,7 @@ async def achunks_of(
 
     failure: Exception | None = None
     ended = False
+    is_own = not own
     number = -1
     try:
         async for event in events:
@@ -115,6 +122,7 @@ async def achunks_of(
                 ended = True
                 break
 
+            is_own = is_own or recognize_own(event, f"$[{number}]", own)
             for chunk in streaming.read(event, f"$[{number}]"):
                 yield note_calls(chunk, source) if chunk.tool_calls else chunk
     except Exception as error:  # noqa: BLE001 - any of the source's: raised below
@@ -143,35 +151,53 @@ def check_event(reader: DocumentReader, event: Any, path: str) -> None:
 
 
 # The adapter whose streams have an event: by a key that no other format's events have,
-# or by what its type begins with. `ping` and `error` are of several.
+# by its type, or by what that begins with. `ping` and `error` are of several.
 _KEYS = {"candidates": "gemini", "choices": "openai_chat", "promptFeedback": "gemini"}
-_TYPES = (
-    ("anthropic", ("content_block_", "message_delta", "message_start", "message_stop")),
-    ("openai_chat", ("chunk",)),
-    ("openai_responses", ("response.",)),
-    ("ai_sdk", ("reasoning-", "text-", "tool-input-", "tool-output-")),
-    ("ag_ui", ("REASONING_", "RUN_", "TEXT_MESSAGE_", "TOOL_CALL_")),
-)
+_TYPES = {"chunk": "openai_chat"}
+_STARTS = {
+    "anthropic": ("content_block_", "message_delta", "message_start", "message_stop"),
+    "openai_responses": ("response.",),
+    "ai_sdk": ("reasoning-", "text-", "tool-input-", "tool-output-"),
+    "ag_ui": ("REASONING_", "RUN_", "TEXT_MESSAGE_", "TOOL_CALL_"),
+}
+# Types that an adapter knows, and that others may have as well.
+_KNOWN_STARTS = {
+    "ai_sdk": (
+        *("abort", "custom", "data-", "file", "finish", "message-metadata"),
+        *("reset-step", "source-", "start", "steering-message", "tool-approval-"),
+    ),
+    "ag_ui": (
+        *("ACTIVITY_", "CUSTOM", "MESSAGES_", "RAW", "STATE_", "STEP_", "THINKING_"),
+    ),
+}
 
 
-def refuse_other(
-    reader: DocumentReader, event: Mapping[str, Any], path: str, own: str
-) -> None:
+def recognize_own(event: Any, path: str, own: str) -> bool:
     """
+    Whether *event*, of a stream of which none was recognised, is of the adapter *own*.
+
+    Behind an own event, one of another format is what a proxy adds: the answer goes on.
+
     Raises:
         DecodeError:
-            If *event*, which the adapter *own* does not know, is another one's.
+            If it is of another one.
     """
-    kind = event.get("type")
+    if not is_map(event):
+        return False
+
     found = [name for key, name in _KEYS.items() if key in event]
+    kind = event.get("type")
     if isinstance(kind, str):
-        found += [name for name, starts in _TYPES if kind.startswith(starts)]
+        found += [_TYPES[kind]] if kind in _TYPES else []
+        found += [name for name, starts in _STARTS.items() if kind.startswith(starts)]
+        if kind.startswith(_KNOWN_STARTS.get(own, ())):
+            return True
 
     if found and own not in found:
-        reader.problem(
-            path, f"is of another format; {found[0]}.load_chunks(events) reads it"
-        )
-        reader.finish()
+        what = f"is of another format; {found[0]}.load_chunks(events) reads it"
+        raise DecodeError((Problem(path, what),))
+
+    return bool(found)
 
 
 class HeldPiece(NamedTuple):

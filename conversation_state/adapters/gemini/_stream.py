@@ -33,7 +33,6 @@ from conversation_state.adapters.engine.streaming import (
     chunks_of,
     make_chunk,
     make_part,
-    refuse_other,
 )
 from conversation_state.adapters.engine.usage import (
     RunningCounts,
@@ -103,14 +102,14 @@ def load_chunks(
     >>> concat(load_chunks([event("Hel"), event("lo")])).text
     'Hello'
     """
-    return chunks_of(GeminiStream(choice), events, SOURCE)
+    return chunks_of(GeminiStream(choice), events, SOURCE, own=SOURCE)
 
 
 def aload_chunks(
     events: AsyncIterable[Any], *, choice: int = 0
 ) -> AsyncIterator[AssistantMessage]:
     """The async twin of `load_chunks`."""
-    return achunks_of(GeminiStream(choice), events, SOURCE)
+    return achunks_of(GeminiStream(choice), events, SOURCE, own=SOURCE)
 
 
 _CONTENT = frozenset({"parts", "role"})
@@ -267,9 +266,6 @@ class GeminiStream:
         reader = self._reader
         if not (self._event.has(event) and self._usage.takes(event)):
             check_event(reader, event, path)
-            if "candidates" not in event:
-                refuse_other(reader, event, path, SOURCE)
-
             event = self._read_response(GeminiObject(reader, event, path))
 
         candidates = event.get("candidates")

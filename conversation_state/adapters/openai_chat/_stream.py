@@ -46,7 +46,6 @@ from conversation_state.adapters.engine.streaming import (
     chunks_of,
     make_arguments,
     make_chunk,
-    refuse_other,
 )
 from conversation_state.adapters.engine.usage import (
     RunningCounts,
@@ -583,14 +582,14 @@ def load_chunks(
     >>> concat(load_chunks({"choices": [{"delta": delta}]} for delta in deltas)).text
     'Hello'
     """
-    return chunks_of(ChatStream(choice), events, SOURCE)
+    return chunks_of(ChatStream(choice), events, SOURCE, own=SOURCE)
 
 
 def aload_chunks(
     events: AsyncIterable[Any], *, choice: int = 0
 ) -> AsyncIterator[AssistantMessage]:
     """The async twin of `load_chunks`, for events that are awaited."""
-    return achunks_of(ChatStream(choice), events, SOURCE)
+    return achunks_of(ChatStream(choice), events, SOURCE, own=SOURCE)
 
 
 class ChatStream:
@@ -677,9 +676,6 @@ class ChatStream:
         reader = self._reader
         if event.__class__ is not dict:
             check_event(reader, event, path)
-
-        if "choices" not in event:
-            refuse_other(reader, event, path, SOURCE)
 
         if "type" in event and "choices" not in event:
             kind = event["type"]

@@ -43,7 +43,6 @@ from conversation_state.adapters.engine.streaming import (
     chunks_of,
     make_call_chunk,
     make_part_chunk,
-    refuse_other,
 )
 from conversation_state.adapters.engine.usage import RunningCounts, as_kept
 from conversation_state.adapters.engine.wire import make_call_id, make_call_prefix
@@ -446,12 +445,12 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     >>> concat(load_chunks(events)).text
     'Hello'
     """
-    return chunks_of(ResponsesStream(), events, SOURCE)
+    return chunks_of(ResponsesStream(), events, SOURCE, own=SOURCE)
 
 
 def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[AssistantMessage]:
     """The async twin of `load_chunks`, for events that are awaited."""
-    return achunks_of(ResponsesStream(), events, SOURCE)
+    return achunks_of(ResponsesStream(), events, SOURCE, own=SOURCE)
 
 
 class _Target(NamedTuple):
@@ -557,7 +556,6 @@ class ResponsesStream:
         kind = event.raw.get("type")
         if not isinstance(kind, str):
             if not event.raw.get("error"):
-                refuse_other(event.reading, event.raw, event.path, SOURCE)
                 event.wrong("type", "the type of an event")
 
             return
@@ -571,7 +569,6 @@ class ResponsesStream:
         elif event.raw.keys() <= _ADDRESS or kind == "error":
             return
         else:
-            refuse_other(event.reading, event.raw, event.path, SOURCE)
             known = _NOISE
             item = self._find_item(event)
             if (
