@@ -362,6 +362,16 @@ class TestPaid:
         ]
         assert state is record_summaries(state, view)
 
+    def test_records_that_it_was_interrupted(self):
+        """A summary that was cut off cost at least what it reported."""
+        meta = attrs.evolve(self.META, finish_reason="interrupted")
+        step = compact([0], giving(AssistantMessage("s", response=meta)))
+        state = record_summaries(
+            Aggregator.new(), trim([UserMessage("a"), UserMessage("b")], None, step)
+        )
+
+        assert ["interrupted"] == [entry.caveat for entry in state.ledger]
+
     @pytest.mark.parametrize("wrong", [None, (), Aggregator.new()])
     def test_records_only_views(self, wrong):
         """What is neither a view nor an error is refused."""

@@ -48,6 +48,9 @@ _MAX_SUGGESTED = 20
 _NOTHING = Usage()
 # Behind the id of an entry: the key of what its answer had not reported.
 _REST = "#rest"
+# The ends of keys that never account for an answer: the usage is the rest of one, or
+# of one that a fallback model rejected.
+_NO_ANSWER = (_REST, "#rejected")
 
 
 class UsageEntry(Protocol):
@@ -474,7 +477,7 @@ class _UnclaimedUsage:
             if response_id := id_of_key(key):
                 self._of_responses.setdefault(response_id, {})[key] = usage
                 self._digests.setdefault(digest_of_key(key), []).append(key)
-            elif usage != _NOTHING and not key.endswith(_REST):
+            elif usage != _NOTHING and not key.endswith(_NO_ANSWER):
                 self._own[key] = usage
 
     def claim(self, answer: Answer) -> str:

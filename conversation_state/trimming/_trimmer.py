@@ -14,7 +14,7 @@ from conversation_state._persistent import final
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters
-from conversation_state.messages import Message
+from conversation_state.messages import AssistantMessage, Message, read_caveat
 from conversation_state.requests import EVERYWHERE, Rules
 from conversation_state.trimming._fit import Fit, fit, fit_from_end
 from conversation_state.trimming._repair import Repair, repair
@@ -244,7 +244,10 @@ def record_summaries(
             number += 1
             key = f"{response.id} ({number})"
 
-        state = state.add_usage(response.usage, key=key, model=response.model)
+        caveat = read_caveat([AssistantMessage(response=response)])
+        state = state.add_usage(
+            response.usage, key=key, model=response.model, caveat=caveat
+        )
         recorded[key] = ours
 
     return state

@@ -25,6 +25,7 @@ from pydantic_ai.usage import RequestUsage, RunUsage
 
 from conversation_state.adapters.pydantic_ai import dump
 from conversation_state.aggregator import Aggregator
+from conversation_state.counting import cost
 from conversation_state.errors import MirroredNameError
 from conversation_state.hosts.pydantic_ai import StoreBackend
 from conversation_state.messages import AssistantMessage, UserMessage
@@ -331,7 +332,7 @@ class TestStates:
     def test_bill_of_rejected_answers(self, store):
         """
         An answer that a fallback model rejected is billed once with the one that it
-        took, also after the history was rewritten.
+        took, also after the history was rewritten, and for no later answer.
         """
         backend = StoreBackend(store)
 
@@ -358,10 +359,12 @@ class TestStates:
         usage = asyncio.run(use())
         saved = store.load("chat")
         total = saved.total_usage
+        late = saved.add_user_prompt("?").add(AssistantMessage("And at one."))
 
         assert (30, 12) == (usage.input_tokens, usage.output_tokens)
         assert (30, 12) == (total.prompt_tokens, total.completion_tokens)
         assert ["At noon.", "Hm", "Hm"] == sorted(one.model for one in saved.ledger)
+        assert 1 == len(cost(late).unbilled)
 
     def test_bill_of_what_was_left(self, store):
         """Going back to a branch that was left keeps the usage of both."""

@@ -147,12 +147,13 @@ def append_messages(
 
     state = bill_entries(state, state.entries.extend(entries))
     for one, group in zip(new, groups, strict=True):
-        # Answers that a fallback model rejected were paid, too.
+        # Answers that a fallback model rejected were paid, too. By the end of the key,
+        # `cost` knows that it accounts for no answer of the conversation.
         for number, attempt in enumerate(one.data.get("failed_attempts") or ()):
             usage = load_usage(attempt["usage"]) if attempt["usage"] else None
             if usage is not None:
                 answer = response_key(*map(partial(Entry, one.id), group))
-                key = f"{answer}/{number}/{attempt['timestamp']}"
+                key = f"{answer}/{number}/{attempt['timestamp']}#rejected"
                 state = state.add_usage(usage, key=key, model=attempt["model_name"])
 
     return state
