@@ -26,7 +26,7 @@ from pydantic_ai.usage import RequestUsage, RunUsage
 from conversation_state.adapters.pydantic_ai import dump
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import cost
-from conversation_state.errors import MirroredNameError
+from conversation_state.errors import MirroredNameError, StoreError
 from conversation_state.hosts.pydantic_ai import StoreBackend
 from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.store import Store, open_store
@@ -563,6 +563,31 @@ class TestWrite:
             )
 
         assert () == store.names()
+
+    def test_entry_of_another(self, store):
+        """A new conversation may go on behind an entry of another one."""
+        backend: Any = StoreBackend(store)
+        asyncio.run(grown(backend, 2))
+        entry = asyncio.run(backend.load_entries("chat"))[1]
+        record = ConversationRecord(conversation_id="other", head_id=entry.id)
+        asyncio.run(backend.write_record(record, expected_revision=None))
+
+        messages = asyncio.run(backend.load("other")).messages
+        assert dump_of(asyncio.run(backend.load("chat")).messages[:2]) == dump_of(
+            messages
+        )
+
+    def test_closes_what_it_opened(self):
+        """Behind its block a store that it opened is closed."""
+
+        async def use():
+            async with StoreBackend.from_url("memory:") as backend:
+                await grown(backend, 1)
+
+            return backend
+
+        with pytest.raises(StoreError, match="closed"):
+            asyncio.run(use()).store.names()
 
     def test_all_or_nothing(self, store):
         """A message that can't be kept leaves the conversation as it was."""

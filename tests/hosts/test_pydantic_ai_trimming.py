@@ -115,7 +115,7 @@ class TestHistoryProcessor:
             assert one is other
 
     def test_sees_changes(self):
-        """A message whose parts were replaced is another one, also to the budget."""
+        """A message with other or more parts is another one, also to the budget."""
         process, history = processor(within(60)), chat(3)
         before = process(history)
         history[-1].parts = [UserPromptPart("new " * 40)]
@@ -123,6 +123,24 @@ class TestHistoryProcessor:
 
         assert "new " * 40 == after[-1].parts[0].content
         assert len(after) < len(before)
+
+        history[-1].parts.append(UserPromptPart("and more"))
+
+        assert "and more" == process(history)[-1].parts[-1].content
+
+    def test_changed_calls(self):
+        """A response whose call gets another id is whole, and its result follows."""
+        asked = ModelResponse(parts=[TextPart("Hm."), *calls("c").parts])
+        history = [asks("x"), *[asked, answers("c"), says("y"), asks("x")] * 2]
+
+        kept = processor(within(1_000))(history)
+
+        made = [one for message in kept for one in message.parts]
+        ids = [one.tool_call_id for one in made if isinstance(one, ToolCallPart)]
+        given = [type(one) for message in history for one in message.parts]
+        assert given == [type(one) for one in made]
+        assert 2 == len({*ids})
+        assert is_valid(kept)
 
     @given(st.integers(30, 200), st.lists(st.integers(0, 3), min_size=1, max_size=8))
     def test_never_orphans(self, tokens, turns):
