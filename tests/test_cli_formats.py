@@ -1808,7 +1808,7 @@ class TestNotes:
             said = run("import", run.write(line)).stderr
 
             if result in turns:
-                assert "x0: not kept as it was: message 2: " in said
+                assert "x0: note: message 2: " in said
                 assert what in said
                 assert "the result behind it has no call" in said
             else:
@@ -1823,7 +1823,7 @@ class TestNotes:
         ],
     )
     def test_no_pair(self, run, key, what):
-        """Results that name no call are counted, with the first of them."""
+        """Results that name no call are kept, and noted with the first of them."""
         call = {"id": "c", "type": "function", "function": {"name": "f"}}
         asked = {"role": "user", "content": "q"}
         called = {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -1837,7 +1837,7 @@ class TestNotes:
         said = run("import", run.write(json.dumps(whole), "\n", json.dumps(broken)))
 
         (line,) = said.stderr.splitlines()
-        assert f"y: not kept as it was: 2 tool results {what}" in line
+        assert f"y: note: 2 tool results {what}" in line
         assert line.endswith("; the first is message 3")
 
     def test_paired_by_order(self, run):

@@ -70,6 +70,7 @@ class FoundConversation(NamedTuple):
     notes: Body = EMPTY_MAP  # what it has besides messages
     mended: tuple[str, ...] = ()  # what was wrong, and could be read all the same
     is_tree: bool = False  # the format can have branches
+    noticed: tuple[str, ...] = ()  # what is odd, and kept as it is
 
 
 def fail(what: str, path: str = "$") -> DecodeError:
@@ -463,22 +464,22 @@ def _load_responses(value: Any) -> FoundConversation:
     except DecodeError as error:
         raise _rename_paths(error, "$", "$.data") from None
 
-    mended = []
+    noticed = []
     is_reversed = _is_newest_first(data)
     if is_reversed:
         found = load(data[::-1])
-        mended.append("its items are listed with the newest first; they are reversed")
+        noticed.append("its items are listed with the newest first; they are reversed")
     elif is_reversed is None and len(data) > 1:
-        mended.append(
+        noticed.append(
             "nothing says whether its items are listed with the newest first, the "
             "API's default; they are kept in the order of the list"
         )
 
     if value.get("has_more"):
-        mended.append("it is a page of a list that has more")
+        noticed.append("it is a page of a list that has more")
 
     notes = {key: value[key] for key in value if key not in _LIST_KEYS_OF_API}
-    return found._replace(notes=notes, mended=tuple(mended))
+    return found._replace(notes=notes, noticed=tuple(noticed))
 
 
 _LIST_KEYS_OF_API = frozenset({"data", "first_id", "has_more", "last_id", "object"})
@@ -725,7 +726,7 @@ def _load_branches(
             f"message {unlinked[0] + 1}{more}: it names none of the others as the one "
             f"that it answers; all are kept in the order of the file, without branches"
         )
-        return found._replace(mended=(*found.mended, what))
+        return found._replace(noticed=(*found.noticed, what))
 
     # An answer beside them is to the last of them.
     if parents is None or (key and any(value.get(each) for each in _ANSWERS)):
@@ -998,13 +999,14 @@ def _check_readable(found: FoundConversation, name: str) -> FoundConversation:
                 for path in list_of(notes_of(message.metadata, each), "mended")
             ]
 
-    mended += () if found.state else _find_unpaired(found.messages)
+    unpaired = () if found.state else _find_unpaired(found.messages)
     nodes = () if found.tree is None else found.tree.nodes
     messages = chain(found.messages, (node.message for node in nodes))
     if found.state is None and not any(map(_is_readable, messages)):
         raise fail("nothing in it can be read: no text, no call and no medium")
 
-    return found._replace(mended=tuple(mended))
+    noticed = (*found.noticed, *unpaired)
+    return found._replace(mended=tuple(mended), noticed=noticed)
 
 
 def _find_unpaired(messages: Sequence[Message]) -> Iterator[str]:

@@ -69,6 +69,7 @@ class InputConversation(NamedTuple):
     notes: Mapping[str, Any] = EMPTY_MAP  # what the file has of it besides messages
     mended: tuple[str, ...] = ()  # what was wrong, and could be read all the same
     is_tree: bool = False  # the format can have branches
+    noticed: tuple[str, ...] = ()  # what is odd, and kept as it is
     size: int = 0  # what it takes in the file, nearly
 
 
@@ -518,6 +519,7 @@ class _SourceReader:
             found.notes,
             found.mended,
             found.is_tree,
+            found.noticed,
         )
 
     def _report_held(self) -> Iterator[UnreadableInput]:

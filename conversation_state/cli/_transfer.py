@@ -224,7 +224,7 @@ def _report_each(
     be read.
     """
     unreadable = 0
-    for found, result, left_out in results:
+    for found, result, remarks in results:
         if isinstance(result, _CannotImportError):
             bar.print(str(result))
             unreadable += result.is_failure
@@ -233,7 +233,7 @@ def _report_each(
 
             continue
 
-        _report_left_out(bar, result, left_out)
+        _report_remarks(bar, result, remarks)
         tally[result.outcome] += 1
         bar.count(tally.total())
         if as_json:
@@ -259,7 +259,7 @@ class _CannotImportError(Exception):
     is_failure = True  # not so of what is left out on purpose
 
 
-# A conversation, or None; what came of it, or why nothing did; and what was left out.
+# A conversation, or None; what came of it, or why nothing did; and remarks on it.
 _Outcome: TypeAlias = "tuple[Any, ImportResult | _CannotImportError, list[str]]"
 # So much is saved in one transaction.
 _MAX_BATCH, _MAX_BATCH_BYTES = 64, 4 << 20
@@ -320,7 +320,7 @@ def _import_batch(
         else:
             for name, found in batch.items():
                 result = ImportResult(IMPORTED, name, heads[name], heads[name].length)
-                yield found, result, [*found.mended, *fitted[name][1]]
+                yield found, result, _list_remarks(found, fitted[name][1])
 
             return
 
@@ -369,11 +369,11 @@ def _keep_notes(
     store: Store, found: InputConversation, result: ImportResult
 ) -> list[str]:
     """
-    Note what the file has besides messages; what was mended or can't be kept. Where the
-    name had the conversation already, a note that is there stays: it may be its user's.
+    Note what the file has besides messages; the remarks on *found*. Where the name had
+    the conversation already, a note that is there stays: it may be its user's.
     """
     if result.outcome in {SKIPPED, UNCHANGED} or not found.notes:
-        return [*found.mended]
+        return _list_remarks(found)
 
     saved, notes = store.notes(result.name), found.notes
     if result.outcome == EXTENDED:
@@ -386,7 +386,13 @@ def _keep_notes(
         except ValueError as error:
             left_out.append(f"{', '.join(sorted(kept))}: {error}")
 
-    return [*found.mended, *left_out]
+    return _list_remarks(found, left_out)
+
+
+def _list_remarks(found: InputConversation, left_out: Iterable[str] = ()) -> list[str]:
+    """What is not kept as it was, with *left_out*; and what is odd, but kept."""
+    changed = [f"not kept as it was: {each}" for each in (*found.mended, *left_out)]
+    return changed + [f"note: {each}" for each in found.noticed]
 
 
 def _fit_notes(
@@ -454,15 +460,15 @@ def _print_saved(
         print_line(f"  and {more:,} more: conversation-state ls")
 
 
-def _report_left_out(
-    bar: ProgressBar, result: ImportResult, left_out: Sequence[str]
+def _report_remarks(
+    bar: ProgressBar, result: ImportResult, remarks: Sequence[str]
 ) -> None:
-    for detail in left_out[:_MAX_REPORTED]:
-        bar.print(f"{result.name}: not kept as it was: {detail}")
+    for remark in remarks[:_MAX_REPORTED]:
+        bar.print(f"{result.name}: {remark}")
 
-    more = len(left_out) - _MAX_REPORTED
+    more = len(remarks) - _MAX_REPORTED
     if more > 0:
-        bar.print(f"{result.name}: not kept as it was: {more:,} more")
+        bar.print(f"{result.name}: {more:,} more such remarks")
 
 
 # The hashes of the first messages of a conversation; None for an erased one.
