@@ -148,12 +148,12 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
 def number_messages(text: str) -> str:
     """
     *text* with its messages numbered from 1, as people count them: ``messages[3]`` is
-    message 4.
+    message 4. A path into a message stays as it is.
     """
     return _INDEX.sub(lambda found: f"message {int(found[1]) + 1:,}", text)
 
 
-_INDEX = re.compile(r"\bmessages\[(\d+)\]")
+_INDEX = re.compile(r"(?<![\w.])messages\[(\d+)\](?!\.\w|\[)")
 
 
 def format_dollars(amount: Decimal) -> str:

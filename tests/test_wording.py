@@ -22,6 +22,7 @@ from conversation_state._wording import (
     format_dollars,
     name_load,
     name_to_json,
+    number_messages,
     read_title,
     shorten_path,
     shorten_repr,
@@ -263,3 +264,18 @@ def test_one_is_singular():
 def test_shorten_text(expected, text):
     """A shortened text ends in three dots, and is no longer than the limit."""
     assert expected == shorten_text(text, 6)
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        ("message 4 answers message 1,000.", "messages[3] answers messages[999]."),
+        ("(message 1)", "(messages[0])"),
+        ("messages[3].parts[0]: is odd", "messages[3].parts[0]: is odd"),
+        ("messages[3][0] is odd", "messages[3][0] is odd"),
+        ("$.messages[3]", "$.messages[3]"),
+    ],
+)
+def test_number_messages(expected, text):
+    """Messages are counted from 1, and paths into one stay paths."""
+    assert expected == number_messages(text)
