@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 import pytest
 from hypothesis import Verbosity, settings
+from hypothesis.errors import Flaky
 
 from conversation_state.adapters import (
     anthropic,
@@ -413,6 +414,7 @@ class TestFaults:
                 budget=5,
                 level="api",
                 max_rounds=20,
+                timeout_s=9.5,
                 without=["rounds end"],
                 settings=FEW,
             )
@@ -421,10 +423,21 @@ class TestFaults:
 
         assert code.endswith(
             "(run, script, wire='openai_chat', level='api', budget=5, max_rounds=20, "
-            "without=('rounds end',))"
+            "timeout_s=9.5, without=('rounds end',))"
         )
         with pytest.raises(AssertionError, match=r"^the budget is kept: "):
             exec(code, {"run": ListAgent()})
+
+    def test_drawing_fails(self, monkeypatch):
+        """An error of Hypothesis without a broken law is raised, and no report made."""
+
+        def draw(*_, **__):
+            raise Flaky("inconsistent generation")
+
+        monkeypatch.setattr(_agents, "given", draw)
+
+        with pytest.raises(Flaky, match="inconsistent"):
+            check_agent(ListAgent(), settings=FEW)
 
     def test_failure_that_follows(self):
         """A turn that fails because a request is refused is not shown twice."""

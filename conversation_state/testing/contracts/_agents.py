@@ -593,7 +593,7 @@ def check_agent(
             settings = Settings(settings, max_examples=most)
 
     is_verbose = settings.verbosity >= Verbosity.verbose
-    search = _Search(form, judge, level, is_verbose)
+    search = _Search(form, judge, level, timeout_s, is_verbose)
     infos = _read_tools(tools)
     search.run(
         describe_subject(run),
@@ -622,6 +622,7 @@ class _Search:
     form: AgentForm
     judge: _Judge
     level: Any
+    timeout_s: float
     is_verbose: bool = False
     count: int = 0
     broken: list[_AgentError] = attrs.field(factory=list)
@@ -671,6 +672,10 @@ class _Search:
 
             self._draw_scripts(name, scripts, settings)
         except (_AgentError, Flaky):
+            # Flaky without a broken law is about how scripts are drawn.
+            if not self.broken:
+                raise
+
             self._make_smaller()
 
     def _make_smaller(self) -> None:
@@ -715,6 +720,7 @@ class _Search:
             "budget": judge.budget,
             "compacts": judge.compacts,
             "max_rounds": judge.max_rounds,
+            "timeout_s": self.timeout_s,
             "without": tuple(sorted(judge.without)),
         }
 
