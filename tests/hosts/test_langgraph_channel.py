@@ -20,9 +20,21 @@ from conversation_state import (
 from conversation_state.hosts.langgraph import StateChannel, add_to_state
 from conversation_state.store import open_store
 from conversation_state.testing.strategies import aggregators, messages, states
+from conversation_state.tree import MessageTree
 from tests.hosts.langgraph import CONFIG, saver_of
+from tests.processes import count_calls
 
 COUNTS: Any = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+# An answer and its usage, in each way that a node can return them.
+SAYS = pytest.mark.parametrize(
+    "say",
+    [
+        lambda: AIMessage("b", usage_metadata=COUNTS),
+        lambda: AssistantMessage("b", response=ResponseMeta(usage=Usage(1, 1))),
+        lambda: [AssistantMessage("b"), Usage(1, 1)],
+    ],
+    ids=["langchain", "response", "usage"],
+)
 
 
 class State(TypedDict):
@@ -120,22 +132,14 @@ class TestChannel:
         assert 2 == chat.total_usage.total_tokens
 
     @pytest.mark.parametrize("start", [{"chat": UserMessage("a")}, {"done": ["a"]}])
-    @pytest.mark.parametrize(
-        "said",
-        [
-            AIMessage("b", usage_metadata=COUNTS),
-            AssistantMessage("b", response=ResponseMeta(usage=Usage(1, 1))),
-            [AssistantMessage("b"), Usage(1, 1)],
-        ],
-        ids=["langchain", "response", "usage"],
-    )
-    def test_sent_on(self, start, said):
+    @SAYS
+    def test_sent_on(self, start, say):
         """
         A state that the edges behind a node send to others, and that comes back from
         them, has what the node said once, and its usage.
         """
         builder: Any = StateGraph(State)
-        builder.add_node("plan", lambda _: {"chat": said})
+        builder.add_node("plan", lambda _: {"chat": say()})
         builder.add_node("other", lambda _: {"chat": AssistantMessage("b")})
         builder.add_node(
             "work", lambda state: {"chat": state["chat"].add_assistant_message("c")}
@@ -169,12 +173,11 @@ class TestChannel:
 
         assert [*"abc"] == texts(graph.invoke(Command(resume="!"), CONFIG)["chat"])
 
-    def test_run_again(self, store):
+    @SAYS
+    def test_run_again(self, store, say):
         """A node that says the same once more is billed once more."""
         builder: Any = StateGraph(State)
-        builder.add_node(
-            "say", lambda _: {"chat": AIMessage("b", usage_metadata=COUNTS)}
-        )
+        builder.add_node("say", lambda _: {"chat": say()})
         builder.add_edge(START, "say")
         saver = saver_of(store)
         graph = builder.compile(saver)
@@ -187,6 +190,57 @@ class TestChannel:
 
         assert [*"abab"] == texts(chat)
         assert 6 == store.load(saver.name("1", "chat")).total_usage.total_tokens
+
+    @SAYS
+    def test_subgraphs(self, say):
+        """Two graphs side by side that say the same say it twice, and are billed so."""
+        graph = built(*[built(lambda _: {"chat": say()}) for _ in range(2)])
+        chat = graph.invoke({"chat": UserMessage("a")})["chat"]
+
+        assert [*"abb"] == texts(chat)
+        assert 4 == chat.total_usage.total_tokens
+
+    def test_siblings(self):
+        """The same answer to two questions is two entries, each of its own branch."""
+        chat = Aggregator.new().add_user_prompt("a")
+
+        def ask(question):
+            channel = StateChannel()
+            for update in (chat, AssistantMessage(question), UserMessage("yes")):
+                channel.update([update])
+
+            return channel.get()
+
+        pay, delete = ask("Pay 5?"), ask("Delete all?")
+        tree = MessageTree.of(pay, delete)
+        with open_store("memory:") as store:
+            store.save("pay", pay)
+            store.save("delete", delete)
+            store.erase(pay.entries[-1].id, reason="asked")
+
+            assert ["a", "Delete all?", "yes"] == texts(store.load("delete"))
+
+        assert ["a", "Pay 5?", "yes", "Delete all?", "yes"] == texts(pay.join(delete))
+        for state in (pay, delete):
+            assert texts(state) == texts(tree.path(state.entries[-1].id))
+
+    @pytest.mark.parametrize("update", [UserMessage("a"), Usage(1, 1)])
+    def test_cost(self, update):
+        """
+        An update costs the same after many as after few, and many in one list the same
+        each, also if they are equal.
+        """
+
+        def count(size):
+            channel = StateChannel()
+            many = count_calls(lambda: channel.update([[update] * size]))
+            return many, count_calls(lambda: channel.update([update]))
+
+        few, one = count(100)
+        many, next_one = count(3_000)
+
+        assert many < 40 * few
+        assert next_one < 2 * one
 
     def test_begins(self):
         """

@@ -5,8 +5,9 @@ values of channels and writes, which are bytes of the saver's serde.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from copy import copy
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
@@ -30,7 +31,7 @@ from conversation_state.aggregator import (
 )
 from conversation_state.codec import decode, encode
 from conversation_state.documents import Document
-from conversation_state.hosts._host import replace_entries
+from conversation_state.hosts._host import encode_text, replace_entries
 from conversation_state.hosts.langgraph._threads import pack, unpack
 from conversation_state.messages import Message
 from conversation_state.parts import Part
@@ -71,8 +72,8 @@ def add_to_state(state: Aggregator, update: Any) -> Aggregator:
         case Message():
             return _add_message(state, update)
         case Usage():
-            taken = [entry.id for entry in state.ledger]
-            key = _make_id(state, taken, *map(encode, state[-1:]), encode(update))
+            step = _current_step.get()
+            key = step and step.make_id(step.salt, encode(update))
             return state.add_usage(update, key=key)
         case RemoveMessage():
             raise TypeError(
@@ -80,10 +81,9 @@ def add_to_state(state: Aggregator, update: Any) -> Aggregator:
                 "an earlier state with Overwrite, or trim the model's view"
             )
         case BaseMessage():
-            # As LangGraph's `add_messages`: so a node that runs again says something
-            # new, and is billed again, though it says the same.
+            # As LangGraph's `add_messages`: the id is saved with what a node wrote.
             update.id = update.id or str(uuid4())
-            return _add_message(state, load_message(update))
+            return _add_message(state, load_message(update), is_saved=True)
         case str() | bytes() | dict():
             pass
         case Iterable():
@@ -98,27 +98,47 @@ def add_to_state(state: Aggregator, update: Any) -> Aggregator:
     )
 
 
-def _add_message(state: Aggregator, message: Message) -> Aggregator:
-    taken = [entry.id for entry in state.entries]
-    id = _make_id(state, taken, encode(message))
+class _Step(NamedTuple):
+    """
+    What the identities of a step's additions are made of. LangGraph adds one update
+    more than once: the edges behind a node see a copy of the state, which may come back
+    with what was sent to another node, so the copy needs the same identities.
+    """
+
+    base: Aggregator
+    salt: bytes
+    numbers: Counter[bytes]  # how often the step added each content
+
+    def make_id(self, *content: bytes) -> str:
+        digest = blake2b(pack(*content), digest_size=16).digest()
+        self.numbers[digest] += 1
+        packed = digest + b"%d" % self.numbers[digest]
+        return blake2b(packed, digest_size=16).hexdigest()
+
+
+# A variable, because LangGraph calls the reducer with a state and an update only.
+_current_step: ContextVar[_Step | None] = ContextVar("_current_step", default=None)
+
+
+def _add_message(
+    state: Aggregator, message: Message, *, is_saved: bool = False
+) -> Aggregator:
+    step = _current_step.get()
+    if step is None:
+        return state.add_response(message)
+
+    base, salt = step.base, step.salt
+    # A salt is lost with the program. A message whose id *is_saved* gets its identity
+    # back in a thread that goes on after an interrupt.
+    if is_saved:
+        last = [encode_text(entry.id) for entry in base.entries[-1:]]
+        salt = pack(base.root_id.bytes, *last)
+
+    id = step.make_id(salt, encode(message))
     # The usage is of this entry, as everywhere, if its response has no id.
     grown = state.add_response(message, key=None if response_key(message) else id)
-    return replace_entries(grown, state.entries.append(Entry(id, message)))
-
-
-def _make_id(state: Aggregator, taken: Collection[str], *content: bytes) -> str:
-    """
-    An identity that is not *taken*, for an addition to *state*: the same for the same
-    *content*, since LangGraph adds one update more than once. The edges behind a node
-    see a copy of the state, which may come back with what was sent to another node.
-    """
-    id, number = "", 0
-    while not id or id in taken:
-        packed = pack(state.root_id.bytes, b"%d" % number, *content)
-        id = blake2b(packed, digest_size=16).hexdigest()
-        number += 1
-
-    return id
+    added = replace_entries(base, base.entries.append(Entry(id, message)))
+    return replace_entries(grown, state.join(added).entries)
 
 
 class StateChannel(BinaryOperatorAggregate[Aggregator]):
@@ -130,32 +150,39 @@ class StateChannel(BinaryOperatorAggregate[Aggregator]):
     Empty until the first update; `Overwrite` replaces the state.
     """
 
-    __slots__ = ("_empty",)
+    __slots__ = ("_empty", "_salt")
 
     def __init__(self, typ: Any = Aggregator, operator: Any = add_to_state) -> None:
         super().__init__(typ, operator)
         self._empty = Aggregator.new()
+        self._salt = uuid4().bytes
 
     def copy(self) -> Self:
         """A copy, to which nodes add what they add to this one."""
         copied = super().copy()
         copied._empty = self._empty
+        copied._salt = self._salt
         return copied
 
     def update(self, values: Sequence[Any]) -> bool:
         """Add *values*; True if there were any."""
+        if not values:
+            return False
+
         try:
-            self.get()
+            base = self.get()
         except EmptyChannelError:
-            if not values:
-                return False
-
             # A state that comes first is the value itself, so that it keeps its id.
-            first = values[0]
-            is_state = isinstance(first, Aggregator)
-            self.value = first if is_state else self._empty
+            base = self._empty
+            self.value = values[0] if isinstance(values[0], Aggregator) else base
 
-        return super().update(values)
+        token = _current_step.set(_Step(base, self._salt, Counter()))
+        try:
+            return super().update(values)
+        finally:
+            _current_step.reset(token)
+            # What the next step adds is new, whatever it says.
+            self._salt = uuid4().bytes
 
 
 class TypedBytes(NamedTuple):
