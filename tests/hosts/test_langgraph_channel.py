@@ -224,6 +224,28 @@ class TestChannel:
         for state in (pay, delete):
             assert texts(state) == texts(tree.path(state.entries[-1].id))
 
+    @pytest.mark.parametrize("kind", [HumanMessage, UserMessage])
+    def test_same_again(self, kind):
+        """One message, and equal usage, that two steps add are there twice."""
+        channel = StateChannel()
+        message = kind("a")
+        for _ in range(2):
+            channel.update([message])
+
+        for _ in range(2):
+            channel.update([Usage(1, 1)])
+
+        assert ["a", "a"] == texts(channel.get())
+        assert 2 == len({entry.id for entry in channel.get().entries})
+        assert 4 == channel.get().total_usage.total_tokens
+
+    def test_same_in_a_subgraph(self):
+        """One message with an id from a node and from a subgraph is one entry."""
+        said = {"chat": AIMessage("b", id="1")}
+        graph = built(built(lambda _: said), lambda _: said)
+
+        assert ["a", "b"] == texts(graph.invoke({"chat": UserMessage("a")})["chat"])
+
     @pytest.mark.parametrize("update", [UserMessage("a"), Usage(1, 1)])
     def test_cost(self, update):
         """
