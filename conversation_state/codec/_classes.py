@@ -339,8 +339,8 @@ _ARRAYS: dict[Any, Callable[[list[Any]], Any]] = {
     frozenset: frozenset,
 }
 _MAX_ERRORS = 100
-# How many more items of a document may be invalid before the rest is not looked at:
-# hostile JSON may hold millions, of which each error takes a kilobyte.
+# How many more errors are listed. Hostile JSON may hold millions of invalid items, and
+# each error takes a kilobyte.
 _errors_left: ContextVar[int] = ContextVar("errors_left", default=_MAX_ERRORS)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# The laws that are being checked, the outermost first.
+# The laws that are being checked.
 _names: list[str] = []
 
 

@@ -168,7 +168,7 @@ class ConversationShape:
     share: int = 1
 
 
-# What can be drawn, by name; each shape is entered where it is defined.
+# What can be drawn, by name.
 SHAPES: dict[str, ConversationShape] = {}
 """The shapes by name, the simplest ones first; read whenever a value is drawn."""
 

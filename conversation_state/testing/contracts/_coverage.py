@@ -41,7 +41,7 @@ class NamedExample(Generic[T]):
 
 
 _Lister: TypeAlias = Callable[[], Iterable[NamedExample[Any]]]
-# The named examples of strategies of this package.
+# Named examples of strategies.
 _COVERED: WeakKeyDictionary[SearchStrategy[Any], _Lister] = WeakKeyDictionary()
 # More messages show nothing that these do not.
 _LONG = 100
