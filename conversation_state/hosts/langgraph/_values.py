@@ -98,7 +98,7 @@ def add_to_state(state: Aggregator, update: Any) -> Aggregator:
     )
 
 
-class _Step(NamedTuple):
+class _StepIdentities(NamedTuple):
     """
     What the identities of a step's additions are made of. LangGraph adds one update
     more than once: the edges behind a node see a copy of the state, which may come back
@@ -117,7 +117,9 @@ class _Step(NamedTuple):
 
 
 # A variable, because LangGraph calls the reducer with a state and an update only.
-_current_step: ContextVar[_Step | None] = ContextVar("_current_step", default=None)
+_current_step: ContextVar[_StepIdentities | None] = ContextVar(
+    "_current_step", default=None
+)
 
 
 def _add_message(
@@ -176,7 +178,7 @@ class StateChannel(BinaryOperatorAggregate[Aggregator]):
             base = self._empty
             self.value = values[0] if isinstance(values[0], Aggregator) else base
 
-        token = _current_step.set(_Step(base, self._salt, Counter()))
+        token = _current_step.set(_StepIdentities(base, self._salt, Counter()))
         try:
             return super().update(values)
         finally:
