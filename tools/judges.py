@@ -160,7 +160,8 @@ def run_judges() -> Iterator[dict[str, Any]]:
     )
     yield {"judge": add_versions(judge), "judged": judged, **run_langgraph()}
     for judge, judged, tests in JUDGES:
-        found = run_pytest(ROOT, tests, {})
+        # Also on the server's store.
+        found = run_pytest(ROOT, ["-m", "integration or not slow", *tests], {})
         yield {"judge": add_versions(judge), "judged": judged, **found}
 
 
