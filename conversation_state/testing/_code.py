@@ -153,7 +153,11 @@ class _Writer:
         if len(items) >= _REPEATED and len({*items}) == 1:
             return f"{start}{items[0]}{comma}{end} * {len(items)}"
 
-        shown = [text for item, same in groupby(items) for text in _repeat(item, same)]
+        shown = [
+            text
+            for item, same in groupby(items)
+            for text in _shorten_repeated(item, same)
+        ]
         return _join_items(start, shown, end, comma if len(items) == 1 else "")
 
     def _format_made(self, value: Any) -> str:
@@ -267,7 +271,7 @@ def _format_text(text: str) -> str:
     return repr(text)
 
 
-def _repeat(item: str, same: Iterable[str]) -> list[str]:
+def _shorten_repeated(item: str, same: Iterable[str]) -> list[str]:
     """The *same* items in a list, or one and their number if that is shorter."""
     items = list(same)
     return items if len(items) < _REPEATED else [f"*[{item}] * {len(items)}"]

@@ -169,7 +169,7 @@ def without_notes(value):
 def normalise(message, source):
     """
     *message* with all that a library which keeps whole messages could know of
-    it: one plain text is not a list, and an id that was made up is none.
+    it: one plain text is not a list, and a made-up id is empty.
     """
     bare = without_notes(message)
     if isinstance(bare, UnknownMessage):

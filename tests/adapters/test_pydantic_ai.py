@@ -233,7 +233,7 @@ class TestLoad:
 
     @pytest.mark.parametrize("kind", ["request", "response"])
     def test_metadata_under_our_key(self, kind):
-        """Metadata under the key of our notes is none of these, and comes back."""
+        """A caller's metadata under the key of our notes comes back."""
         own = {"conversation_state": {"anthropic": 1}}
         history = [{"kind": kind, "parts": [], "metadata": own}]
 

@@ -145,7 +145,7 @@ class TestHosts:
 
     @pytest.mark.parametrize("more", [{}, {"refusal": 5}])
     def test_a_refusal_without_a_text(self, more):
-        """A refusal that is none is lost where the host has no refusals."""
+        """An invalid refusal is lost where the host has no refusals."""
         odd = UnknownPart({"type": "refusal", **more}, source="openai_chat")
         rules = openai_chat.rules(host="groq")
         export = openai_chat.dump([UserMessage([TextPart("q"), odd])], rules=rules)
@@ -1118,7 +1118,7 @@ class TestCallWithoutName:
         [(openai_chat, ANSWER), (openai_responses, ITEM), (anthropic, TURN)],
     )
     def test_is_refused_in_a_request(self, adapter, written):
-        """What somebody wrote into a request is reported."""
+        """An invalid part of a written request is reported."""
         with pytest.raises(DecodeError, match="name: is null; expected a text"):
             adapter.load([written])
 

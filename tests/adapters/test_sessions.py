@@ -780,7 +780,7 @@ class TestOthers:
             written = session.tree.present.ledger[0].usage.extra["cache_write_tokens"]
             assert written == 300
 
-        # OpenCode's file is one document, whose lines nobody counts.
+        # OpenCode's file is one document, so its problems name no line.
         assert code.problems == ("message 6: its call toolu_A3 has no result",)
         assert pi.labels == {pi.tree.find("00000005"): "before the fix"}
         assert [each.model for each in code.tree.present.ledger][-2:] == [

@@ -973,7 +973,7 @@ def _check_folder(url: str, path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         raise StoreError(url, f"there is no folder {str(path.parent)!r}") from None
     except OSError:
-        pass  # whoever opens the file says what is wrong
+        pass  # opening the file raises an error with the reason
 
 
 def _check_absent(url: str, path: Path) -> None:

@@ -214,7 +214,7 @@ def _cut_body(answer: AssistantMessage) -> Reply:
     return Reply(answer, cut_at=60)
 
 
-def _repeat(answer: AssistantMessage) -> list[AssistantMessage]:
+def _repeat_answer(answer: AssistantMessage) -> list[AssistantMessage]:
     """*answer* many times; the provider gives each time new ids to its calls."""
     calls = [attrs.evolve(call, id="") for call in answer.tool_calls]
     return [answer.replace(tool_calls=calls)] * _MANY
@@ -249,15 +249,15 @@ _NAMED: dict[str, _Turns] = {
     "cut after a call": lambda w: [[w.call(), _break_off(w.say_much())]],
     "half of a body": lambda w: [[_cut_body(w.say()), w.say()]],
     "unknown tool": lambda w: [[w.call(name=_UNKNOWN), w.say()]],
-    "unknown tool again and again": lambda w: [_repeat(w.call(name=_UNKNOWN))],
+    "unknown tool again and again": lambda w: [_repeat_answer(w.call(name=_UNKNOWN))],
     "invalid arguments": lambda w: [[w.as_sent(_cut_arguments(w.call())), w.say()]],
     "a call cut by the limit": lambda w: [
         [_cut_arguments(w.call(), reason="length"), w.say()],
         [w.say()],
     ],
-    "calls without end": lambda w: [_repeat(w.call())],
+    "calls without end": lambda w: [_repeat_answer(w.call())],
     "empty answer": lambda w: [[_make_empty(w)], [w.say()]],
-    "empty answers": lambda w: [_repeat(_make_empty(w))],
+    "empty answers": lambda w: [_repeat_answer(_make_empty(w))],
     "refusal": lambda w: [[_make_refusal(w)], [w.say()]],
     "answer cut by the limit": lambda w: [[w.say(reason="length")], [w.say()]],
 }

@@ -78,7 +78,7 @@ LAWS = {
     "answered, as often as they did, also after a retry.",
     "responses are billed once": "The usage that the agent states is that of the "
     "responses it got, each once, also after a retry; of one that was cut off all of "
-    "it, none, or what was said before.",
+    "it, nothing, or what the events before the cut reported.",
     "the prefix is stable": "Each request begins with what the one before had, so that "
     "a provider's cache is used.",
     "the budget is kept": "No request is larger than the budget.",

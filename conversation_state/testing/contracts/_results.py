@@ -61,9 +61,9 @@ class LawResult:
 
     def __str__(self) -> str:
         """Why it is broken, and the example; else its name and result."""
-        return self._describe(is_again=False)
+        return self._describe_failure(is_again=False)
 
-    def _describe(self, *, is_again: bool) -> str:
+    def _describe_failure(self, *, is_again: bool) -> str:
         """The same; in short if its example was shown before."""
         if self.error is None:
             return f"{self.law}: {self.result}"
@@ -117,7 +117,7 @@ class BrokenLawsError(AssertionError):
         shown: set[str] = set()
         for each in self.broken:
             # One example may break several laws.
-            described = each._describe(is_again=each.code in shown)
+            described = each._describe_failure(is_again=each.code in shown)
             text += f"\n\n{described}"
             shown |= {each.code} - {""}
 

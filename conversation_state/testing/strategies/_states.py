@@ -56,7 +56,7 @@ def entries() -> SearchStrategy[Entry]:
 
 
 @once
-def _caveats() -> SearchStrategy[str]:
+def _usual_caveats() -> SearchStrategy[str]:
     usual = ["", "interrupted", "service_tier 'flex'", "interrupted, speed 'fast'"]
     return rarely(st.sampled_from(usual), texts())
 
@@ -69,7 +69,7 @@ def ledger_entries() -> SearchStrategy[LedgerEntry]:
     """
     ids = st.builds(new_entry_id) | texts(min_size=1)
     times = st.none() | timestamps()
-    return st.builds(LedgerEntry, ids, usages(), texts(), times, _caveats())
+    return st.builds(LedgerEntry, ids, usages(), texts(), times, _usual_caveats())
 
 
 # Few keys and usages, so that branches meet under one key, sometimes with
@@ -106,7 +106,7 @@ def _draw_step(
     if step == "add":
         state = state.add(draw(message))
     elif step == "usage":
-        model, at, caveat = draw(texts()), draw(_usual_times()), draw(_caveats())
+        model, at, caveat = draw(texts()), draw(_usual_times()), draw(_usual_caveats())
         state = state.add_usage(draw(usages()), model=model, at=at, caveat=caveat)
     elif step == "key":
         key, usage = draw(st.sampled_from(_KEYS)), draw(st.sampled_from(_PAID))
