@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator, decode, encode
-from conversation_state.counting import TokenBudget
+from conversation_state.counting import TokenBudget, cost
 from conversation_state.errors import BudgetExceededError, CompactionError
 from conversation_state.messages import (
     AssistantMessage,
@@ -18,6 +18,7 @@ from conversation_state.messages import (
     SystemMessage,
     ToolMessage,
     UserMessage,
+    id_of_key,
 )
 from conversation_state.testing import strategies as our
 from conversation_state.testing.laws import views_add_up
@@ -342,14 +343,17 @@ class TestPaid:
         assert [
             ("resp_1", Usage(90, 9), "gpt-5"),
             (unnamed.id, Usage(90, 9), "gpt-5"),
-        ] == [entry[:3] for entry in state.ledger]
+        ] == [(id_of_key(entry.id), *entry[1:3]) for entry in state.ledger]
         assert state is record_summaries(state, view)
         later = trim(history, None, previous=view)
         assert () == later.summary_responses
         assert state is record_summaries(state, later)
 
     def test_records_every_summary_of_one_id(self):
-        """Where a server gives every response one id, each usage is recorded, once."""
+        """
+        Where a server gives every response one id, each usage is recorded, once, and is
+        that of no answer of unknown usage.
+        """
         more = attrs.evolve(self.META, usage=Usage(1))
         answers = [AssistantMessage("s", response=meta) for meta in (self.META, more)]
         steps = [compact([at], giving(one)) for at, one in enumerate(answers)]
@@ -357,10 +361,13 @@ class TestPaid:
 
         state = record_summaries(Aggregator.new(), view)
 
-        assert [("resp_1", Usage(90, 9)), ("resp_1 (2)", Usage(1))] == [
-            entry[:2] for entry in state.ledger
+        late = AssistantMessage("Yes.", response=ResponseMeta(id="resp_1"))
+
+        assert [("resp_1", Usage(90, 9)), ("resp_1", Usage(1))] == [
+            (id_of_key(entry.id), entry.usage) for entry in state.ledger
         ]
         assert state is record_summaries(state, view)
+        assert 1 == len(cost(state.add(late)).unbilled)
 
     def test_records_that_it_was_interrupted(self):
         """A summary that was cut off cost at least what it reported."""

@@ -14,7 +14,7 @@ from conversation_state._persistent import final
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters
-from conversation_state.messages import AssistantMessage, Message, read_caveat
+from conversation_state.messages import AssistantMessage, Message
 from conversation_state.requests import EVERYWHERE, Rules
 from conversation_state.trimming._fit import Fit, fit, fit_from_end
 from conversation_state.trimming._repair import Repair, repair
@@ -209,9 +209,8 @@ def record_summaries(
     """
     *state* with the usage of the summaries made for *view* in its ledger, each once.
 
-    Under the ids of their responses, so doing it again changes nothing. A
-    response whose id the ledger has with another usage gets a number behind it:
-    some servers give every response one id.
+    Under keys of their responses, as `Aggregator.add_response` records answers, so
+    doing it again changes nothing.
 
     Args:
         state: The state of the turn that made the view.
@@ -236,21 +235,12 @@ def record_summaries(
     if not responses:
         return state
 
-    recorded = {entry.id: (entry.usage, entry.model) for entry in state.ledger}
+    grown = state
     for response in responses:
-        ours = response.usage, response.model
-        key, number = response.id, 1
-        while recorded.get(key, ours) != ours:
-            number += 1
-            key = f"{response.id} ({number})"
+        # As answers are, so that no other answer of the same id can have its usage.
+        grown = grown.add_response(AssistantMessage(response=response))
 
-        caveat = read_caveat([AssistantMessage(response=response)])
-        state = state.add_usage(
-            response.usage, key=key, model=response.model, caveat=caveat
-        )
-        recorded[key] = ours
-
-    return state
+    return grown.rollback(state)
 
 
 @final
