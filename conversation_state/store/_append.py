@@ -52,19 +52,27 @@ class Addition(NamedTuple):
     usage: Usage | None
     key: str | None
     model: str
+    caveat: str
 
     @classmethod
     def of(
-        cls, messages: Iterable[Any], usage: Usage | None, key: str | None, model: str
+        cls,
+        messages: Iterable[Any],
+        *,
+        usage: Usage | None,
+        key: str | None,
+        model: str,
+        caveat: str,
     ) -> Addition:
         """What a caller gave, checked."""
-        if model and usage is None:
-            raise InvalidUsageError(
-                "model is given without usage; it says which model used that usage"
-            )
+        for name, about in (("model", model), ("caveat", caveat)):
+            if about and usage is None:
+                raise InvalidUsageError(
+                    f"{name} is given without usage; pass the usage that it is about"
+                )
 
         given = tuple(Aggregator.new().add_response(*messages).messages)
-        addition = cls(given, usage, key, model)
+        addition = cls(given, usage, key, model, caveat)
         addition.add_to(Aggregator.new())
         return addition
 
@@ -74,7 +82,9 @@ class Addition(NamedTuple):
             grown = state.add_response(*self.messages, key=self.key)
         else:
             grown = state.extend(self.messages)
-            grown = grown.add_usage(self.usage, key=self.key, model=self.model)
+            grown = grown.add_usage(
+                self.usage, key=self.key, model=self.model, caveat=self.caveat
+            )
 
         is_known = self.key is not None and state._ledger.find(self.key) is not None
         return state if is_known else grown

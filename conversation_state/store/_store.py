@@ -647,6 +647,7 @@ class Store:
         usage: Usage | None = None,
         key: str | None = None,
         model: str = "",
+        caveat: str = "",
         expecting: Head | int | None = None,
     ) -> Head:
         """
@@ -678,6 +679,8 @@ class Store:
 
             model: The model that *usage* is of.
 
+            caveat: Why *usage* does not say what it cost: see `LedgerEntry`.
+
             expecting: The head to append to, or the number of its revision; 0 begins
                 the name. None takes any head.
 
@@ -690,7 +693,7 @@ class Store:
 
             InvalidMessageError, InvalidUsageError:
                 As `Aggregator.add_response` and `Aggregator.add_usage` say; also if
-                *model* is given without *usage*. Nothing was written.
+                *model* or *caveat* is given without *usage*. Nothing was written.
 
             MirroredNameError:
                 If the name is of a host that would not read it.
@@ -710,7 +713,9 @@ class Store:
         """
         check_not_mirrored(self._cache.url, check_name(name))
         check_expecting(name, expecting)
-        addition = Addition.of(messages, usage, key, model)
+        addition = Addition.of(
+            messages, usage=usage, key=key, model=model, caveat=caveat
+        )
         return self._cache.write(append_within, name, addition, expecting)
 
     aappend = async_twin(append)

@@ -59,7 +59,7 @@ APPENDS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     (([answer("r-3", 5)],), {"key": "mine"}),
     ((UserMessage("no usage"),), {"key": "nothing"}),
     ((AssistantMessage("Hi."),), {"usage": Usage(3), "key": "k" * 5000, "model": "m"}),
-    ((AssistantMessage("Hi."),), {"usage": Usage(3), "key": "\0é"}),
+    ((AssistantMessage("Hi."),), {"usage": Usage(3), "key": "\0é", "caveat": "late"}),
     ((), {"usage": Usage(4)}),
     ((answer("r-4", 1), ToolMessage("7", tool_call_id="c"), answer("r-4", 1)), {}),
     ((UserMessage([ImagePart(data=LARGE, media_type="image/png")]),), {}),
@@ -76,9 +76,8 @@ def grow(state: Aggregator, messages: Any, options: dict[str, Any]) -> Aggregato
     if usage is None:
         return state.add_response(*messages, key=key)
 
-    return state.extend(messages).add_usage(
-        usage, key=key, model=options.get("model", "")
-    )
+    about = {name: options.get(name, "") for name in ("model", "caveat")}
+    return state.extend(messages).add_usage(usage, key=key, **about)
 
 
 def show(state: Aggregator) -> Any:
@@ -88,7 +87,7 @@ def show(state: Aggregator) -> Any:
         (each.id if ":" in each.id or "#" in each.id else each.id in made, each.usage)
         for each in state.ledger
     ]
-    return list(state), ledger, [(e.usage, e.model) for e in state.ledger]
+    return list(state), ledger, [(e.usage, e.model, e.caveat) for e in state.ledger]
 
 
 class AppendPromises(StoreCase):
@@ -201,6 +200,7 @@ class AppendPromises(StoreCase):
             ((), {"usage": 5}, InvalidUsageError),
             ((), {"usage": Usage(1), "key": ""}, InvalidUsageError),
             ((), {"model": "m"}, InvalidUsageError),
+            ((), {"caveat": "late"}, InvalidUsageError),
             ((answer("a", 1), answer("b", 2)), {"key": "k"}, InvalidUsageError),
             ((), {"expecting": -1}, ValueError),
         ],
