@@ -144,10 +144,7 @@ def _digest_id(entry_id: str) -> str:
 
 def _read_rows(prepared: Prepared) -> list[_Row]:
     prefix = len("messages[")
-    return [
-        _Row(int(path[prefix:-1]), message)
-        for path, message in zip(prepared.paths, prepared.messages, strict=True)
-    ]
+    return [_Row(int(path[prefix:-1]), message) for message, path in prepared.pairs()]
 
 
 def _with_made_first(rows: Iterable[_Row]) -> Iterator[_Row]:

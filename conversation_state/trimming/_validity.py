@@ -333,7 +333,6 @@ class Survey(NamedTuple):
         new_users: list[UserPoint] = []
         new_ids: set[str] = set()
         last_seq = -1
-        start = size
         message: Any  # saves a cast for each kind
         flaws: tuple[Flaw, ...]
         for seq, message in pairs:
@@ -417,12 +416,9 @@ class Survey(NamedTuple):
             size += 1
             tokens += own
 
-        cuts, users = cuts.extend(new_cuts), users.extend(new_users)
-        if size >> 5 > start >> 5:
-            # The entries' log remembers these surveys as long as it lives, and a new
-            # Log does not keep the versions before it alive.
-            cuts, users = Log(cuts), Log(users)
-
+        # The entries' log may remember the survey as long as it lives, and a new Log
+        # does not keep the versions before it alive.
+        cuts, users = Log(cuts.extend(new_cuts)), Log(users.extend(new_users))
         if new_ids:
             ids = _with_ids(ids, frozenset(new_ids))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from operator import index
 from typing import TypeAlias
 
@@ -379,10 +379,7 @@ def find_positions(summary: EarlierSummary, entries: Log[Entry]) -> frozenset[in
     if not all(0 <= span.start < span.stop <= len(entries) for span in spans):
         return _NOWHERE
 
-    if not ids or sum(map(len, spans)) != len(ids):
-        return _NOWHERE
-
-    seqs = [seq for span in spans for seq in span]
+    seqs = list(islice(chain.from_iterable(spans), len(ids) + 1))
     here = tuple([entries[seq].id for seq in seqs])
     return frozenset(seqs) if ids == here else _NOWHERE
 
