@@ -455,7 +455,9 @@ class _Preparation:
         List the result at position *at*, all of whose *calls* are answered, unless it
         takes the place of one that was made up.
         """
-        if not calls and came_as_is(self.rules, self.messages[at].metadata, "orphan"):
+        is_format = bool(self.rules.format)  # another provider does not have the call
+        metadata = self.messages[at].metadata
+        if is_format and not calls and came_as_is(self.rules, metadata, "orphan"):
             self.orphans.add(at)
             return
 

@@ -27,6 +27,7 @@ from conversation_state.messages import (
 from conversation_state.requests import (
     EVERYWHERE,
     Rules,
+    came_as_is,
     find_form_flaws,
     find_parted,
     is_empty,
@@ -168,7 +169,7 @@ def _list_ids(ids: Iterable[str]) -> str:
 
 
 def check_pairing(
-    open_calls: OpenCalls, seq: int, message: Message
+    open_calls: OpenCalls, seq: int, message: Message, rules: Rules = EVERYWHERE
 ) -> tuple[OpenCalls, tuple[Flaw, ...]]:
     """
     The calls that are open after *message*, and what is wrong with it.
@@ -179,6 +180,13 @@ def check_pairing(
         OpenAI and Anthropic refuse anything between the two.
     """
     if isinstance(message, ToolMessage):
+        if (
+            rules.format
+            and message.tool_call_id not in open_calls.called
+            and came_as_is(rules, message.metadata, "orphan")
+        ):
+            return open_calls, ()  # the provider has the call
+
         return _check_result(open_calls, seq, message.tool_call_id)
 
     flaws: tuple[Flaw, ...] = ()
@@ -348,7 +356,8 @@ class Survey(NamedTuple):
                     pending = _without_call(pending, message.tool_call_id)
                 else:
                     open_calls = OpenCalls(caller, called, pending)
-                    _, flaws = check_pairing(open_calls, seq, message)
+                    _, flaws = check_pairing(open_calls, seq, message, rules)
+                    may_start = not (flaws or pending)
             elif pending or calls:
                 made = frozenset([call.id for call in calls])
                 if pending or len(made) < len(calls):
@@ -516,7 +525,7 @@ def find_flaws(pairs: Iterable[tuple[int, Message]], rules: Rules) -> Iterator[F
             is_first = False
             yield from _find_wrong_start(seq, message)
 
-        open_calls, flaws = check_pairing(open_calls, seq, message)
+        open_calls, flaws = check_pairing(open_calls, seq, message, rules)
         yield from flaws
         for call in message.tool_calls:
             caller = callers.setdefault(call.id, seq)

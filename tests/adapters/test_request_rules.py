@@ -1236,11 +1236,18 @@ class TestNamedHosts:
 
     @pytest.mark.parametrize("host", ["", "azure", "openai"])
     def test_a_result_whose_call_is_stored(self, host):
-        """A request that goes on with a stored response has results without calls."""
+        """
+        A request that goes on with a stored response has results without calls, and so
+        has a view of it; one for elsewhere has not.
+        """
         output = {"type": "function_call_output", "call_id": "call_1", "output": "x"}
         loaded = openai_responses.load(
             {"previous_response_id": "resp_1", "input": [output]}
         )
         rules = openai_responses.rules(host=host)
+        view = trim(loaded, None, rules=rules)
 
         assert [output] == openai_responses.dump(loaded, rules).payload["input"]
+        assert loaded == view.messages
+        assert () == view.problems()
+        assert ["(no message)"] == [each.text for each in trim(loaded, None)]
