@@ -378,6 +378,23 @@ class TestFaults:
         with pytest.raises(AssertionError, match=f"^{law}: "):
             exec(broken.code, {"run": agent()})
 
+    def test_sends_no_request(self):
+        """An agent that asks another provider than the given one is not usable."""
+        with pytest.raises(AssertionError, match="sends no request to the base URL"):
+            replay_agent(lambda *_: "Hello.", [])
+
+    @pytest.mark.parametrize("reply", [None, {"answer": "To Bern."}])
+    def test_reply_without_text(self, reply):
+        """An answer that the reply does not have was not given to the user."""
+        agent = ListAgent()
+
+        def run(*turn):
+            agent(*turn)
+            return reply
+
+        with pytest.raises(AssertionError, match="expected a text, or what has one"):
+            replay_agent(run, [AgentTurn("Where to?", ["To Bern."])])
+
     def test_is_small(self):
         """The script of a fault has the acts that it needs, and no other."""
         with pytest.raises(BrokenLawsError) as caught:

@@ -235,15 +235,23 @@ class _Judge:
                 if each.prompt == turn.prompt and each.error is not None:
                     kind = type(each.error).__name__
                     yield f"{turn.prompt!r} fails with {kind}: {each.error}"
-                elif each.prompt == turn.prompt and own and not each.is_endless:
-                    yield from self._check_reply(turn.prompt, each.reply, own[-1])
+                elif each.prompt == turn.prompt and not each.is_endless:
+                    if own:
+                        yield from self._check_reply(turn.prompt, each.reply, own[-1])
+                    elif not outcome.requests:
+                        yield f"{turn.prompt!r} sends no request to the base URL"
 
     def _check_reply(self, prompt: str, reply: Any, last: Answered) -> Iterator[str]:
         text, expected = _read_reply(reply, is_cut=True), last.answer
         if not isinstance(expected, AssistantMessage) or expected.tool_calls:
             return
 
-        if text is not None and expected.text not in text:
+        if text is None and expected.text:
+            yield (
+                f"the reply to {prompt!r} is {shorten_repr(reply)}; expected a text, "
+                "or what has one: {'text': …}, or a state"
+            )
+        elif text is not None and expected.text not in text:
             yield (
                 f"the reply to {prompt!r} is {shorten_repr(text)}, and the model "
                 f"answered {expected.text!r}"
