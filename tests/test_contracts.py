@@ -548,6 +548,26 @@ class TestContract:
         notes = "".join(caught.value.__notes__)
         assert "state = Aggregator.new()" in notes
 
+    def test_class_traceback(self):
+        """Of the code of contracts, pytest shows the law of a class's test alone."""
+
+        class Insisting(ReducerContract):
+            also = ("is idempotent",)
+
+            def reducer(self, state):
+                return state.add_user_prompt("Really.")
+
+        with pytest.raises(AssertionError) as caught:
+            vars(Insisting)["test_is_idempotent"](Insisting())
+
+        shown = [
+            line.name
+            for line in caught.traceback.filter(caught)
+            if "conversation_state" in line.frame.f_globals["__name__"]
+        ]
+
+        assert ["test_is_idempotent"] == shown
+
     def test_class_declares(self):
         """The test of a law that is declared not to hold is skipped."""
 

@@ -59,7 +59,8 @@ def find_broken(kind, name, chosen):
         for each in contract.laws.values()
         if each.name != law and not each.is_extra
     ]
-    with pytest.raises(BrokenLawsError) as caught:
+    what = rf" laws of ([a-z]+ )?{kind}s\b"
+    with pytest.raises(BrokenLawsError, match=what) as caught:
         check(subject, settings=chosen, without=without, **dict(*options))
 
     return [each.law for each in caught.value.broken]

@@ -130,6 +130,7 @@ def _find_smallest(
 def _find_error(
     chosen: Mapping[str, NamedExample[Any]], hold: Callable[..., None]
 ) -> BaseException | None:
+    __tracebackhide__ = True
     try:
         drawn = {name: each.build(each.items) for name, each in chosen.items()}
         hold(**drawn)
