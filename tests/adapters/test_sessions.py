@@ -353,6 +353,28 @@ class TestClaudeCode:
         assert session.problems == (what,)
         assert "Fix add()." in str(session.notes["lines"])
 
+    @pytest.mark.parametrize(
+        "prompt", ["Lint, too.", [{"type": "text", "text": "Lint, too."}]]
+    )
+    def test_prompt_while_the_model_answers(self, prompt):
+        """
+        What a user writes while a tool runs is a message where the model gets it, and
+        is written as it was.
+
+        Source:
+            https://github.com/kenn-io/agentsview/issues/401
+        """
+        raws = parse(CLAUDE)
+        attached = {"type": "queued_command", "prompt": prompt, "commandMode": "prompt"}
+        last = [raw for raw in raws if "message" in raw][-1]
+        line = {key: last[key] for key in last if key != "message"}
+        more = {"type": "attachment", "uuid": "q", "attachment": attached}
+        raws.append({**line, "parentUuid": last["uuid"], **more})
+        session = load_session(raws)
+
+        assert ("user", "Lint, too.") == outline(session.tree.present)[-1]
+        assert raws == [*map(plain, dump_session(session, "claude_code").payload)]
+
     @pytest.mark.parametrize("seed", range(60))
     def test_oracle_of_drawn_sessions(self, seed):
         """Of any session Anthropic's reader has the same lines live, billed once."""

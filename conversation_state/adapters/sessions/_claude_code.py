@@ -49,8 +49,10 @@ FORMAT = "claude_code"
 _SPOKEN = frozenset({"assistant", "user"})
 # What the SDK looks for the live leaf among.
 _CHAINED = _SPOKEN | {"attachment", "progress", "system"}
-# What a user writes while the model answers; it stands again where it is said.
+# What a user writes while the model answers; it stands again where it is said: as a
+# user's line, or attached to the results that it was sent with.
 _QUEUED = "queue-operation"
+_ATTACHED = "queued_command"
 # Titles, the best one last.
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 _SYNTHETIC = "<synthetic>"
@@ -120,10 +122,16 @@ class _Chained(NamedTuple):
     @property
     def is_spoken(self) -> bool:
         kind = text_of(self.raw, "type")
-        return kind in _SPOKEN and self.raw.get("isCompactSummary") is not True
+        if kind in _SPOKEN:
+            return self.raw.get("isCompactSummary") is not True
+
+        return bool(attached_prompt(self.raw))
 
     @property
     def message(self) -> Body:
+        if prompt := attached_prompt(self.raw):
+            return {"role": "user", "content": prompt}
+
         message = self.raw.get("message")
         return message if is_map(message) else {}
 
@@ -556,7 +564,7 @@ class _ClaudeSession:
             here: _Chained | None = line
             seen: set[str] = set()
             while here is not None and here.id not in seen:
-                if text_of(here.raw, "type") in _SPOKEN:
+                if text_of(here.raw, "type") in _SPOKEN or here.is_spoken:
                     leaves.append(here)
                     break
 
@@ -635,6 +643,15 @@ class _ClaudeSession:
         return ""
 
 
+def attached_prompt(raw: Body) -> Any:
+    """What a user wrote while the model answered, if *raw* attaches it; else None."""
+    attached = raw.get("attachment")
+    if text_of(raw, "type") == "attachment" and is_map(attached):
+        return attached.get("prompt") if attached.get("type") == _ATTACHED else None
+
+    return None
+
+
 def _find_agent(lines: SessionLines) -> str:
     # The agent of a file that has one sub-agent's lines only, read by itself.
     said = [raw for _, raw in lines.objects if text_of(raw, "type") in _SPOKEN]
@@ -703,10 +720,13 @@ def _keep_line(line: _Chained) -> dict[str, Any]:
     message = line.raw.get("message")
     raw = {key: value for key, value in line.raw.items() if key != "message"}
     kept: dict[str, Any] = {"at": line.at, "keys": raw}
-    if is_map(message):
+    if attached_prompt(raw):
+        attached = {k: v for k, v in raw["attachment"].items() if k != "prompt"}
+        raw["attachment"] = attached
+    elif is_map(message):
         kept["message"] = {k: v for k, v in message.items() if k != "content"}
-        content = message.get("content")
-        if is_list(content):
-            kept["blocks"] = len(content)
+
+    if is_list(content := line.message.get("content")):
+        kept["blocks"] = len(content)
 
     return kept

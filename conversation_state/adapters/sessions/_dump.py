@@ -284,10 +284,15 @@ class _ClaudeLines:
             own, blocks = (blocks, []) if is_last else (blocks[:count], blocks[count:])
             is_text = "blocks" not in line and (is_plain or not own)
             text = own[0]["text"] if is_text and own else ""
-            said = {**about, "content": text if is_text else own}
+            content = text if is_text else own
+            if text_of(keys, "type") == "attachment":
+                keys["attachment"]["prompt"] = content
+            else:
+                keys["message"] = {**about, "content": content}
+
             # A line without an id is written without one; others follow the last.
             self._note_calls(own, text_of(keys, "uuid"))
-            self._add_line(writer.place(line), {**keys, "message": said})
+            self._add_line(writer.place(line), keys)
             end = text_of(keys, "uuid") or end
 
         return end
