@@ -1258,6 +1258,20 @@ class TestTrouble:
         assert "not what their parents' ids say" in loaded.problems[0]
         assert ["x", "y"] == [each.text for each in loaded.tree.present]
 
+    def test_children_that_are_not_listed(self):
+        """
+        What programs leave out of their lists of children is no problem.
+
+        Source:
+            https://github.com/open-webui/open-webui/issues/29299
+        """
+        loaded = load_one(
+            webui("2", web("1", None, [], "user", "x"), web("2", "1", [], "user", "y"))
+        )
+
+        assert () == loaded.problems
+        assert ["x", "y"] == [each.text for each in loaded.tree.present]
+
 
 class TestLost:
     """What a format can't represent."""
