@@ -505,6 +505,16 @@ class TestBadInput:
         assert 1 == result.stderr.count("\n")
         assert "2 conversations" in shown.stdout
 
+    def test_left_out(self, write):
+        """What is left out on purpose is named, and is no failure."""
+        path = write(b'{"success": true, "data": [%s]}' % line("oslo"))
+
+        result = run("--json", path)
+
+        assert 0 == result.exit_code
+        assert f"{path}:1: left out what is beside $.data: success\n" == result.stderr
+        assert ["oslo"] == names(result)
+
     @pytest.mark.parametrize(
         ("data", "problem"),
         [

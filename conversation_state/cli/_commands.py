@@ -208,7 +208,7 @@ def _replay_files(
     with progress(total, doing="Replaying", as_json=as_json) as bar:
         for item in _input.read_files(files, limit=max_line, advance=bar.advance):
             if isinstance(item, _input.UnreadableInput):
-                unreadable += 1
+                unreadable += item.is_error
                 bar.print(str(item))
                 continue
 
