@@ -379,7 +379,7 @@ def find_positions(summary: EarlierSummary, entries: Log[Entry]) -> frozenset[in
     if not all(0 <= span.start < span.stop <= len(entries) for span in spans):
         return _NOWHERE
 
-    seqs = list(islice(chain.from_iterable(spans), len(ids) + 1))
+    seqs = list(islice(chain.from_iterable(spans), len(ids)))
     here = tuple([entries[seq].id for seq in seqs])
     return frozenset(seqs) if ids == here else _NOWHERE
 
