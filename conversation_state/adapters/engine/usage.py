@@ -286,7 +286,10 @@ def _merge_counts(kept: dict[str, Any], news: Mapping[str, Any], depth: int) -> 
     for key, value in news.items():
         before = kept.get(key)
         new, old = as_count(value), as_count(before)
-        if key in _TOTALS or is_empty_value(value):
+        if key in _TOTALS:
+            continue
+
+        if is_empty_value(value):
             kept.setdefault(key, value)
         elif isinstance(value, dict) and depth < _MAX_LEVELS:
             inside = kept[key] = dict(before) if isinstance(before, dict) else {}

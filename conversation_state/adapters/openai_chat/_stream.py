@@ -7,6 +7,7 @@ a piece is of, a list of rules says (`CONTINUES`, `BEGINS`).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import (
     AsyncIterable,
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from conversation_state._canonical import load_exactly
+from conversation_state._canonical import is_object, load_exactly
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters.engine.notes import with_notes, without_empty
 from conversation_state.adapters.engine.reading import (
@@ -100,8 +101,22 @@ class _ChatCall:
     is_begun: bool = False
     keys: dict[str, Any] = attrs.field(factory=dict)  # that the provider adds
     cut: SurrogateBuffer = attrs.field(factory=SurrogateBuffer)
-    # The arguments so far, if the provider sent no id.
-    pieces: list[str] = attrs.field(factory=list)
+    pieces: list[str] = attrs.field(factory=list)  # the arguments so far
+
+    def has_said(self, arguments: str) -> bool:
+        """
+        Whether *arguments* are the whole arguments, which came before.
+
+        Source:
+            https://github.com/anomalyco/opencode/pull/17339,
+            https://github.com/BerriAI/litellm/issues/20480: a last piece has all
+            arguments again, at LiteLLM as JSON in JSON.
+        """
+        if not self.pieces or not self.pieces[-1].endswith("}"):
+            return False
+
+        said = "".join(self.pieces)
+        return arguments in (said, json.dumps(said)) and is_object(said)
 
 
 class _CallPiece(NamedTuple):
@@ -110,6 +125,7 @@ class _CallPiece(NamedTuple):
     at: int | None  # the provider's index
     id: str
     name: str
+    arguments: str = ""
 
 
 def by_index(calls: CallAssembler, piece: _CallPiece) -> _ChatCall | None:
@@ -140,6 +156,22 @@ def by_order(calls: CallAssembler, piece: _CallPiece) -> _ChatCall | None:
         Gemini's compatible API once sent calls without an index.
     """
     return calls.opened[-1] if piece.at is None and calls.opened else None
+
+
+def by_known_id(calls: CallAssembler, piece: _CallPiece) -> _ChatCall | None:
+    """
+    A piece with an index of its own is of the call whose id it repeats, if that has no
+    arguments yet, or the same.
+
+    Source:
+        https://github.com/mudler/LocalAI/issues/9722
+    """
+    call = calls.known.get(piece.id) if piece.id else None
+    if call is None or call.made_id or another_name(call, piece):
+        return None
+
+    is_more = call.has_said if call.pieces else bool
+    return call if is_more(piece.arguments) else None
 
 
 def another_id(call: _ChatCall, piece: _CallPiece) -> bool:
@@ -187,7 +219,7 @@ def whole_json_ends(call: _ChatCall, piece: _CallPiece) -> bool:
 
 # Which call a piece continues: that of the first rule that finds one, unless one of the
 # others says that the piece begins a new call.
-CONTINUES = (by_index, by_id, by_order)
+CONTINUES = (by_index, by_id, by_order, by_known_id)
 BEGINS = (another_id, another_name, whole_json_ends)
 
 
@@ -259,8 +291,8 @@ class CallAssembler:
             name = _get_text(inside, "name") if "name" in body else ""
             key = "input" if word == "custom" else "arguments"
             # Ollama and others send the whole object that OpenAI has as JSON text.
-            is_object = is_map(body.get(key))
-            reader = read_object_text if is_object else _get_piece
+            is_text = not is_map(body.get(key))
+            reader = _get_piece if is_text else read_object_text
             arguments = reader(inside, key)
         elif body is not None:
             node.wrong(word, "an object or null")
@@ -268,8 +300,12 @@ class CallAssembler:
         if not (name or arguments) and is_empty_call(raw):
             return None
 
-        piece = _CallPiece(at, _get_text(node, "id") if "id" in raw else "", name)
+        call_id = _get_text(node, "id") if "id" in raw else ""
+        piece = _CallPiece(at, call_id, name, arguments)
         call = self._find_continued(piece) or self._open_call(at, piece.id)
+        if word == "function" and call.has_said(arguments):
+            arguments = ""
+
         if at is not None:
             self.known[at] = call
 
@@ -347,10 +383,11 @@ def _make_piece(
     kind: str = "",
 ) -> ToolCall:
     opens, call.is_begun = not call.is_begun, True
-    if call.made_id:
+    if arguments:
         call.pieces.append(arguments)
-        if opens:
-            notes = {"made_id": call.made_id, **notes}
+
+    if call.made_id and opens:
+        notes = {"made_id": call.made_id, **notes}
 
     # Some providers repeat the name with every piece; only the first piece has it here.
     new = name if name != call.name else ""
@@ -497,7 +534,9 @@ def _join_texts(item: Mapping[str, Any]) -> dict[str, Any]:
 
 # `obfuscation` is padding that hides the length of a piece.
 _RESPONSE = frozenset({"choices", "error", "model", "obfuscation", "object", "usage"})
-_CHOICE = frozenset({"delta", "error", "finish_reason", "index", "logprobs", "usage"})
+_CHOICE = frozenset(
+    {"delta", "error", "finish_reason", "index", "logprobs", "message", "usage"}
+)
 # Lists whose items come in pieces, and the keys of texts in these that do, too: tools
 # that Groq ran, and the reasoning of OpenRouter and of LiteLLM.
 _INDEXED = {
@@ -689,12 +728,7 @@ class ChatStream:
                 event, path = event[_WRAPPER], f"{path}.{_WRAPPER}"
 
         self._is_begun = True
-        block, _ = find_usage(event)
-        # The first answer has the usage of all answers, as in a whole response.
-        if block is not None and not self._choice.number:
-            self._usage = self._usage or RunningCounts(read_chat_counts)
-            self._usage.add(block)
-
+        self._add_usage(find_usage(event)[0])
         node = ObjectReader(reader, event, path)
         if event.get("model") is not None:
             model = read_paid_text(node, "model", self._of_response)
@@ -705,6 +739,12 @@ class ChatStream:
             self._error = event.get("error") or event
 
         return event, path
+
+    def _add_usage(self, block: Any) -> None:
+        # The first answer has the usage of all answers, as in a whole response.
+        if block is not None and not self._choice.number:
+            self._usage = self._usage or RunningCounts(read_chat_counts)
+            self._usage.add(block)
 
     def _read_answer(
         self, raw: Any, at: int, path: str
@@ -730,6 +770,8 @@ class ChatStream:
         number.
         """
         choice = ObjectReader(self._reader, raw, f"{path}.choices[{at}]")
+        # Where Moonshot has it, while the rest of the event repeats.
+        self._add_usage(raw.get("usage"))
         index = raw.get("index")
         if raw.get("finish_reason") is not None:
             reason = read_paid_text(choice, "finish_reason", self._of_choice)
@@ -799,6 +841,11 @@ class ChatStream:
         if is_map(delta):
             return delta
 
+        if "message" in choice and is_map(choice["message"]) and self._has_pieces():
+            # MiniMax ends with the whole response, which has the usage.
+            # Source: https://github.com/GCWing/OpenBitFun/pull/792
+            return {}
+
         if "message" in choice:
             what = "is a whole response, not a stream event; use load()"
             self._reader.problem(path, what)
@@ -809,6 +856,9 @@ class ChatStream:
             self._reader.wrong(f"{path}.delta", delta, "an object or null")
 
         return {}
+
+    def _has_pieces(self) -> bool:
+        return bool(self._texts) or bool(self._calls and self._calls.opened)
 
     def _read_more(self, delta: ObjectReader) -> tuple[Any, list[ToolCall]]:
         """The content and the calls of a *delta* that has more than a text."""
