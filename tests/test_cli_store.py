@@ -642,8 +642,8 @@ class TestTrim:
 
     def test_errors_that_an_agent_shows(self, run):
         """
-        What an agent shows and does not send, an error of the API, no view has, on the
-        command line and on pages.
+        What an agent shows and does not send, an error of the API, no view has and no
+        request, on the command line and on pages.
         """
         session = read_session(ERROR_SESSION)
         [number] = [
@@ -656,6 +656,12 @@ class TestTrim:
             app = make_app(store, token="t", authority="testserver", write=False)
             client = TestClient(app)
             client.get("/", params={"token": "t"})
+            asked = {"format": "openai_chat"}
+            requests = [
+                run("export", "s", "--format", "openai_chat").stdout,
+                client.get("/name/s", params=asked).text,
+                client.get("/export/s", params=asked).text,
+            ]
             pages = [
                 run("page", "s", "--limit", 5_000).stdout,
                 client.get("/name/s", params={"limit": 5_000}).text,
@@ -664,6 +670,10 @@ class TestTrim:
         (record,) = run.json("trim", "s", "--limit", 5_000)
 
         assert [{"number": number, "reason": "removed"}] == record["dropped"]
+        for request in requests:
+            assert "It is add()." in request
+            assert "API Error" not in request
+        assert "API Error" in run("export", "s").stdout
         for page in pages:
             assert "The model sees 13 of 14 messages" in page
 

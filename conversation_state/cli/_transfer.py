@@ -834,7 +834,8 @@ def export(
 
     Each is on a line of its own. json is this library's own format: it has the
     whole state, and `import` reads it. Those of providers are the part of a request
-    that carries the conversation; what they can't represent is reported on stderr.
+    that carries the conversation, without errors that a coding agent only showed;
+    what they can't represent is reported on stderr.
     --id adds the name for `import`, which reads openai_chat; providers don't accept
     it.
 
@@ -890,13 +891,14 @@ def export(
 
 
 def _dump_state(state: Aggregator, format_name: str) -> tuple[str, Sequence[Lost]]:
+    from conversation_state.adapters.sessions import without_unsent
     from conversation_state.codec import encode
 
     if format_name == _OWN_FORMAT:
         return encode(state).decode(), ()
 
     adapter = importlib.import_module(f"conversation_state.adapters.{format_name}")
-    exported = adapter.dump(state)
+    exported = adapter.dump(without_unsent(state))
     return json.dumps(exported.payload, ensure_ascii=False), exported.lost
 
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from conversation_state import adapters
 from conversation_state._wording import format_count, read_title, shorten_repr
 from conversation_state.adapters import Export
-from conversation_state.adapters.sessions import trim_sent
+from conversation_state.adapters.sessions import trim_sent, without_unsent
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget
 from conversation_state.diffing import diff
@@ -443,7 +443,7 @@ def dump_state(state: Aggregator, format: str) -> Export:  # noqa: A002 - its na
         )
 
     adapter = import_module(f"conversation_state.adapters.{format}")
-    export: Export = adapter.dump(state)
+    export: Export = adapter.dump(without_unsent(state))
     return export
 
 

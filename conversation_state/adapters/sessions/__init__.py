@@ -32,6 +32,7 @@ from conversation_state.adapters.sessions._session import (
     LoadedSession,
     compacted,
     trim_sent,
+    without_unsent,
 )
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "read_session",
     "recognize",
     "trim_sent",
+    "without_unsent",
 ]
 
 FORMAT = Format("sessions", is_both_ways=False)

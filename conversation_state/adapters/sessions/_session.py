@@ -193,6 +193,15 @@ def trim_sent(
     return trim(conversation, budget, *steps)
 
 
+def without_unsent(conversation: Aggregator) -> Aggregator:
+    """
+    *conversation* without the messages that the agent does not send; itself if there
+    are none. O(n).
+    """
+    entries = conversation.entries
+    return conversation.without([id for id, each in entries if not _is_sent(each)])
+
+
 def _is_sent(message: Message) -> bool:
     return not notes_of(message.metadata, SOURCE).get(UNSENT)
 
