@@ -60,6 +60,7 @@ STORE: Any = open_store("memory:")
 EXPORT: Any = openai_chat.dump(ASKED)
 STEPS: Any = (fit, repair)
 CHAT: Any = StoredChat(STORE, "a chat")
+VIEW: Any = trim(ASKED, BUDGET)
 CALL = ToolCall("c", "f")
 RUN_CALL: Any = call
 OPENAI: Any = openai_chat
@@ -233,10 +234,12 @@ EVENTS: Any = Events()
         (lambda: list(openai_chat.load_chunks(EVENTS)), "aload_chunks(events)"),
         (lambda: CHAT.ask("Hi"), "'answer'"),
         (lambda: CHAT.messages, "chat.timeline.present"),
+        (lambda: VIEW.append(ASKED[0]), "trim(state.add(message), budget)"),
+        (lambda: VIEW.tokens, "'total_tokens'"),
         (lambda: CHAT.answer("Hi", lambda _: "Hello."), "let it yield chunks"),
         (lambda: CHAT.answer("Hi", lambda _: ASKED[0]), "yield AssistantMessage(text)"),
     ],
-    ids=map(str, range(20)),
+    ids=map(str, range(22)),
 )
 def test_other_names(call, line):
     """What requests, stores and steps are taken for: the error says what to write."""

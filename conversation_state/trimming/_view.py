@@ -11,7 +11,12 @@ import attrs
 
 from conversation_state._drawing import draw_fragment
 from conversation_state._persistent import Log, check_iterable, final
-from conversation_state._wording import format_count, shorten_repr
+from conversation_state._wording import (
+    add_missing_names,
+    format_count,
+    list_names,
+    shorten_repr,
+)
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters, count
 from conversation_state.messages import Message, ResponseMeta
@@ -318,6 +323,9 @@ class TrimContext:
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)
 
+    def __dir__(self) -> list[str]:
+        return list_names(type(self), self)
+
     def _repr_html_(self) -> str:
         return draw_fragment(self)
 
@@ -334,6 +342,21 @@ class TrimContext:
             f"<TrimContext: {len(self):,} of {messages}, {tokens}, {limit}{failures}>"
         )
 
+
+add_missing_names(
+    TrimContext,
+    "a view has",
+    {
+        **dict.fromkeys(
+            ("add", "append", "insert", "extend"),
+            "a view shows nothing new: trim(state.add(message), budget) shows a "
+            "message that is not saved",
+        ),
+        **dict.fromkeys(("tokens", "token_count", "count"), "total_tokens"),
+        **dict.fromkeys(("drop", "without", "keep"), "remove"),
+        "entries": "elements",
+    },
+)
 
 _REMEMBERED = 8  # summaries of earlier views; the oldest are forgotten first
 
