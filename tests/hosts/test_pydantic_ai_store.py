@@ -285,6 +285,26 @@ class TestStates:
 
         assert ["When?", "Now."] == [each.text for each in store.load("chat")]
 
+    @pytest.mark.parametrize("erased", [0, 1, 2])
+    def test_part_erased(self, store, erased):
+        """The other parts of the newest request stay where one of them is erased."""
+        backend: Any = StoreBackend(store)
+        parts = [UserPromptPart(text) for text in ("a", "b", "c")]
+
+        async def use():
+            first = Conversation(messages=[ModelRequest(parts)], conversation_id="chat")
+            await backend.save(first)
+            store.erase(store.load("chat").entries[erased].id, reason="asked for")
+            found = await backend.load("chat")
+            found.messages.append(says("Now."))
+            await backend.save(found)
+
+        asyncio.run(use())
+        expected = ["a", "b", "c", "Now."]
+        expected[erased] = ""
+
+        assert expected == [each.text for each in store.load("chat")]
+
     def test_strangers(self, store):
         """
         A state that Pydantic AI never saw is a conversation, can be forked,

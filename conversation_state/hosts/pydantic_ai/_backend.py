@@ -120,9 +120,16 @@ def find_end(entries: Log[Entry], entry: str) -> int | None:
         messages = Messages(entries[start : start + last])
         following = group_messages(messages).starts[1:]
         if following or start + last >= len(entries):
-            return start + following[0] if following else len(entries)
+            break
 
         last *= _FEW
+
+    end = start + following[0] if following else len(entries)
+    # What follows an erased message of a request is a message of its own.
+    while end < len(entries) and entries[end].id.startswith(f"{entry}/"):
+        end += 1
+
+    return end
 
 
 def _read_notes(entry: Entry) -> Mapping[str, Any]:
