@@ -47,6 +47,7 @@ from tests.agents import (
     StoppableAgent,
     StoppableLoop,
     StreamingAgent,
+    post,
     tool_message,
 )
 
@@ -472,11 +473,40 @@ class TestFaults:
 
         assert 1 == code.count("ToolCall(")
         assert ")] * 60," in code
+        assert code.endswith("(run, script, wire='openai_chat')")
 
     def test_says_how_to_end(self):
         """Of a loop without an end the report says what it needs."""
-        with pytest.raises(AssertionError, match="give the loop a limit of rounds and"):
+        with pytest.raises(AssertionError, match="and 50 are allowed; give the loop a"):
             replay_agent(TriesForever(), [AgentTurn("Hm?", [ErrorReply(500)] * 60)])
+
+    def test_of_a_second_prompt(self):
+        """What is written while a function runs is judged like the first prompt."""
+
+        class AsksSecondTwice(ListAgent):
+            def __call__(self, base_url, prompt, thread):
+                if self.threads.get(thread):
+                    message = {"role": "user", "content": prompt}
+                    self.threads[thread].append(message)
+
+                return super().__call__(base_url, prompt, thread)
+
+        with pytest.raises(AssertionError, match=r"thing more\.' is in .* 2 times"):
+            replay_agent(AsksSecondTwice(), [AgentTurn("Hm?", ["So."], act="write")])
+
+    def test_of_an_end_that_is_gone(self):
+        """A request that has only the start of the one before is not stable."""
+
+        def run(base_url, prompt, _thread):
+            asked = {"role": "user", "content": prompt}
+            post(
+                base_url, {"model": "m", "messages": [asked, {**asked, "content": "!"}]}
+            )
+            post(base_url, {"model": "m", "messages": [asked]})
+            return "So."
+
+        with pytest.raises(AssertionError, match="had: user: '!' became nothing"):
+            replay_agent(run, [AgentTurn("Hm?", ["Yes.", "So."])])
 
     def test_is_made_smaller_for_a_while(self, monkeypatch):
         """Where running is slow, the smallest script so far is shown, as broken."""
@@ -793,11 +823,12 @@ class TestCommands:
         import sys, time, urllib.request
 
         body = b'{"model": "m", "messages": [{"role": "user", "content": "Hm?"}]}'
-        for _ in range(3):
-            urllib.request.urlopen(sys.argv[1] + "/chat/completions", body)
-            time.sleep(0.1)
-
-        print("I waited.")
+        try:
+            for _ in range(3):
+                urllib.request.urlopen(sys.argv[1] + "/chat/completions", body)
+                time.sleep(0.1)
+        except KeyboardInterrupt:
+            print("I stopped.")
         """
         command = [sys.executable, "-c", textwrap.dedent(code)]
         script = [AgentTurn("Hm?", [say("Answer 1.", 2, 1)], act="stop", at=1)]
