@@ -373,6 +373,10 @@ class _SourceReader:
         self, *, is_damaged: bool = False
     ) -> Iterator[InputConversation | UnreadableInput]:
         items, self.items = self.items, []
+        if is_damaged and any(each.position for each in items):
+            yield from self._report_gap(items[0])
+            return
+
         groups = _rows.group_rows([each.data for each in items])
         for name, places in groups:
             if not name and len(groups) > 1:
@@ -381,12 +385,7 @@ class _SourceReader:
                 file, line = self.source.file, items[places[0]].line
                 yield UnreadableInput(file, line, what, is_error=False)
 
-            group = [items[at] for at in places]
-            if is_damaged and group and group[0].position:
-                # What is missing may be of any of them: rows are often interleaved.
-                yield from self._report_gap(group[0], name)
-            else:
-                yield from self._load_group(group, name)
+            yield from self._load_group([items[at] for at in places], name)
 
     def _load_group(
         self, items: list[JsonValue], name: str
@@ -449,7 +448,7 @@ class _SourceReader:
         lines, self.session, self.session_format = self.session, [], ""
         first = lines[0]
         if first.position and self.is_damaged:
-            yield from self._report_gap(first, "")
+            yield from self._report_gap(first)
             return
 
         try:
@@ -530,11 +529,13 @@ class _SourceReader:
             words = f"{reason} (and {more:,} more like it)" if more else reason
             yield from self._report_unreadable(line, words)
 
-    def _report_gap(self, first: JsonValue, name: str) -> Iterator[UnreadableInput]:
-        """Report that the conversation *name*, from *first* on, is not whole."""
-        what = f"the conversation {shorten_repr(name)}" if name else "this conversation"
-        reason = f"{what} may not be whole: messages of its list are missing"
-        yield from self._report_unreadable(first.line, reason)
+    def _report_gap(self, first: JsonValue) -> Iterator[UnreadableInput]:
+        """
+        Report the list of messages that begins with *first*: what it lacks may be of
+        any of its conversations, whose rows are often interleaved.
+        """
+        what = "nothing of this list is imported, because messages of it are missing"
+        yield from self._report_unreadable(first.line, what)
 
     def _report_unreadable(
         self, line: int, reason: str, *, is_binary: bool = False
