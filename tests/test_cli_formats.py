@@ -1662,6 +1662,16 @@ class TestSessions:
 
         assert [["a done"]] * 2 == [said for said, _ in chats(run).values()]
 
+    def test_number_behind_a_damaged_line(self, run):
+        """What is wrong has the number of its line, behind one that is no JSON too."""
+        lines = [json.dumps(each) for each in CODEX]
+        event = {"type": "user_message", "message": "never sent"}
+        lines += ["{", json.dumps({"type": "event_msg", "payload": event})]
+
+        result = run("import", run.write("\n".join(lines)), status=2)
+
+        assert "s1: not kept as it was: line 5: a message that no item" in result.stderr
+
     def test_damaged_line(self, run):
         """A line that is no JSON is reported, and the others are loaded."""
         lines = [json.dumps(each) for each in CLAUDE_CODE]
@@ -1813,6 +1823,26 @@ class TestNotes:
                 assert "the result behind it has no call" in said
             else:
                 assert "message 2" not in said
+
+    @pytest.mark.parametrize(
+        "block",
+        [{"type": "toolRequest", "id": "c"}, {"type": "reasoning", "text": "hm"}],
+    )
+    def test_unknown_block(self, run, block):
+        """
+        A block that the format does not have is kept and noted, beside a call too.
+
+        Source:
+            Messages of Goose; ``api_conversation_history.json`` of Roo Code.
+        """
+        call = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+        is_goose = block["type"] == "toolRequest"
+        content = [block] if is_goose else [block, call]
+        said = run("import", run.write(json.dumps([user("q"), model(content)]))).stderr
+
+        count = "chats-1: note: 1 block of types that are not known, kept as they are"
+        assert f"{count}; the first, of {block['type']}, is in message 2\n" == said
+        assert (["u q", "a" if is_goose else "a f{}"], 1) == chats(run)["chats-1"]
 
     @pytest.mark.parametrize(
         ("key", "what"),
@@ -2198,6 +2228,36 @@ REFUSED = {
         "an error of the provider instead of an answer: expired",
     ),
     "silly": ({"name": "A", "is_user": True, "mes": "hi"}, "a message of SillyTavern"),
+    "silly, with notes": (
+        {"name": "A", "is_user": True, "mes": "hi", "extra": {"api": "openai"}},
+        "a message of SillyTavern",
+    ),
+    "output of Claude Code": (
+        {"type": "assistant", "message": model("yo"), "session_id": "s", "uuid": "u"}
+        | {"parent_tool_use_id": None},
+        "output of `claude -p`; import its session, of ~/.claude/projects",
+    ),
+    "result of Claude Code": (
+        {"type": "result", "subtype": "success", "result": "yo", "session_id": "s"},
+        "output of `claude -p`",
+    ),
+    "output of Codex": (
+        {"type": "item.completed", "item": {"type": "agent_message", "text": "yo"}},
+        "output of `codex exec`; import its session, of $CODEX_HOME/sessions",
+    ),
+    "view of Cline": (
+        [{"ts": 1, "type": "say", "say": "text", "text": "hi"}],
+        "what Cline shows; import the api_conversation_history.json beside it",
+    ),
+    "DeepSeek": (
+        {"id": "d", "inserted_at": "2026-01-01", "mapping": {"root": {}}},
+        "DeepSeek's export, which is not read",
+    ),
+    "session of another agent": (
+        {"uuid": "1", "parentUuid": None, "sessionId": "s", "type": "user"}
+        | {"message": GEMINI[0]},
+        "nothing in this claude_code session can be read; line 1: can't be read",
+    ),
     "gemini texts": (
         {"contents": [{"role": "model", "parts": ["yo"]}]},
         "$.contents[0].parts[0]: is 'yo'; expected an object",

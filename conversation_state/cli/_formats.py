@@ -35,6 +35,7 @@ from conversation_state.cli._recognition import (
     find_id,
     find_message_key,
     find_owner,
+    is_known,
     recognize,
     recognize_api,
     recognize_items,
@@ -921,13 +922,23 @@ def load_session(
             found.append(one)
             continue
 
-        found.append(_as_conversation(one))
+        found.append(_check_session(_as_conversation(one), name))
         found += [
             _as_conversation(each, f"{one.name}/{each.name}", part_of=one.name)
             for each in one.agents
         ]
 
     return found
+
+
+def _check_session(
+    found: FoundConversation, name: str
+) -> FoundConversation | DecodeError:
+    if any(_is_readable(message) for _, message in _iterate_titled(found)):
+        return found
+
+    what = f"nothing in this {name} session can be read"
+    return fail("; ".join([what, *found.mended[:1]]))
 
 
 def _as_conversation(session: Any, name: str = "", **links: str) -> FoundConversation:
@@ -980,6 +991,7 @@ def _check_readable(found: FoundConversation, name: str) -> FoundConversation:
         raise fail("a conversation without messages")
 
     mended = list(found.mended)
+    unknown: list[tuple[str, str]] = []
     for title, message in _iterate_titled(found):
         for place, part in enumerate(message.parts):
             if isinstance(part, UnknownPart) and part.source == name:
@@ -991,6 +1003,9 @@ def _check_readable(found: FoundConversation, name: str) -> FoundConversation:
                         f"{FORMATS[name]}",
                         f"{title}, part {place + 1}",
                     )
+
+                if not is_known(str(kind), name):
+                    unknown.append((title, shorten_text(str(kind), 40)))
 
         if message.metadata:
             mended += [
@@ -1005,8 +1020,14 @@ def _check_readable(found: FoundConversation, name: str) -> FoundConversation:
     if found.state is None and not any(map(_is_readable, messages)):
         raise fail("nothing in it can be read: no text, no call and no medium")
 
-    noticed = (*found.noticed, *unpaired)
-    return found._replace(mended=tuple(mended), noticed=noticed)
+    noticed = [*found.noticed, *unpaired]
+    if unknown:
+        title, kind = unknown[0]
+        count = format_count(len(unknown), "block")
+        what = "of types that are not known, kept as they are"
+        noticed.append(f"{count} {what}; the first, of {kind}, is in {title}")
+
+    return found._replace(mended=tuple(mended), noticed=tuple(noticed))
 
 
 def _find_unpaired(messages: Sequence[Message]) -> Iterator[str]:

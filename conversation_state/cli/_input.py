@@ -452,7 +452,12 @@ class _SourceReader:
             return
 
         try:
-            data = [each.data for each in lines]
+            data: list[Any] = []
+            for value in lines:
+                # Each has the number that it has in the file, though some are missing.
+                missing = 0 if value.position else value.line - len(data) - 1
+                data += [*[""] * missing, value.data]
+
             path = Path(self.source.file)
             found = _formats.load_session(data, path, self.format)
         except DecodeError as error:

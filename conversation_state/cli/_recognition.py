@@ -216,7 +216,11 @@ _ITEM_TESTS: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
     ("openai_responses", _has_responses),
     (
         "bubo",
-        lambda f: "role" not in f.keys and f.types <= _BUBO_TYPES and bool(f.types),
+        lambda f: (
+            not f.keys & {"message", "role"}
+            and f.types <= _BUBO_TYPES
+            and bool(f.types)
+        ),
     ),
     (
         "ag_ui",
@@ -229,7 +233,11 @@ _ITEM_TESTS: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
         "openai_assistants",
         lambda f: "text+text" in f.blocks or {"object", "thread_id"} <= f.keys,
     ),
-    ("ai_sdk_model", lambda f: bool(f.blocks & _MODEL_BLOCKS)),
+    (
+        "ai_sdk_model",
+        # Roo Code has thoughts of this type among Anthropic's blocks.
+        lambda f: bool(f.blocks & _MODEL_BLOCKS) and not _has_anthropic(f),
+    ),
     (
         "bedrock_converse",
         lambda f: bool(f.blocks & _CONVERSE_BLOCKS) and "tool_calls" not in f.keys,
@@ -238,7 +246,7 @@ _ITEM_TESTS: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
     (
         "eino",
         lambda f: (
-            bool(f.keys & _EINO_KEYS)
+            bool(f.keys & _EINO_KEYS and f.roles)
             and f.roles <= _CHAT_ROLES
             and "tool_calls+object" not in f.keys
         ),
@@ -509,7 +517,10 @@ def recognize_api(body: Body) -> str:
 # All others; a log has requests and responses in it.
 _RECORD_TESTS: tuple[tuple[str, Test], ...] = (
     ("json", lambda r: r.get("format") == "conversation_state"),
-    ("chatgpt", lambda r: isinstance(r.get("mapping"), dict)),
+    (
+        "chatgpt",
+        lambda r: isinstance(r.get("mapping"), dict) and "inserted_at" not in r,
+    ),
     ("open_webui", _is_open_webui),
     ("claude_ai", lambda r: isinstance(r.get("chat_messages"), list)),
     (
@@ -723,6 +734,12 @@ def find_owner(kind: str, name: str) -> str:
     return ""
 
 
+def is_known(kind: str, name: str) -> bool:
+    """Whether *name*, a format of messages, has blocks of the type *kind*."""
+    known = [blocks for owner, blocks, _ in _OWNERS if owner == name]
+    return not known or kind in known[0]
+
+
 def describe_input(value: Any) -> str:
     """What *value* looks like, for a refusal."""
     if isinstance(value, dict):
@@ -783,6 +800,14 @@ def _is_event(record: Body) -> bool:
     )
 
 
+_CODEX_OUTPUT = ("item.", "thread.", "turn.")
+
+
+def _is_codex_output(record: Body) -> bool:
+    kind = record.get("type")
+    return isinstance(kind, str) and kind.startswith(_CODEX_OUTPUT)
+
+
 # What people take for conversations, in words that name it.
 _LOOKALIKES: tuple[tuple[str, Test], ...] = (
     (
@@ -790,6 +815,25 @@ _LOOKALIKES: tuple[tuple[str, Test], ...] = (
         lambda r: any(r.get(k) == [] for k in MESSAGE_KEYS),
     ),
     ("an event of a streamed response; concat the chunks of load_chunks", _is_event),
+    (
+        "output of `claude -p`; import its session, of ~/.claude/projects",
+        lambda r: (
+            {"session_id", "type"} <= r.keys()
+            and bool({"parent_tool_use_id", "subtype"} & r.keys())
+        ),
+    ),
+    (
+        "output of `codex exec`; import its session, of $CODEX_HOME/sessions",
+        _is_codex_output,
+    ),
+    (
+        "what Cline shows; import the api_conversation_history.json beside it",
+        lambda r: {"ts", "type"} <= r.keys() and bool({"ask", "say"} & r.keys()),
+    ),
+    (
+        "DeepSeek's export, which is not read",
+        lambda r: {"inserted_at", "mapping"} <= r.keys(),
+    ),
     ("a request for something else than an answer, or its result", _is_embedding),
     ("an error of a provider, not an answer", lambda r: bool(_get_object(r, "error"))),
     ("a completion without messages", lambda r: "choices" in r),

@@ -42,7 +42,10 @@ _UTF_16_OR_32 = (
 _BINARY: tuple[tuple[bytes, str], ...] = (
     (
         b"SQLite format 3\0",
-        "a SQLite database; give --from and what wrote it, or read it with --store",
+        (
+            "a SQLite database; give --from and what wrote it, `opencode export` its "
+            "sessions if it is OpenCode's, or read it with --store"
+        ),
     ),
     (b"PK\x05\x06", "an empty zip archive"),
     (b"%PDF", "a PDF document; expected JSON"),
