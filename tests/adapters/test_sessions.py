@@ -466,6 +466,17 @@ class TestCodex:
         assert results
         assert {failed} == {result.is_error for result in results}
 
+    def test_messages_of_events(self):
+        """A message that only an event has is left out, and named."""
+        lines = say("aB")
+        for kind, text in (("user", "a"), ("agent", "B"), ("user", "c")):
+            event = {"type": f"{kind}_message", "message": text}
+            lines.append({"type": "event_msg", "payload": event})
+
+        problems = load_session(lines, format="codex").problems
+
+        assert ("line 5: a message that no item has; it is left out",) == problems
+
     def test_live_branch(self):
         """Turns that were rolled back are a branch, with the context they came with."""
         tree = read_session(CODEX).tree

@@ -74,6 +74,7 @@ _REPEATED = frozenset(
     {"agent_message", "agent_reasoning", "agent_reasoning_raw_content", "user_message"}
     | {"task_complete", "task_started", "turn_complete", "turn_started"}
 )
+_SAID = frozenset({"agent_message", "user_message"})
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 
 
@@ -143,6 +144,9 @@ class _CodexSession:
         # The answer that waits for its usage: its first line, and what it says.
         self.unbilled: tuple[tuple[int, Body, Body], list[Message]] | None = None
         self.compaction: dict[str, Any] = {}
+        # What events repeat, with their lines; and what is in items.
+        self.repeated: list[tuple[int, str]] = []
+        self.texts: list[str] = []
 
     def load(self, agents: Mapping[str, SessionLines]) -> LoadedSession:
         readers: dict[str, Callable[[int, Body, Body], None]] = {
@@ -166,6 +170,11 @@ class _CodexSession:
                 self.builder.report_unread(at, raw)
 
         self._end_response()
+        said = "\n".join(self.texts)
+        for at, text in self.repeated:
+            if text.strip() not in said:
+                self.builder.problem(at, "a message that no item has; it is left out")
+
         if self.compaction:
             self.builder.notes[COMPACTION] = self.compaction
 
@@ -205,7 +214,9 @@ class _CodexSession:
         if kind in _EVENTS or kind in _REPEATED:
             self.builder.mark_read(at)
 
-        if kind == "token_count":
+        if kind in _SAID:
+            self.repeated.append((at, text_of(payload, "message")))
+        elif kind == "token_count":
             self._bill_response(at, raw, payload)
         elif kind == "thread_name_updated":
             self.builder.title = text_of(payload, "thread_name") or self.builder.title
@@ -274,6 +285,7 @@ class _CodexSession:
             loaded = tuple(UnknownMessage(raw, source=SOURCE) for _, raw, _ in items)
 
         for message in loaded:
+            self.texts.append(message.text)
             self.calls.update({call.id: call for call in message.tool_calls})
 
         return [self._complete_answer(message) for message in loaded]

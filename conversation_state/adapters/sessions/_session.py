@@ -584,8 +584,8 @@ class SessionBuilder:
         if not any(record.messages for record in records.values()):
             seen = format_count(len(self.lines.lines), "line")
             what = f"a {self.format} session without messages ({seen})"
-            more = [Problem("$", each) for each in self.problems[:_MAX_LISTED]]
-            raise DecodeError((Problem("$", what), *more))
+            whats = ["; ".join([what, *self.problems[:1]]), *self.problems[1:]]
+            raise DecodeError(tuple([Problem("$", w) for w in whats[:_MAX_LISTED]]))
 
         parents = {id: each.parent for id, each in records.items()}
         places = {id: each.at for id, each in records.items()}
