@@ -311,6 +311,17 @@ def refuse_operators(cls: type, operators: Mapping[str, str]) -> None:
         setattr(cls, name, make_refusal(text))
 
 
+def refuse_assignments(cls: type, text: str) -> None:
+    """Let each assignment to a property of *cls* say what to write."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise AttributeError(text)
+
+    for name, found in list(vars(cls).items()):
+        if isinstance(found, property):
+            setattr(cls, name, property(found.fget, refuse, refuse, found.__doc__))
+
+
 def list_names(cls: type, instance: object) -> list[str]:
     """What *instance* of *cls* has, without the names that are missing."""
     names = object.__dir__(instance)

@@ -28,7 +28,11 @@ from conversation_state._persistent import (
     freeze_map,
 )
 from conversation_state._persistent.maps import PMap, pmap
-from conversation_state._wording import format_count, shorten_repr
+from conversation_state._wording import (
+    format_count,
+    refuse_assignments,
+    shorten_repr,
+)
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import UnknownMomentError
 from conversation_state.pickling import Maker
@@ -1080,6 +1084,10 @@ def _make_timeline(  # noqa: PLR0917 - hot, and what pickles call
 
 
 _TIMELINE = Maker("timeline.Timeline", _make_timeline)
+refuse_assignments(
+    Timeline,
+    "a timeline never changes; timeline = timeline.commit(state) is the next one",
+)
 
 
 def _forget_moments(  # noqa: PLR0917 - the fields of a timeline

@@ -253,6 +253,7 @@ def test_other_names(call, line):
         (lambda: ASKED + ASKED[0], "state = state.add(message), extend(messages)"),
         (lambda: operator.setitem(ASKED, 0, ASKED[0]), "replace_message(entry_id"),
         (lambda: operator.delitem(ASKED, 0), "state.without([entry_id])"),
+        (lambda: operator.setitem(ASKED.messages, 0, PART), "replace_message("),
         (lambda: ASKED["x"], "expected an integer or a slice, got a str: 'x'"),
         (lambda: ASKED.before(ASKED.entries[0]), "expected an entry's .id, got an E"),
         (lambda: ASKED.before(0), "expected an entry's .id, got an int: 0; state.ent"),
@@ -279,7 +280,7 @@ def test_other_names(call, line):
         ),
         (lambda: UI.dump("Hi"), "a list of Messages, got a str: 'Hi'"),
     ],
-    ids=map(str, range(16)),
+    ids=map(str, range(17)),
 )
 def test_other_values(call, line):
     """What lists, functions and results are taken for: so does its error."""
@@ -287,6 +288,26 @@ def test_other_values(call, line):
         (TypeError, LookupError, ConversationStateError), match=re.escape(line)
     ):
         call()
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "line"),
+    [
+        (ASKED, "messages", "state = state.add(message), extend(messages)"),
+        (ASKED[0], "content", "message.replace(...) is a changed copy"),
+        (ASKED[0].parts[0], "text", "attrs.evolve(value, text=...) is a changed copy"),
+        (VIEW, "messages", "its methods return the next one"),
+        (Timeline.begin(ASKED), "present", "timeline = timeline.commit(state)"),
+    ],
+    ids=map(str, range(5)),
+)
+def test_assignments(value, name, line):
+    """What is assigned to a value, or deleted: its error says what to write."""
+    for change in (lambda: setattr(value, name, ()), lambda: delattr(value, name)):
+        with pytest.raises(AttributeError, match=re.escape(line)) as caught:
+            change()
+
+        assert "never changes" in str(caught.value)
 
 
 def test_missing_revision():

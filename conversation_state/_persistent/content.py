@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from attrs.exceptions import FrozenInstanceError
 
 from conversation_state.pickling import pickled_by_name
 
@@ -41,11 +43,27 @@ else:
             )
 
         cls.__init_subclass__ = classmethod(refuse)
+        if cls.__setattr__ is not object.__setattr__:
+            cls.__setattr__ = cls.__delattr__ = _refuse_change
+
         # Other values are not made of all their fields, and say of what they are.
         return pickled_by_name(cls) if cls.__reduce__ is object.__reduce__ else cls
 
 
 _OF_A_DRAFT = {"is_draft": True}
+
+
+def _refuse_change(value: Any, name: str, *_: object) -> NoReturn:
+    # The error of attrs, whose own text says only that it can't.
+    error = FrozenInstanceError()
+    way = getattr(value, "_changed_copy", "")
+    if not way and any(field.alias == name for field in value.__attrs_attrs__):
+        way = f"attrs.evolve(value, {name}=...) is a changed copy"
+
+    what = f"can't change {name!r}: a {type(value).__name__} never changes"
+    error.msg = f"{what}; {way or 'its methods return the next one'}"
+    error.args = (error.msg,)
+    raise error
 
 
 def make_draft(cls: type) -> Any:

@@ -11,8 +11,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
 from conversation_state._persistent import Log, View, final
-from conversation_state._wording import add_missing_names, describe_value, list_names
-from conversation_state.aggregator._names import LIST_NAMES
+from conversation_state._wording import (
+    add_missing_names,
+    describe_value,
+    list_names,
+    refuse_operators,
+)
+from conversation_state.aggregator._names import ITEM_OPERATORS, LIST_NAMES
 from conversation_state.messages import Message, id_of_key
 from conversation_state.pickling import Maker
 from conversation_state.usage import Usage
@@ -138,6 +143,7 @@ class Messages(View[Message]):
 
 
 add_missing_names(Messages, "the messages of a state are a view, with", LIST_NAMES)
+refuse_operators(Messages, ITEM_OPERATORS)
 _MESSAGES = Maker("aggregator.Messages", Messages)
 
 

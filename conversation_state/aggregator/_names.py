@@ -101,10 +101,10 @@ NAMES = {
     ),
 }
 # The same for what lists take: ``state += [message]``, ``state[0] = message``.
+ITEM_OPERATORS = {"__setitem__": _OTHER, "__delitem__": _SHORTER}
 OPERATORS = {
     "__add__": _NEXT + "add(message), extend(messages) or join(other)",
-    "__setitem__": _OTHER,
-    "__delitem__": _SHORTER,
+    **ITEM_OPERATORS,
 }
 # The same for the view `state.messages`, by the names that a list has.
 LIST_NAMES = {

@@ -28,6 +28,7 @@ from conversation_state._wording import (
     escape_line,
     format_count,
     list_names,
+    refuse_assignments,
     refuse_operators,
     shorten_repr,
     shorten_text,
@@ -1260,6 +1261,7 @@ class Aggregator:
 
 add_missing_names(Aggregator, "an Aggregator has", NAMES)
 refuse_operators(Aggregator, OPERATORS)
+refuse_assignments(Aggregator, f"a state never changes; {OPERATORS['__add__']}")
 
 
 def _format_line(message: Message) -> str:

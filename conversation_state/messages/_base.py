@@ -176,6 +176,7 @@ class Message(_Countable, ByContent):
     """
 
     role: ClassVar[str] = ""
+    _changed_copy: ClassVar[str] = "message.replace(...) is a changed copy"
 
     _common: Common
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from inspect import isawaitable
 from types import FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -271,6 +271,8 @@ class Trimmer:
     >>> [message.text for message in trimmer(state.add_user_prompt("Bye."))]
     ['Bye.']
     """
+
+    _changed_copy: ClassVar[str] = "Trimmer(budget, *steps) makes another one"
 
     budget: TokenBudget | None
     steps: tuple[AsyncStep, ...]
