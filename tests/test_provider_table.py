@@ -217,6 +217,10 @@ CHAT = {
         chat(said(), said()),
         chat(said("system"), said(), said("assistant"), said()),
     ),
+    "developer": (
+        chat(said("developer"), said()),
+        chat(said("system"), said()),
+    ),
     "answer_last": (
         chat(said(), said("assistant")),
         chat(said(), said("assistant"), said()),

@@ -96,11 +96,11 @@ _TURNS = _TOP | {"user behind result", "two users", "two answers"}
 HOSTS = [
     ("anthropic", "", _CLAUDE | _TOP, 64, 64),
     ("anthropic", "anthropic", _CLAUDE, 128, 128),
-    ("anthropic", "bedrock", _CLAUDE | _TOP, 64, 64),
+    ("anthropic", "bedrock", _CLAUDE | _TOP | {"answer last"}, 64, 64),
     ("anthropic", "vertex", _CLAUDE | _TOP, 64, 64),
     ("gemini", "", {"answer first", "empty"}, 0, 64),
     ("gemini", "gemini", {"answer first"}, 0, 64),
-    ("gemini", "vertex", {"answer first", "empty"}, 0, 64),
+    ("gemini", "vertex", {"answer first", "empty", "answer last"}, 0, 64),
     ("openai_chat", "", _THOUGHT | {"system behind answer"}, 40, 64),
     *[
         ("openai_chat", host, _THOUGHT, 40, 64)
@@ -109,7 +109,8 @@ HOSTS = [
     ("openai_chat", "cerebras", _THOUGHT | {"system behind answer"}, 40, 64),
     (
         *("openai_chat", "mistral"),
-        _THOUGHT | {"answer first", "system behind answer", "user behind result"},
+        _THOUGHT
+        | {"answer first", "answer last", "system behind answer", "user behind result"},
         *(9, 64),
     ),
     ("openai_chat", "openai", {"thinking only"}, 0, 64),
@@ -302,8 +303,28 @@ class TestPrepare:
         """An answer at the end is followed by a made message where a host wants it."""
         messages = [ASK, AssistantMessage("a")]
 
-        assert ["q", "a"] == summarise(prepare(messages, MISTRAL))
+        assert ["q", "a"] == summarise(prepare(messages, EVERYWHERE))
         assert ["q", "a", MADE_PROMPT] == summarise(prepare(messages, PERPLEXITY))
+
+    @pytest.mark.parametrize(
+        ("model", "is_continued"),
+        [
+            ("claude-opus-4-5-20251101", True),
+            ("us.anthropic.claude-sonnet-4-20250514-v1:0", True),
+            ("claude-3-5-sonnet-latest", True),
+            ("claude-opus-4-6", False),
+            ("anthropic/claude-sonnet-5.5", False),
+            ("of-a-deployment", True),
+        ],
+    )
+    def test_an_answer_that_a_model_continues_comes_last(self, model, is_continued):
+        """Claude before 4.6 goes on with it, as each Claude does after a pause."""
+        rules = requests.rules("anthropic", model=model)
+        paused = AssistantMessage("a", response=ResponseMeta("pause_turn"))
+        sent = summarise(prepare([ASK, AssistantMessage("a")], rules))
+
+        assert ["q", "a"] + [MADE_PROMPT] * (not is_continued) == sent
+        assert ["q", "a"] == summarise(prepare([ASK, paused], rules))
 
     def test_each_message_has_its_path(self):
         """Long lists, too, with nothing wrong and with something."""

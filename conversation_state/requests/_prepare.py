@@ -783,7 +783,7 @@ class _Preparation:
         )
         is_answer = isinstance(last, AssistantMessage) and not last.tool_calls
         if is_answer and (
-            self.rules.ends_with_user
+            (self.rules.ends_with_user and not _is_continued(last))
             or isinstance(asked, _ASKS)
             or _ends_with_system(self.messages, self.rules)
         ):
@@ -815,6 +815,21 @@ class _Preparation:
 
 
 _ASKS = (UserMessage, ToolMessage)
+
+
+def _is_continued(answer: Message) -> bool:
+    """
+    Whether a provider continues *answer* where others refuse one at the end: Claude
+    after a pause of its own tools, Mistral and DeepSeek a ``prefix``.
+    """
+    response = getattr(answer, "response", None)
+    if response is not None and response.finish_reason == "pause_turn":
+        return True
+
+    kept: Any = answer.metadata.get(MARK)
+    notes = kept.get("openai_chat") if isinstance(kept, Mapping) else None
+    keys = notes.get("keys") if isinstance(notes, Mapping) else None
+    return isinstance(keys, Mapping) and keys.get("prefix") is True
 
 
 def _find_spoken(rows: list[tuple[int, Message]]) -> list[int]:

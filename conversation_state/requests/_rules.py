@@ -80,7 +80,13 @@ class Rules:
         alternates: Whether an answer has to stand between two messages of users, too,
             and a user's message between two answers.
 
-        ends_with_user: Whether a user's message or a result has to come last.
+        ends_with_user: Whether a user's message or a result has to come last, unless
+            the answer in front asks to be continued.
+
+        takes_developer: Whether there is a role ``developer`` for system messages.
+
+        takes_foreign_items: Whether items of other servers are taken: their ids, and
+            reasoning that is not encrypted.
 
         is_request: Whether the messages are a request; if not, none is changed.
     """
@@ -103,6 +109,8 @@ class Rules:
     answers_results: bool = False
     alternates: bool = False
     ends_with_user: bool = False
+    takes_developer: bool = True
+    takes_foreign_items: bool = True
     is_request: bool = True
 
     @property
@@ -190,11 +198,13 @@ _FORMATS = {
 # What differs from the default, which is right for all hosts that are not here.
 _ANYWHERE = {"late_system": "anywhere"}
 _OF_OPENAI = {"takes_any_arguments": True}
+_ITEMS_OF_OPENAI = {**_OF_OPENAI, "takes_foreign_items": False}
 _ALTERNATING = {
     "alternates": True,
     "answers_results": True,
     "late_system": "top",
     "starts_with_user": True,
+    "takes_developer": False,
 }
 _KEYS = frozenset({"content", "role", "tool_calls"})
 _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
@@ -205,21 +215,33 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
             "late_system": "anywhere",
             "starts_with_user": False,
         },
-        "bedrock": {},
+        "bedrock": {"ends_with_user": True},
         "vertex": {},
     },
-    "gemini": {"gemini": {"takes_empty": True}, "vertex": {}},
+    "gemini": {
+        "gemini": {"takes_empty": True},
+        "vertex": {"ends_with_user": True},
+    },
     "openai_chat": {
         "azure": {**_ANYWHERE, **_OF_OPENAI},
-        "cerebras": {"message_keys": _KEYS | {"name", "reasoning"}},
+        "cerebras": {
+            "message_keys": _KEYS | {"name", "reasoning"},
+            "takes_developer": False,
+        },
         "copilot": _ANYWHERE,
-        "deepseek": _ANYWHERE,
-        "groq": {**_ANYWHERE, "message_keys": _KEYS | {"name"}},
+        "deepseek": {**_ANYWHERE, "takes_developer": False},
+        "groq": {
+            **_ANYWHERE,
+            "message_keys": _KEYS | {"name"},
+            "takes_developer": False,
+        },
         "mistral": {
             "answers_results": True,
             "call_ids": TextRule(9, "a-zA-Z0-9", length=9),
+            "ends_with_user": True,
             "message_keys": _KEYS | {"prefix"},
             "starts_with_user": True,
+            "takes_developer": False,
         },
         "openai": {**_ANYWHERE, **_OF_OPENAI, "call_ids": _ANY, "takes_empty": True},
         "openrouter": _ANYWHERE,
@@ -227,8 +249,8 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
         "vllm": {**_ALTERNATING, "image_types": None},
     },
     "openai_responses": {
-        "azure": _OF_OPENAI,
-        "openai": {**_OF_OPENAI, "takes_empty": True},
+        "azure": _ITEMS_OF_OPENAI,
+        "openai": {**_ITEMS_OF_OPENAI, "takes_empty": True},
     },
 }
 
@@ -245,7 +267,8 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
             are known. With a host its rules hold for what was loaded, too.
 
         model: The model's name; one of Mistral's, on any host, wants Mistral's ids
-            and takes no other keys, and Anthropic's take no thinking of another model.
+            and takes no other keys; Anthropic's take no thinking of another model, and
+            from 4.6 on continue no answer.
 
     Raises:
         LookupError:
@@ -264,33 +287,39 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
             f"unknown format {shorten_repr(format)}; there are rules for {known}"
         )
 
-    if model and format == "anthropic":
-        found = attrs.evolve(found, model=model)
-
     if not host and _is_of_mistral(model):
         host = "mistral" if format == "openai_chat" else ""
 
-    if not host:
-        return found
-
     hosts = _HOSTS[format]
-    if host not in hosts:
+    if host and host not in hosts:
         raise LookupError(
             f"unknown host {shorten_repr(host)} of {format}; there are rules for "
             f"{', '.join(sorted(hosts))}; without a host they are right for all of them"
         )
 
-    return attrs.evolve(found, host=host, **hosts[host])
+    changes = {**hosts[host], "host": host} if host else {}
+    if model and format == "anthropic":
+        changes["model"] = model
+        if "claude" in model.lower():
+            continues = _CONTINUING.match(_name_model(model)) is not None
+            changes["ends_with_user"] = not continues
+
+    return attrs.evolve(found, **changes) if changes else found
 
 
 def takes_thinking(rules: Rules, model: str) -> bool:
     """
     Whether thinking that *model* signed, "" if that is unknown, is taken back by what
-    *rules* name: Anthropic's hosts have Claude, each of whose models signs for itself.
-    A model has other names on other hosts, with prefixes, dates and versions.
+    *rules* name: OpenAI's own models encrypt for each other, and Anthropic's hosts have
+    Claude, each of whose models signs for itself. A model has other names on other
+    hosts, with prefixes, dates and versions.
     """
     if not model or not (rules.host or rules.model):
         return True
+
+    if rules.format == "openai_responses":
+        name = model.lower().rpartition("/")[2]
+        return rules.host != "openai" or _OPENAI.match(name) is not None
 
     is_claude = _CLAUDE.search(model.lower()) is not None
     if not rules.model:
@@ -301,7 +330,10 @@ def takes_thinking(rules: Rules, model: str) -> bool:
     return signer == asked or (is_claude and "claude" not in asked)
 
 
+_OPENAI = re.compile(r"(ft:)?(chatgpt|codex|computer-use|gpt(?!-oss)|o\d)")
 _CLAUDE = re.compile(r"claude[a-z0-9.-]*")
+# The models that continue an answer at the end of a request: those before 4.6.
+_CONTINUING = re.compile(r"claude-(instant|[123]\b|[a-z]+-4(-[0-5])?$)")
 _DATED = re.compile(r"(-\d{8}|-latest|-v\d+|-0)+$")
 
 

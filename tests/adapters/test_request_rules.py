@@ -229,6 +229,61 @@ class TestStoredItems:
         assert [("messages[1].parts[0]", "id")] == listed(export)
         assert judge("openai_responses", export.payload, memory=memory) == ()
 
+    @pytest.mark.parametrize(
+        ("thought", "host", "model", "is_sent"),
+        [
+            ({"encrypted_content": "E"}, "openai", "gpt-5", True),
+            ({"encrypted_content": "E"}, "openai", "grok-4", False),
+            ({"encrypted_content": "E"}, "azure", "of-a-deployment", True),
+            (
+                {"content": [{"type": "reasoning_text", "text": "hm"}]},
+                "azure",
+                "",
+                False,
+            ),
+            ({"encrypted_content": "E", "id": "thinking_0"}, "openai", "", False),
+        ],
+    )
+    def test_reasoning_of_another_server(self, thought, host, model, is_sent):
+        """OpenAI takes its own reasoning only."""
+        raw = response({**THOUGHT, **thought}, SPOKEN, model=model)
+        chat = [ASK, *openai_responses.load(raw), ASK]
+        export = openai_responses.dump(chat, rules=openai_responses.rules(host=host))
+        sent = [{**THOUGHT, **thought}, SPOKEN]
+
+        assert is_sent == (sent == export.payload["input"][1:3])
+        assert is_sent == (export.lost == ())
+        assert judge("openai_responses", export.payload) == ()
+        assert sent == openai_responses.dump(chat).payload["input"][1:3]
+
+    def test_ids_of_another_server(self):
+        """Items whose ids OpenAI did not make are sent to it without them."""
+        asked = {"type": "message", "role": "user", "content": "q", "id": "019f629b-43"}
+        called = {"type": "function_call", "call_id": "c1", "name": "f"}
+        called |= {"arguments": "{}", "id": "toolu_1"}
+        done = {"type": "function_call_output", "call_id": "c1", "output": "r"}
+        spoken = {**SPOKEN, "id": "chatcmpl-1"}
+        chat = openai_responses.load([asked, called, done, spoken, asked])
+        rules = openai_responses.rules(host="openai")
+        export = openai_responses.dump(chat, rules=rules)
+
+        assert not any("id" in item for item in export.payload["input"])
+        assert ["id"] * 4 == [lost.what for lost in export.lost]
+        assert judge("openai_responses", export.payload) == ()
+
+    def test_ids_that_say_nothing(self):
+        """
+        Items that the Agents SDK makes of other formats share one id; reasoning stays,
+        as DeepSeek wants it back.
+        """
+        items = [{**THOUGHT, "id": "__fake_id__"}, {**SPOKEN, "id": "__fake_id__"}] * 2
+        chat = openai_responses.load([{"role": "user", "content": "q"}, *items])
+        named = openai_responses.rules(host="openai")
+
+        assert items == openai_responses.dump(chat).payload["input"][1:]
+        spoken = [{"role": "assistant", "content": "a"}] * 2
+        assert spoken == openai_responses.dump(chat, rules=named).payload["input"][1:]
+
     def test_an_answer_of_several_texts(self):
         """Texts that were made elsewhere are items of a type that the SDK has."""
         answer = AssistantMessage([TextPart("a"), TextPart("b")])
@@ -238,6 +293,83 @@ class TestStoredItems:
             {"role": "assistant", "content": "a"},
             {"role": "assistant", "content": "b"},
         ] == export.payload["input"][1:3]
+
+
+class TestEnds:
+    """What may stand at the end of a request."""
+
+    @pytest.mark.parametrize(
+        ("content", "sent"),
+        [
+            ("a \n", "a"),
+            ([{"type": "text", "text": " a "}], [{"type": "text", "text": " a"}]),
+            (
+                [{"type": "text", "text": "a "}, {"type": "text", "text": " "}],
+                [{"type": "text", "text": "a"}],
+            ),
+        ],
+    )
+    def test_white_space(self, content, sent):
+        """That of an answer at the end goes to no host of Anthropic."""
+        chat = anthropic.load(
+            [
+                {"role": "user", "content": "q"},
+                {"role": "assistant", "content": content},
+            ]
+        )
+        export = anthropic.dump(chat)
+        followed = anthropic.dump([*chat, ASK]).payload["messages"]
+
+        assert sent == export.payload["messages"][1]["content"]
+        assert {"text"} == {lost.what for lost in export.lost}
+        assert judge("anthropic", export.payload, level="api") == ()
+        assert content == followed[1]["content"]
+
+    @pytest.mark.parametrize(
+        ("adapter", "wire", "rules", "level"),
+        [
+            (openai_chat, "openai_chat", {"host": "mistral"}, "mistral"),
+            (gemini, "gemini", {"host": "vertex"}, "vertex"),
+            (anthropic, "anthropic", {"host": "bedrock"}, "bedrock"),
+            (anthropic, "anthropic", {"model": "claude-opus-5"}, "api"),
+        ],
+    )
+    def test_an_answer(self, adapter, wire, rules, level):
+        """A user's message goes behind it where it is refused."""
+        chat = [ASK, AssistantMessage("a ")]
+        export = adapter.dump(chat, rules=adapter.rules(**rules))
+
+        assert [("messages[1]", "user")] == listed(export)
+        assert judge(wire, {**export.payload, **rules}, level=level) == ()
+
+    def test_an_answer_that_goes_on(self):
+        """Nothing goes behind what Mistral, or Claude after a pause, continues."""
+        begun = {"role": "assistant", "content": "a", "prefix": True}
+        rules = openai_chat.rules(host="mistral")
+        chat = [ASK, *openai_chat.load([begun])]
+
+        assert begun == openai_chat.dump(chat, rules=rules).payload["messages"][-1]
+
+        use: dict[str, Any] = {"type": "server_tool_use", "id": "srvtoolu_1"}
+        use |= {"name": "web_search", "input": {"query": "q"}}
+        answer = {"type": "message", "role": "assistant", "content": [use]}
+        paused = anthropic.load({**answer, "stop_reason": "pause_turn"})
+        rules = anthropic.rules(model="claude-opus-5")
+        payload = anthropic.dump([ASK, *paused], rules=rules).payload
+
+        assert [use] == payload["messages"][-1]["content"]
+        assert judge("anthropic", {**payload, "model": "claude-opus-5"}) == ()
+
+    @pytest.mark.parametrize("host", ["deepseek", "perplexity", "vllm", "openai"])
+    def test_a_developer(self, host):
+        """A message of a developer's is the system's where there is no such role."""
+        chat = openai_chat.load([{"role": "developer", "content": "s"}])
+        rules = openai_chat.rules(host=host)
+        [sent, user] = openai_chat.dump([*chat, ASK], rules=rules).payload["messages"]
+
+        assert ("developer" if host == "openai" else "system") == sent["role"]
+        level = "api" if host == "openai" else host
+        assert judge("openai_chat", {"messages": [sent, user]}, level=level) == ()
 
 
 class TestThinking:

@@ -59,6 +59,7 @@ _OF_THE_PROVIDER = ("_tool_result", "mcp_tool_use", "server_tool_use")
 _MERGED = "this message is merged into the one before, which has another value"
 _NO_FIELDS = "system content at the top is no message, and has no further fields"
 _BLANK = "the provider rejects text that is only white space"
+_BLANK_END = "the provider rejects white space at the end of the request"
 
 
 @attrs.define
@@ -109,6 +110,12 @@ class _Turn:
             return self.pieces[0].plain
 
         return [block for _, block in (*self.results, *self.others)]
+
+
+def _strip_text(block: dict[str, Any]) -> str | None:
+    """The text of *block* without white space at its end; None if it is no text."""
+    text = block.get("text") if block.get("type") == "text" else None
+    return text.rstrip() if isinstance(text, str) else None
 
 
 def _find_marked(turns: Iterable[_Turn | dict[str, Any]]) -> list[Block]:
@@ -243,14 +250,39 @@ class Turns:
 
         blocks = turn.others
         self._drop_unpaired(blocks, is_last=is_last)
-        while blocks and blocks[-1][1].get("type") in THINKING:
-            path, _ = blocks.pop()
-            self._writer.lose(path, "reasoning", _LAST)
+        is_end = is_last and self._writer.is_request
+        while blocks:
+            path, block = blocks[-1]
+            if block.get("type") in THINKING:
+                self._writer.lose(path, "reasoning", _LAST)
+            elif is_end and _strip_text(block) == "":
+                self._writer.lose(path, "text", _BLANK)
+            else:
+                break
+
+            blocks.pop()
 
         if not blocks:
             self._turns.pop()
             before = self._turns[-1] if self._turns else None
             self._last = before if isinstance(before, _Turn) else None
+        elif is_end:
+            self._strip_end(turn)
+
+    def _strip_end(self, turn: _Turn) -> None:
+        """
+        Remove the white space at the end of *turn*, the last of the request.
+
+        Source:
+            ``final assistant content cannot end with trailing whitespace``,
+            https://github.com/tailcallhq/forgecode/issues/1872.
+        """
+        path, block = turn.others[-1]
+        text, piece = _strip_text(block), turn.pieces[-1]
+        if text and text != block["text"]:
+            self._writer.lose(path, "text", _BLANK_END)
+            block["text"] = text
+            piece.plain = piece.plain and text
 
     def _drop_unpaired(self, blocks: list[Block], *, is_last: bool) -> None:
         """

@@ -138,13 +138,22 @@ def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | No
     return None if is_sent else [*writer.lost, Lost(path, "content", NOTHING_LEFT)]
 
 
-def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, Any]:
-    notes = writer.notes_on(message, path)
-    role: Any = notes.get("role") if notes else None
+def _choose_role(
+    writer: PayloadWriter, message: Message, notes: Mapping[str, Any]
+) -> str:
+    """The role that *message* was loaded with, where the host of the request has it."""
+    role: Any = notes.get("role")
+    rules = writer.rules or OPENAI_CHAT
     is_known = isinstance(role, str) and ROLES.get(role) == message.role
     if not is_known or is_checked(writer):
-        role = message.role
+        return message.role
 
+    return role if role != "developer" or rules.takes_developer else message.role
+
+
+def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, Any]:
+    notes = writer.notes_on(message, path)
+    role = _choose_role(writer, message, notes) if notes else message.role
     raw: dict[str, Any] = {"role": role, "content": None}  # in this order
     if isinstance(message, ToolMessage):
         raw |= _write_result(writer, message, path, notes, role)

@@ -51,7 +51,7 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
-from conversation_state.requests import OPENAI_RESPONSES, Rules
+from conversation_state.requests import OPENAI_RESPONSES, Rules, takes_thinking
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
 # The parts, or the call, of one item, each with its path.
@@ -176,6 +176,12 @@ def _write_thoughts(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, An
         if block is not None:
             where = "content" if notes.get("list") == "content" else "summary"
             raw.setdefault(where, []).append(block)
+
+    # "Invalid 'input[1].content': array too long. Expected an array with maximum length
+    # 0"; "The encrypted content could not be verified".
+    if isinstance(writer, RequestWriter) and writer.is_of_others(raw):
+        _lose_thought(writer, pieces, "was not made by this provider")
+        return []
 
     if signature:
         raw["encrypted_content"] = signature
@@ -399,6 +405,7 @@ class RequestWriter(PayloadWriter):
         self._ids: set[str] = set()
         self._needs: Mapping[str, Any] = EMPTY_MAP
         self.is_unstored = False
+        self._is_foreign = False
         # Where calls without a result are, and results without a call.
         self.unpaired: set[str] = set()
         # The `pair_keys` of calls that can't be sent.
@@ -421,10 +428,22 @@ class RequestWriter(PayloadWriter):
         self.lose(path, raw["type"], f"is refused without {half}")
         return True
 
-    def start_answer(self, notes: Mapping[str, Any]) -> None:
-        """Begin the items of an answer with these *notes*."""
+    def start_answer(self, notes: Mapping[str, Any], model: str = "") -> None:
+        """Begin the items of an answer of *model* with these *notes*."""
         self._needs = EMPTY_MAP if notes is EMPTY_MAP else map_of(notes, "needs")
         self.is_unstored = notes is not EMPTY_MAP and notes.get("unstored") is True
+        self._is_foreign = not takes_thinking(self.rules or OPENAI_RESPONSES, model)
+
+    def is_of_others(self, raw: Mapping[str, Any]) -> bool:
+        """
+        Whether *raw*, a reasoning item, is of another server than the one that is
+        asked, which takes only its own: those have no content, but are encrypted.
+        """
+        return self._is_picky and bool(raw.get("content") or self._is_foreign)
+
+    @property
+    def _is_picky(self) -> bool:
+        return self.rules is not None and not self.rules.takes_foreign_items
 
     def check_item(self, raw: dict[str, Any], path: str) -> dict[str, Any] | None:
         """
@@ -436,7 +455,8 @@ class RequestWriter(PayloadWriter):
             ``Duplicate item found with id msg_...``; ``Item with id 'msg_...' not
             found. Items are not persisted when `store` is set to false``; ``Item
             'fc_...' of type 'function_call' was provided without its required
-            'reasoning' item``.
+            'reasoning' item``; ``Invalid 'input[1].id': 'chatcmpl-...'. Expected an ID
+            that begins with 'msg'``.
         """
         name, kind = raw.get("id"), raw.get("type")
         if not isinstance(name, str) or not self.is_request:
@@ -446,16 +466,11 @@ class RequestWriter(PayloadWriter):
         if kind == "local_shell_call_output":
             return raw
 
-        needed, why = self._needs.get(name), ""
-        if name in self._ids:
-            why = "is the id of an item before it"
-        elif self.is_unstored and kind != "reasoning":
-            why = "is the id of an item that was not stored"
-        elif isinstance(needed, str) and needed not in self._ids:
-            why = f"is the id of an item that needs the reasoning {needed}"
+        # Of the Agents SDK, for items of other formats: it means none.
+        if name == _NO_ID and not self._is_picky:
+            return raw
 
-        self._ids.add(name)
-        keys = pair_keys(raw)
+        why, keys = self._find_why_without(name, kind), pair_keys(raw)
         if not why:
             self._refused.difference_update(keys)
             return raw
@@ -471,9 +486,34 @@ class RequestWriter(PayloadWriter):
         del raw["id"]
         return raw
 
+    def _find_why_without(self, name: str, kind: Any) -> str:
+        """Why an item of this *kind* can't be sent with the id *name*; "" if it can."""
+        prefix = _PREFIXES.get(kind or "message", "")
+        if self._is_picky and not (
+            name.startswith(prefix) and OPENAI_RESPONSES.call_ids.is_valid(name)
+        ):
+            return "is no id of an item of this provider"
+
+        needed, is_taken = self._needs.get(name), name in self._ids
+        self._ids.add(name)
+        if is_taken:
+            return "is the id of an item before it"
+
+        if self.is_unstored and kind != "reasoning":
+            return "is the id of an item that was not stored"
+
+        if isinstance(needed, str) and needed not in self._ids:
+            return f"is the id of an item that needs the reasoning {needed}"
+
+        return ""
+
     def forget_item(self, raw: Mapping[str, Any]) -> None:
         if isinstance(raw.get("id"), str):
             self._ids.discard(raw["id"])
+
+
+_NO_ID = "__fake_id__"
+_PREFIXES = {"function_call": "fc", "message": "msg", "reasoning": "rs"}
 
 
 # Items whose content can be sent without their id: a message, which may have no type,
@@ -557,7 +597,11 @@ def write_items(
         raw = writer.unknown(message.raw, message.source, path)
         return [] if raw is None else _check_unique_id(writer, raw, path)
 
-    return [_write_message_item(writer, message, path)]
+    raw = _write_message_item(writer, message, path)
+    if "id" in raw and isinstance(writer, RequestWriter):
+        writer.start_answer(EMPTY_MAP)
+
+    return _check_unique_id(writer, raw, path)
 
 
 def _is_more(after: Message) -> bool:
@@ -632,7 +676,8 @@ def _write_answer_items(
 ) -> list[dict[str, Any]]:
     notes = writer.notes_without_name(message, path)
     if isinstance(writer, RequestWriter):
-        writer.start_answer(notes)
+        response = message.response
+        writer.start_answer(notes, response.model if response else "")
 
     content = message.content
     if notes.get("silent") is True and not (content or message.tool_calls):

@@ -79,6 +79,7 @@ _MAGIC = {
     "image/gif": b"GIF8",
 }
 
+_PAUSED = ("mcp_tool_use", "server_tool_use")
 # The models that take an answer's beginning as the last message.
 _OLD_MODEL = re.compile(
     r"claude-(?:[123]|instant|(?:opus|sonnet|haiku)-4-(?:[015]|20)\b|"
@@ -427,8 +428,11 @@ def find_trailing_space(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def _prefill(request: AnthropicRequest) -> Iterator[Finding]:
-    role, _ = request.messages[-1]
-    if role == "assistant":
+    role, blocks = request.messages[-1]
+    # After a pause of the provider's own tools an answer goes on.
+    # Source: https://docs.claude.com/en/api/handling-stop-reasons
+    is_paused = bool(blocks) and blocks[-1].get("type") in _PAUSED
+    if role == "assistant" and not is_paused:
         yield f"messages.{len(request.messages) - 1}", {}
 
 

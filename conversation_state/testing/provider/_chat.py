@@ -549,6 +549,13 @@ def find_roles_that_do_not_alternate(request: CompletionRequest) -> Iterator[Fin
         speaker = side
 
 
+def find_developers(request: CompletionRequest) -> Iterator[Finding]:
+    """Messages of a developer."""
+    for at, message in enumerate(request.messages):
+        if message["role"] == "developer":
+            yield f"messages[{at}].role", {"at": at}
+
+
 def find_answer_last(request: CompletionRequest) -> Iterator[Finding]:
     """An answer at the end."""
     at = len(request.messages) - 1
@@ -1023,6 +1030,16 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
         "and assistant roles",
         _ISSUES + "charmbracelet/crush/issues/279",
         by=("vllm", "perplexity"),
+        dialect=True,
+    ),
+    _rule(
+        "developer",
+        find_developers,
+        "Failed to deserialize the JSON body into the target type: messages[{at}]."
+        "role: unknown variant `developer`, expected one of `system`, `user`, "
+        "`assistant`, `tool`",
+        _ISSUES + "earendil-works/pi/issues/1048",
+        by=("deepseek",),
         dialect=True,
     ),
     _rule(
