@@ -2253,6 +2253,13 @@ REFUSED = {
         {"id": "d", "inserted_at": "2026-01-01", "mapping": {"root": {}}},
         "DeepSeek's export, which is not read",
     ),
+    "OpenCode 2": (
+        {
+            "info": {"id": "s", "location": {}},
+            "messages": [{"id": "m", "type": "user", "text": "hi", "time": {}}],
+        },
+        "message 1: has no info, as a message of OpenCode 1",
+    ),
     "session of another agent": (
         {"uuid": "1", "parentUuid": None, "sessionId": "s", "type": "user"}
         | {"message": GEMINI[0]},

@@ -398,8 +398,10 @@ def _is_open_webui(record: Body) -> bool:
 
 
 def _is_opencode(record: Body) -> bool:
+    # Messages of version 2 have their times, and are refused by name.
     return "info" in record and any(
-        isinstance(each, dict) and {"info", "parts"} <= each.keys()
+        isinstance(each, dict)
+        and ({"info", "parts"} <= each.keys() or {"time", "type"} <= each.keys())
         for each in _get_list(record, "messages")
     )
 

@@ -846,6 +846,24 @@ class TestOthers:
         again = load_session(raws)
         assert [text for _, text in outline(again.model_messages)][:4] == expected
 
+    def test_checkpoint_without_its_messages(self):
+        """Of messages that only a compaction of Pi keeps it is said that they are."""
+        tail = [{"role": "user", "content": "Go."}] * 2
+        compaction = {"type": "compaction", "id": "a", "parentId": None}
+        said = {"type": "message", "id": "b", "parentId": "a", "message": tail[0]}
+        loaded = load_session([{**compaction, "retainedTail": tail}, said])
+
+        what = "line 1: it keeps 2 messages that no entry has; left out"
+        assert (what,) == loaded.problems
+
+    def test_text_that_grows(self):
+        """A text of the Gemini CLI that grows is no longer said as it was before."""
+        answer = {"id": "2", "type": "gemini", "content": "On", "timestamp": ""}
+        loaded = load_session([answer, {**answer, "content": "One."}])
+
+        assert () == loaded.problems
+        assert [("assistant", "One.")] == outline(loaded.tree.present)
+
     def test_reasoning_in_the_output(self):
         """The total says whether OpenCode counts reasoning as output."""
         text = golden("opencode").read_text()
@@ -1183,7 +1201,7 @@ class TestEvery:
         with pytest.raises(DecodeError, match="expected the lines of a session"):
             load_session(CLAUDE)
 
-        with pytest.raises(DecodeError, match="without messages"):
+        with pytest.raises(DecodeError, match="has no messages"):
             load_session(parse(CLAUDE)[:1], format="claude_code")
 
         with pytest.raises(ValueError, match=f"expected {', '.join(FORMATS)}"):

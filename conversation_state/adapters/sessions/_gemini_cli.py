@@ -169,7 +169,7 @@ class _GeminiSession:
 
         said = {text for each in messages for text in texts_of(each)}
         older, before_it = self.said.get(record, (at, said))
-        if not before_it <= said:
+        if not all(any(text in each for each in said) for text in before_it):
             # What grows is not kept twice, and what shrinks is not lost.
             self.builder.problem(at, f"says less than line {older}, which is kept")
             self.builder.unuse(older)

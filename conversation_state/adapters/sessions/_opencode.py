@@ -109,7 +109,8 @@ class _OpenCodeSession:
         for number, each in enumerate(list_in(raw, "messages"), 1):
             about = each.get("info") if is_map(each) else None
             if not is_map(each) or not is_map(about):
-                builder.problem(number, "is no message; kept as it is")
+                what = "has no info, as a message of OpenCode 1; kept as it is"
+                builder.problem(number, what)
                 builder.keep(number, each)
                 continue
 

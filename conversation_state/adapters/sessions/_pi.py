@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from conversation_state._wording import format_count
 from conversation_state.adapters.engine.reading import is_list, is_map, text_of
 from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.sessions._session import (
@@ -172,7 +173,8 @@ class _PiSession:
             self._add_node(id, at, raw, said)
             self._bill_usage(f"{id}", raw.get("usage"), at, raw)
         elif kind == "compaction":
-            self.ways[id] = above._replace(compaction=self._read_compaction(id, raw))
+            compaction = self._read_compaction(id, at, raw)
+            self.ways[id] = above._replace(compaction=compaction)
             self._bill_usage(f"{id}", raw.get("usage"), at, raw)
         elif kind == "usage":
             self._bill_usage(f"{id}", raw.get("usage"), at, raw)
@@ -208,14 +210,20 @@ class _PiSession:
         else:
             self.builder.labels.pop(target.record, None)
 
-    def _read_compaction(self, id: str, raw: Body) -> dict[str, Any]:
+    def _read_compaction(self, id: str, at: int, raw: Body) -> dict[str, Any]:
         first = text_of(raw, "firstKeptEntryId")
         tail = raw.get("retainedTail")
         if is_list(tail):
             # A copy of the last messages before it.
             here, first = self.ways[self.parents[id]].record, ""
-            for _ in tail:
-                first, here = here or first, self.builder.parent_of(here)
+            for number in range(len(tail), 0, -1):
+                if here is None:
+                    count = format_count(number, "message")
+                    what = f"it keeps {count} that no entry has; left out"
+                    self.builder.problem(at, what)
+                    break
+
+                first, here = here, self.builder.parent_of(here)
 
         return {"summary": text_of(raw, "summary"), "first_kept": first, "id": id}
 

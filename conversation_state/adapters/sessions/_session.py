@@ -583,7 +583,7 @@ class SessionBuilder:
         records = self._records
         if not any(record.messages for record in records.values()):
             seen = format_count(len(self.lines.lines), "line")
-            what = f"a {self.format} session without messages ({seen})"
+            what = f"this {self.format} session has no messages ({seen})"
             whats = ["; ".join([what, *self.problems[:1]]), *self.problems[1:]]
             raise DecodeError(tuple([Problem("$", w) for w in whats[:_MAX_LISTED]]))
 
