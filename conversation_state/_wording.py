@@ -289,13 +289,16 @@ class MissingName:
 
 def add_missing_names(cls: type, what: str, names: Mapping[str, str]) -> None:
     """
-    Let each of *names* that *cls*, which is *what*, does not have say what to write.
+    Let each of *names* that *cls*, which is *what*, does not have say what to write;
+    `dir` does not list them.
     """
     for name, advice in names.items():
         missing = f"{what} no attribute {name!r}"
         is_name = advice.replace("_", "").isalnum()
         text = f"did you mean {advice!r}?" if is_name else advice
         setattr(cls, name, MissingName(f"{missing}; {text}"))
+
+    cls.__dir__ = _list_names  # type: ignore[assignment]
 
 
 def refuse_operators(cls: type, operators: Mapping[str, str]) -> None:
@@ -322,13 +325,11 @@ def refuse_assignments(cls: type, text: str) -> None:
             setattr(cls, name, property(found.fget, refuse, refuse, found.__doc__))
 
 
-def list_names(cls: type, instance: object) -> list[str]:
-    """What *instance* of *cls* has, without the names that are missing."""
-    names = object.__dir__(instance)
+def _list_names(instance: object) -> list[str]:
     return [
         name
-        for name in names
-        if not isinstance(_find_attribute(cls, name), MissingName)
+        for name in object.__dir__(instance)
+        if not isinstance(_find_attribute(type(instance), name), MissingName)
     ]
 
 

@@ -20,7 +20,7 @@ from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from conversation_state._locks import RLock
 from conversation_state._waiting import TaskEvent
-from conversation_state._wording import check_function, shorten_repr
+from conversation_state._wording import add_missing_names, check_function, shorten_repr
 
 __all__ = ["Cell", "Watch"]
 
@@ -362,3 +362,10 @@ class _NewestValues(AsyncIterator[T]):
 
         self._last_value = value
         return value
+
+
+add_missing_names(
+    Cell,
+    "a Cell has",
+    {"get": "value", **dict.fromkeys(("reset", "set", "update"), "swap")},
+)

@@ -31,7 +31,6 @@ from conversation_state._waiting import TaskEvent, async_twin
 from conversation_state._wording import (
     add_missing_names,
     describe_value,
-    list_names,
     shorten_repr,
 )
 from conversation_state.aggregator import Aggregator, Entry
@@ -194,9 +193,6 @@ class StoredChat:
         tree = MessageTree.of(self._start)
         self._cell = Cell(ChatUpdate(self._start, tree, MappingProxyType({})))
         self.refresh()
-
-    def __dir__(self) -> list[str]:
-        return list_names(type(self), self)
 
     @property
     def timeline(self) -> Chat:

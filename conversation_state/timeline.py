@@ -29,6 +29,7 @@ from conversation_state._persistent import (
 )
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import (
+    add_missing_names,
     format_count,
     refuse_assignments,
     shorten_repr,
@@ -1189,3 +1190,13 @@ def _check_steps(n: object) -> None:
         error = TypeError if type(n) is not int else ValueError
         problem = f"the number of steps is {shorten_repr(n)}; expected 0 or more"
         raise error(problem)
+
+
+add_missing_names(
+    Timeline,
+    "a Timeline has",
+    {
+        **dict.fromkeys(("current", "head", "state", "value"), "present"),
+        **dict.fromkeys(("history", "states"), "moments"),
+    },
+)

@@ -18,7 +18,7 @@ import attrs
 from conversation_state._drawing import draw_fragment, draw_outline
 from conversation_state._persistent import Log, check_text, final
 from conversation_state._persistent.maps import PMap, pmap
-from conversation_state._wording import format_count, shorten_repr
+from conversation_state._wording import add_missing_names, format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.messages import Message, UnknownMessage
 from conversation_state.pickling import Maker
@@ -1106,3 +1106,13 @@ def _count_known(items: Log[Any], places: Mapping[str, Any], known: int) -> int:
             return position + 1
 
     return known
+
+
+add_missing_names(
+    MessageTree,
+    "a MessageTree has",
+    {
+        **dict.fromkeys(("current", "messages", "state"), "present"),
+        "branches": "leaves",
+    },
+)

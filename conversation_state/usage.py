@@ -22,7 +22,7 @@ from conversation_state._persistent import (
     final,
     make_map,
 )
-from conversation_state._wording import describe_value, shorten_repr
+from conversation_state._wording import add_missing_names, describe_value, shorten_repr
 from conversation_state.errors import InvalidUsageError
 
 __all__ = ["CompletionTokensDetails", "PromptTokensDetails", "Usage", "union_total"]
@@ -341,6 +341,15 @@ class Usage(_Counts):
 
 
 _set_names(Usage)
+add_missing_names(
+    Usage,
+    "a Usage has",
+    {
+        **dict.fromkeys(("input_tokens", "input", "prompt"), "prompt_tokens"),
+        **dict.fromkeys(("output_tokens", "output", "completion"), "completion_tokens"),
+        "total": "total_tokens",
+    },
+)
 
 
 def union_total(usages: Sequence[Usage]) -> int:

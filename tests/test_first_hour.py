@@ -15,12 +15,14 @@ import pytest
 from conversation_state import (
     Aggregator,
     AssistantMessage,
+    Cell,
     MessageTree,
     Timeline,
     TokenBudget,
     ToolCall,
     ToolMessage,
     Trimmer,
+    Usage,
     UserMessage,
     decode,
     fit,
@@ -308,6 +310,29 @@ def test_assignments(value, name, line):
             change()
 
         assert "never changes" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "line"),
+    [
+        (Usage(1), "input_tokens", "'prompt_tokens'"),
+        (CALL, "args", "'arguments'"),
+        (CALL, "function", "call.arguments"),
+        (ASKED[0], "id", "state.entries[-1].id"),
+        (AssistantMessage("Hi"), "usage", "message.response.usage"),
+        (ASKED.entries[0], "text", "entry.message.text"),
+        (Timeline.begin(ASKED), "state", "'present'"),
+        (MessageTree.of(ASKED), "messages", "'present'"),
+        (Cell(ASKED), "set", "'swap'"),
+        (STORE, "exists", "name in store"),
+    ],
+    ids=map(str, range(10)),
+)
+def test_other_attributes(value, name, line):
+    """Names that others have: the error says ours, and `dir` lists none of them."""
+    with pytest.raises(AttributeError, match=re.escape(line)):
+        getattr(value, name)
+    assert name not in dir(value)
 
 
 def test_missing_revision():

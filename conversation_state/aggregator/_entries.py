@@ -14,7 +14,6 @@ from conversation_state._persistent import Log, View, final
 from conversation_state._wording import (
     add_missing_names,
     describe_value,
-    list_names,
     refuse_operators,
 )
 from conversation_state.aggregator._names import ITEM_OPERATORS, LIST_NAMES
@@ -135,15 +134,20 @@ class Messages(View[Message]):
     def __reversed__(self) -> Iterator[Message]:
         return map(message_of, reversed(self._entries))
 
-    def __dir__(self) -> list[str]:
-        return list_names(type(self), self)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _MESSAGES, (self._entries,)
 
 
 add_missing_names(Messages, "the messages of a state are a view, with", LIST_NAMES)
 refuse_operators(Messages, ITEM_OPERATORS)
+add_missing_names(
+    Entry,
+    "an Entry has",
+    {
+        name: f"entry.message.{name} is that of its message"
+        for name in ("content", "metadata", "parts", "role", "text", "tool_calls")
+    },
+)
 _MESSAGES = Maker("aggregator.Messages", Messages)
 
 

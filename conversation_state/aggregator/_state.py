@@ -27,7 +27,6 @@ from conversation_state._wording import (
     describe_value,
     escape_line,
     format_count,
-    list_names,
     refuse_assignments,
     refuse_operators,
     shorten_repr,
@@ -1244,9 +1243,6 @@ class Aggregator:
             f"… {format_count(left_out, 'message')}",
             *[show(message) for message in self[-_LAST:]],
         ]
-
-    def __dir__(self) -> list[str]:
-        return list_names(type(self), self)
 
     def __copy__(self) -> Aggregator:
         return self

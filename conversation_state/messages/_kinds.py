@@ -9,6 +9,7 @@ import attrs
 
 from conversation_state._persistent import check_text, final, freeze_map
 from conversation_state._wording import (
+    add_missing_names,
     advise_load,
     describe_type,
     shorten_repr,
@@ -347,3 +348,19 @@ class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
 # No further kinds: the codec could not write them.
 final(Message)
 final(_ContentMessage)
+add_missing_names(
+    Message,
+    "a message has",
+    {
+        "id": "the entries of a state have one: state.entries[-1].id",
+        "type": "role",
+    },
+)
+add_missing_names(
+    AssistantMessage,
+    "a message has",
+    {
+        name: f"message.response.{name}, where a model reported it"
+        for name in ("finish_reason", "model", "usage")
+    },
+)

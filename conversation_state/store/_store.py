@@ -26,7 +26,6 @@ from conversation_state._wording import (
     add_missing_names,
     describe_type,
     describe_value,
-    list_names,
     shorten_repr,
 )
 from conversation_state.aggregator import Aggregator
@@ -166,9 +165,6 @@ class Store:
 
     def __repr__(self) -> str:
         return f"<Store {self.url}>"
-
-    def __dir__(self) -> list[str]:
-        return list_names(type(self), self)
 
     def __reduce__(self) -> Any:
         raise TypeError(f"a store can't be pickled; open {self.url} where it is needed")
@@ -1509,6 +1505,8 @@ add_missing_names(
         **dict.fromkeys(("modify", "transaction", "mutate"), _CHANGED),
         **dict.fromkeys(("remove", "drop", "pop"), "delete"),
         **dict.fromkeys(("versions", "revisions", "log"), "history"),
+        **dict.fromkeys(("exists", "has", "contains"), "name in store says it"),
+        **dict.fromkeys(("head", "newest"), "latest"),
         "commit": "a save is committed when it returns",
         **dict.fromkeys(("undo", "restore", "revert"), "rollback"),
     },

@@ -15,7 +15,7 @@ import attrs
 
 from conversation_state._lazy import open_later
 from conversation_state._persistent import EMPTY_MAP, check_text, final, freeze_notes
-from conversation_state._wording import shorten_repr
+from conversation_state._wording import add_missing_names, shorten_repr
 from conversation_state.errors import InvalidMessageError
 
 if TYPE_CHECKING:
@@ -121,3 +121,13 @@ class ToolCall:
 
             text = check_text(given, f"ToolCall.{field}", InvalidMessageError)
             object.__setattr__(self, field, text)
+
+
+add_missing_names(
+    ToolCall,
+    "a ToolCall has",
+    {
+        **dict.fromkeys(("args", "input", "parameters"), "arguments"),
+        "function": "its name and arguments are call.name and call.arguments",
+    },
+)

@@ -14,7 +14,6 @@ from conversation_state._persistent import Log, check_iterable, final
 from conversation_state._wording import (
     add_missing_names,
     format_count,
-    list_names,
     shorten_repr,
 )
 from conversation_state.aggregator import Aggregator, Entry, Messages
@@ -322,9 +321,6 @@ class TrimContext:
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)
-
-    def __dir__(self) -> list[str]:
-        return list_names(type(self), self)
 
     def _repr_html_(self) -> str:
         return draw_fragment(self)

@@ -22,7 +22,6 @@ from conversation_state._wording import (
     advise_load,
     describe_type,
     describe_value,
-    list_names,
     shorten_repr,
 )
 from conversation_state.adapters.engine.notes import (
@@ -246,9 +245,6 @@ class Export:
             f"an Export has no items; export.payload[{shorten_repr(key)}] is in the "
             "request's part, client.create(**export.payload) sends it"
         )
-
-    def __dir__(self) -> list[str]:
-        return list_names(type(self), self)
 
 
 _PAYLOAD = "export.payload is the request's part: client.create(**export.payload)"
