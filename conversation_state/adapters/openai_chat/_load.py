@@ -24,6 +24,7 @@ from conversation_state.adapters.engine.reading import (
 )
 from conversation_state.adapters.engine.usage import (
     Counted,
+    as_count,
     read_billed,
     read_counts,
     read_paid_text,
@@ -74,6 +75,12 @@ _DETAILS = {
 
 # The names of DeepSeek and Moonshot for `cached_tokens`.
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens")
+# What LiteLLM and other gateways add of Anthropic's counts.
+_READ, _WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
+_LIFETIMES = {
+    "ephemeral_1h_input_tokens": "cache_write_1h_tokens",
+    "ephemeral_5m_input_tokens": "cache_write_5m_tokens",
+}
 
 
 def load(payload: Any) -> tuple[Message, ...]:
@@ -444,7 +451,9 @@ def load_usage(payload: Any) -> Usage | None:
 
     Source:
         DeepSeek and Moonshot have names of their own for cached tokens. xAI
-        counts reasoning apart from the completion, which shows in its total.
+        counts reasoning apart from the completion, which shows in its total. LiteLLM
+        has Anthropic's names beside its own, and the lifetimes of what was written
+        (BerriAI/litellm#11789, #31724).
         Groq once had usage under ``x_groq`` only, and Moonshot's streams have
         it in the choice.
 
@@ -470,6 +479,24 @@ def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     return (None if payload.keys().isdisjoint(_COUNTS) else payload), "$"
 
 
+def _read_caches(
+    block: Mapping[Any, Any], within: dict[str, int], extra: dict[str, int]
+) -> None:
+    """Move what *extra* has under Anthropic's names to where prices find it."""
+    # LiteLLM's streams have a 0 there.
+    if within.get("cached_tokens", 0) in {0, extra.get(_READ, 0)}:
+        within["cached_tokens"] = extra.pop(_READ, 0)
+
+    if extra.get("cache_write_tokens", 0) in {0, extra.get(_WRITTEN, 0)}:
+        extra["cache_write_tokens"] = extra.pop(_WRITTEN, 0)
+
+    details = block.get("prompt_tokens_details")
+    parts = details.get("cache_creation_token_details") if is_map(details) else None
+    for name, category in _LIFETIMES.items():
+        count = as_count(parts.get(name)) if is_map(parts) else None
+        extra |= {category: count} if count else {}
+
+
 def read_chat_counts(
     reader: DocumentReader, block: Mapping[Any, Any], path: str
 ) -> Counted:
@@ -485,6 +512,15 @@ def read_chat_counts(
     prompt = counts.get("prompt_tokens", 0)
     completion = counts.get("completion_tokens", 0)
     total = counts.get("total_tokens")
+    beside = extra.get(_READ, 0) + extra.get(_WRITTEN, 0)
+    if beside > prompt:
+        # As at Anthropic the prompt is without them.
+        total = None if total == prompt + completion else total
+        prompt += beside
+
+    if beside:
+        _read_caches(block, within, extra)
+
     reasoning = written.get("reasoning_tokens", 0)
     if reasoning and total == prompt + completion + reasoning:
         completion += reasoning
