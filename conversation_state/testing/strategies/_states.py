@@ -5,7 +5,7 @@ message trees; what stores return besides states.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -263,8 +263,14 @@ def diffs() -> SearchStrategy[Diff]:
     return relatives().map(lambda pair: diff(*pair))
 
 
+# What needs no more than the timeline.
+_MOVES: Mapping[str, Callable[[Timeline[Any]], Timeline[Any]]] = {
+    "undo": Timeline.undo,
+    "redo": Timeline.redo,
+    "ship": unpickled,
+}
 # Mostly commits, because moves need several moments.
-_TIMELINE_VERBS = ("commit",) * 3 + ("undo", "redo", "goto", "ship")
+_TIMELINE_VERBS = ("commit", "commit", "commit", "goto", *_MOVES)
 _STEP_NOTES = rarely(st.none(), st.just({"cursor": 3}))
 
 
@@ -291,14 +297,10 @@ def _draw_timeline(draw: DrawFn, states: SearchStrategy[Any] | None) -> Timeline
             timeline = timeline.commit(
                 state, draw(labels), group=group, note=draw(_STEP_NOTES)
             )
-        elif verb == "undo":
-            timeline = timeline.undo()
-        elif verb == "redo":
-            timeline = timeline.redo()
         elif verb == "goto":
             timeline = timeline.goto(draw(st.sampled_from(timeline.moments)))
         else:
-            timeline = unpickled(timeline)
+            timeline = _MOVES[verb](timeline)
 
     return timeline
 

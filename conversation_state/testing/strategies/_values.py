@@ -49,9 +49,9 @@ def timestamps() -> SearchStrategy[datetime]:
     Aware datetimes of any year; offsets go down to the microsecond, as Python's do;
     shrink to 2000-01-01 00:00 UTC.
     """
-    day = timedelta(days=1) - timedelta(microseconds=1)
     # Python refuses an offset of a whole day.
-    odd = st.timedeltas(-day, day)
+    longest = timedelta(days=1) - timedelta.resolution
+    odd = st.timedeltas(-longest, longest)
     usual = st.integers(-48, 56).map(lambda quarters: quarters * _QUARTER)
     zones = st.one_of(usual, odd).map(timezone)
     return st.datetimes(timezones=zones)
