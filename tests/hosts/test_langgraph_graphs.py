@@ -81,6 +81,13 @@ class TestTurns:
 
 
 class TestConfigs:
+    def test_names_of_langgraph(self):
+        """What LangGraph's own checkpointers are made with names what to write."""
+        saver: Any = ConversationStateSaver
+
+        with pytest.raises(AttributeError, match=r"from_url\(url\) opens a store"):
+            saver.from_conn_string("threads.db")
+
     def test_as_langgraph(self, store):
         """
         The newest checkpoint is the first one of the history, config and all,

@@ -19,7 +19,12 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from conversation_state._waiting import add_async_twins
-from conversation_state._wording import describe_type, format_count, shorten_repr
+from conversation_state._wording import (
+    add_missing_names,
+    describe_type,
+    format_count,
+    shorten_repr,
+)
 from conversation_state.errors import NotSavedError
 from conversation_state.hosts._host import StoreHost, run_in_thread
 from conversation_state.hosts.langgraph import _whole_threads
@@ -487,3 +492,13 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         # if these keep their width.
         number, dot, rest = current.partition(".")
         return f"{int(number) + 1:0{len(number)}}{dot}{rest}"
+
+
+add_missing_names(
+    ConversationStateSaver,
+    "ConversationStateSaver has",
+    {
+        "from_conn_string": "ConversationStateSaver.from_url(url) opens a store",
+        **dict.fromkeys(("setup", "asetup"), "a store makes its tables when it opens"),
+    },
+)
