@@ -19,12 +19,14 @@ from uuid import UUID
 
 import attrs
 
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.messages import AssistantMessage, Message, UserMessage
 from conversation_state.trimming import TrimContext
 from conversation_state.usage import Usage
 
 _WIDTH = 80
+_SHOWN = 200  # characters of a value in a message
 # When most examples were recorded: code leaves it out.
 USUAL_TIME = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
@@ -45,6 +47,11 @@ COMMON_FIELDS: dict[str, Any] = {
     "metadata": {},
     "unknown": {},
 }
+
+
+def show_value(value: object) -> str:
+    """The repr of a *value* that breaks a law, for the message that says so."""
+    return shorten_repr(value, _SHOWN)
 
 
 def format_code(value: object) -> str:

@@ -19,7 +19,7 @@ from conversation_state._wording import shorten_repr
 from conversation_state.errors import DecodeError
 from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import TextPart
-from conversation_state.testing._code import format_code
+from conversation_state.testing._code import format_code, show_value
 from conversation_state.testing._comparison import (
     assert_same,
     assert_same_on_copies,
@@ -428,7 +428,7 @@ def _format_json(value: Any) -> str:
         return json.dumps(value, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise AssertionError(
-            f"expected plain JSON values, got {shorten_repr(value, 200)} ({error})"
+            f"expected plain JSON values, got {show_value(value)} ({error})"
         ) from None
 
 

@@ -14,7 +14,7 @@ from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from conversation_state._wording import shorten_repr
+from conversation_state.testing._code import show_value
 from conversation_state.testing.contracts._contract import (
     Contract,
     call,
@@ -454,7 +454,7 @@ def _is_answer(lines: _Lines, at: int) -> bool:
 
 
 def _show(lines: _Lines) -> str:
-    return shorten_repr([text for _, text in lines], 200)
+    return show_value([text for _, text in lines])
 
 
 def _read_ids(state: Any) -> list[Any]:

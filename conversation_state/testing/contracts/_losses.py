@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from conversation_state._wording import shorten_repr
 from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import Part, TextPart, UnknownPart
+from conversation_state.testing._code import show_value
 from conversation_state.testing._comparison import is_same
 from conversation_state.tools import ToolCall
 
@@ -89,7 +89,7 @@ def assert_loses_only(
                 assert part.text in text, f"parts[{number}] is missing: {part!r}"
             else:
                 assert any(is_same(part, each) for each in rest), (
-                    f"parts[{number}] is missing or changed: {shorten_repr(part, 200)}"
+                    f"parts[{number}] is missing or changed: {show_value(part)}"
                 )
         elif named and named <= _names_of(part):
             # A detail of it: the part is still there.
@@ -135,7 +135,7 @@ def _check_calls(
         if found is None or not _calls_match(call, found, named):
             assert is_gone, (
                 f"tool_calls[{number}] is missing or changed, and not listed: "
-                f"{call!r}, loaded {shorten_repr(found, 200)}"
+                f"{call!r}, loaded {show_value(found)}"
             )
             continue
 

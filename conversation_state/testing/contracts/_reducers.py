@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis.strategies import SearchStrategy
 
-from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, response_key
 from conversation_state.messages import ResponseMeta, UserMessage
+from conversation_state.testing._code import show_value
 from conversation_state.testing._comparison import (
     assert_same,
     assert_same_on_copies,
@@ -98,7 +98,7 @@ class ReducerContract(Contract):
         result: Any = self._call_reducer(state)
 
         assert isinstance(result, Aggregator), (
-            f"expected a state, got {shorten_repr(result, 200)}"
+            f"expected a state, got {show_value(result)}"
         )
         self._note_first(state, compare_content(result, state))
 
@@ -115,7 +115,7 @@ class ReducerContract(Contract):
             if entry.id not in removable:
                 assert any(is_same(entry.message, each) for each in rest), (
                     f"messages[{number}] is missing, or out of order: "
-                    f"{shorten_repr(entry.message, 200)}"
+                    f"{show_value(entry.message)}"
                 )
 
     @law(state="states")
@@ -169,9 +169,7 @@ class ReducerContract(Contract):
             if getattr(entry.message, "response", None) is not None
         ]
         for message in [*before.values(), *came_once]:
-            assert message not in new, (
-                f"appended once more: {shorten_repr(message, 200)}"
-            )
+            assert message not in new, f"appended once more: {show_value(message)}"
 
     @law(state="states")
     def test_keeps_the_bill(self, state: Aggregator) -> None:

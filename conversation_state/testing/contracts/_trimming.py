@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis.strategies import SearchStrategy
 
-from conversation_state._wording import shorten_repr
 from conversation_state.counting import TokenCounter, by_characters
 from conversation_state.errors import (
     BudgetExceededError,
@@ -26,6 +25,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.requests import is_made
+from conversation_state.testing._code import show_value
 from conversation_state.testing._comparison import (
     assert_same,
     assert_same_on_copies,
@@ -102,7 +102,7 @@ class TrimmingStepContract(Contract):
         result: Any = self._apply_step(view)
 
         assert isinstance(result, TrimContext), (
-            f"expected a view, got {shorten_repr(result, 200)}"
+            f"expected a view, got {show_value(result)}"
         )
         self._note_first(view, _make_comparable(result))
 
@@ -366,7 +366,7 @@ class SummariserContract(Contract):
         found: Any = call(self.summarise, messages)
 
         assert isinstance(found, (str, Message)), (
-            f"expected a text or a message, got {shorten_repr(found, 200)}"
+            f"expected a text or a message, got {show_value(found)}"
         )
         message = UserMessage(found) if isinstance(found, str) else found
         self._note_first(messages, compare_messages([message]))
@@ -394,7 +394,7 @@ class SummariserContract(Contract):
         again: Any = call(self.summarise, (first, *messages))
 
         assert isinstance(again, (str, Message)), (
-            f"of a summary comes {shorten_repr(again, 200)}"
+            f"of a summary comes {show_value(again)}"
         )
 
     @law(messages="conversations", others="conversations")
