@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator
-from conversation_state.adapters import ai_sdk, openai_chat
+from conversation_state.adapters import ai_sdk, anthropic, openai_chat
 from conversation_state.adapters.ai_sdk import (
     HEADERS,
     ChatRequest,
@@ -527,6 +527,19 @@ class TestMessages:
         messages = [name(AssistantMessage([*thoughts, TextPart("Six.")]), "a")]
 
         assert messages == [*load(dump(messages).payload)]
+
+    def test_thoughts_of_the_sdk(self):
+        """A thought that Claude signed for another server goes back to Claude."""
+        kept = {"anthropic": {"signature": "c2ln"}}
+        thought = {"type": "reasoning", "text": "Hm.", "state": "done", "id": "r0"}
+        parts = [{"type": "step-start"}, {**thought, "providerMetadata": kept}]
+        item = {"id": "a", "role": "assistant", "parts": [*parts, _text("Six.")]}
+        loaded = load([item])
+
+        assert [item] == dump(loaded).payload
+        [answer] = anthropic.dump(loaded).payload["messages"]
+        signed = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+        assert signed == answer["content"][0]
 
     def test_untrusted_metadata(self):
         """What a client writes under our key reaches only the fields that it is for."""

@@ -166,6 +166,20 @@ class TestLoad:
             assert ["unknown"] == [part.kind for part in load_message(message).parts]
             assert same(message, back(message))
 
+    def test_blocks_of_the_standard(self):
+        """Anthropic gets its own block out of the standard's, and no standard block."""
+        of_claude = {"type": "compaction", "content": "So far."}
+        used: Any = {"type": "server_tool_call", "id": "s", "name": "search"}
+        blocks: list[Any] = [{"type": "non_standard", "value": of_claude}, used]
+        text = {"type": "text", "text": "a"}
+        meta = {"model_provider": "anthropic", "output_version": "v1"}
+        message = AIMessage([*blocks, text], response_metadata=meta)
+        export = anthropic.dump([load_message(message)])
+
+        assert same(message, back(message))
+        assert [of_claude, text] == export.payload["messages"][0]["content"]
+        assert ["server_tool_call"] == [lost.what for lost in export.lost]
+
     def test_keys_of_calls(self):
         """A call's own keys come back, also those that hold what JSON doesn't."""
         message = AIMessage("", tool_calls=[{"id": "a", "name": "f", "args": {}}])

@@ -774,6 +774,12 @@ class TestArguments:
         calls = export.payload["messages"][1]["tool_calls"]
         assert {"name": "f", "input": CUT} == calls[0]["custom"]
 
+        export = gemini.dump([ASK, answer, result])
+        [part] = export.payload["contents"][1]["parts"]
+
+        assert {"INVALID_JSON": CUT} == part["functionCall"]["args"]
+        assert ["type", "arguments"] == [lost.what for lost in export.lost]
+
 
 class TestNulls:
     @pytest.mark.parametrize("key", ["function_call", "tool_calls"])

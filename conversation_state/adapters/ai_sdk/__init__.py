@@ -57,6 +57,9 @@ input
     The pieces of a streamed call, and the input that it had in the end, if that was
     another, as of a call that was repaired.
 
+signed
+    That a thought of Claude's has its signature where the SDK itself keeps it.
+
 partial
     The ``input`` and ``rawInput`` of a call that was cut off, if `dump` writes others.
 

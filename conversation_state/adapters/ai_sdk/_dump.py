@@ -287,7 +287,8 @@ class UiWriter(PayloadWriter):
             elif isinstance(part, ReasoningPart):
                 block |= {"type": "reasoning", "id": f"r{self._thoughts}"}
                 self._thoughts += 1
-                own = {"signature": part.signature} if part.signature else {}
+                is_kept = not part.signature or notes.get("signed") is True
+                own = {} if is_kept else {"signature": part.signature}
 
             for key in ("id", "state"):
                 if key in list_of(notes, "without"):

@@ -75,6 +75,7 @@ _TOOL = frozenset(
         *("resultProviderMetadata", "state", "toolCallId", "toolName", "type"),
     }
 )
+_CLAUDE = "anthropic"
 _PARTIAL = ("input", "rawInput")  # what a call that was cut off has of its arguments
 _STEERING = frozenset({"id", "parts", "type"})
 
@@ -360,7 +361,19 @@ class UiLoader(MessageLoader):
         self._thoughts += 1
         block.keep(_REASONING)
         signature = self.own_text(own, "signature")
-        return ReasoningPart(text, signature, metadata=block.metadata(SOURCE))
+        if signature:
+            return ReasoningPart(text, signature, metadata=block.metadata(SOURCE))
+
+        # What the SDK itself keeps there of a thought of Claude's.
+        kept = block.raw.get("providerMetadata")
+        theirs = kept.get(_CLAUDE) if is_map(kept) else None
+        signature = self.own_text(theirs, "signature") if is_map(theirs) else ""
+        if not signature:
+            return ReasoningPart(text, metadata=block.metadata(SOURCE))
+
+        block.notes["signed"] = True
+        metadata = with_notes(_CLAUDE, {"signed": True}, block.metadata(SOURCE))
+        return ReasoningPart(text, signature, metadata=metadata)
 
     def _read_file(self, block: ObjectReader) -> Part:
         media_type, url = block.text("mediaType"), block.text("url")

@@ -45,6 +45,7 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
+from conversation_state.requests import INVALID_JSON
 from conversation_state.tools import ToolCall
 
 # The name of the format: of its notes, and the source of its unknown parts.
@@ -373,6 +374,9 @@ def write_call(
         value, why = parse_object(call.arguments)
         if why:
             writer.lose(path, "arguments", why)
+
+        if value is None and writer.is_request:
+            value = {INVALID_JSON: call.arguments}
 
         if value is not None:
             body["args"] = value

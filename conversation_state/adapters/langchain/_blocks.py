@@ -54,6 +54,13 @@ from conversation_state.parts import (
 # loaded from LangChain.
 STANDARD = "standard"
 
+# The standard's block around one of the provider's own, and blocks that only the
+# standard has.
+_WRAPPED = "non_standard"
+_STANDARD_ONLY = frozenset(
+    {"invalid_tool_call", "server_tool_call", "server_tool_result", "tool_call_chunk"}
+)
+
 # The key in the standard's `extras`, and our field for it.
 _EXTRAS = {"file": ("filename", "name"), "image": ("detail", "detail")}
 
@@ -473,15 +480,23 @@ def _signer_notes(part: Part, shape: str, provider: str) -> dict[str, Any]:
 def _keep_unknown_block(
     reader: DocumentReader, block: dict[str, Any], path: str, provider: str
 ) -> Part:
-    source = SOURCE
+    source, raw = SOURCE, block
     metadata: Any = EMPTY_MAP
-    if provider == "anthropic" and "index" not in block:
+    if (
+        provider == "anthropic"
+        and "index" not in block
+        and block.get("type") not in _STANDARD_ONLY
+    ):
         # A block without an index was not streamed: it is as Anthropic sent it, so
         # the adapter for Anthropic can send it back.
-        source, metadata = provider, with_notes(SOURCE, {"shape": "block"})
+        shape = "block"
+        if block.get("type") == _WRAPPED and block.keys() == {"type", "value"}:
+            shape, raw = _WRAPPED, block["value"]
+
+        source, metadata = provider, with_notes(SOURCE, {"shape": shape})
 
     try:
-        return UnknownPart(block, source=source, metadata=metadata)
+        return UnknownPart(raw, source=source, metadata=metadata)
     except InvalidPartError:
         raw = {"block": encode_value(reader, block, path)}
         metadata = with_notes(SOURCE, {"odd": True})
@@ -497,6 +512,9 @@ def write_block(writer: PayloadWriter, part: Part, path: str) -> Any:
 
         if noted.get("shape") == "block":
             return thaw(part.raw)
+
+        if noted.get("shape") == _WRAPPED:
+            return {"type": _WRAPPED, "value": thaw(part.raw)}
 
         return writer.unknown(part.raw, part.source, path)
 
