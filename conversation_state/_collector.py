@@ -16,7 +16,7 @@ from conversation_state._locks import RLock
 
 # Re-entrant, since a signal handler may decode something, too.
 _lock = RLock()
-# What wants it paused, and whether it was on before the first.
+# What wants it paused.
 _pauses: set[object] = set()
 # Whether it ran when the first of these came.
 _was_on = False

@@ -354,6 +354,11 @@ class TestFaults:
 
         assert all("make(" in each.code for each in caught.value.broken)
 
+    def test_asks_otherwise(self):
+        """A chat without `ask`, which nothing could be said of, does not pass."""
+        with pytest.raises(BrokenLawsError, match="no attribute 'ask'"):
+            check_chat(lambda: SimpleNamespace(state=[]), settings=ONE)  # type: ignore[arg-type,return-value]
+
     def test_the_bill(self):
         """
         Undo that brings the money back is found on request; one that keeps it passes.
