@@ -357,7 +357,7 @@ class TestFaults:
     def test_asks_otherwise(self):
         """A chat without `ask`, which nothing could be said of, does not pass."""
         with pytest.raises(BrokenLawsError, match="no attribute 'ask'"):
-            check_chat(lambda: SimpleNamespace(state=[]), settings=ONE)  # type: ignore[arg-type,return-value]
+            check_chat(lambda: SimpleNamespace(state=[]), settings=ONE)
 
     def test_the_bill(self):
         """
