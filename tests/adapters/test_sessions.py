@@ -555,6 +555,16 @@ class TestCodex:
             *end,
         ]
 
+    def test_bill_of_a_compaction(self):
+        """What a compaction used is billed, although no answer is there for it."""
+        counts = {"input_tokens": 900, "output_tokens": 40}
+        info = {"total_token_usage": counts, "last_token_usage": counts}
+        used = {"type": "token_count", "info": info}
+        summary = {"type": "compacted", "payload": {"message": "Summary."}}
+        lines = [*say("a"), summary, {"type": "event_msg", "payload": used}]
+
+        assert (900, 40) == count(load_session(lines).usage)
+
     @pytest.mark.parametrize(
         ("before", "after"),
         [

@@ -591,14 +591,13 @@ class _ClaudeSession:
 
     def _load_agents(self) -> None:
         found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
-        lines = {text_of(raw, "uuid"): raw for _, raw in self.aside}
         roots: dict[str, str] = {}
         for at, raw in self.aside:
             id = text_of(raw, "agentId")
             if not id:
                 parent = text_of(raw, "parentUuid")
                 own = text_of(raw, "uuid") or f"line-{at}"
-                id = roots[own] = roots.get(parent, own) if parent in lines else own
+                id = roots[own] = roots.get(parent, own)
 
             found.setdefault(id, []).append((at, raw))
             self.builder.use(at)
