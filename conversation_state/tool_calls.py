@@ -180,15 +180,29 @@ def _make_content(result: Any) -> Any:
         return [result]
 
     is_list = isinstance(result, (list, tuple)) and result
-    if isinstance(result, str) or (
-        is_list and all(isinstance(each, Part) for each in result)
-    ):
+    if is_list and all(isinstance(each, Part) for each in result):
         return result
+
+    if isinstance(result, str):
+        return _mend(result)
 
     from msgspec import to_builtins  # noqa: PLC0415 - an extra
 
     plain = to_builtins(result, str_keys=True, enc_hook=_convert_mapping)
-    return json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    separators = (",", ":")
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=separators)
+    return _mend(text)
+
+
+def _mend(text: str) -> str:
+    """
+    *text* with U+FFFD for each half of a surrogate pair, which what a program printed
+    may have: the tool did its work, and no provider takes these.
+    """
+    if text.isascii():
+        return text
+
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _convert_mapping(value: Any) -> Any:
