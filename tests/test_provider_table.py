@@ -61,6 +61,14 @@ def image(url):
     return said(content=[{"type": "image_url", "image_url": {"url": url}}])
 
 
+PDF = "data:application/pdf;base64,JVBERg=="
+
+
+def file(**more):
+    """A user's message of Chat Completions with a file."""
+    return said(content=[{"type": "file", "file": {"file_data": PDF, **more}}])
+
+
 def tool(name="look", **parameters):
     """A tool of Chat Completions."""
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
@@ -235,6 +243,7 @@ CHAT = {
         chat(image("data:image/svg+xml;base64,aGk=")),
         chat(image(PNG)),
     ),
+    "file_without_name": (chat(file()), chat(file(filename="a.pdf"))),
     "image_without_type": (chat(image("data:;base64,aGk=")), chat(image(PNG))),
     "image_url": (chat(image("file.png")), chat(image("https://example.com/file.png"))),
     "reasoning_missing": (
@@ -361,6 +370,10 @@ RESPONSES = {
     "name_too_long": (turn(name="x" * 65), turn(name="x" * 64)),
     "name_empty": (turn(name=""), turn()),
     "image_format": (shown("data:image/svg+xml;base64,aGk="), shown(PNG)),
+    "file_without_name": (
+        asked(said(content=[{"type": "input_file", "file_data": PDF}])),
+        asked(said(content=[{"type": "input_file", "file_url": "https://e.x/a.pdf"}])),
+    ),
     "image_url": (shown("file.png"), shown("https://example.com/file.png")),
 }
 

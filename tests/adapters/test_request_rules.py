@@ -30,6 +30,7 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import (
     AudioPart,
+    FilePart,
     ImagePart,
     ReasoningPart,
     TextPart,
@@ -807,6 +808,24 @@ def test_an_id_of_two_alternatives():
     called = [each["tool_calls"][0]["id"] for each in (sent[1], sent[4])]
     assert called == [each["tool_call_id"] for each in (sent[2], sent[5])]
     assert 2 == len({*called})
+
+
+@pytest.mark.parametrize(
+    ("media_type", "named"),
+    [("application/pdf", "file.pdf"), ("", "file.pdf"), ("text/csv", "file")],
+)
+def test_a_file_without_a_name(media_type, named):
+    """OpenAI wants the name of each file whose bytes it gets, so one is made."""
+    chat = [UserMessage([FilePart(data=b"%PDF-", media_type=media_type)])]
+    [asked] = openai_chat.dump(chat).payload["messages"]
+    export = openai_responses.dump(chat)
+
+    assert named == asked["content"][0]["file"]["filename"]
+    assert named == export.payload["input"][0]["content"][0]["filename"]
+    assert judge("openai_chat", {"messages": [asked]}) == ()
+    assert judge("openai_responses", export.payload) == ()
+    [kept] = as_is(openai_chat).dump(chat).payload["messages"]
+    assert "filename" not in kept["content"][0]["file"]
 
 
 @pytest.mark.parametrize("adapter", [anthropic, gemini, openai_chat, openai_responses])

@@ -88,6 +88,18 @@ def write_content(part: MediaPart, kind: str) -> tuple[str, str]:
     return data_url(part.data, media_type), media_type
 
 
+def name_file(media_type: str) -> str:
+    """
+    A name for a file of *media_type* that has none: OpenAI refuses its bytes without.
+
+    Source:
+        https://github.com/laravel/ai/issues/321, https://github.com/openai/
+        openai-agents-python/pull/1513; the name needs no extension
+        (strands-agents/harness-sdk#3576).
+    """
+    return "file.pdf" if media_type == "application/pdf" else "file"
+
+
 _LEAST_LOGPROB = frozenset({"bytes", "logprob", "token"})
 _LOGPROB = _LEAST_LOGPROB | {"top_logprobs"}
 _NOTHING = LogProb("", 0.0)

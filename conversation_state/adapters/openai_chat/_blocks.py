@@ -12,7 +12,12 @@ from conversation_state.adapters.engine.export import (
     note_medium,
 )
 from conversation_state.adapters.engine.notes import list_of, map_of, notes_of
-from conversation_state.adapters.engine.openai import SLOTS, content_of, write_content
+from conversation_state.adapters.engine.openai import (
+    SLOTS,
+    content_of,
+    name_file,
+    write_content,
+)
 from conversation_state.adapters.engine.reading import ObjectReader, is_list, is_map
 from conversation_state.adapters.engine.streaming import as_index
 from conversation_state.parts import (
@@ -381,6 +386,8 @@ def _write_typed(
     elif isinstance(part, FilePart) and part.name:
         where, key = (body, "filename") if kind == "file" else (block, "document_name")
         where[key] = part.name
+    elif kind == "file" and writer.is_request and part.data is not None:
+        body["filename"] = name_file(part.media_type)
 
     if notes.get("plain") is True and len(body) == 1:
         (block[kind],) = body.values()

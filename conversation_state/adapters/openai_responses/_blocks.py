@@ -17,6 +17,7 @@ from conversation_state.adapters.engine.openai import (
     Content,
     content_of,
     is_odd,
+    name_file,
     read_logprob_list,
     write_content,
 )
@@ -326,7 +327,11 @@ def _write_medium(
     else:
         key = "file_url" if part.data is None else "file_data"
         block = {"type": "input_file", key: text}
-        block |= {"filename": typed.name} if typed.name else {}
+        name = typed.name
+        if not name and key == "file_data" and writer.is_request:
+            name = name_file(part.media_type)
+
+        block |= {"filename": name} if name else {}
 
     if media_type != part.media_type:
         writer.lose(path, "media_type", f"{block['type']} has no field for it")

@@ -613,6 +613,18 @@ def find_odd_images(request: CompletionRequest) -> Iterator[Finding]:
                 yield path, {}
 
 
+def find_files_without_name(request: CompletionRequest) -> Iterator[Finding]:
+    """Files by value that have no name."""
+    for at, message in enumerate(request.messages):
+        content = message.get("content")
+        for part_at, part in objects_of(content if message["role"] == "user" else ()):
+            file: Any = part.get("file")
+            is_file = part.get("type") == "file" and isinstance(file, Mapping)
+            if is_file and file.get("file_data") and not file.get("filename"):
+                path = f"messages[{at}].content[{part_at}].file.file_id"
+                yield path, {"path": path}
+
+
 def find_images_without_type(request: CompletionRequest) -> Iterator[Finding]:
     """Data in the request that is not said to be an image."""
     for path, url in request.images:
@@ -1086,6 +1098,14 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
         "has of one the following formats: ['png', 'jpeg', 'gif', 'webp'].",
         _OPENAI,
         code="invalid_image_format",
+    ),
+    _rule(
+        "file_without_name",
+        find_files_without_name,
+        "Missing required parameter: '{path}'.",
+        _ISSUES + "openai/openai-agents-python/pull/1513",
+        param="{path}",
+        code="missing_required_parameter",
     ),
     _rule(
         "image_without_type",

@@ -545,6 +545,14 @@ def find_odd_images(request: ResponsesRequest) -> Iterator[Finding]:
                 yield path, {"path": path}
 
 
+def find_files_without_name(request: ResponsesRequest) -> Iterator[Finding]:
+    """Files by value that have no name."""
+    for path, _, part in request.parts:
+        is_file = part.get("type") == "input_file" and part.get("file_data")
+        if is_file and not part.get("filename"):
+            yield path, {"path": path}
+
+
 def find_odd_urls(request: ResponsesRequest) -> Iterator[Finding]:
     """Images that are neither data nor an address of the web."""
     for path, url in _images(request):
@@ -838,6 +846,14 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
         _REFERENCE,
         param="input",
         code="invalid_value",
+    ),
+    _rule(
+        "file_without_name",
+        find_files_without_name,
+        "Missing required parameter: '{path}'.",
+        _ISSUES + "laravel/ai/issues/321",
+        param="{path}",
+        code="missing_required_parameter",
     ),
     _rule(
         "image_url",
