@@ -58,6 +58,11 @@ def fail(*words):
         (("import", *STORE), "expected FILE..., got none\n"),
         (("trim", "oslo", *STORE), "expected --limit\n"),
         (("convert", "chat.json"), "expected --to, one of claude_code, codex, "),
+        # The beginning of a name.
+        (
+            ("show", "o", *STORE),
+            "sqlite:///chats.db: there is no name 'o'; did you mean 'oslo'?",
+        ),
         # No store, or not where it belongs.
         (("ls",), NO_STORE),
         (("import", "chat.json"), NO_STORE),

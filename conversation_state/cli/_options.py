@@ -340,6 +340,10 @@ def _make_missing_error(
     if likely.near:
         return likely
 
+    longer = [repr(each.name) for each in store.heads(prefix=text, limit=3)]
+    if longer:
+        return RefusedError(f"{likely}; did you mean {' or '.join(longer)}?")
+
     hint = "`conversation-state ls` lists the names"
     if is_sqlite(text):
         hint = f"a store is given as --store {text}"

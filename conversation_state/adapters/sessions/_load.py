@@ -124,8 +124,11 @@ def _split_sessions(
     if not kind:
         # A path is a text, too.
         is_path = isinstance(lines, str) and lines.endswith((".json", ".jsonl"))
-        advice = "; read_session reads a file" if is_path else ""
-        what = f"no session; expected {', '.join(FORMATS)}{advice}"
+        advice = "`conversation-state import` reads files of other formats"
+        if is_path:
+            advice = "read_session reads a file"
+
+        what = f"no session; expected {', '.join(FORMATS)}; {advice}"
         raise DecodeError((Problem("$", what),))
 
     loader = _LOADERS[kind]
