@@ -898,6 +898,7 @@ FURTHER = [
     ("gemini", "call_without_result", contents([WORDS], [invoked()])),
     ("gemini", "name_characters", declared(name="x" * 65)),
     ("gemini", "media_format", blob("image/jpg")),
+    ("gemini", "media_format", blob("application/msword")),
     ("gemini", "schema_key", declared(parameters=typed(anyOf=[{"const": "a"}]))),
 ]
 

@@ -810,6 +810,34 @@ def test_an_id_of_two_alternatives():
     assert 2 == len({*called})
 
 
+WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+
+
+@pytest.mark.parametrize(
+    ("adapter", "part", "is_sent"),
+    [
+        (anthropic, ImagePart(data=b"\x89PNG" * 900_000, media_type="image/png"), True),
+        (
+            anthropic,
+            ImagePart(data=b"\x89PNG" * 999_999, media_type="image/png"),
+            False,
+        ),
+        (anthropic, FilePart(data=b"{}", media_type="application/json"), True),
+        (anthropic, FilePart(data=b"\xff", media_type="application/json"), False),
+        (gemini, FilePart(data=b"{}", media_type="application/json"), True),
+        (gemini, FilePart(data=b"PK", media_type=WORD), False),
+    ],
+)
+def test_media_that_are_refused(adapter, part, is_sent):
+    """Too large an image, or a format that is not read, would stay in each request."""
+    export = adapter.dump([UserMessage([TextPart("q"), part])])
+    wire = adapter.__name__.rpartition(".")[2]
+
+    kinds = [lost.what for lost in export.lost]
+    assert is_sent == (part.kind not in kinds)
+    assert () == judge(wire, export.payload, level="api")
+
+
 @pytest.mark.parametrize(
     ("media_type", "named"),
     [("application/pdf", "file.pdf"), ("", "file.pdf"), ("text/csv", "file")],

@@ -292,6 +292,11 @@ def _write_media(
         writer.lose(path, part.kind, "the provider doesn't accept this media type")
         return None
 
+    is_large = kind == "image" and len(source.get("data", "")) > _MAX_IMAGE
+    if is_large and writer.is_request:
+        writer.lose(path, part.kind, "the provider takes no image of more than 5 MB")
+        return None
+
     if part.media_type and part.media_type != source.get("media_type"):
         why = f"{source['type']} sources have no field for it"
         writer.lose(path, "media_type", why)
@@ -303,6 +308,12 @@ def _write_media(
         writer.lose(path, "detail", "images have no detail setting in this format")
 
     return block
+
+
+# In base64. Source: https://github.com/anthropics/claude-code/issues/19631: "image
+# exceeds 5 MB maximum: 5895160 bytes > 5242880 bytes", in each request from then on.
+_MAX_IMAGE = 5 * 1024 * 1024
+_TEXTS = frozenset({"application/json", "application/xml", "application/yaml"})
 
 
 def _write_source(
@@ -320,7 +331,8 @@ def _write_source(
     if (found == _PDF) if is_file else (found and (media_type or found != _PDF)):
         return {"type": "base64", "media_type": found, "data": encode_base64(data)}
 
-    if is_file and (not media_type or media_type.startswith("text/")):
+    is_text = not media_type or media_type.startswith("text/") or media_type in _TEXTS
+    if is_file and is_text:
         try:
             return {"type": "text", "media_type": _PLAIN_TEXT, "data": data.decode()}
         except UnicodeDecodeError:

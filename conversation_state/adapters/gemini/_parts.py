@@ -252,10 +252,15 @@ def _is_refused(
     writer: PayloadWriter, part: MediaPart, path: str, notes: Mapping[str, Any]
 ) -> bool:
     """
-    Whether the provider refuses *part*: bytes of no known media type, or an address
-    that it can't fetch.
+    Whether the provider refuses *part*: bytes of a format that it can't read or of no
+    known media type, or an address that it can't fetch.
     """
     if not writer.is_fetched(part, path, notes):
+        return True
+
+    data, media_type = _read_content(part)
+    if data is not None and writer.is_request and _REFUSED.match(media_type):
+        writer.lose(path, part.kind, f"the provider reads no {media_type}")
         return True
 
     if part.data is None or part.media_type or notes.get("untyped") is True:
@@ -263,6 +268,10 @@ def _is_refused(
 
     writer.lose(path, part.kind, "data without a media type is refused")
     return True
+
+
+# Source: https://github.com/googleapis/python-genai/issues/829.
+_REFUSED = re.compile(r"application/(msword|octet-stream|vnd\.|zip)", re.IGNORECASE)
 
 
 def _read_content(part: MediaPart) -> tuple[bytes | None, str]:

@@ -406,11 +406,15 @@ def find_blobs_without_type(request: GeminiRequest) -> Iterator[Finding]:
             yield f"{path}.mime_type", {"path": f"{path}.mime_type"}
 
 
+_ODD_FILES = ("application/msword", "application/octet-stream", "application/vnd.")
+
+
 def find_odd_blobs(request: GeminiRequest) -> Iterator[Finding]:
-    """Images whose media type is not one of five."""
+    """Images whose media type is not one of five, and files of office programs."""
     for path, blob in _blobs(request):
         kind = str(blob.get("mimeType"))
-        if kind[:6] == "image/" and kind not in _IMAGES:
+        is_odd = kind[:6] == "image/" and kind not in _IMAGES
+        if is_odd or kind.startswith(_ODD_FILES):
             yield f"{path}.mime_type", {"kind": kind}
 
 
