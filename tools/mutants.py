@@ -108,7 +108,7 @@ TESTS: dict[str, Sequence[str]] = {
     "testing.shapes": ("test_codec.py", "test_laws.py", "test_strategies*.py"),
     "timeline": ("test_values.py",),
     "tree": ("test_values.py",),
-    "trimming": ("test_requests_law.py",),
+    "trimming": ("test_pages.py", "test_requests_law.py"),
     "usage": ("test_values.py",),
 }
 # The packages whose parts have tests of their own.
