@@ -2139,6 +2139,7 @@ class TestFiles:
             (b"PK\x03\x04" + bytes(9), "a damaged zip archive"),
             (zipped(), "an empty zip archive"),
             (gzip.compress(bytes(20), mtime=0), "binary data"),
+            (ONE.encode("utf-16")[:-1], "damaged text: truncated data (utf-16-le)"),
         ],
     )
     def test_refused(self, run, data, why):

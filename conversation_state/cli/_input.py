@@ -181,7 +181,7 @@ class _SourceReader:
             for found in values:
                 yield from self._read_value(found)
         except _UNPACKING as error:
-            self.is_damaged = True
+            self.is_damaged, self.is_empty = True, False
             yield from self._load_waiting()
             yield UnreadableInput(self.source.file, 0, str(error))
 

@@ -108,7 +108,9 @@ _ANTHROPIC_BLOCKS = frozenset(
     {"tool_use", "tool_result", "thinking", "redacted_thinking", "image+source"}
     | {"document+source", "server_tool_use", "web_search_tool_result", "mcp_tool_use"}
     | {"mcp_tool_result", "web_fetch_tool_result", "code_execution_tool_result"}
-    | {"container_upload", "compaction"}
+    | {"container_upload", "compaction", "search_result", "tool_reference"}
+    | {"tool_search_tool_result", "bash_code_execution_tool_result"}
+    | {"text_editor_code_execution_tool_result", "advisor_tool_result"}
 )
 _CHAT_BLOCKS = frozenset({"image_url", "input_audio", "file", "video_url"})
 _RESPONSES_BLOCKS = frozenset(
@@ -728,6 +730,13 @@ _OWNERS: tuple[tuple[str, frozenset[str], str], ...] = (
 )
 
 
+# Of the formats that other programs write blocks of their own in.
+_KNOWN = {
+    "anthropic": frozenset([each.partition("+")[0] for each in _ANTHROPIC_BLOCKS]),
+    "openai_chat": _CHAT_BLOCKS | {"text", "refusal"},
+}
+
+
 def find_owner(kind: str, name: str) -> str:
     for owner, blocks, words in _OWNERS:
         if kind in blocks:
@@ -737,9 +746,8 @@ def find_owner(kind: str, name: str) -> str:
 
 
 def is_known(kind: str, name: str) -> bool:
-    """Whether *name*, a format of messages, has blocks of the type *kind*."""
-    known = [blocks for owner, blocks, _ in _OWNERS if owner == name]
-    return not known or kind in known[0]
+    """Whether *name*, a format of messages, may have blocks of the type *kind*."""
+    return name not in _KNOWN or kind in _KNOWN[name]
 
 
 def describe_input(value: Any) -> str:

@@ -343,7 +343,12 @@ class _Transcoded(io.RawIOBase):
         view = memoryview(buffer)  # type: ignore[arg-type]  # what is passed is one
         while not self._left:
             data = self._stream.read(1 << 16)
-            text = self._decoder.decode(data, final=not data)
+            try:
+                text = self._decoder.decode(data, final=not data)
+            except UnicodeDecodeError as error:
+                what = f"damaged text: {error.reason} ({error.encoding})"
+                raise DamagedArchiveError(f"{what}; get the whole file") from None
+
             self._left = text.encode("utf-8", "surrogatepass")
             if not data:
                 break
