@@ -612,6 +612,10 @@ VALUES = {
     ),
     "responses": ({"id": "x", "input": ITEMS}, {"x": (CALLED, 1)}),
     "responses items": (ITEMS, {"line 1": (CALLED, 1)}),
+    "compacted items": (
+        [ITEMS[0], {"type": "compaction", "encrypted_content": "e"}, ITEMS[3]],
+        {"line 1": (["u q", "a done"], 1)},
+    ),
     "responses of embed": (
         {"id": "x", "model": "my-embed-chat", "input": "hi", "instructions": "Yes."},
         {"x": (["s Yes.", "u hi"], 1)},

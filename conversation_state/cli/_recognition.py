@@ -723,7 +723,7 @@ def may_begin_session(line: Any) -> bool:
 # What is no conversation, and what is another format's
 
 _OWNERS: tuple[tuple[str, frozenset[str], str], ...] = (
-    ("anthropic", _ANTHROPIC_BLOCKS - {"thinking"}, "Anthropic's"),
+    ("anthropic", _ANTHROPIC_BLOCKS - _RESPONSES_ITEMS - {"thinking"}, "Anthropic's"),
     ("openai_chat", _CHAT_BLOCKS - {"file"}, "OpenAI's chat"),
     ("openai_responses", _RESPONSES_BLOCKS, "OpenAI's Responses"),
     ("ai_sdk_model", _SDK_BLOCKS, "the AI SDK"),
