@@ -20,6 +20,7 @@ from conversation_state import (
     requests,
 )
 from conversation_state.adapters import openai_responses
+from conversation_state.aggregator import Aggregator
 from conversation_state.messages import UnknownMessage
 from conversation_state.parts import ImagePart, ReasoningPart
 from conversation_state.requests import (
@@ -74,6 +75,8 @@ def summarise(prepared):
 def listed(prepared):
     return [(change.path, change.what) for change in prepared.changes]
 
+
+REAL = "call_AbCdEf0123456789"  # as OpenAI makes ids: no server uses one again
 
 # What some providers refuse, by a name for it.
 REFUSED = {
@@ -325,6 +328,43 @@ class TestPrepare:
 
         assert ["q", "a"] + [MADE_PROMPT] * (not is_continued) == sent
         assert ["q", "a"] == summarise(prepare([ASK, paused], rules))
+
+    @pytest.mark.parametrize(
+        ("more", "sent", "left_out"),
+        [
+            # A run that was resumed, before and behind the result.
+            ([calling(REAL), result("r", REAL)], [[REAL], "r"], ["call"]),
+            ([result("r", REAL), calling(REAL), ASK], [[REAL], "r", "q"], ["call"]),
+            (
+                [result("r", REAL), calling(REAL), result("r", REAL)],
+                [[REAL], "r"],
+                ["call", "tool"],
+            ),
+            # Another result, or an id that servers use again, is of another call.
+            (
+                [result("r", REAL), calling(REAL), result("s", REAL)],
+                [[REAL], "r", [f"{REAL}-2"], "s"],
+                [],
+            ),
+        ],
+    )
+    def test_a_call_that_is_there_twice_goes_once(self, more, sent, left_out):
+        """Else the model would read of a second call, without a result."""
+        prepared = prepare([ASK, calling(REAL), *more], EVERYWHERE)
+        whats = [what for _, what in listed(prepared)]
+
+        assert ["q", *sent] == summarise(prepared)
+        assert left_out == [what for what in whats if what in ("call", "tool")]
+        assert () == prepare(prepared.messages, EVERYWHERE).changes
+
+    def test_a_call_twice_in_one_answer(self):
+        """As a stream that was replayed has it; it is run once, and sent once."""
+        messages = [ASK, calling(REAL, REAL), result("r", REAL)]
+
+        assert ["q", [REAL], "r"] == summarise(prepare(messages, EVERYWHERE))
+        assert () == Aggregator.new(messages).pending_calls
+        [waiting] = Aggregator.new(messages[:2]).pending_calls
+        assert REAL == waiting.id
 
     def test_each_message_has_its_path(self):
         """Long lists, too, with nothing wrong and with something."""

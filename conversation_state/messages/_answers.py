@@ -418,12 +418,37 @@ def find_pending_calls(newest_first: Iterable[Message]) -> tuple[ToolCall, ...]:
     return tuple(pending)
 
 
-def _take_waiting(calls: Iterable[ToolCall], results: Counter[str]) -> list[ToolCall]:
+def is_same_call(one: ToolCall, other: ToolCall) -> bool:
+    """
+    Whether both are one call that is listed twice, as a stream that was replayed or a
+    run that was resumed may have it: they have one id, and it is such as no provider
+    uses again.
+
+    Source:
+        https://github.com/HKUDS/nanobot/issues/4442,
+        https://github.com/openai/openai-agents-js/issues/701
+    """
+    return (
+        one.id == other.id
+        and one.name == other.name
+        and one.arguments == other.arguments
+        and any(
+            _DIGITS.search(run) and not run.isdigit() for run in _RUNS.findall(one.id)
+        )
+    )
+
+
+# Ids such as call_0 and functions.search:0 are used again.
+_RUNS = re.compile("[A-Za-z0-9]{12,}")
+_DIGITS = re.compile("[0-9].*[0-9]")
+
+
+def _take_waiting(calls: Sequence[ToolCall], results: Counter[str]) -> list[ToolCall]:
     waiting = []
-    for call in calls:
+    for at, call in enumerate(calls):
         if results[call.id]:
             results[call.id] -= 1  # a result is of one call, also where ids repeat
-        else:
+        elif not any(is_same_call(call, before) for before in calls[:at]):
             waiting.append(call)
 
     return waiting

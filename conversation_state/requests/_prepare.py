@@ -27,6 +27,7 @@ from conversation_state.messages import (
     ToolMessage,
     UnknownMessage,
     UserMessage,
+    is_same_call,
 )
 from conversation_state.parts import Part, TextPart
 from conversation_state.requests._rules import MARK, Rules, came_as_is
@@ -137,7 +138,8 @@ def prepare(
 
     Results move up to directly behind their calls; a call without a result that
     something else follows is answered by an error that says so, and calls at the very
-    end wait; results without a call, and second ones, are left out; ids are unique;
+    end wait; results without a call, second ones, and calls that are there twice are
+    left out; ids are unique;
     ids and names have the form that is asked, the same at the call and its result;
     arguments are a JSON object;
     empty messages are left out, and so is thinking that nothing follows; and a made
@@ -366,6 +368,7 @@ class _Call:
     """One call, the id it is sent with, and the position of the result it gets."""
 
     at: int  # which message makes it
+    place: int  # which of its calls it is
     call: ToolCall
     id: str = ""
     result_at: int | None = None
@@ -405,6 +408,7 @@ class _Preparation:
 
     def prepared(self) -> Prepared:
         self._match_results()
+        self._drop_repeated()
         self._choose_ids()
         stays = self._find_left_out()
         rows = [row for at in stays for row in self._rows_of(at)]
@@ -433,7 +437,7 @@ class _Preparation:
             self._match_run(results)
             results.clear()
             if message.tool_calls:
-                calls = [_Call(at, call) for call in message.tool_calls]
+                calls = [_Call(at, *each) for each in enumerate(message.tool_calls)]
                 self.calls[at] = calls
                 for call in calls:
                     self.calls_by_id.setdefault(call.call.id, []).append(call)
@@ -477,6 +481,50 @@ class _Preparation:
 
         why = "is a second result of its call; the first one is sent"
         self.change(at, "tool", why)
+
+    def _drop_repeated(self) -> None:
+        """Leave out calls that are there twice, and their results."""
+        for calls in self.calls_by_id.values():
+            kept = calls[:1]
+            for each in calls[1:]:
+                same = (one for one in kept if is_same_call(one.call, each.call))
+                first = next(same, None)
+                if first is None or not self._take_result(first, each):
+                    kept.append(each)
+                    continue
+
+                self.calls[each.at].remove(each)
+                why = "is there twice; the first one is sent"
+                inside = f".tool_calls[{each.place}]"
+                self.change(each.at, "call", why, inside=inside)
+
+        for at in [at for at, calls in self.calls.items() if not calls]:
+            del self.calls[at]
+            self.messages[at] = self.messages[at].replace(tool_calls=())
+
+    def _take_result(self, first: _Call, each: _Call) -> bool:
+        """
+        Whether *each*, which is *first* again, has no other result than it, or *first*
+        has none: then it gets that of *each*.
+        """
+        metadata = each.call.metadata
+        if self.rules.format and came_as_is(self.rules, metadata, "again"):
+            return False
+
+        if first.result_at is None:
+            first.result_at = each.result_at
+        elif each.result_at is not None:
+            result, other = (
+                self.messages[first.result_at],
+                self.messages[each.result_at],
+            )
+            if result.content != other.content:
+                return False
+
+            why = "is the result of a call that is there twice; the first one is sent"
+            self.change(each.result_at, "tool", why)
+
+        return True
 
     def _choose_ids(self) -> None:
         """
@@ -594,10 +642,11 @@ class _Preparation:
     def _with_valid_calls(self, at: int) -> Message:
         message = self._with_valid_name(at, self.messages[at])
         calls = [
-            self._with_valid_call(each, f".tool_calls[{place}]")
-            for place, each in enumerate(self.calls[at])
+            self._with_valid_call(each, f".tool_calls[{each.place}]")
+            for each in self.calls[at]
         ]
-        same = all(map(is_, calls, message.tool_calls))
+        same = len(calls) == len(message.tool_calls)
+        same = same and all(map(is_, calls, message.tool_calls))
         return message if same else message.replace(tool_calls=calls)
 
     def _with_valid_call(self, each: _Call, inside: str) -> ToolCall:
@@ -652,11 +701,11 @@ class _Preparation:
             rows.append((place, self._with_valid_result(place, each)))
 
         if at < self.others[-1] or self.are_stopped:
-            for number, each in enumerate(calls):
+            for each in calls:
                 if each.result_at is None:
                     why = "has no result although the conversation went on; an error "
                     why += "that says so is sent"
-                    inside = f".tool_calls[{number}]"
+                    inside = f".tool_calls[{each.place}]"
                     self.change(at, "result", why, inside=inside)
                     call = attrs.evolve(each.call, id=each.id)
                     name = self.rules.call_names.fix(call.name) if call.name else ""

@@ -48,7 +48,7 @@ SOURCES: tuple[Rule, ...] = (
         host="",
         name="call_ids",
         says="No two calls of a request have one id.",
-        does="The later one gets another id, with its result.",
+        does="The later one gets another id, with its result; the same call again is left out.",
         source="https://github.com/anthropics/claude-code/issues/20901, https://github.com/BerriAI/litellm/issues/23510",
     ),
     Rule(
