@@ -20,10 +20,12 @@ from conversation_state import (
     Timeline,
     TokenBudget,
     ToolCall,
+    ToolInfo,
     ToolMessage,
     Trimmer,
     Usage,
     UserMessage,
+    concat,
     decode,
     fit,
     open_store,
@@ -46,6 +48,8 @@ from conversation_state.errors import (
 )
 from conversation_state.parts import ImagePart
 from conversation_state.stored_chat import StoredChat
+from conversation_state.testing import check_agent
+from conversation_state.testing.provider import StrictProvider
 from conversation_state.tool_calls import call
 from tests.processes import run_script
 
@@ -64,7 +68,12 @@ STEPS: Any = (fit, repair)
 CHAT: Any = StoredChat(STORE, "a chat")
 VIEW: Any = trim(ASKED, BUDGET)
 CALL = ToolCall("c", "f")
+TOOL: Any = ToolInfo("f")
 RUN_CALL: Any = call
+TRIM: Any = trim
+CONCAT: Any = concat
+PROVIDER: Any = StrictProvider
+CHECK: Any = check_agent
 OPENAI: Any = openai_chat
 RESPONSES: Any = openai_responses
 UI: Any = ag_ui
@@ -281,8 +290,12 @@ def test_other_names(call, line):
             "a list of Messages, got a dict",
         ),
         (lambda: UI.dump("Hi"), "a list of Messages, got a str: 'Hi'"),
+        (lambda: TRIM("Hi", BUDGET), "a state or Messages, got a str: 'Hi'"),
+        (lambda: CONCAT("Hi"), "a list of Messages, got a str: 'Hi'"),
+        (lambda: PROVIDER("Hi"), "a list of answers, got a str: 'Hi'"),
+        (lambda: CHECK(print, tools=TOOL), "functions or ToolInfos, got a ToolInfo"),
     ],
-    ids=map(str, range(17)),
+    ids=map(str, range(21)),
 )
 def test_other_values(call, line):
     """What lists, functions and results are taken for: so does its error."""

@@ -145,6 +145,14 @@ def check_iterable(values: object, what: str, expected: str) -> None:
         ) from None
 
 
+def check_list(values: object, what: str, expected: str) -> None:
+    """As `check_iterable`; a text and a mapping are one thing, and not several."""
+    if isinstance(values, (str, Mapping)):
+        raise TypeError(f"{what}: expected {expected}, got {describe_value(values)}")
+
+    check_iterable(values, what, expected)
+
+
 def check_text(value: object, what: object, error: type[Exception] = ValueError) -> str:
     """
     *value* as a plain `str` of valid Unicode; *what* names it in the error.

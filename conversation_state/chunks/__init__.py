@@ -45,7 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from conversation_state._persistent import check_iterable
+from conversation_state._persistent import check_list
 from conversation_state._wording import shorten_repr
 from conversation_state.chunks._accumulator import Accumulator, check_usage_mode
 from conversation_state.chunks._merge_values import UsageMode
@@ -108,7 +108,7 @@ def concat(
             f"{shorten_repr(chunks)}"
         )
 
-    check_iterable(chunks, "chunks", "a list of Messages")
+    check_list(chunks, "chunks", "a list of Messages")
     mode = check_usage_mode(usage)
     given: Any = chunks if isinstance(chunks, (list, tuple)) else list(chunks)
     if 1 < len(given) < _SHORT:
@@ -135,11 +135,11 @@ def concat_rows(
             If rows differ in length, or the chunks of a column are of
             different messages; *chunk* is then the number of the row.
     """
-    check_iterable(rows, "rows", "a list of rows")
+    check_list(rows, "rows", "a list of rows")
     check_usage_mode(usage)
     table: list[tuple[M | None, ...]] = []
     for row in rows:
-        check_iterable(row, f"rows[{len(table)}]", "a row of chunks")
+        check_list(row, f"rows[{len(table)}]", "a row of chunks")
         table.append(tuple(row))
 
     for number, row in enumerate(table):

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from conversation_state._persistent import check_iterable, final, freeze_map
+from conversation_state._persistent import check_list, final, freeze_map
 from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.counting._budget import check_tokens
 from conversation_state.counting._encoded_media import EncodedMedia, extract_media
@@ -302,7 +302,7 @@ def count_tools(
     >>> count_tools([ToolInfo("clock", "Tells the time.")])
     12
     """
-    check_iterable(tool_infos, "tool_infos", "a list of ToolInfos")
+    check_list(tool_infos, "tool_infos", "a list of ToolInfos")
     tokens = 0
     for tool in tool_infos:
         if not isinstance(tool, ToolInfo):
@@ -483,7 +483,7 @@ def calibrated(
     (8, 12, 3)
     """
     check_tokens("overhead", overhead)
-    check_iterable(samples, "samples", "pairs of messages and their tokens")
+    check_list(samples, "samples", "pairs of messages and their tokens")
     charged = counted = 0
     for number, sample in enumerate(samples):
         try:

@@ -16,7 +16,7 @@ from typing import Any, Literal, overload
 
 import attrs
 
-from conversation_state._persistent import check_iterable, final
+from conversation_state._persistent import check_list, final
 from conversation_state._waiting import TaskEvent
 from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.aggregator import Aggregator, Turn
@@ -220,7 +220,7 @@ async def afan_out(
 
 
 def _check_steps(steps: Any) -> tuple[Callable[[Aggregator], Any], ...]:
-    check_iterable(steps, "steps", "a list of functions")
+    check_list(steps, "steps", "a list of functions")
     functions = tuple(steps)
     for number, step in enumerate(functions):
         if not callable(step):

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import attrs
 
 from conversation_state._drawing import draw_fragment
-from conversation_state._persistent import Log, check_iterable, final
+from conversation_state._persistent import Log, check_iterable, check_list, final
 from conversation_state._wording import (
     add_missing_names,
     format_count,
@@ -127,7 +127,7 @@ class TrimContext:
         if isinstance(conversation, (Aggregator, Messages)):
             entries = conversation.entries
         else:
-            check_iterable(conversation, "conversation", "a state or Messages")
+            check_list(conversation, "conversation", "a state or Messages")
             # These entries have no identity: the same message in another list could be
             # a different one, so summaries of lists are not found again by their marks.
             entries = Log([Entry("", check_message(one)) for one in conversation])

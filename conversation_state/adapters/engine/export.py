@@ -16,12 +16,11 @@ from typing import Any, NamedTuple, NoReturn
 
 import attrs
 
-from conversation_state._persistent import EMPTY_MAP, check_iterable, final, thaw
+from conversation_state._persistent import EMPTY_MAP, check_list, final, thaw
 from conversation_state._wording import (
     add_missing_names,
     advise_load,
     describe_type,
-    describe_value,
     shorten_repr,
 )
 from conversation_state.adapters.engine.notes import (
@@ -152,7 +151,7 @@ def _check_tools(tools: Any) -> Iterable[ToolInfo]:
             f"tools is {shorten_repr(tools)}; expected several ToolInfo{like}"
         )
 
-    check_iterable(tools, "tools", "a list of ToolInfos")
+    check_list(tools, "tools", "a list of ToolInfos")
     for at, tool in enumerate(tools):
         if not isinstance(tool, ToolInfo):
             like = "; ToolInfo.from_function makes one" * callable(tool)
@@ -363,19 +362,6 @@ def _is_before(call: ToolCall, part: Part) -> bool:
     return call.index is not None and part.index is not None and call.index < part.index
 
 
-def check_messages(messages: object) -> None:
-    """
-    Raises:
-        TypeError:
-            If *messages* is a text or a mapping.
-    """
-    if isinstance(messages, (str, Mapping)):
-        shown = describe_value(messages)
-        raise TypeError(f"messages: expected a list of Messages, got {shown}")
-
-    check_iterable(messages, "messages", "a list of Messages")
-
-
 class PayloadWriter:
     """One payload while it is written. Never leaves the function that writes it."""
 
@@ -521,7 +507,7 @@ class PayloadWriter:
             InvalidMessageError:
                 If one of them is not a message.
         """
-        check_messages(messages)
+        check_list(messages, "messages", "a list of Messages")
         for at, message in enumerate(messages):
             path = f"messages[{at}]"
             if not isinstance(message, Message):
@@ -553,7 +539,7 @@ class PayloadWriter:
         """
         rules = default if rules is None else _check_rules(rules, default.format)
         self.rules = rules
-        check_messages(messages)
+        check_list(messages, "messages", "a list of Messages")
         listed = list(messages)
         # There are five kinds of messages at most, and many messages.
         if not all(issubclass(kind, Message) for kind in {*map(type, listed)}):

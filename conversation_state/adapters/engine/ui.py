@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from conversation_state._persistent import EMPTY_MAP
-from conversation_state.adapters.engine.export import check_messages
+from conversation_state._persistent import EMPTY_MAP, check_list
 from conversation_state.adapters.engine.notes import RESERVED
 from conversation_state.adapters.engine.reading import ObjectReader, is_map
 from conversation_state.adapters.engine.wire import make_call_id
@@ -39,7 +38,7 @@ def list_entries(
     """
     shown = messages.present if isinstance(messages, MessageTree) else messages
     given: Any = shown.entries if isinstance(shown, Aggregator) else shown
-    check_messages(given)
+    check_list(given, "messages", "a list of Messages")
     return [
         each if isinstance(each, Entry) else Entry(f"message_{at}", each)
         for at, each in enumerate(given)

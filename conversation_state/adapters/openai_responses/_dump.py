@@ -8,14 +8,13 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from conversation_state._persistent import EMPTY_MAP
+from conversation_state._persistent import EMPTY_MAP, check_list
 from conversation_state.adapters.engine.export import (
     NOTHING_LEFT,
     OPENAI,
     Export,
     Lost,
     PayloadWriter,
-    check_messages,
     in_order,
     merge_kept_keys,
     write_openai_request,
@@ -297,7 +296,7 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
             If one of them is not a message.
     """
     writer = RequestWriter()
-    check_messages(messages)
+    check_list(messages, "messages", "a list of Messages")
     # Before it is decided whether arguments are such as a host takes.
     ended = [*map(_with_ended_calls, messages)]
     ready = writer.prepare(ended, rules, OPENAI_RESPONSES, _find_lost)

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given
 from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis.errors import Flaky
 
+from conversation_state._persistent import check_list
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import AssistantMessage, Message
@@ -472,6 +473,7 @@ def _read_usage(reply: Any) -> int | None:
 
 
 def _read_tools(tools: Iterable[ToolInfo | Callable[..., Any]]) -> list[ToolInfo]:
+    check_list(tools, "tools", "a list of functions or ToolInfos")
     return [
         each if isinstance(each, ToolInfo) else ToolInfo.from_function(each)
         for each in tools

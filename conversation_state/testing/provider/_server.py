@@ -22,6 +22,7 @@ from typing import Any, Self
 import attrs
 
 from conversation_state._locks import RLock
+from conversation_state._persistent import check_list
 from conversation_state.messages import AssistantMessage
 from conversation_state.testing._wire_answers import (
     Numbers,
@@ -147,6 +148,7 @@ class StrictProvider:
         self.port = port
         self.memory = Memory() if remembers else None
         self.requests: list[ReceivedRequest] = []
+        check_list(script, "script", "a list of answers")
         self._script = list(script)
         # A conversation may go on with a second provider, which refuses an id twice.
         self._numbers = Numbers(secrets.token_hex(2))
