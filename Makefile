@@ -118,11 +118,12 @@ test: ## what needs Python alone, the same in every run (ONLY=3.12, ARGS='-k for
 	@echo 'Python $(main)'
 	@$(call pytest,$(main)) $(ARGS)
 
-# Where these tests are: nothing else is imported and collected.
-INTEGRATION = tests/store tests/hosts tests/test_web_chat.py docs/store.md \
-	$(wildcard tests/test_parallel_*.py tests/test_*_browser.py tests/test_react_*.py)
+# Where these tests are: nothing else is imported and collected. What stores and hosts
+# promise is tested with each kind of store.
+INTEGRATION = tests/store tests/hosts docs/store.md \
+	$(shell grep -l 'pytest.mark.integration' tests/test_*.py)
 
-test-integration: ## tests with PostgreSQL, Chromium and a Dask cluster
+test-integration: ## with PostgreSQL, Chromium, a Dask cluster, terminals, killed processes
 	@$(MAKE) --silent .venv/$(main)/.test
 	@$(call pytest,$(main)) -m integration $(INTEGRATION) $(ARGS)
 

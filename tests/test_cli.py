@@ -727,6 +727,7 @@ class TestHelp:
         assert f"did you mean {near!r}?" in result.stderr
 
 
+@pytest.mark.integration
 class TestProcess:
     """The command as a shell sees it."""
 

@@ -2462,6 +2462,7 @@ DAMAGED = [
 ]
 
 
+@pytest.mark.integration
 class TestLarge:
     @pytest.fixture
     def path(self, run, monkeypatch):

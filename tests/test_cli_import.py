@@ -782,6 +782,7 @@ class TestThereAndBack:
         ]
 
 
+@pytest.mark.integration
 class TestProcess:
     @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
     def test_interrupted(self, run):

@@ -78,6 +78,7 @@ def terminal(run):
     return Terminal(run)
 
 
+@pytest.mark.integration
 class TestPager:
     """What is long goes through the user's pager, at a terminal alone."""
 

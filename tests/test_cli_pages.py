@@ -186,6 +186,7 @@ class TestPage:
         )
 
 
+@pytest.mark.integration
 class TestServe:
     def test_port_is_taken(self, run):
         """An address that can't be served is reported, with what to do."""
@@ -275,6 +276,7 @@ class TestServe:
         assert (("", ""), 0) == (rest, server.returncode)
 
 
+@pytest.mark.integration
 class TestStrictProvider:
     def test_port_is_taken(self):
         """A port that another program has is reported, with what to do."""

@@ -1052,6 +1052,7 @@ class TestColours:
         assert "\x1b[31m- user: Book it.\x1b[0m" in back
 
 
+@pytest.mark.integration
 class TestProcess:
     """The commands as a shell sees them."""
 

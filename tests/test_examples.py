@@ -61,6 +61,7 @@ def example(name):
     return module
 
 
+@pytest.mark.integration
 class TestResearchPipeline:
     SCRIPT = "examples/research_pipeline.py"
     # Keeps what was billed, and kills itself around the request that is chosen.
@@ -496,6 +497,7 @@ class TestCarefulAgent:
         assert len(lines) < 150
 
 
+@pytest.mark.integration
 class TestDemo:
     def test_prints(self, tmp_path):
         """A list is refused and views are not, the bill stays, and there is a page."""

@@ -155,6 +155,7 @@ def test_forget():
 """
 
 
+@pytest.mark.integration
 class TestFixtures:
     def test_give_what_they_say(self, run):
         """A store, a provider and a model for each test, without a line of setup."""
@@ -167,6 +168,7 @@ class TestFixtures:
         assert "1 passed" in run(IMPORTS, "-p", "no:hypothesispytest")
 
 
+@pytest.mark.integration
 class TestChecks:
     @pytest.mark.parametrize("first", ["hypothesispytest", "conversation_state"])
     def test_statistics(self, run, first):

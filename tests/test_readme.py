@@ -26,6 +26,7 @@ from conversation_state import (
 from conversation_state.testing.provider import Gate, Reply, StrictProvider
 
 pytest.importorskip("openai")
+pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parent.parent
 CALLS = [ToolCall(f"call_{city}", "trains", f'{{"city": "{city}"}}') for city in "AB"]

@@ -1550,6 +1550,7 @@ class TestRegister:
             pytest.param("conversation_state.testing.machines", marks=pytest.mark.slow),
         ],
     )
+    @pytest.mark.integration
     def test_entry_point(self, first, tmp_path):
         """Hypothesis finds it by itself, whichever of the two is imported first."""
         info = tmp_path / "strategies_of_ours-1.0.dist-info"

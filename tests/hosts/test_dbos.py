@@ -307,6 +307,7 @@ class TestMisuse:
         pytest.param("postgresql", 1, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.integration
 def test_killed(kind, every):
     """
     Killed at an event of the store or of DBOS, and again while DBOS recovers it, a

@@ -61,6 +61,7 @@ def check_refused(url, why="belongs to another file"):
         open_store(url)
 
 
+@pytest.mark.integration
 class TestForeignLogs:
     @pytest.mark.parametrize(
         ("copy", "code"),

@@ -314,6 +314,7 @@ class TestVacuum:
 
 
 class TestCollect:
+    @pytest.mark.integration
     def test_beside_writers(self, url):
         """
         Processes that save, fork, delete and collect at once lose no state of

@@ -26,6 +26,7 @@ CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 @pytest.mark.parametrize(
     "kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
 )
+@pytest.mark.integration
 def test_nothing_is_lost(kind):
     """
     Processes that append to one name and to many, that race for a head, and
