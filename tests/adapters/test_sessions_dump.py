@@ -221,6 +221,23 @@ def test_own_format(path):
         assert exported.payload[: len(parse(path))] == parse(path)
 
 
+def test_white_space():
+    """A text of white space, which requests can't have, keeps its line."""
+    raws: list[Any] = []
+    said = {"role": "user", "content": "Go."}
+    call = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+    for at, block in enumerate([None, {"type": "text", "text": "\n\n"}, call]):
+        kind = "assistant" if block else "user"
+        message = {"id": "m", "role": kind, "content": [block]} if block else said
+        line = {"parentUuid": f"u{at - 1}" if at else None, "uuid": f"u{at}"}
+        raws.append({**line, "type": kind, "sessionId": "s", "message": message})
+
+    exported = dump_session(load_session(raws), "claude_code")
+
+    assert raws == json.loads(json.dumps(exported.payload))
+    assert () == exported.lost
+
+
 def test_parents_of_lines():
     """Lines of Claude Code that come from a store stand behind those they did."""
     path = next(GOLDEN.glob("claude_code-*/*.jsonl"))

@@ -217,8 +217,11 @@ class Turns:
     def _drop_blank_texts(self, piece: Piece) -> bool:
         """
         Whether anything is left of *piece*, whose white space is lost where
-        it is all the text there is.
+        it is all the text there is. A file keeps it: a line is a block.
         """
+        if self._writer.rules is _AS_KEPT:
+            return bool(piece.blocks)
+
         texts: list[Any] = [
             block.get("text") if block.get("type") == "text" else None
             for _, block in piece.blocks
