@@ -646,6 +646,9 @@ SIGNED = invoked() | {"thoughtSignature": "signed"}
 GEMINI_3 = {"model": "gemini-3-pro-preview"}
 IN_JSON = {"generationConfig": {"responseMimeType": "application/json"}}
 
+UNSIGNED = {"thoughtSignature": ""}
+
+
 GEMINI = {
     "no_contents": ({}, contents([WORDS])),
     "no_parts": (contents([]), contents([WORDS])),
@@ -693,7 +696,10 @@ GEMINI = {
         contents([WORDS], [WORDS], [WORDS]),
     ),
     "model_last": (contents([WORDS], [WORDS]), contents([WORDS], [WORDS], [WORDS])),
-    "empty_text": (contents([WORDS, {"text": ""}]), contents([WORDS, {"text": " "}])),
+    "empty_text": (
+        contents([WORDS, {"text": ""}]),
+        contents([WORDS, {"text": "", "thoughtSignature": "c2ln"}]),
+    ),
     "name_empty": (
         contents([WORDS], [invoked("")], [answered("")]),
         contents([WORDS], [invoked()], [answered()]),
@@ -899,6 +905,7 @@ FURTHER = [
     ("gemini", "name_characters", declared(name="x" * 65)),
     ("gemini", "media_format", blob("image/jpg")),
     ("gemini", "media_format", blob("application/msword")),
+    ("gemini", "signature_foreign", contents([WORDS], [{**WORDS, **UNSIGNED}])),
     ("gemini", "schema_key", declared(parameters=typed(anyOf=[{"const": "a"}]))),
 ]
 

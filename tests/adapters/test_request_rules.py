@@ -1219,6 +1219,32 @@ class TestEmptyContents:
         assert pieces == gemini.dump([ASK, answer]).payload["contents"][1]["parts"]
 
 
+@pytest.mark.parametrize("empty", ["", None])
+def test_an_empty_signature(empty):
+    """It is as none for Gemini, on its own wire and behind Chat Completions."""
+    signed = {"thoughtSignature": empty}
+    parts = [{"text": "hi", **signed}, {"functionCall": {"name": "f"}, **signed}]
+    response = {"candidates": [{"content": {"role": "model", "parts": parts}}]}
+    [answer] = gemini.load(response)
+    request = gemini.dump([ASK, answer]).payload
+    [said, called] = request["contents"][1]["parts"]
+
+    assert {"text": "hi"} == said
+    assert called["thoughtSignature"]  # what Google says to send instead
+    assert [signed, signed] == [
+        {"thoughtSignature": part["thoughtSignature"]}
+        for part in as_is(gemini).dump([answer]).payload["contents"][0]["parts"]
+    ]
+
+    extra = {"extra_content": {"google": {"thought_signature": empty}}}
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    history = [{"role": "assistant", "content": None, "tool_calls": [call | extra]}]
+    loaded = openai_chat.load(history)
+
+    assert [call] == openai_chat.dump(loaded).payload["messages"][0]["tool_calls"]
+    assert history == as_is(openai_chat).dump(loaded).payload["messages"]
+
+
 CHAT_CALL: dict[str, Any] = {
     "id": "call00001",
     "type": "function",

@@ -105,7 +105,8 @@ _DATA = (
     "toolResponse",
     "text",
 )
-_THOUGHT = frozenset({"text", "thought", "thoughtSignature"})
+_SIGNATURE = "thoughtSignature"
+_THOUGHT = frozenset({"text", "thought", _SIGNATURE})
 _SLOTS = {"fileData": "fileUri", "inlineData": "data"}
 
 
@@ -226,6 +227,7 @@ def write_part(writer: PayloadWriter, part: Part, path: str) -> dict[str, Any] |
         return None
 
     raw = merge_kept_keys(map_of(notes, "keys"), raw)
+    _drop_empty_signature(writer, raw)
     # Google's own models give empty texts with a signature, and want them back.
     is_own = "thoughtSignature" in raw and notes is not EMPTY_MAP
     is_kept = is_own or writer.is_as_loaded(part.metadata, "text")
@@ -234,6 +236,18 @@ def write_part(writer: PayloadWriter, part: Part, path: str) -> dict[str, Any] |
         return None
 
     return raw
+
+
+def _drop_empty_signature(writer: PayloadWriter, raw: dict[str, Any]) -> None:
+    """
+    Remove a signature that is empty or null.
+
+    Source:
+        ``Corrupted thought signature``,
+        https://github.com/NousResearch/hermes-agent/pull/111559
+    """
+    if writer.is_request and not raw.get(_SIGNATURE, True):
+        del raw[_SIGNATURE]
 
 
 def _write_unknown(
@@ -392,9 +406,10 @@ def write_call(
 
     raw: dict[str, Any] = {"functionCall": body}
     merge_kept_keys(map_of(notes, "keys"), raw)
-    key = "thoughtSignature"
-    if first and key not in raw and key not in list_of(notes, "without"):
-        raw[key] = _SKIP_SIGNATURE
+    _drop_empty_signature(writer, raw)
+    is_without = _SIGNATURE in list_of(notes, "without")
+    if first and _SIGNATURE not in raw and not is_without:
+        raw[_SIGNATURE] = _SKIP_SIGNATURE
 
     return raw
 

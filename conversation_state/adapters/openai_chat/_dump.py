@@ -14,6 +14,7 @@ from conversation_state.adapters.engine.export import (
     Lost,
     PayloadWriter,
     merge_kept_keys,
+    says_nothing,
     write_openai_request,
     write_tools,
 )
@@ -380,7 +381,13 @@ def _put_call(
     if call.name or call.arguments or call.type in {"custom", "function"}:
         one["custom" if custom else "function"] = body
 
-    raw.setdefault("tool_calls", []).append(merge_kept_keys(keys, one))
+    one = merge_kept_keys(keys, one)
+    # "Corrupted thought signature". Source: https://github.com/NousResearch/
+    # hermes-agent/pull/111559.
+    if writer.is_request and says_nothing(one.get("extra_content", 0)):
+        del one["extra_content"]
+
+    raw.setdefault("tool_calls", []).append(one)
 
 
 def dump_tools(

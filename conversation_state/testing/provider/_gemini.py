@@ -254,10 +254,10 @@ def find_model_last(request: GeminiRequest) -> Iterator[Finding]:
 
 
 def find_empty_texts(request: GeminiRequest) -> Iterator[Finding]:
-    """Texts without a character."""
+    """Texts without a character, and without a signature, which a stream ends in."""
     for at, (_, parts) in enumerate(request.turns):
         for part_at, part in enumerate(parts):
-            if part.get("text") == "":
+            if part.get("text") == "" and not part.get("thoughtSignature"):
                 yield f"contents[{at}].parts[{part_at}].text", {}
 
     for at, part in enumerate(request.system):
@@ -375,7 +375,15 @@ def find_missing_signatures(request: GeminiRequest) -> Iterator[Finding]:
 
 
 def find_foreign_signatures(request: GeminiRequest) -> Iterator[Finding]:
-    """Signatures that this provider did not give, once it has given some."""
+    """
+    Signatures that are empty, or that this provider did not give once it has given
+    some.
+    """
+    for at, (_, parts) in enumerate(request.turns):
+        for part_at, part in enumerate(parts):
+            if part.get("thoughtSignature") == "":
+                yield f"contents[{at}].parts[{part_at}]", {}
+
     if request.memory is None or not request.memory.signatures:
         return
 
