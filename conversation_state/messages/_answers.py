@@ -418,24 +418,18 @@ def find_pending_calls(newest_first: Iterable[Message]) -> tuple[ToolCall, ...]:
     return tuple(pending)
 
 
-def is_same_call(one: ToolCall, other: ToolCall) -> bool:
+def identify_call(call: ToolCall) -> tuple[str, str, str] | None:
     """
-    Whether both are one call that is listed twice, as a stream that was replayed or a
-    run that was resumed may have it: they have one id, and it is such as no provider
-    uses again.
+    What is the same of one call that is listed twice, as a stream that was replayed or
+    a run that was resumed may have it; None if its id is such as providers use again.
 
     Source:
         https://github.com/HKUDS/nanobot/issues/4442,
         https://github.com/openai/openai-agents-js/issues/701
     """
-    return (
-        one.id == other.id
-        and one.name == other.name
-        and one.arguments == other.arguments
-        and any(
-            _DIGITS.search(run) and not run.isdigit() for run in _RUNS.findall(one.id)
-        )
-    )
+    runs = _RUNS.findall(call.id)
+    is_unique = any(_DIGITS.search(run) and not run.isdigit() for run in runs)
+    return (call.id, call.name, call.arguments) if is_unique else None
 
 
 # Ids such as call_0 and functions.search:0 are used again.
@@ -443,13 +437,17 @@ _RUNS = re.compile("[A-Za-z0-9]{12,}")
 _DIGITS = re.compile("[0-9].*[0-9]")
 
 
-def _take_waiting(calls: Sequence[ToolCall], results: Counter[str]) -> list[ToolCall]:
+def _take_waiting(calls: Iterable[ToolCall], results: Counter[str]) -> list[ToolCall]:
     waiting = []
-    for at, call in enumerate(calls):
+    seen = set()
+    for call in calls:
+        identity = identify_call(call)
         if results[call.id]:
             results[call.id] -= 1  # a result is of one call, also where ids repeat
-        elif not any(is_same_call(call, before) for before in calls[:at]):
+        elif identity is None or identity not in seen:
             waiting.append(call)
+
+        seen.add(identity)
 
     return waiting
 

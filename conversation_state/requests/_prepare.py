@@ -27,7 +27,7 @@ from conversation_state.messages import (
     ToolMessage,
     UnknownMessage,
     UserMessage,
-    is_same_call,
+    identify_call,
 )
 from conversation_state.parts import Part, TextPart
 from conversation_state.requests._rules import MARK, Rules, came_as_is
@@ -484,19 +484,18 @@ class _Preparation:
 
     def _drop_repeated(self) -> None:
         """Leave out calls that are there twice, and their results."""
-        for calls in self.calls_by_id.values():
-            kept = calls[:1]
-            for each in calls[1:]:
-                same = (one for one in kept if is_same_call(one.call, each.call))
-                first = next(same, None)
-                if first is None or not self._take_result(first, each):
-                    kept.append(each)
-                    continue
-
+        repeated = [calls for calls in self.calls_by_id.values() if len(calls) > 1]
+        first: dict[Any, _Call] = {}
+        for each in (call for calls in repeated for call in calls):
+            identity = identify_call(each.call)
+            is_again = identity is not None and identity in first
+            if is_again and self._take_result(first[identity], each):
                 self.calls[each.at].remove(each)
                 why = "is there twice; the first one is sent"
                 inside = f".tool_calls[{each.place}]"
                 self.change(each.at, "call", why, inside=inside)
+            else:
+                first.setdefault(identity, each)
 
         for at in [at for at, calls in self.calls.items() if not calls]:
             del self.calls[at]
