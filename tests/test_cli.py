@@ -553,7 +553,8 @@ class TestBadInput:
         """What is near a missing file is listed, but for what nobody typed."""
         write(line("oslo"))
         (tmp_path / ".hidden").touch()
-        (tmp_path / "chats.db-wal").touch()
+        for end in ("wal", "shm", "journal"):
+            (tmp_path / f"chats.db-{end}").touch()
 
         result = run(tmp_path / file)
 

@@ -648,6 +648,10 @@ VALUES = {
         {"id": "x", "instruction": "Add.", "input": "1, 1", "output": "2"},
         {"x": (["u Add.\n1, 1", "a 2"], 1)},
     ),
+    "alpaca history": (
+        {"id": "x", "history": [["q", "r"]], "instruction": "Add.", "output": "2"},
+        {"x": (["u q", "a r", "u Add.", "a 2"], 1)},
+    ),
     "xlam": (
         {
             "id": 7,

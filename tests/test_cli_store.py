@@ -848,6 +848,20 @@ class TestCollect:
         assert STATES[2] == store.load("travel")
 
 
+class TestRestore:
+    def test_kept(self, run, store):
+        """The answer says where the file went that was there, if there was one."""
+        copy, path = run.folder / "copy.db", run.folder / "there.db"
+        store.backup(copy)
+        asked = ("restore", copy, "--replace")
+        [first], [second] = (run.json(*asked, url=path) for _ in range(2))
+
+        assert {"restored": str(path), "kept": None} == first
+        assert str(path) == second["restored"]
+        with open_store(second["kept"]) as kept:
+            assert STATES[-1] == kept.load("travel")
+
+
 class TestErase:
     def test_by_number(self, run, store):
         """

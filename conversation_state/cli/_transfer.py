@@ -380,11 +380,10 @@ def _keep_notes(
         notes = {key: notes[key] for key in notes if key not in saved}
 
     kept, left_out = _fit_notes(notes, saved)
-    if kept:
-        try:
-            store.annotate(result.name, kept)
-        except ValueError as error:
-            left_out.append(f"{', '.join(sorted(kept))}: {error}")
+    try:
+        store.annotate(result.name, kept)
+    except ValueError as error:
+        left_out.append(f"{', '.join(sorted(kept))}: {error}")
 
     return _list_remarks(found, left_out)
 

@@ -185,6 +185,8 @@ def check(session, kind):
     ]
     assert theirs == ours
     assert bill(again) == bill(session, exported.lost)
+    gone = [path for path, _, _ in exported.lost if path.startswith("agents[")]
+    assert len(again.agents) + len(gone) == len(session.agents)
     return again
 
 
