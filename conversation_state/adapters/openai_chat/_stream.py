@@ -112,7 +112,8 @@ class _ChatCall:
             https://github.com/BerriAI/litellm/issues/20480: a last piece has all
             arguments again, at LiteLLM as JSON in JSON.
         """
-        if not self.pieces or not self.pieces[-1].endswith("}"):
+        # Shorter ones, of a character each say, are not compared with all before them.
+        if not 0 < len(self.pieces) <= len(arguments) or self.pieces[-1][-1] != "}":
             return False
 
         said = "".join(self.pieces)
