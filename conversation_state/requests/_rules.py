@@ -88,6 +88,8 @@ class Rules:
         takes_foreign_items: Whether items of other servers are taken: their ids, and
             reasoning that is not encrypted.
 
+        needs_reasoning: Whether each answer has reasoning, if only an empty text.
+
         is_request: Whether the messages are a request; if not, none is changed.
     """
 
@@ -111,6 +113,7 @@ class Rules:
     ends_with_user: bool = False
     takes_developer: bool = True
     takes_foreign_items: bool = True
+    needs_reasoning: bool = False
     is_request: bool = True
 
     @property
@@ -198,6 +201,7 @@ _FORMATS = {
 # What differs from the default, which is right for all hosts that are not here.
 _ANYWHERE = {"late_system": "anywhere"}
 _OF_OPENAI = {"takes_any_arguments": True}
+_OF_DEEPSEEK = {"needs_reasoning": True, "takes_developer": False}
 _ITEMS_OF_OPENAI = {**_OF_OPENAI, "takes_foreign_items": False}
 _ALTERNATING = {
     "alternates": True,
@@ -229,7 +233,7 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
             "takes_developer": False,
         },
         "copilot": _ANYWHERE,
-        "deepseek": {**_ANYWHERE, "takes_developer": False},
+        "deepseek": {**_ANYWHERE, **_OF_DEEPSEEK},
         "groq": {
             **_ANYWHERE,
             "message_keys": _KEYS | {"name"},
@@ -267,8 +271,8 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
             are known. With a host its rules hold for what was loaded, too.
 
         model: The model's name; one of Mistral's, on any host, wants Mistral's ids
-            and takes no other keys; Anthropic's take no thinking of another model, and
-            from 4.6 on continue no answer.
+            and takes no other keys; DeepSeek's want reasoning; Anthropic's take no
+            thinking of another model, and from 4.6 on continue no answer.
 
     Raises:
         LookupError:
@@ -298,6 +302,9 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
         )
 
     changes = {**hosts[host], "host": host} if host else {}
+    if format == "openai_chat" and "deepseek" in model.lower():
+        changes |= _OF_DEEPSEEK
+
     if model and format == "anthropic":
         changes["model"] = model
         if "claude" in model.lower():

@@ -48,7 +48,7 @@ SOURCES: tuple[Rule, ...] = (
         host="",
         name="call_ids",
         says="No two calls of a request have one id.",
-        does="The later one gets another id, with its result; the same call again is left out.",
+        does="The later one gets another, with its result; the same call again is left out.",
         source="https://github.com/anthropics/claude-code/issues/20901, https://github.com/BerriAI/litellm/issues/23510",
     ),
     Rule(
@@ -63,7 +63,7 @@ SOURCES: tuple[Rule, ...] = (
         format="",
         host="",
         name="image_types",
-        says="Images by value are PNG, JPEG, WebP or GIF; for Gemini HEIC or HEIF instead of GIF. For Anthropic their bytes are of the type that is stated, and at most 5 MB.",
+        says="Images by value are PNG, JPEG, WebP or GIF; for Gemini HEIC or HEIF instead of GIF. For Anthropic their bytes are of the stated type, and at most 5 MB.",
         does="What is only named wrong gets its media type; other images are left out.",
         source="https://platform.openai.com/docs/guides/images-vision, https://docs.claude.com/en/docs/build-with-claude/vision, https://ai.google.dev/gemini-api/docs/image-understanding, https://github.com/NousResearch/hermes-agent/issues/55432, https://github.com/vybestack/llxprt-code/issues/2130",
     ),
@@ -72,7 +72,7 @@ SOURCES: tuple[Rule, ...] = (
         host="anthropic, bedrock, vertex",
         name="model",
         says="Thinking was signed by the model that is asked.",
-        does="Thinking of other models is left out: of Claude where the model is named, of others where the host is.",
+        does="That of other models is left out: Claude's where the model is named, others' where the host is.",
         source="https://github.com/vybestack/llxprt-code/issues/2335, https://github.com/ding113/claude-code-hub/issues/518, https://github.com/anthropics/anthropic-sdk-python/issues/1598",
     ),
     Rule(
@@ -149,6 +149,14 @@ SOURCES: tuple[Rule, ...] = (
     ),
     Rule(
         format="openai_chat",
+        host="deepseek",
+        name="needs_reasoning",
+        says="Each answer has reasoning_content.",
+        does="It is empty where there is none, if named.",
+        source="https://github.com/NousResearch/hermes-agent/issues/15213",
+    ),
+    Rule(
+        format="openai_chat",
         host="",
         name="call_names",
         says="A tool's name has 1 to 64 letters, digits, _ and -.",
@@ -216,7 +224,7 @@ SOURCES: tuple[Rule, ...] = (
         host="",
         name="items",
         says="Items that are known by an id alone were stored, and occur once.",
-        does="Reasoning that was not stored is left out, and so is the id of any other item.",
+        does="Else reasoning is left out, and the id of other items.",
         source="https://github.com/vercel/ai/issues/7543, https://github.com/vercel/ai/issues/7883",
     ),
     Rule(

@@ -156,6 +156,20 @@ class TestHosts:
         assert [("messages[0]", "refusal")] == listed(export)
 
 
+@pytest.mark.parametrize("named", [{"host": "deepseek"}, {"model": "deepseek-v4-pro"}])
+def test_reasoning_of_another_model(named):
+    """DeepSeek wants some of each answer, also where a conversation comes to it."""
+    told = {"role": "assistant", "content": "a", "reasoning_content": "hm"}
+    call = AssistantMessage(tool_calls=[ToolCall("c", "f", "{}")])
+    chat = [ASK, call, ToolMessage("r", tool_call_id="c"), *openai_chat.load([told])]
+    export = openai_chat.dump([*chat, ASK], rules=openai_chat.rules(**named))
+    payload = {**export.payload, "model": "deepseek-v4-pro"}
+
+    assert "" == payload["messages"][1]["reasoning_content"]
+    assert told == payload["messages"][3]
+    assert judge("openai_chat", payload, level="deepseek") == ()
+
+
 class TestStoredItems:
     """Responses: items are sent by their ids where the provider has them, once."""
 

@@ -179,6 +179,9 @@ def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, 
         raw = merge_kept_keys(map_of(notes, "keys"), raw)
         _write_empty_values(writer, raw)
 
+    if role == "assistant" and writer.rules and writer.rules.needs_reasoning:
+        raw.setdefault("reasoning_content", "")
+
     is_refusal = "refusal" in raw and raw["refusal"] and not raw.get("content")
     if is_refusal and not raw.keys() & _WITH_NULL:
         _write_refusal_as_content(writer, message, raw)
