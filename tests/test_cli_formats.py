@@ -2208,6 +2208,10 @@ REFUSED = {
         {"custom_id": "r", "response": None, "error": {"code": "x", "message": "no"}},
         "an error of the provider instead of an answer: x: no",
     ),
+    "batch error of Bedrock": (
+        {"recordId": "r", "error": {"errorCode": 400, "errorMessage": "no"}},
+        "an error of the provider instead of an answer: 400: no",
+    ),
     "batch status": (
         {
             "custom_id": "r",
@@ -2328,6 +2332,10 @@ REFUSED = {
     "one text": ({"chat": "USER: hi ASSISTANT: yo"}, "a conversation in one text"),
     "account": ({"uuid": "u", "email_address": "e"}, "data of an account"),
     "unknown": ({"a": 1, "b": 2}, "an object with the keys a, b"),
+    "unknown messages": (
+        {"title": "T", "messages": [{"author": "user", "said": "hi"}]},
+        "an object with messages, first of all an object with the keys author, said",
+    ),
     "list": ([1, 2, 3], "$[0]: a number, not a conversation"),
     "records": ([{"a": 1}] * 9, "(and 8 more like it)"),
 }

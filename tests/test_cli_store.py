@@ -133,6 +133,7 @@ class TestOpening:
         ("url", "message"),
         [
             ("nowhere.db", "nowhere.db: no such file; `import` creates one"),
+            ("LICENS", "LICENS: no such file; did you mean 'LICENSE'?"),
             ("tests/", "this is a directory"),
             ("x/" + "x" * 5_000, "ame too long"),
             ("postgres", "expected one of chats.db or another path"),

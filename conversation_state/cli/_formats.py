@@ -138,7 +138,8 @@ _OTHER_ENDPOINTS = ("/embeddings", "/moderations", "/speech")
 
 def _describe_error(error: Any) -> str:
     if isinstance(error, dict):
-        found = [error.get(key) for key in ("type", "code", "message")]
+        keys = ("type", "code", "errorCode", "message", "errorMessage")
+        found = [error.get(key) for key in keys]
         inner = error.get("error")
         words = [str(each) for each in found if isinstance(each, (str, int))]
         if isinstance(inner, dict):

@@ -151,7 +151,11 @@ def _open_url(context: click.Context, url: str, *, new: bool) -> Iterator[Store]
     with exit_on_error(context):
         path = find_path(url)
         if path and not new and not _may_exist(path):
-            raise RefusedError(f"{url}: no such file; `import` creates one")
+            from conversation_state.cli._sources import find_near
+
+            near = find_near(str(path))
+            advice = f"did you mean {near!r}?" if near else "`import` creates one"
+            raise RefusedError(f"{url}: no such file; {advice}")
 
         if path and _is_text(path):
             raise RefusedError(

@@ -780,6 +780,11 @@ def _describe_object(value: Body) -> str:
     if words or not keys:
         return words or "an empty object"
 
+    for key in MESSAGE_KEYS:
+        first = next(iter(_get_list(value, key)), None)
+        if isinstance(first, dict):
+            return f"an object with {key}, first of all {_describe_object(first)}"
+
     return f"an object with the keys {shorten_text(keys, 120)}"
 
 

@@ -107,14 +107,20 @@ def describe_file_error(file: str, error: OSError) -> str:
         return error.strerror or str(error)
 
     names = _list_files(str(folder))
-    near = get_close_matches(Path(file).name, names, 1, 0.7)
-    if near:
-        return f"no such file; did you mean {str(folder / near[0])!r}?"
+    if near := find_near(file):
+        return f"no such file; did you mean {near!r}?"
 
     if folder.is_dir():
         return f"no such file; {folder.resolve()} has {_list_names(names)}"
 
     return f"no such file; there is no folder {str(folder)!r}"
+
+
+def find_near(file: str) -> str:
+    """The path of a file that is called almost as *file*, "" if there is none."""
+    folder = Path(file).parent
+    near = get_close_matches(Path(file).name, _list_files(str(folder)), 1, 0.7)
+    return str(folder / near[0]) if near else ""
 
 
 def _list_files(folder: str) -> list[str]:
