@@ -128,11 +128,16 @@ def _read_call(function: Any, call: object) -> tuple[Any, str, dict[str, Any]]:
         )
 
     if isinstance(function, Mapping):
-        names = ", ".join(function) or "none"
-        if call.name not in function:
+        # Servers of gpt-oss let the model's own marks through. Source:
+        # https://github.com/pydantic/pydantic-ai/issues/7143,
+        # https://github.com/tilesprivacy/tiles/pull/162.
+        bare = call.name.partition("<|")[0].removeprefix("functions.")
+        name = call.name if call.name in function else bare
+        if name not in function:
+            names = ", ".join(function) or "none"
             return None, f"there is no tool {call.name}; there is {names}", {}
 
-        function = function[call.name]
+        function = function[name]
 
     if not callable(function):
         raise InvalidToolError(

@@ -329,6 +329,14 @@ class TestPrepare:
         assert ["q", "a"] + [MADE_PROMPT] * (not is_continued) == sent
         assert ["q", "a"] == summarise(prepare([ASK, paused], rules))
 
+    def test_marks_behind_a_name(self):
+        """Servers of gpt-oss leave the model's own marks behind a tool's name."""
+        named = ToolCall("c1", "search<|channel|>commentary", "{}")
+        messages = [ASK, AssistantMessage(tool_calls=[named]), result("r", "c1")]
+        (call,) = prepare(messages, EVERYWHERE).messages[1].tool_calls
+
+        assert "search" == call.name
+
     @pytest.mark.parametrize(
         ("more", "sent", "left_out"),
         [

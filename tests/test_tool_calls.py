@@ -90,6 +90,18 @@ class TestArguments:
             add, arguments
         )
 
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("add<|channel|>commentary", "3"),
+            ("functions.add", "3"),
+            ("add2", "there is no tool add2; there is add"),
+        ],
+    )
+    def test_marks_around_a_name(self, name, text):
+        """Servers of gpt-oss give names with the model's own marks."""
+        assert text == call({"add": add}, ToolCall("c1", name, '{"a": 2, "b": 1}')).text
+
     @pytest.mark.parametrize("arguments", ["", "  ", "{}"])
     def test_none_at_all(self, arguments):
         """Models write nothing, or an empty object, for a tool without parameters."""

@@ -674,7 +674,8 @@ class _Preparation:
 
     def _fix_name(self, at: int, what: str, name: str, inside: str = "") -> str:
         rule = self.rules.call_names
-        fixed = rule.fix(name)
+        # What servers of gpt-oss leave behind a name is no part of it.
+        fixed = name if rule.is_valid(name) else rule.fix(name.partition("<|")[0])
         if fixed != name:
             why = f"is sent as {fixed}; a tool's name is {rule}"
             self.change(at, what, why, inside=inside)
