@@ -210,6 +210,16 @@ class TestStoredItems:
             == openai_responses.dump([ASK, message, ASK]).payload
         )
 
+    def test_the_status_of_a_thought(self):
+        """A response has it, and a request may not."""
+        raw = response({**THOUGHT, "status": "completed"}, SPOKEN)
+        loaded = openai_responses.load(raw)
+        export = openai_responses.dump([ASK, *loaded, ASK])
+
+        assert [THOUGHT, SPOKEN] == export.payload["input"][1:3]
+        kept = as_is(openai_responses).dump(loaded).payload["input"]
+        assert raw["output"] == kept
+
     def test_stored_items_keep_their_ids(self):
         """What was stored goes back key for key."""
         raw = response(THOUGHT, SPOKEN)

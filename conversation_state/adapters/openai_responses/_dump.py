@@ -196,9 +196,13 @@ def _write_thoughts(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, An
     if not raw["summary"] and "summary" in list_of(about, "without"):
         del raw["summary"]
 
-    return _check_unique_id(
-        writer, merge_kept_keys(map_of(about, "item"), raw), pieces[-1][0]
-    )
+    raw = merge_kept_keys(map_of(about, "item"), raw)
+    if writer.rules is not None and writer.rules.is_request:
+        # "Unknown parameter: 'input[3].status'": responses only have it. Source:
+        # https://github.com/1jehuang/jcode/issues/1028.
+        raw.pop("status", None)
+
+    return _check_unique_id(writer, raw, pieces[-1][0])
 
 
 def _check_unique_id(
