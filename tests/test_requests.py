@@ -332,10 +332,11 @@ class TestPrepare:
     def test_marks_behind_a_name(self):
         """Servers of gpt-oss leave the model's own marks behind a tool's name."""
         named = ToolCall("c1", "search<|channel|>commentary", "{}")
-        messages = [ASK, AssistantMessage(tool_calls=[named]), result("r", "c1")]
-        (call,) = prepare(messages, EVERYWHERE).messages[1].tool_calls
+        messages = [ASK, AssistantMessage(tool_calls=[named]), ASK]
+        _, answer, made, _ = prepare(messages, EVERYWHERE).messages
 
-        assert "search" == call.name
+        assert ["search"] == [call.name for call in answer.tool_calls]
+        assert "search" == made.tool_name  # type: ignore[attr-defined]
 
     @pytest.mark.parametrize(
         ("more", "sent", "left_out"),

@@ -672,12 +672,15 @@ class _Preparation:
 
         return attrs.evolve(call, **changes) if changes else call
 
-    def _fix_name(self, at: int, what: str, name: str, inside: str = "") -> str:
+    def _choose_name(self, name: str) -> str:
         rule = self.rules.call_names
         # What servers of gpt-oss leave behind a name is no part of it.
-        fixed = name if rule.is_valid(name) else rule.fix(name.partition("<|")[0])
+        return name if rule.is_valid(name) else rule.fix(name.partition("<|")[0])
+
+    def _fix_name(self, at: int, what: str, name: str, inside: str = "") -> str:
+        fixed = self._choose_name(name)
         if fixed != name:
-            why = f"is sent as {fixed}; a tool's name is {rule}"
+            why = f"is sent as {fixed}; a tool's name is {self.rules.call_names}"
             self.change(at, what, why, inside=inside)
 
         return fixed
@@ -708,7 +711,7 @@ class _Preparation:
                     inside = f".tool_calls[{each.place}]"
                     self.change(at, "result", why, inside=inside)
                     call = attrs.evolve(each.call, id=each.id)
-                    name = self.rules.call_names.fix(call.name) if call.name else ""
+                    name = self._choose_name(call.name) if call.name else ""
                     rows.append((at, make_result(attrs.evolve(call, name=name))))
 
         return rows
