@@ -52,7 +52,7 @@ from conversation_state.testing.provider._wires import (
 
 __all__ = ["ReceivedRequest", "StrictProvider"]
 
-_POLL_S = 0.02
+_POLL_S = 0.005  # what each end of a provider waits for, hundreds in a check
 
 
 @attrs.define
