@@ -180,6 +180,8 @@ class _ClaudeSession:
         # The lines with an id, by it, as they stand in the file; and those of agents.
         self.chained: dict[str, _Chained] = {}
         self.aside: list[tuple[int, dict[str, Any]]] = []
+        # By what is wrong with lines whose id another one has: the first, and how many.
+        self.repeats: dict[str, tuple[tuple[int, str], int]] = {}
         # By id: the parent, and how many are above.
         self.parents: dict[str, str | None] = {}
         self.order: list[str] = []
@@ -234,6 +236,10 @@ class _ClaudeSession:
 
             self._chain_line(at, kind, raw)
 
+        for (at, what), count in self.repeats.values():
+            more = f" (and {count - 1:,} more like it)" if count > 1 else ""
+            builder.problem(at, f"{what}{more}")
+
         for kind in _TITLES:
             builder.title = titles.get(kind) or builder.title
 
@@ -257,15 +263,26 @@ class _ClaudeSession:
             self.aside.append((at, raw))
             return
 
-        known = self.chained.pop(id, None)
+        known = self.chained.get(id)
+        if known is not None and _has_lost_parent(known.raw, raw):
+            self._note_repeat(at, "repeats", f"line {known.at} without its parent")
+            self.builder.mark_read(at)
+            return
+
         if known is not None:
-            same = known.raw == raw
+            del self.chained[id]
+            same = _drop_origin(known.raw) == _drop_origin(raw)
             what = "repeats" if same else "has other content under the id of"
-            self.builder.problem(at, f"{what} line {known.at}; this one stands")
+            self._note_repeat(at, what, f"line {known.at}; this one stands")
             if same:
                 self.builder.mark_read(known.at)
 
         self.chained[id] = _Chained(at, id, raw)
+
+    def _note_repeat(self, at: int, what: str, which: str) -> None:
+        # A session that was forked or resumed may repeat thousands of lines.
+        first, count = self.repeats.get(what, ((at, f"{what} {which}"), 0))
+        self.repeats[what] = first, count + 1
 
     def _link_lines(self) -> None:
         self.newest = max([line.at for line in self.chained.values()], default=0)
@@ -640,6 +657,22 @@ class _ClaudeSession:
                     return text_of(block, "id")
 
         return ""
+
+
+def _has_lost_parent(known: Body, raw: Body) -> bool:
+    """
+    Whether *raw* says again what *known* says, and no longer behind what.
+
+    Source:
+        https://github.com/anthropics/claude-code/issues/48936, on forks.
+    """
+    is_cut = raw.get("parentUuid") is None is not known.get("parentUuid")
+    return is_cut and raw.get("message") == known.get("message") is not None
+
+
+def _drop_origin(raw: Body) -> dict[str, Any]:
+    # Forks have lines twice, once with what they are a copy of.
+    return {k: raw[k] for k in raw if k not in {"forkedFrom", "sessionId"}}
 
 
 def attached_prompt(raw: Body) -> Any:
