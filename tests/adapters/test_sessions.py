@@ -339,6 +339,28 @@ class TestClaudeCode:
         assert answer.reasoning == "Read the code, run the tests."
         assert session.problems == ("line 6: its parent 'gone' is missing",)
 
+    def test_lines_of_forks(self):
+        """
+        Lines that a fork has twice are there once, behind those they stand behind, and
+        are reported together.
+
+        Source:
+            https://github.com/anthropics/claude-code/issues/48936 and 40363.
+        """
+        raws = [raw for raw in parse(CLAUDE) if not raw.get("isSidechain")]
+        said = [raw for raw in raws if "message" in raw]
+        expected = outline(load_session(raws).tree.present)
+        copies = [{**raw, "forkedFrom": {"sessionId": "s"}} for raw in raws]
+        cut = [{**raw, "parentUuid": None} for raw in said[1:4]]
+        for more in (said[-3:], cut):
+            session = load_session([*copies, *more])
+            kept = session.notes["lines"]
+            unread = [each["line"] for each in kept if not each.get("is_read")]
+
+            assert expected == outline(session.tree.present)
+            assert session.problems[-1].endswith("(and 2 more like it)")
+            assert not any("message" in raw for raw in unread)
+
     def test_line_that_stands_twice(self):
         """Of two lines with one id the later one stands, and the other is kept."""
         raws = parse(CLAUDE)
@@ -564,6 +586,30 @@ class TestCodex:
         lines = [*say("a"), summary, {"type": "event_msg", "payload": used}]
 
         assert (900, 40) == count(load_session(lines).usage)
+
+    def test_bill_of_records(self):
+        """
+        Of usage that stands by response, too, that of compactions is billed besides
+        what events have, and all of it where no event has any.
+
+        Source:
+            https://github.com/openai/codex/issues/47003
+        """
+        counts = {"input_tokens": 9, "output_tokens": 4}
+        info = {"total_token_usage": counts, "last_token_usage": counts}
+        event = {"type": "token_count", "info": info}
+        lines = [*say("aA")]
+        for id in ("r1", "c1"):
+            record = {"response_id": id, "usage": counts}
+            lines.append({"type": "token_usage_record", "payload": record})
+
+        lines.append({"type": "compacted", "payload": {"compaction_response_id": "c1"}})
+        lines.insert(3, {"type": "event_msg", "payload": event})
+        both = load_session(lines)
+        alone = load_session([*lines[:3], *lines[4:]])
+
+        assert (18, 8) == count(both.usage) == count(alone.usage)
+        assert ["r1", "c1"] == [each.id for each in alone.tree.present.ledger]
 
     @pytest.mark.parametrize(
         ("before", "after"),

@@ -144,6 +144,9 @@ class _CodexSession:
         # The answer that waits for its usage: its first line, and what it says.
         self.unbilled: tuple[tuple[int, Body, Body], list[Message]] | None = None
         self.compaction: dict[str, Any] = {}
+        # Usage by the ids of responses, each with its line and model. Events repeat
+        # it, but for that of compactions.
+        self.records: dict[str, tuple[int, Body, str]] = {}
         # What events repeat, with their lines; and what is in items.
         self.repeated: list[tuple[int, str]] = []
         self.texts: list[str] = []
@@ -154,6 +157,7 @@ class _CodexSession:
             "event_msg": self._read_event,
             "response_item": self._add_item,
             "session_meta": self._read_meta,
+            "token_usage_record": self._read_record,
             "turn_context": self._read_context,
         }
         for at, raw in self.builder.lines.objects:
@@ -170,6 +174,9 @@ class _CodexSession:
                 self.builder.report_unread(at, raw)
 
         self._end_response()
+        for id in [*self.records] if self.total is None else ():
+            self._bill_record(id)
+
         said = "\n".join(self.texts)
         for at, text in self.repeated:
             if text.strip() not in said:
@@ -187,6 +194,7 @@ class _CodexSession:
 
     def _read_compaction(self, at: int, _raw: Body, payload: Body) -> None:
         self._end_response()
+        self._bill_record(text_of(payload, "compaction_response_id"))
         self.compaction = {"summary": text_of(payload, "message")}
         self.builder.mark_read(at)
         history = payload.get("replacement_history")
@@ -300,6 +308,17 @@ class _CodexSession:
         return message
 
     # The bill
+
+    def _read_record(self, at: int, raw: Body, payload: Body) -> None:
+        self.builder.mark_read(at)
+        self.records[text_of(payload, "response_id")] = (at, raw, self.model)
+
+    def _bill_record(self, id: str) -> None:
+        at, raw, model = self.records.pop(id, (0, {}, ""))
+        usage = _read_usage(map_in(map_in(raw, "payload"), "usage"))
+        if at and self.builder.is_counted(usage, at):
+            time = read_time(raw.get("timestamp"))
+            self.builder.bill(id or f"line-{at}", usage, model, time, at)
 
     def _bill_response(self, at: int, raw: Body, payload: Body) -> None:
         self._end_response()
