@@ -290,12 +290,13 @@ def test_other_names(call, line):
             "a list of Messages, got a dict",
         ),
         (lambda: UI.dump("Hi"), "a list of Messages, got a str: 'Hi'"),
+        (lambda: ASKED.add_usage(100), "Usage(prompt_tokens, completion_tokens)"),
         (lambda: TRIM("Hi", BUDGET), "a state or Messages, got a str: 'Hi'"),
         (lambda: CONCAT("Hi"), "a list of Messages, got a str: 'Hi'"),
         (lambda: PROVIDER("Hi"), "a list of answers, got a str: 'Hi'"),
         (lambda: CHECK(print, tools=TOOL), "functions or ToolInfos, got a ToolInfo"),
     ],
-    ids=map(str, range(21)),
+    ids=map(str, range(22)),
 )
 def test_other_values(call, line):
     """What lists, functions and results are taken for: so does its error."""

@@ -763,6 +763,7 @@ class Aggregator:
         if not isinstance(usage, Usage):
             raise InvalidUsageError(
                 f"add_usage takes a Usage or None, got {shorten_repr(usage)}; "
+                "Usage(prompt_tokens, completion_tokens) makes one, and "
                 "state.add_response(openai_chat.load(response)) records what a "
                 "response reports"
             )
