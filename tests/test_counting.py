@@ -357,6 +357,11 @@ class TestCalibrated:
         with pytest.raises(ValueError, match=f"20 prompt tokens, {overhead} of them"):
             calibrated(by_characters, [([UserMessage("hi")], 20)], overhead=overhead)
 
+    def test_refuses_a_negative_overhead(self):
+        """Nothing takes less than no tokens."""
+        with pytest.raises(ValueError, match="overhead is -1; expected"):
+            calibrated(by_characters, [([UserMessage("hi")], 20)], overhead=-1)
+
     @pytest.mark.parametrize(
         ("sample", "expected"),
         [

@@ -935,8 +935,7 @@ def print_lost(text: str, format_name: str, lost: Sequence[Lost]) -> None:
     for detail in lost[:_MAX_REPORTED]:
         print_error(f"{text}: lost in {format_name}: {detail}")
 
-    more = len(lost) - _MAX_REPORTED
-    if more > 0:
+    if more := len(lost[_MAX_REPORTED:]):
         print_error(f"{text}: lost in {format_name}: {more:,} more")
 
 
