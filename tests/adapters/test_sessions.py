@@ -912,6 +912,40 @@ class TestOthers:
         what = "line 1: it keeps 2 messages that no entry has; left out"
         assert (what,) == loaded.problems
 
+    def test_checkpoint(self):
+        """
+        A checkpoint of the Gemini CLI goes on from what it repeats; what it has in
+        other words is a branch, and its results stand with their calls.
+
+        Source:
+            ``updateMessagesFromHistory`` of ``chatRecordingService.ts``.
+        """
+
+        def answer(output):
+            call = {"functionResponse": {"id": "c", "response": {"output": output}}}
+            asked = {"functionCall": {"id": "c", "name": "f", "args": {}}}
+            tool = {"id": "c", "name": "f", "args": {}, "result": [call]}
+            content = [{"text": "On it."}, asked]
+            said = {"id": "2", "type": "gemini", "content": content}
+            result = {"id": "3", "type": "user", "content": [call]}
+            return [{**said, "toolCalls": [tool]}, result]
+
+        first = {"id": "1", "type": "user", "content": "Go."}
+        end = {"id": "4", "type": "user", "content": "Go on."}
+        lines = [
+            first,
+            *answer("long"),
+            {"$set": {"messages": [first, *answer("long")]}},
+        ]
+        same = load_session([*lines, end])
+        lines.append({"$set": {"messages": [first, *answer("short")]}})
+        masked = load_session([*lines, end])
+
+        expected = [("user", "Go."), ("assistant", "On it."), ("tool", "long")]
+        assert [*expected, ("user", "Go on.")] == outline(same.tree.present)
+        assert (1, 2) == (len(same.tree.leaves), len(masked.tree.leaves))
+        assert ("tool", "short") == outline(masked.tree.present)[2]
+
     def test_text_that_grows(self):
         """A text of the Gemini CLI that grows is no longer said as it was before."""
         answer = {"id": "2", "type": "gemini", "content": "On", "timestamp": ""}

@@ -51,6 +51,7 @@ _SPOKEN = frozenset({"gemini", "user"})
 # What the program says of itself.
 _SILENT = frozenset({"error", "info", "warning"})
 _FAILED = frozenset({"cancelled", "error"})
+_CALLS = ("functionCall", "functionResponse")
 
 
 def recognize(raws: Iterable[Body]) -> bool:
@@ -90,6 +91,7 @@ class _GeminiSession:
         self.about: dict[str, Any] = {}
         # By record: the line it stands on, and its texts.
         self.said: dict[str, tuple[int, set[str]]] = {}
+        self.called: set[str] = set()
 
     def load(self, agents: Mapping[str, SessionLines]) -> LoadedSession:
         for at, raw in self.builder.lines.objects:
@@ -156,6 +158,11 @@ class _GeminiSession:
             id = f"{id}~{len(self.path)}"
 
         messages = self._load_message(id, at, raw)
+        if not messages:
+            # Only results, which the calls before have.
+            self.builder.mark_read(at)
+            return
+
         record: str = self.path.get(id) or id
         before = [*self.path]
         if id in self.path:
@@ -163,13 +170,14 @@ class _GeminiSession:
 
         parent = self.path[before[-1]] if before else None
 
-        if id not in self.path and self.builder.knows(id):
-            # It was rewound, or said again behind others.
-            record = f"{id}~{at}"
-
         said = {text for each in messages for text in texts_of(each)}
         older, before_it = self.said.get(record, (at, said))
-        if not all(any(text in each for each in said) for text in before_it):
+        is_more = all(any(text in each for each in said) for text in before_it)
+        if id not in self.path and self.builder.knows(id):
+            if not is_more or self.builder.parent_of(id) != parent:
+                # It was rewound, or is said again behind others or in other words.
+                record = f"{id}~{at}"
+        elif not is_more:
             # What grows is not kept twice, and what shrinks is not lost.
             self.builder.problem(at, f"says less than line {older}, which is kept")
             self.builder.unuse(older)
@@ -181,9 +189,15 @@ class _GeminiSession:
         self.builder.add(record, parent, messages, at, time, raw=kept)
 
     def _load_message(self, id: str, at: int, raw: Body) -> list[Message]:
-        parts = load_blocks(raw.get("content"), _load_block)
+        content, listed = raw.get("content"), list_in(raw, "toolCalls")
+        self.called |= {text_of(each, "id") for each in listed if is_map(each)}
+        blocks = content if is_list(content) else [content] if content else []
+        # What a checkpoint has of calls and results stands in the list of calls, too.
+        rest = [each for each in blocks if _find_call(each) not in self.called]
+        parts = load_blocks(rest, _load_block)
         if text_of(raw, "type") == "user":
-            return [UserMessage(simplify(parts))]
+            is_empty = blocks and not rest
+            return [] if is_empty else [UserMessage(simplify(parts))]
 
         for each in reversed(list_in(raw, "thoughts")):
             if is_map(each):
@@ -191,7 +205,7 @@ class _GeminiSession:
                 parts.insert(0, ReasoningPart("\n".join(filter(None, words))))
 
         calls, results = [], []
-        for number, each in enumerate(list_in(raw, "toolCalls")):
+        for number, each in enumerate(listed):
             if not is_map(each):
                 continue
 
@@ -233,6 +247,12 @@ class _GeminiSession:
             tool_name=text_of(call, "name"),
             is_error=status in _FAILED,
         )
+
+
+def _find_call(block: Any) -> str | None:
+    # The id of the call that *block* is or answers.
+    named = [map_in(block, key) for key in _CALLS] if is_map(block) else []
+    return next((id for each in named if (id := text_of(each, "id"))), None)
 
 
 def _read_response(response: Body) -> str:
