@@ -961,6 +961,18 @@ class TestMedia:
         assert 1 == html.count("<audio")
         assert "https://example.org/x.png" in page.text
 
+    def test_kinds(self):
+        """What every browser shows is shown."""
+        pictures = [f"image/{kind}" for kind in ("gif", "jpeg", "png", "webp")]
+        sounds = [f"audio/{kind}" for kind in ("mp4", "mpeg", "ogg", "wav", "webm")]
+        parts = [
+            *[ImagePart(data=b"GIF", media_type=each) for each in pictures],
+            *[AudioPart(data=b"ID3", media_type=each) for each in sounds],
+        ]
+        html = draw_fragment(Aggregator.new([UserMessage(parts)]))
+
+        assert [*pictures, *sounds] == re.findall('src="data:([^;]*);base64', html)
+
     def test_redacted(self):
         """Without words there are no pictures."""
         state = Aggregator.new(

@@ -127,6 +127,23 @@ class TestPages:
         assert "trip" in text_of(client.get("/", params={"prefix": "tr"}))
         assert "other" not in text_of(client.get("/", params={"prefix": "tr"}))
 
+    def test_one_revision(self, store):
+        """Where there is no other revision, none can be compared."""
+        client = connect(store)
+
+        assert ">Compare</a>" in show(client, name="trip").text
+        assert ">Compare</a>" not in show(client, name="<b>other</b>").text
+
+    def test_address_of_a_changed_message(self, store):
+        """A message that the model gets in other words has one address with them."""
+        state = Aggregator.new().add_tool_call(ToolCall("1", "find", "{}"))
+        store.save("call", state.add_user_prompt("And?"))
+        page = show(connect(store), name="call", limit=500).text
+        ids = re.findall(' id="([^"]*)"', page)
+
+        assert "in other words" in page
+        assert len({*ids}) == len(ids)
+
     def test_title(self, store):
         """The title of a conversation is the heading of its page, above its name."""
         client = connect(store)

@@ -81,7 +81,7 @@ def _draw_section(section: Section, drawer: Drawer, left: int) -> Markup:
 
     if not section.messages:
         what = drawer.words.line(section.other, 2_000) if section.other else ""
-        bubbles.append(element("p", {"class": "cs-rest"}, what or "no messages"))
+        bubbles.append(draw_rest(what or "no messages"))
 
     return element(
         "section",
