@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -82,6 +83,29 @@ def store():
 def chat(store):
     """A new chat."""
     return StoredChat(store, "ann")
+
+
+@pytest.mark.parametrize(
+    ("names", "advice"),
+    [
+        ("add_user_prompt ask send submit", "answer"),
+        ("history messages present state", "chat.timeline.present is the state"),
+        ("pagers siblings", "chat.tree.pagers() has them"),
+        ("abort cancel", "stop"),
+        ("save", "a chat saves itself with each act"),
+    ],
+)
+def test_missing_names(chat, names, advice):
+    """What a chat lacks by a usual name, the error says where to find."""
+    for missing in names.split():
+        with pytest.raises(AttributeError, match=re.escape(advice)):
+            getattr(chat, missing)
+
+
+def test_no_store():
+    """A path is no store."""
+    with pytest.raises(TypeError, match=r"expected a Store, got .*open_store\(url\)"):
+        StoredChat("chats.db", "ann")  # type: ignore[arg-type]
 
 
 class Script:
@@ -235,6 +259,19 @@ class TestAnswer:
 
         assert ["Where to?", "To the sea."] == texts(again)
         assert {} == again.timeline.moment.note
+
+    def test_fails_behind_the_end(self, chat):
+        """An answer that has ended is whole, whatever the connection raises then."""
+
+        def model(asked):
+            yield from sea(asked)
+            raise OSError("closed")
+
+        answer = chat.answer("Where to?", model)
+        with pytest.raises(OSError, match="closed"):
+            answer.result()
+
+        assert "stop" == finish_reason(chat.timeline.present)
 
     @pytest.mark.parametrize(
         "chunks",
