@@ -2276,7 +2276,7 @@ REFUSED = {
     "session of another agent": (
         {"uuid": "1", "parentUuid": None, "sessionId": "s", "type": "user"}
         | {"message": GEMINI[0]},
-        "nothing in this claude_code session can be read; line 1: can't be read",
+        "session has no messages that can be read (1 line); line 1: can't be read",
     ),
     "gemini texts": (
         {"contents": [{"role": "model", "parts": ["yo"]}]},

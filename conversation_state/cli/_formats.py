@@ -923,23 +923,13 @@ def load_session(
             found.append(one)
             continue
 
-        found.append(_check_session(_as_conversation(one), name))
+        found.append(_as_conversation(one))
         found += [
             _as_conversation(each, f"{one.name}/{each.name}", part_of=one.name)
             for each in one.agents
         ]
 
     return found
-
-
-def _check_session(
-    found: FoundConversation, name: str
-) -> FoundConversation | DecodeError:
-    if any(_is_readable(message) for _, message in _iterate_titled(found)):
-        return found
-
-    what = f"nothing in this {name} session can be read"
-    return fail("; ".join([what, *found.mended[:1]]))
 
 
 def _as_conversation(session: Any, name: str = "", **links: str) -> FoundConversation:

@@ -1294,6 +1294,10 @@ class TestEvery:
         with pytest.raises(DecodeError, match="has no messages"):
             load_session(parse(CLAUDE)[:1], format="claude_code")
 
+        unread: Any = {"type": "user", "uuid": "1", "message": {}}
+        with pytest.raises(DecodeError, match="that can be read"):
+            load_session([{**unread, "parentUuid": None}])
+
         with pytest.raises(ValueError, match=f"expected {', '.join(FORMATS)}"):
             load_session([], format="cursor")
 

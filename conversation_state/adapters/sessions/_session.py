@@ -52,7 +52,12 @@ from conversation_state.aggregator import (
 from conversation_state.codec import encode
 from conversation_state.counting import TokenBudget
 from conversation_state.errors import DecodeError, InvalidUsageError, Problem
-from conversation_state.messages import Message, UserMessage, read_caveat
+from conversation_state.messages import (
+    Message,
+    UnknownMessage,
+    UserMessage,
+    read_caveat,
+)
 from conversation_state.parts import (
     AudioPart,
     FilePart,
@@ -578,12 +583,14 @@ class SessionBuilder:
 
         Raises:
             DecodeError:
-                If it has no messages.
+                If it has no messages, or none that can be read.
         """
         records = self._records
-        if not any(record.messages for record in records.values()):
+        messages = [each for record in records.values() for each in record.messages]
+        if all(isinstance(each, UnknownMessage) for each in messages):
             seen = format_count(len(self.lines.lines), "line")
-            what = f"this {self.format} session has no messages ({seen})"
+            can = " that can be read" if messages else ""
+            what = f"this {self.format} session has no messages{can} ({seen})"
             whats = ["; ".join([what, *self.problems[:1]]), *self.problems[1:]]
             raise DecodeError(tuple([Problem("$", w) for w in whats[:_MAX_LISTED]]))
 
