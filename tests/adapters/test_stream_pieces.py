@@ -182,24 +182,6 @@ class TestOtherFormats:
 
         assert "HiHi" == answer.text
 
-    @pytest.mark.parametrize(
-        ("reader", "event"),
-        [
-            ("ag_ui", {"type": "CUSTOM", "name": "x", "value": 1}),
-            ("ag_ui", {"type": "STATE_SNAPSHOT", "snapshot": {}}),
-            ("ai_sdk", {"type": "data-x", "data": {}}),
-            ("ai_sdk", {"type": "start"}),
-        ],
-    )
-    def test_known_type(self, reader, event):
-        """An event of a type that the adapter knows is its own, whatever its keys."""
-        adapter = import_module(f"conversation_state.adapters.{reader}")
-        other = {"type": "response.metadata", "x": 1}
-
-        chunks = [*adapter.load_chunks([{**event, "choices": [1]}, other])]
-
-        assert all(not chunk.text for chunk in chunks)
-
     def test_type_that_begins_so(self):
         """The type that wraps a chunk in OpenAI's SDK is compared whole."""
         anthropic = import_module("conversation_state.adapters.anthropic")

@@ -160,16 +160,6 @@ _STARTS = {
     "ai_sdk": ("reasoning-", "text-", "tool-input-", "tool-output-"),
     "ag_ui": ("REASONING_", "RUN_", "TEXT_MESSAGE_", "TOOL_CALL_"),
 }
-# Types that an adapter knows, and that others may have as well.
-_KNOWN_STARTS = {
-    "ai_sdk": (
-        *("abort", "custom", "data-", "file", "finish", "message-metadata"),
-        *("reset-step", "source-", "start", "steering-message", "tool-approval-"),
-    ),
-    "ag_ui": (
-        *("ACTIVITY_", "CUSTOM", "MESSAGES_", "RAW", "STATE_", "STEP_", "THINKING_"),
-    ),
-}
 
 
 def recognize_own(event: Any, path: str, own: str) -> bool:
@@ -190,8 +180,6 @@ def recognize_own(event: Any, path: str, own: str) -> bool:
     if isinstance(kind, str):
         found += [_TYPES[kind]] if kind in _TYPES else []
         found += [name for name, starts in _STARTS.items() if kind.startswith(starts)]
-        if kind.startswith(_KNOWN_STARTS.get(own, ())):
-            return True
 
     if found and own not in found:
         what = f"is of another format; {found[0]}.load_chunks(events) reads it"
