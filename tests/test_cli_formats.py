@@ -700,6 +700,19 @@ VALUES = {
         },
         {"b": (["a yo"], 1)},
     ),
+    "batch of bedrock": (
+        {
+            "recordId": "r1",
+            "modelInput": {"max_tokens": 9, "messages": [user("hi")]},
+            "modelOutput": {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "text", "text": "yo"}],
+                "stop_reason": "end_turn",
+            },
+        },
+        {"r1": (["u hi", "a yo"], 1)},
+    ),
     "batch input": (
         {
             "custom_id": "r1",
@@ -1669,6 +1682,15 @@ class TestSessions:
         run("import", path)
 
         assert [["a done"]] * 2 == [said for said, _ in chats(run).values()]
+
+    def test_dated_prompt(self, run):
+        """Nor is another program's prompt, with its instructions and time."""
+        log = {"timestamp": "2025-07-01T00:00:00Z", "instructions": "Be brief."}
+        row = {"id": "r1", **log, "prompt": "hi", "generation": "yo"}
+
+        result = run("import", run.write(json.dumps(row)), status=2)
+
+        assert "no conversation; an object with the keys" in result.stderr
 
     def test_number_behind_a_damaged_line(self, run):
         """What is wrong has the number of its line, behind one that is no JSON too."""
