@@ -16,6 +16,7 @@ is reentrant, because the handler of a signal may change the cell at any moment.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from types import CoroutineType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from conversation_state._locks import RLock
@@ -100,10 +101,20 @@ class Cell(Generic[T]):
             RuntimeError:
                 If the cell was changed during each of 10,000 calls; *function*
                 itself may have changed it.
+
+            TypeError:
+                If *function* is async.
         """
         for _ in range(_MAX_ATTEMPTS):
             old = self._newest.value
             new = function(old)
+            if isinstance(new, CoroutineType):
+                new.close()  # one that is never awaited warns when it is collected
+                raise TypeError(
+                    f"function is {shorten_repr(function)}, an async function; "
+                    "await cell.aswap(function)"
+                )
+
             if new is old or self.compare_and_set(old, new):
                 return new
 

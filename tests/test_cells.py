@@ -52,6 +52,18 @@ async def wait(*_):
 class TestSwap:
     """`Cell.swap`."""
 
+    def test_async(self):
+        """An async function is refused, and its coroutine is not the value."""
+        cell = Cell(1)
+
+        async def add(value):
+            return value + 1
+
+        with pytest.raises(TypeError, match=r"await cell\.aswap\(function\)"):
+            cell.swap(add)
+
+        assert 1 == cell.value
+
     def test_loses_nothing(self):
         """
         Sixteen threads add to one state at once: every message and every usage
