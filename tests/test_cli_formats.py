@@ -2150,6 +2150,7 @@ class TestFiles:
             (b"<!DOCTYPE html><html>", "HTML"),
             (b"<?xml version='1.0'?><a/>", "XML"),
             (b"# Chat\n\n**User**: hi\n", "Markdown"),
+            (b"version https://git-lfs.github.com/spec/v1\noid x\n", "Git LFS"),
             (b"---\ntitle: x\n", "YAML"),
             (b'data: {"choices": []}\n\ndata: [DONE]\n', "events of a stream (SSE)"),
             (b"[{'role': 'user', 'content': 'hi'}]", "Python's own notation"),
@@ -2393,6 +2394,14 @@ class TestRefused:
 
         assert "'Bread': no conversation; $[1]: has no messages" in result.stderr
         assert {"x", "y"} == {*chats(run)}
+
+    def test_empty_among_names(self, run):
+        """One without messages does not hide the others of an object of some."""
+        value = {"x": {"messages": HI}, "y": {"title": "Bread", "messages": []}}
+        result = run("import", run.write(json.dumps(value)), status=2)
+
+        assert "'Bread': no conversation; $[1]: a conversation without" in result.stderr
+        assert {"x"} == {*chats(run)}
 
     def test_behind_a_conversation(self, run):
         """What is wrong in a message has its path in the list, whatever is before."""

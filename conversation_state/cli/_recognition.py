@@ -575,8 +575,9 @@ def find_list(value: Any, path: str, levels: int = 3) -> tuple[str, list[Any], s
     if not isinstance(value, dict) or not levels or recognize(value):
         return path, [], ""
 
-    values = [*value.values()]
-    if len(values) > 1 and all(map(recognize, values)) and not _find_lookalike(value):
+    values = [each for each in value.values() if not _is_empty(each)]
+    is_named = len(value) > 1 and bool(values) and all(map(recognize, values))
+    if is_named and not _find_lookalike(value):
         named = [
             {"id": key, **(each if isinstance(each, dict) else {"messages": each})}
             for key, each in value.items()
@@ -592,6 +593,11 @@ def find_list(value: Any, path: str, levels: int = 3) -> tuple[str, list[Any], s
             return where, listed, ", ".join(each for each in value if each != key)
 
     return path, [], ""
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether *value* is a conversation without messages."""
+    return isinstance(value, dict) and any(value.get(k) == [] for k in MESSAGE_KEYS)
 
 
 def find_rows(value: Any, path: str) -> tuple[list[Any], str, str]:
@@ -827,7 +833,7 @@ def _is_codex_output(record: Body) -> bool:
 _LOOKALIKES: tuple[tuple[str, Test], ...] = (
     (
         "a conversation without messages",
-        lambda r: any(r.get(k) == [] for k in MESSAGE_KEYS),
+        _is_empty,
     ),
     ("an event of a streamed response; concat the chunks of load_chunks", _is_event),
     (
