@@ -357,6 +357,10 @@ RESPONSES = {
         asked(said(), REASONING | {"content": [{"type": "reasoning_text"}]}, SAID),
         asked(said(), REASONING | {"content": []}, SAID),
     ),
+    "reasoning_for_others": (
+        asked(said(), REASONING, SAID, model="gpt-4.1"),
+        asked(said(), REASONING, SAID, model="gpt-5.2"),
+    ),
     "arguments_broken": (turn(arguments='{"a": "b'), turn(arguments="")),
     "answer_of_no_type": (
         asked(said(), of(whole(), "id"), said()),

@@ -271,8 +271,9 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
             are known. With a host its rules hold for what was loaded, too.
 
         model: The model's name; one of Mistral's, on any host, wants Mistral's ids
-            and takes no other keys; DeepSeek's want reasoning; Anthropic's take no
-            thinking of another model, and from 4.6 on continue no answer.
+            and takes no other keys; DeepSeek's want reasoning; OpenAI's before o1 and
+            GPT-5 take none as items; Anthropic's take no thinking of another model, and
+            from 4.6 on continue no answer.
 
     Raises:
         LookupError:
@@ -305,6 +306,9 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
     if format == "openai_chat" and "deepseek" in model.lower():
         changes |= _OF_DEEPSEEK
 
+    if format == "openai_responses" and _takes_no_reasoning(model):
+        changes["model"] = model
+
     if model and format == "anthropic":
         changes["model"] = model
         if "claude" in model.lower():
@@ -321,6 +325,9 @@ def takes_thinking(rules: Rules, model: str) -> bool:
     Claude, each of whose models signs for itself. A model has other names on other
     hosts, with prefixes, dates and versions.
     """
+    if rules.format == "openai_responses" and _takes_no_reasoning(rules.model):
+        return False
+
     if not model or not (rules.host or rules.model):
         return True
 
@@ -338,6 +345,8 @@ def takes_thinking(rules: Rules, model: str) -> bool:
 
 
 _OPENAI = re.compile(r"(ft:)?(chatgpt|codex|computer-use|gpt(?!-oss)|o\d)")
+# OpenAI's models that do not reason, which refuse items of reasoning.
+_UNREASONING = re.compile(r"(ft:)?(chatgpt-4|gpt-[34])")
 _CLAUDE = re.compile(r"claude[a-z0-9.-]*")
 # The models that continue an answer at the end of a request: those before 4.6.
 _CONTINUING = re.compile(r"claude-(instant|[123]\b|[a-z]+-4(-[0-5])?$)")
@@ -367,6 +376,10 @@ _HOMES = {
     "openai_chat": "openai",
     "openai_responses": "openai",
 }
+
+
+def _takes_no_reasoning(model: str) -> bool:
+    return _UNREASONING.match(model.lower().rpartition("/")[2]) is not None
 
 
 def _is_of_mistral(model: str) -> bool:

@@ -231,9 +231,9 @@ SOURCES: tuple[Rule, ...] = (
         format="openai_responses",
         host="azure, openai",
         name="takes_foreign_items",
-        says="Ids of items begin with fc, msg or rs; reasoning is OpenAI's, without content.",
+        says="Ids of items begin with fc, msg or rs; reasoning is OpenAI's, without content; GPT-4 takes none.",
         does="Others are left out, if named.",
-        source="https://github.com/openai/codex/issues/33176, https://github.com/can1357/oh-my-pi/issues/10060, https://github.com/Gentleman-Programming/gentle-ai/issues/4595",
+        source="https://github.com/openai/openai-agents-python/issues/569, https://github.com/openai/codex/issues/33176, https://github.com/can1357/oh-my-pi/issues/10060, https://github.com/Gentleman-Programming/gentle-ai/issues/4595",
     ),
     Rule(
         format="anthropic",

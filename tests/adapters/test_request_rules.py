@@ -281,6 +281,21 @@ class TestStoredItems:
         assert judge("openai_responses", export.payload) == ()
         assert sent == openai_responses.dump(chat).payload["input"][1:3]
 
+    @pytest.mark.parametrize(
+        ("model", "is_sent"),
+        [("gpt-5.2", True), ("openai/gpt-4.1-mini", False), ("ft:gpt-4o:a", False)],
+    )
+    def test_reasoning_for_a_model_without(self, model, is_sent):
+        """A model that does not reason gets none of one that does, with no host too."""
+        chat = [ASK, *openai_responses.load(response(THOUGHT, SPOKEN)), ASK]
+        export = openai_responses.dump(chat, rules=openai_responses.rules(model=model))
+        asked = {**export.payload, "model": model.rpartition("/")[2]}
+
+        assert is_sent == (export.lost == ())
+        assert is_sent == ([THOUGHT, SPOKEN] == asked["input"][1:3])
+        assert is_sent or {"role": "assistant", "content": "a"} == asked["input"][1]
+        assert judge("openai_responses", asked) == ()
+
     def test_ids_of_another_server(self):
         """Items whose ids OpenAI did not make are sent to it without them."""
         asked = {"type": "message", "role": "user", "content": "q", "id": "019f629b-43"}

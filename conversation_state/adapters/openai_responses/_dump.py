@@ -178,8 +178,9 @@ def _write_thoughts(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, An
 
     # "Invalid 'input[1].content': array too long. Expected an array with maximum length
     # 0"; "The encrypted content could not be verified".
-    if isinstance(writer, RequestWriter) and writer.is_of_others(raw):
-        _lose_thought(writer, pieces, "was not made by this provider")
+    why = writer.find_why_untaken(raw) if isinstance(writer, RequestWriter) else ""
+    if why:
+        _lose_thought(writer, pieces, why)
         return []
 
     if signature:
@@ -437,12 +438,18 @@ class RequestWriter(PayloadWriter):
         self.is_unstored = notes is not EMPTY_MAP and notes.get("unstored") is True
         self._is_foreign = not takes_thinking(self.rules or OPENAI_RESPONSES, model)
 
-    def is_of_others(self, raw: Mapping[str, Any]) -> bool:
+    def find_why_untaken(self, raw: Mapping[str, Any]) -> str:
         """
-        Whether *raw*, a reasoning item, is of another server than the one that is
-        asked, which takes only its own: those have no content, but are encrypted.
+        Why *raw*, a reasoning item, can't be sent; "" if it can. A provider takes only
+        its own: those have no content, but are encrypted.
         """
-        return self._is_picky and bool(raw.get("content") or self._is_foreign)
+        if self.rules is not None and not takes_thinking(self.rules, ""):
+            return "is refused by a model that does not reason"
+
+        if self._is_picky and (raw.get("content") or self._is_foreign):
+            return "was not made by this provider"
+
+        return ""
 
     @property
     def _is_picky(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -505,6 +506,20 @@ def find_reasoning_content(request: ResponsesRequest) -> Iterator[Finding]:
             yield path, {"path": path, "length": len(item["content"])}
 
 
+def find_reasoning_for_others(request: ResponsesRequest) -> Iterator[Finding]:
+    """Reasoning for a model that does not reason."""
+    model = str(request.body.get("model", ""))
+    if not _NO_REASONER.match(model):
+        return
+
+    for at, (kind, _) in enumerate(request.items):
+        if kind == "reasoning":
+            yield f"input[{at}]", {}
+
+
+_NO_REASONER = re.compile("(ft:)?(chatgpt-4|gpt-[34])")
+
+
 def find_answers_of_no_type(request: ResponsesRequest) -> Iterator[Finding]:
     """
     Answers of parts that are not a whole output item: without id, status or
@@ -755,6 +770,14 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
         _ISSUES + "musistudio/claude-code-router/issues/1783",
         param="{path}",
         code="array_above_max_length",
+    ),
+    _rule(
+        "reasoning_for_others",
+        find_reasoning_for_others,
+        "Reasoning input items can only be provided to a reasoning or computer use "
+        "model. Remove reasoning items from your input and try again.",
+        _ISSUES + "openai/openai-agents-python/issues/569",
+        param="input",
     ),
     _rule(
         "arguments_broken",
