@@ -30,6 +30,7 @@ from conversation_state._persistent import (
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import (
     add_missing_names,
+    check_function,
     format_count,
     refuse_assignments,
     shorten_repr,
@@ -1160,13 +1161,10 @@ def _check_label(value: object, name: str) -> str:
 
 
 def _check_filter(function: Any) -> Callable[[Any, Any], object] | None:
-    if function is None or callable(function):
-        return function  # type: ignore[no-any-return]
+    if function is not None:
+        check_function("filter", function)
 
-    raise TypeError(
-        f"filter is {shorten_repr(function)}; expected a function of two states, or "
-        "None"
-    )
+    return function  # type: ignore[no-any-return]
 
 
 def _list_moments(moments: Iterable[Moment[Any]]) -> tuple[tuple[int, str], ...]:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import weakref
+from asyncio import sleep
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from pickle import PicklingError
@@ -984,6 +985,7 @@ class TestArguments:
             ),
             ((CHAT, [pytest.fail]), {"executor": 4}, TypeError, "executor is 4"),
             ((CHAT, [pytest.fail]), {"on_turn": 4}, TypeError, "on_turn is 4"),
+            ((CHAT, []), {"on_turn": sleep}, TypeError, "an async function"),
             (
                 (CHAT, [pytest.fail]),
                 {"timeout_s": "3"},

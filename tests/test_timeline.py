@@ -4,6 +4,7 @@ import pickle
 import re
 import tracemalloc
 import weakref
+from asyncio import sleep
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -514,6 +515,7 @@ REPLACED = Timeline.begin("").commit("a", group="g")
         (TypeError, "label is 5; expected a str", lambda: begin("S", 5)),
         (ValueError, "label holds '\\ud800'", lambda: begin("S", "\ud800")),
         (TypeError, "filter is 5; expected a function", lambda: LATE.with_filter(5)),
+        (TypeError, "an async function", lambda: LATE.with_filter(sleep)),
         (TypeError, "Timeline.begin(state)", Timeline),
         (TypeError, "label is None; expected a str", lambda: LATE.commit("A", None)),
         (TypeError, "group is 5; expected", lambda: LATE.commit("A", group=5)),

@@ -18,7 +18,7 @@ import attrs
 
 from conversation_state._persistent import check_list, final
 from conversation_state._waiting import TaskEvent
-from conversation_state._wording import describe_type, shorten_repr
+from conversation_state._wording import check_function, describe_type, shorten_repr
 from conversation_state.aggregator import Aggregator, Turn
 from conversation_state.errors import FanOutError
 from conversation_state.parallel._branches import (
@@ -241,8 +241,6 @@ def _check_options(executor: Any, on_error: Any, on_turn: Any, timeout_s: Any) -
             f"executor is {shorten_repr(executor)}; expected one like those of "
             "concurrent.futures, with submit; a DaskExecutor of a Dask client"
         )
-    elif on_turn is not None and not callable(on_turn):
-        problem = f"on_turn is {shorten_repr(on_turn)}; expected a function of a turn"
     elif timeout_s is not None and not (is_number and timeout_s >= 0):  # NaN is not
         error = ValueError if is_number else TypeError
         problem = f"timeout_s is {shorten_repr(timeout_s)}; expected seconds, from 0 on"
@@ -252,6 +250,9 @@ def _check_options(executor: Any, on_error: Any, on_turn: Any, timeout_s: Any) -
 
     if problem:
         raise error(problem)
+
+    if on_turn is not None:
+        check_function("on_turn", on_turn)
 
 
 class _RunningFanOut:
