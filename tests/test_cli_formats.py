@@ -2171,6 +2171,7 @@ class TestFiles:
             (zipped(), "an empty zip archive"),
             (gzip.compress(bytes(20), mtime=0), "binary data"),
             (ONE.encode("utf-16")[:-1], "damaged text: truncated data (utf-16-le)"),
+            ('["\ud800"]'.encode("utf-16", "surrogatepass"), "no UTF-8 text"),
         ],
     )
     def test_refused(self, run, data, why):
