@@ -35,7 +35,8 @@ def call(
     The arguments are checked against the type hints of *function* and converted to
     them, dates and instances of classes too (see `tools.read_arguments`): "5" is not
     an int. A text, a part and several parts are the content as they are, None is the
-    empty text, and everything else is JSON.
+    empty text, and everything else is JSON. A `ToolMessage`, which may be marked with
+    *is_error*, is the answer, with the id of the call.
 
     Whatever goes wrong is a message, marked with *is_error*, that the model can act
     on: that no tool has the name, what is wrong with each argument, with its path, or
@@ -167,6 +168,9 @@ def _read_arguments(
 
 
 def _make_answer(call: ToolCall, result: Any) -> ToolMessage:
+    if isinstance(result, ToolMessage):
+        return result.replace(tool_call_id=call.id, tool_name=call.name)
+
     try:
         content = _make_content(result)
         return ToolMessage(content, tool_call_id=call.id, tool_name=call.name)

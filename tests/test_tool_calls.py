@@ -273,6 +273,13 @@ class TestResults:
         assert (image,) == ran(lambda: image).parts
         assert (TextPart("map"), image) == ran(lambda: [TextPart("map"), image]).parts
 
+    def test_message(self):
+        """A message is the answer as it is, but for the call that it answers."""
+        made = ToolMessage("No seats.", tool_call_id="x", is_error=True)
+        expected = made.replace(tool_call_id="c1", tool_name="tool")
+
+        assert expected == ran(lambda: made)
+
     @pytest.mark.parametrize(
         "result",
         [
