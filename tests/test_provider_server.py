@@ -767,6 +767,7 @@ class TestFaults:
                 408,
                 ("invalid_request_error", "invalid_request_error", "INVALID_ARGUMENT"),
             ),
+            (404, ("invalid_request_error", "not_found_error", "NOT_FOUND")),
             (413, ("invalid_request_error", "request_too_large", "INVALID_ARGUMENT")),
             (429, ("requests", "rate_limit_error", "RESOURCE_EXHAUSTED")),
             (500, ("server_error", "api_error", "INTERNAL")),
