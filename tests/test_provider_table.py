@@ -250,6 +250,10 @@ CHAT = {
         {**around(called(), result()), **DEEPSEEK},
         {**around(called(reasoning_content=""), result()), **DEEPSEEK},
     ),
+    "reasoning_empty": (
+        {**around(called(reasoning_content=""), result()), "model": "kimi-k2.6"},
+        {**around(called(reasoning_content=" "), result()), "model": "kimi-k2.6"},
+    ),
     "reasoning_forgotten": (
         around(called(), result()),
         around(called(reasoning_content=""), result()),

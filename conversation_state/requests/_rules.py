@@ -88,7 +88,8 @@ class Rules:
         takes_foreign_items: Whether items of other servers are taken: their ids, and
             reasoning that is not encrypted.
 
-        needs_reasoning: Whether each answer has reasoning, if only an empty text.
+        empty_reasoning: The reasoning of an answer that has none, where each has some;
+            None if it needs none.
 
         is_request: Whether the messages are a request; if not, none is changed.
     """
@@ -113,7 +114,7 @@ class Rules:
     ends_with_user: bool = False
     takes_developer: bool = True
     takes_foreign_items: bool = True
-    needs_reasoning: bool = False
+    empty_reasoning: str | None = None
     is_request: bool = True
 
     @property
@@ -201,7 +202,7 @@ _FORMATS = {
 # What differs from the default, which is right for all hosts that are not here.
 _ANYWHERE = {"late_system": "anywhere"}
 _OF_OPENAI = {"takes_any_arguments": True}
-_OF_DEEPSEEK = {"needs_reasoning": True, "takes_developer": False}
+_OF_DEEPSEEK = {"empty_reasoning": "", "takes_developer": False}
 _ITEMS_OF_OPENAI = {**_OF_OPENAI, "takes_foreign_items": False}
 _ALTERNATING = {
     "alternates": True,
@@ -271,7 +272,7 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
             are known. With a host its rules hold for what was loaded, too.
 
         model: The model's name; one of Mistral's, on any host, wants Mistral's ids
-            and takes no other keys; DeepSeek's want reasoning; OpenAI's before o1 and
+            and takes no other keys; DeepSeek's, Kimi and MiMo want reasoning; OpenAI's before o1 and
             GPT-5 take none as items; Anthropic's take no thinking of another model, and
             from 4.6 on continue no answer.
 
@@ -303,8 +304,9 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
         )
 
     changes = {**hosts[host], "host": host} if host else {}
-    if format == "openai_chat" and "deepseek" in model.lower():
-        changes |= _OF_DEEPSEEK
+    if format == "openai_chat" and host != "groq":
+        found_name = _REASONED.search(model.lower())
+        changes |= _OF_REASONED[found_name[0]] if found_name else {}
 
     if format == "openai_responses" and _takes_no_reasoning(model):
         changes["model"] = model
@@ -345,6 +347,13 @@ def takes_thinking(rules: Rules, model: str) -> bool:
 
 
 _OPENAI = re.compile(r"(ft:)?(chatgpt|codex|computer-use|gpt(?!-oss)|o\d)")
+# Models that want reasoning back; Kimi takes an empty one for none.
+_OF_REASONED = {
+    "deepseek": _OF_DEEPSEEK,
+    "kimi": {"empty_reasoning": " "},
+    "mimo-": {"empty_reasoning": ""},
+}
+_REASONED = re.compile("|".join(_OF_REASONED))
 # OpenAI's models that do not reason, which refuse items of reasoning.
 _UNREASONING = re.compile(r"(ft:)?(chatgpt-4|gpt-[34])")
 _CLAUDE = re.compile(r"claude[a-z0-9.-]*")

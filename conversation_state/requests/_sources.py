@@ -150,10 +150,10 @@ SOURCES: tuple[Rule, ...] = (
     Rule(
         format="openai_chat",
         host="deepseek",
-        name="needs_reasoning",
-        says="Each answer has reasoning_content.",
+        name="empty_reasoning",
+        says="Each answer has reasoning_content; Kimi's and MiMo's, too.",
         does="It is empty where there is none, if named.",
-        source="https://github.com/NousResearch/hermes-agent/issues/15213",
+        source="https://github.com/NousResearch/hermes-agent/issues/15213, https://github.com/earendil-works/pi/issues/4179, https://github.com/earendil-works/pi/issues/4507",
     ),
     Rule(
         format="openai_chat",

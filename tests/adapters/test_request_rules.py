@@ -156,18 +156,31 @@ class TestHosts:
         assert [("messages[0]", "refusal")] == listed(export)
 
 
-@pytest.mark.parametrize("named", [{"host": "deepseek"}, {"model": "deepseek-v4-pro"}])
-def test_reasoning_of_another_model(named):
-    """DeepSeek wants some of each answer, also where a conversation comes to it."""
+@pytest.mark.parametrize(
+    ("named", "empty"),
+    [
+        ({"host": "deepseek"}, ""),
+        ({"model": "deepseek-v4-pro"}, ""),
+        ({"model": "mimo-v2.5-pro"}, ""),
+        ({"host": "openrouter", "model": "moonshotai/kimi-k2.6"}, " "),
+        ({"host": "groq", "model": "moonshotai/kimi-k2-instruct"}, None),
+    ],
+)
+def test_reasoning_of_another_model(named, empty):
+    """Some want it of each answer, also where a conversation comes to them."""
     told = {"role": "assistant", "content": "a", "reasoning_content": "hm"}
+    other = {"role": "assistant", "content": "a", "reasoning": "hm"}
     call = AssistantMessage(tool_calls=[ToolCall("c", "f", "{}")])
     chat = [ASK, call, ToolMessage("r", tool_call_id="c"), *openai_chat.load([told])]
-    export = openai_chat.dump([*chat, ASK], rules=openai_chat.rules(**named))
-    payload = {**export.payload, "model": "deepseek-v4-pro"}
+    chat += [ASK, *openai_chat.load([other]), ASK]
+    export = openai_chat.dump(chat, rules=openai_chat.rules(**named))
+    payload = {"model": "deepseek-v4-pro", **export.payload, **named}
+    level = payload.pop("host", "deepseek")
+    sent = [message.get("reasoning_content") for message in payload["messages"]]
 
-    assert "" == payload["messages"][1]["reasoning_content"]
-    assert told == payload["messages"][3]
-    assert judge("openai_chat", payload, level="deepseek") == ()
+    assert empty == sent[1]
+    assert empty is None or (sent[3], sent[5]) == ("hm", "hm")
+    assert judge("openai_chat", payload, level=level) == ()
 
 
 class TestStoredItems:

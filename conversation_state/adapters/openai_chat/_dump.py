@@ -179,8 +179,14 @@ def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, 
         raw = merge_kept_keys(map_of(notes, "keys"), raw)
         _write_empty_values(writer, raw)
 
-    if role == "assistant" and writer.rules and writer.rules.needs_reasoning:
-        raw.setdefault("reasoning_content", "")
+    if role == "assistant" and writer.rules is not None:
+        empty = writer.rules.empty_reasoning
+        if empty is not None and not raw.get("reasoning_content"):
+            # Other servers have another key for it.
+            known = raw.get("reasoning")
+            raw["reasoning_content"] = (
+                known if known and isinstance(known, str) else empty
+            )
 
     is_refusal = "refusal" in raw and raw["refusal"] and not raw.get("content")
     if is_refusal and not raw.keys() & _WITH_NULL:

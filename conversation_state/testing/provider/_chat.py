@@ -657,6 +657,21 @@ def find_missing_reasoning(request: CompletionRequest) -> Iterator[Finding]:
             yield path, {"at": at}
 
 
+def find_empty_reasoning(request: CompletionRequest) -> Iterator[Finding]:
+    """Calls without reasoning for a Kimi that thinks, to which "" is none either."""
+    model, thinking = str(request.body.get("model", "")), request.body.get("thinking")
+    is_off = isinstance(thinking, Mapping) and thinking.get("type") == "disabled"
+    if is_off or not _KIMI.search(model):
+        return
+
+    for at, message in enumerate(request.messages):
+        if message.get("tool_calls") and not message.get("reasoning_content"):
+            yield f"messages[{at}].reasoning_content", {"at": at}
+
+
+_KIMI = re.compile(r"kimi-(k2\.|k3|k2-thinking)")
+
+
 def find_forgotten_reasoning(request: CompletionRequest) -> Iterator[Finding]:
     """
     Answers with calls that this provider gave with ``reasoning_content``, without it.
@@ -1132,6 +1147,13 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
         "https://api-docs.deepseek.com/guides/thinking_mode#tool-calls",
         _ISSUES + "abhigyanpatwari/GitNexus/issues/43",
         by=("deepseek",),
+    ),
+    _rule(
+        "reasoning_empty",
+        find_empty_reasoning,
+        "thinking is enabled but reasoning_content is missing in assistant tool call "
+        "message at index {at}",
+        _ISSUES + "earendil-works/pi/issues/4179",
     ),
     _rule(
         "reasoning_forgotten",
