@@ -272,9 +272,9 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
             are known. With a host its rules hold for what was loaded, too.
 
         model: The model's name; one of Mistral's, on any host, wants Mistral's ids
-            and takes no other keys; DeepSeek's, Kimi and MiMo want reasoning; OpenAI's before o1 and
-            GPT-5 take none as items; Anthropic's take no thinking of another model, and
-            from 4.6 on continue no answer.
+            and takes no other keys; DeepSeek's, Kimi and MiMo want reasoning; OpenAI's
+            before o1 and GPT-5 take none as items; Anthropic's take no thinking of
+            another model, and from 4.6 on continue no answer.
 
     Raises:
         LookupError:

@@ -180,13 +180,7 @@ def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, 
         _write_empty_values(writer, raw)
 
     if role == "assistant" and writer.rules is not None:
-        empty = writer.rules.empty_reasoning
-        if empty is not None and not raw.get("reasoning_content"):
-            # Other servers have another key for it.
-            known = raw.get("reasoning")
-            raw["reasoning_content"] = (
-                known if known and isinstance(known, str) else empty
-            )
+        _write_empty_reasoning(writer.rules, raw)
 
     is_refusal = "refusal" in raw and raw["refusal"] and not raw.get("content")
     if is_refusal and not raw.keys() & _WITH_NULL:
@@ -219,6 +213,15 @@ def _write_empty_values(writer: PayloadWriter, raw: dict[str, Any]) -> None:
     is_needed = raw.keys().isdisjoint(_WITH_NULL) and not raw.get("refusal")
     if is_needed and raw.get("content") in (None, []):
         raw["content"] = ""
+
+
+def _write_empty_reasoning(rules: Rules, raw: dict[str, Any]) -> None:
+    """Write the reasoning of an answer that has none, if *rules* want some."""
+    if rules.empty_reasoning is not None and not raw.get("reasoning_content"):
+        # Other servers have another key for it.
+        known = raw.get("reasoning")
+        is_known = known and isinstance(known, str)
+        raw["reasoning_content"] = known if is_known else rules.empty_reasoning
 
 
 def _write_refusal_as_content(
