@@ -375,6 +375,17 @@ class TestClaudeCode:
         assert session.problems == (what,)
         assert "Fix add()." in str(session.notes["lines"])
 
+    def test_prompts_of_the_queue(self):
+        """A prompt that is in the queue only, as before 2.1.97, is reported."""
+        raws = parse(CLAUDE)
+        said = next(raw for raw in raws if "message" in raw)["message"]["content"]
+        line = {"type": "queue-operation", "operation": "enqueue", "sessionId": "s"}
+        raws += [{**line, "content": text} for text in (said, "Lint, too.", "Go on.")]
+
+        what = "has a prompt that no message has; it is left out: 'Lint, too.'"
+        expected = (f"line {len(raws) - 1}: {what} (and 1 more like it)",)
+        assert expected == load_session(raws).problems
+
     @pytest.mark.parametrize(
         "prompt", ["Lint, too.", [{"type": "text", "text": "Lint, too."}]]
     )

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from conversation_state._wording import shorten_repr
 from conversation_state.adapters import anthropic
 from conversation_state.adapters.engine.reading import is_list, is_map, text_of
 from conversation_state.adapters.engine.usage import as_count
@@ -50,7 +51,7 @@ _SPOKEN = frozenset({"assistant", "user"})
 # What the SDK looks for the live leaf among.
 _CHAINED = _SPOKEN | {"attachment", "progress", "system"}
 # What a user writes while the model answers; it stands again where it is said: as a
-# user's line, or attached to the results that it was sent with.
+# user's line, or, since 2.1.97, attached to the results that it was sent with.
 _QUEUED = "queue-operation"
 _ATTACHED = "queued_command"
 # Titles, the best one last.
@@ -236,6 +237,7 @@ class _ClaudeSession:
 
             self._chain_line(at, kind, raw)
 
+        self._check_queue()
         for (at, what), count in self.repeats.values():
             more = f" (and {count - 1:,} more like it)" if count > 1 else ""
             builder.problem(at, f"{what}{more}")
@@ -245,6 +247,15 @@ class _ClaudeSession:
 
         if self.agent:
             builder.name = self.agent
+
+    def _check_queue(self) -> None:
+        lines = [line for line in self.chained.values() if line.is_spoken]
+        said = "\n".join([_text_in(line.message.get("content")) for line in lines])
+        for at, raw in self.builder.lines.objects:
+            prompt = text_of(raw, "content") if text_of(raw, "type") == _QUEUED else ""
+            if prompt and prompt.strip() not in said:
+                what = "has a prompt that no message has; it is left out:"
+                self._note_repeat(at, what, shorten_repr(prompt))
 
     def _chain_line(self, at: int, kind: str, raw: dict[str, Any]) -> None:
         id = raw.get("uuid")
