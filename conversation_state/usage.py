@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import attrs
 
@@ -96,8 +96,10 @@ class _Counts(ByContent):
 
         return self._combine_with(other, operator.add)
 
-    # For ``None + usage``, where a response without a usage comes first.
-    __radd__ = __add__
+    # For ``None + usage``, where a response without a usage comes first, and for `sum`,
+    # which begins with 0.
+    def __radd__(self, other: Self | Literal[0] | None) -> Self:
+        return self if other == 0 else self.__add__(other)
 
     def __or__(self, other: Self) -> Self:
         if type(other) is not type(self):

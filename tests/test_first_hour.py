@@ -10,6 +10,7 @@ import operator
 import re
 from typing import Any
 
+import attrs
 import pytest
 
 from conversation_state import (
@@ -70,6 +71,7 @@ VIEW: Any = trim(ASKED, BUDGET)
 CALL = ToolCall("c", "f")
 TOOL: Any = ToolInfo("f")
 RUN_CALL: Any = call
+USER: Any = UserMessage
 TRIM: Any = trim
 CONCAT: Any = concat
 PROVIDER: Any = StrictProvider
@@ -290,13 +292,16 @@ def test_other_names(call, line):
             "a list of Messages, got a dict",
         ),
         (lambda: UI.dump("Hi"), "a list of Messages, got a str: 'Hi'"),
+        (lambda: USER(["Hi"]), "TextPart(text) makes a part of it"),
+        (lambda: USER("Hi", usage=Usage(1)), "ResponseMeta(usage=...)"),
+        (lambda: attrs.evolve(ASKED[0], content="a"), "message.replace(content=...)"),
         (lambda: ASKED.add_usage(100), "Usage(prompt_tokens, completion_tokens)"),
         (lambda: TRIM("Hi", BUDGET), "a state or Messages, got a str: 'Hi'"),
         (lambda: CONCAT("Hi"), "a list of Messages, got a str: 'Hi'"),
         (lambda: PROVIDER("Hi"), "a list of answers, got a str: 'Hi'"),
         (lambda: CHECK(print, tools=TOOL), "functions or ToolInfos, got a ToolInfo"),
     ],
-    ids=map(str, range(22)),
+    ids=map(str, range(25)),
 )
 def test_other_values(call, line):
     """What lists, functions and results are taken for: so does its error."""

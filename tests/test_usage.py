@@ -149,9 +149,10 @@ class TestAdd:
 
     @given(usages())
     def test_nothing_is_the_same_object(self, usage):
-        """Adding None makes no new value."""
+        """Adding None, or the 0 of `sum`, makes no new value."""
         assert usage is usage + None
         assert usage is None + usage
+        assert usage is sum([usage])
 
     @pytest.mark.parametrize("other", [1, PromptTokensDetails()])
     def test_other_kinds(self, other):

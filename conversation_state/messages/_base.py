@@ -65,6 +65,12 @@ class Common(NamedTuple):
 PLAIN = Common()
 COMMON = Common._fields
 _new_tuple: Any = tuple.__new__
+# What messages of others have, and what `attrs.evolve` passes.
+_NOT_TAKEN = {
+    "common": "message.replace(content=...) is a changed copy",
+    "text": "its text is its content",
+    "usage": "an AssistantMessage has it in response=ResponseMeta(usage=...)",
+}
 
 
 def common_of(owner: str, given: CommonFields) -> Common:
@@ -73,10 +79,9 @@ def common_of(owner: str, given: CommonFields) -> Common:
     for name, value in given.items():
         known = _CHECKS.get(name)
         if known is None:
-            raise TypeError(
-                f"{owner} takes no {name!r}; besides its own fields it takes "
-                f"{', '.join(COMMON)}"
-            )
+            others = f"besides its own fields it takes {', '.join(COMMON)}"
+            advice = _NOT_TAKEN.get(name, others)
+            raise TypeError(f"{owner} takes no {name!r}; {advice}")
 
         at, check = known
         values[at] = check(owner, value)

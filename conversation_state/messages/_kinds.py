@@ -63,6 +63,9 @@ def _advise_content(owner: str, given: object) -> str:
     if owner == "ToolMessage" and is_json and not is_load:
         return "; json.dumps(result) makes text of it"
 
+    if isinstance(given, str):
+        return "; TextPart(text) makes a part of it"
+
     return advise_load(given)
 
 
