@@ -79,7 +79,7 @@ WRONG = [
 UNCHECKED = re.compile(
     r"(Aggregator|Timeline|Turn)\.rebuild|Aggregator\.equals|"
     r"(Cost|Diff|Divergence(\.of)?|LogProb|.*_tombstone|"
-    r"find_erasure|encode_ledger_entry|union_total|digest_answer|find_pending_calls|group_answers|is_interrupted|(read|split)_caveat|read_(response|tier|usage)|"
+    r"find_erasure|encode_ledger_entry|identify_call|union_total|digest_answer|find_pending_calls|group_answers|is_interrupted|(read|split)_caveat|read_(response|tier|usage)|"
     r"(id|digest)_of_key|is_schema|"
     r"structurer?|parse|escape_invisible|format_.*|quote_word|"
     r"read_history|History.of_timeline)\("
