@@ -1702,6 +1702,13 @@ class TestSessions:
 
         assert "s1: not kept as it was: line 5: a message that no item" in result.stderr
 
+    def test_two_on_a_line(self, run):
+        """Two objects on one line, of programs that append at once, are both read."""
+        first, *others = [json.dumps(each) for each in CODEX]
+        run("import", run.write(f"{first}\n{''.join(others)}\n"))
+
+        assert {"s1": (["u hi", "a yo"], 1)} == chats(run)
+
     def test_damaged_line(self, run):
         """A line that is no JSON is reported, and the others are loaded."""
         lines = [json.dumps(each) for each in CLAUDE_CODE]

@@ -199,17 +199,28 @@ def _read_line_values(stream: Any, limit: int) -> Iterator[Found]:
         try:
             yield JsonValue(parse_arguments(text), number, size=size)
         except json.JSONDecodeError as error:
-            damage = _DamagedError(error, text)
-            if damage.is_cut and not line.endswith(b"\n"):
-                why = _describe_cut("this line")
-            elif damage.is_cut:
-                why = "incomplete JSON; a conversation must be on one line"
+            parts = text[: error.pos], text[error.pos :]
+            if all(part[:1] == "{" and _is_json(part.encode()) for part in parts):
+                # Programs that append at once may leave out the end of a line.
+                for part in parts:
+                    yield JsonValue(parse_arguments(part), number, size=len(part))
             else:
-                why = f"invalid JSON; {damage.reason} at column {error.colno}"
-            yield DamagedText(number, why)
+                is_last = not line.endswith(b"\n")
+                yield DamagedText(number, _describe_line(error, text, is_last=is_last))
         except ValueError as error:
             # Too deep, a number of thousands of digits, NaN, or a key twice.
             yield DamagedText(number, f"unreadable JSON; {error}")
+
+
+def _describe_line(error: json.JSONDecodeError, text: str, *, is_last: bool) -> str:
+    damage = _DamagedError(error, text)
+    if damage.is_cut and is_last:
+        return _describe_cut("this line")
+
+    if damage.is_cut:
+        return "incomplete JSON; a conversation must be on one line"
+
+    return f"invalid JSON; {damage.reason} at column {error.colno}"
 
 
 def _decode_line(line: bytes) -> tuple[str, str]:
