@@ -883,6 +883,8 @@ FURTHER = [
     ("openai_chat", "old_limit", chat(said(), model="o3", max_tokens=9)),
     ("openai_chat", "type", chat(said(), said("assistant", tool_calls="look"))),
     ("openai_responses", "missing", asked(said(), tools=[tool()])),
+    ("openai_responses", "missing", asked({"role": "user"})),
+    ("openai_responses", "missing", asked(item("message", content="Hi."))),
     ("openai_responses", "call_without_result", asked(CALL, CALL | OTHER, OUTPUT)),
     ("openai_responses", "call_without_result", asked(OUTPUT, CALL)),
     ("openai_responses", "result_without_call", asked(OUTPUT, CALL)),
@@ -1000,6 +1002,18 @@ class TestMistral:
 
 class TestErrors:
     """The forms of errors: status and JSON."""
+
+    @pytest.mark.parametrize("case", ["result_late", "result_without_call", ""])
+    def test_param(self, case):
+        """An error says of which field it is."""
+        body = RESPONSES[case][0] if case else {"input": 1}
+        refusals = judge("openai_responses", body, level=["reference", "deepseek"])
+
+        assert {"input"} == {
+            each.body["error"]["param"]
+            for each in refusals
+            if each.rule.name == (case or "type")
+        }
 
     def test_openai(self):
         """OpenAI's have a param and a code."""

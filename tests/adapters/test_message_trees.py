@@ -539,6 +539,14 @@ class TestRead:
         assert datetime(2026, 1, 1, tzinfo=UTC) == said(loaded, "1")[0].timestamp
         assert "3" == loaded.tree.present[-1].text
 
+    @pytest.mark.parametrize("part", [{"type": "data-x", "text": "a"}, 3])
+    def test_unknown_parts(self, part):
+        """A part of another kind is kept as it is, also one with a text."""
+        messages = [item(None, thread("1", "assistant", part))]
+        (read,) = said(load_one({"messages": messages}), "1")[0].parts
+
+        assert isinstance(read, UnknownPart)
+
     def test_media(self):
         """Images and files, of a URL, a data URL or base64; an error of a tool."""
         failed = {**CALL, "result": "no", "isError": True}

@@ -1155,7 +1155,10 @@ def _read_claude(raw: Body) -> list[Message]:
 
 
 def _read_claude_block(raw: Any, made: str, calls: list[ToolCall]) -> list[Piece]:
-    kind = text_of(raw, "type") if is_map(raw) else ""
+    if not is_map(raw):
+        return [_keep_unknown(raw, "claude_ai")]
+
+    kind = text_of(raw, "type")
     if kind == "text" and isinstance(raw.get("text"), str):
         return [TextPart(raw["text"])] if raw["text"] else []
 
