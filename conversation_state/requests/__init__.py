@@ -44,6 +44,7 @@ from conversation_state.requests._rules import (
     home_rules,
     rules,
     takes_thinking,
+    wants_signatures,
 )
 from conversation_state.requests._single import (
     INVALID_JSON,
@@ -87,4 +88,5 @@ __all__ = [
     "prepare",
     "rules",
     "takes_thinking",
+    "wants_signatures",
 ]

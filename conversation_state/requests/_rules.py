@@ -38,8 +38,8 @@ class Rules:
             from *format* keeps its form unless a host is named; but for an image of a
             type that none of them takes.
 
-        model: The model that is asked, where its provider takes thinking back from that
-            one alone; "" for any.
+        model: The model that is asked, where what it takes of thinking, or of
+            signatures, is not what others do; "" for any.
 
         call_ids: The form of the ids of calls. They are unique in a request, too.
 
@@ -273,8 +273,9 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
 
         model: The model's name; one of Mistral's, on any host, wants Mistral's ids
             and takes no other keys; DeepSeek's, Kimi and MiMo want reasoning; OpenAI's
-            before o1 and GPT-5 take none as items; Anthropic's take no thinking of
-            another model, and from 4.6 on continue no answer.
+            before o1 and GPT-5 take none as items; Gemini's from 3 on want calls that
+            are signed, on any host; Anthropic's take no thinking of another model, and
+            from 4.6 on continue no answer.
 
     Raises:
         LookupError:
@@ -305,8 +306,12 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
 
     changes = {**hosts[host], "host": host} if host else {}
     if format == "openai_chat" and host != "groq":
-        found_name = _REASONED.search(model.lower())
-        changes |= _OF_REASONED[found_name[0]] if found_name else {}
+        reasoned = _REASONED.search(model.lower())
+        changes |= _OF_REASONED[reasoned[0]] if reasoned is not None else {}
+
+    is_named = wants_signatures(model) and (format == "gemini" or not host)
+    if is_named and format in ("gemini", "openai_chat"):
+        changes["model"] = model
 
     if format == "openai_responses" and _takes_no_reasoning(model):
         changes["model"] = model
@@ -348,7 +353,7 @@ def takes_thinking(rules: Rules, model: str) -> bool:
 
 _OPENAI = re.compile(r"(ft:)?(chatgpt|codex|computer-use|gpt(?!-oss)|o\d)")
 # Models that want reasoning back; Kimi takes an empty one for none.
-_OF_REASONED = {
+_OF_REASONED: Mapping[str, Mapping[str, Any]] = {
     "deepseek": _OF_DEEPSEEK,
     "kimi": {"empty_reasoning": " "},
     "mimo-": {"empty_reasoning": ""},
@@ -385,6 +390,19 @@ _HOMES = {
     "openai_chat": "openai",
     "openai_responses": "openai",
 }
+
+
+def wants_signatures(model: str) -> bool:
+    """
+    Whether *model* refuses the first call of a step without a signature.
+
+    >>> wants_signatures("google/gemini-3-pro-preview"), wants_signatures("gemini-2.5")
+    (True, False)
+    """
+    return _SIGNING.search(model.lower()) is not None
+
+
+_SIGNING = re.compile(r"gemini-(\d\d|[3-9])")
 
 
 def _takes_no_reasoning(model: str) -> bool:

@@ -183,6 +183,59 @@ def test_reasoning_of_another_model(named, empty):
     assert judge("openai_chat", payload, level=level) == ()
 
 
+A = {"functionCall": {"name": "f", "args": {}, "id": "a"}}
+B = {"functionCall": {"name": "f", "args": {}, "id": "b"}}
+DONE = (ToolMessage("r", tool_call_id="a"), ToolMessage("r", tool_call_id="b"))
+
+
+class TestSignedCalls:
+    """A Gemini 3 refuses the first call of a step without a signature."""
+
+    def answer(self, *parts, model):
+        content = {"role": "model", "parts": [*parts]}
+        raw = {"candidates": [{"content": content}], "modelVersion": model}
+        return gemini.load(raw)
+
+    @pytest.mark.parametrize(
+        ("model", "is_added"),
+        [("models/gemini-3.5-flash", True), ("gemini-2.5-pro", False)],
+    )
+    def test_of_an_older_model(self, model, is_added):
+        chat = [ASK, *self.answer(A, B, model="gemini-2.5-pro"), *DONE]
+        rules = gemini.rules(model=model)
+        payload = gemini.dump(chat, rules=rules).payload
+        called = payload["contents"][1]["parts"]
+        bare = gemini.dump(chat).payload["contents"][1]["parts"]
+
+        assert is_added == ("thoughtSignature" in called[0])
+        assert B == called[1]
+        assert [A, B] == bare
+        assert judge("gemini", {**payload, "model": model.rpartition("/")[2]}) == ()
+
+    def test_of_one_that_was_split(self):
+        """Calls of one answer that were stored as two are two steps."""
+        signed = {**A, "thoughtSignature": "s"}
+        model = "gemini-3-pro"
+        chat = [ASK, *self.answer(signed, model=model)]
+        chat += [*self.answer(B, model=model), *DONE]
+        payload = {**gemini.dump(chat).payload, "model": model}
+
+        assert signed == payload["contents"][1]["parts"][0]
+        assert judge("gemini", payload) == ()
+
+    def test_in_chat_completions(self):
+        """Google's own endpoint has it under a key that others ignore."""
+        calls = [ToolCall(key, "f", "{}") for key in "ab"]
+        chat = [ASK, AssistantMessage(tool_calls=calls), *DONE]
+        rules = openai_chat.rules(model="gemini-3-pro")
+        first, second = openai_chat.dump(chat, rules=rules).payload["messages"][1][
+            "tool_calls"
+        ]
+
+        assert {"google"} == set(first["extra_content"])
+        assert "extra_content" not in second
+
+
 class TestStoredItems:
     """Responses: items are sent by their ids where the provider has them, once."""
 

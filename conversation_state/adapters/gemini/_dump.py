@@ -31,7 +31,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import Part
-from conversation_state.requests import GEMINI, Rules
+from conversation_state.requests import GEMINI, Rules, wants_signatures
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
 _JOINED = "calls must follow a user message; this message was joined to the one before"
@@ -220,10 +220,12 @@ class GeminiWriter(PayloadWriter):
         elif not (content or message.tool_calls):
             parts.append({"text": ""})  # as it was loaded
 
-        is_first = True
+        is_first, is_signed = True, self._wants_signatures(message)
         for here, one in in_order(listed, message.tool_calls, path):
             if isinstance(one, ToolCall):
-                parts.append(self._write_call_part(one, here, first=is_first))
+                parts.append(
+                    self._write_call_part(one, here, first=is_first, signed=is_signed)
+                )
                 is_first = False
                 continue
 
@@ -270,15 +272,24 @@ class GeminiWriter(PayloadWriter):
         del self._contents[start:]
         self._answers = [first]
 
+    def _wants_signatures(self, message: AssistantMessage) -> bool:
+        """Whether the model that is asked, or that answered, wants its calls signed."""
+        if not (self.is_request and message.tool_calls):
+            return False
+
+        models = [self.rules.model] if self.rules is not None else []
+        models += [message.response.model] if message.response is not None else []
+        return any(model and wants_signatures(model) for model in models)
+
     def _write_call_part(
-        self, call: ToolCall, path: str, *, first: bool
+        self, call: ToolCall, path: str, *, first: bool, signed: bool
     ) -> dict[str, Any]:
         made = notes_of(call.metadata, SOURCE).get("made_id")
         if call.id:
             written = _WrittenCall(call.name, len(self._written_calls), call.id != made)
             self._written_calls[call.id] = written
 
-        return write_call(self, call, path, first=first)
+        return write_call(self, call, path, first=first, signed=signed)
 
     def _write_all_parts(self, content: str | tuple[Part, ...], path: str) -> list[Any]:
         # An empty message is one that was loaded; no other is sent.

@@ -345,7 +345,7 @@ def write_media(
 
 
 # What Google has for calls that no Gemini made, whose thoughts it would miss.
-_SKIP_SIGNATURE = "skip_thought_signature_validator"
+SKIP_SIGNATURE = "skip_thought_signature_validator"
 
 # The keys under which SDKs put a result that is not an object: Google's
 # own key first, then those of its SDK and of others.
@@ -371,7 +371,7 @@ def read_call(node: GeminiObject, made_id: str, *, first: bool) -> ToolCall:
     known = {"functionCall"}
     # Gemini refuses a first call without a signature, so `write_call` adds the
     # placeholder; a note says that there was none.
-    if first and node.raw.get("thoughtSignature") == _SKIP_SIGNATURE:
+    if first and node.raw.get("thoughtSignature") == SKIP_SIGNATURE:
         known.add("thoughtSignature")
     elif first and "thoughtSignature" not in node.raw:
         node.notes["without"] = ["thoughtSignature"]
@@ -382,8 +382,13 @@ def read_call(node: GeminiObject, made_id: str, *, first: bool) -> ToolCall:
 
 
 def write_call(
-    writer: PayloadWriter, call: ToolCall, path: str, *, first: bool
+    writer: PayloadWriter, call: ToolCall, path: str, *, first: bool, signed: bool
 ) -> dict[str, Any]:
+    """
+    The part that *call* is. The *first* one of an answer gets a placeholder in place of
+    a signature that it lacks, unless it was loaded without; *signed* says whether it
+    needs one then, too.
+    """
     notes = writer.notes(call, path)
     body: dict[str, Any] = {}
     if call.id and call.id != notes.get("made_id"):
@@ -407,9 +412,9 @@ def write_call(
     raw: dict[str, Any] = {"functionCall": body}
     merge_kept_keys(map_of(notes, "keys"), raw)
     _drop_empty_signature(writer, raw)
-    is_without = _SIGNATURE in list_of(notes, "without")
+    is_without = _SIGNATURE in list_of(notes, "without") and not signed
     if first and _SIGNATURE not in raw and not is_without:
-        raw[_SIGNATURE] = _SKIP_SIGNATURE
+        raw[_SIGNATURE] = SKIP_SIGNATURE
 
     return raw
 

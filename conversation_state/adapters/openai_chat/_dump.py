@@ -41,7 +41,7 @@ from conversation_state.parts import (
     ReasoningPart,
     RefusalPart,
 )
-from conversation_state.requests import OPENAI_CHAT, Rules
+from conversation_state.requests import OPENAI_CHAT, Rules, wants_signatures
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
 # Keys of an assistant message that has no calls and nothing next to its content.
@@ -399,7 +399,18 @@ def _put_call(
     if writer.is_request and says_nothing(one.get("extra_content", 0)):
         del one["extra_content"]
 
+    if (
+        writer.rules
+        and wants_signatures(writer.rules.model)
+        and "tool_calls" not in raw
+    ):
+        one.setdefault("extra_content", {"google": {"thought_signature": _SKIPPED}})
+
     raw.setdefault("tool_calls", []).append(one)
+
+
+# What Google has for calls that no Gemini made.
+_SKIPPED = "skip_thought_signature_validator"
 
 
 def dump_tools(
