@@ -1318,6 +1318,25 @@ class TestRows:
         assert (["u q", "a two"], 2) == shown
         assert ": message 5: the message that it answers is missing" in found.stderr
 
+    def test_ancestors(self, run):
+        """
+        Of all messages above one the last is the one that it answers.
+
+        Source:
+            Messages of Hugging Face's chat-ui.
+        """
+        rows: list[Any] = [{"from": "system", "content": "Be brief.", "id": "1"}]
+        for role, text, id, above in (
+            ("user", "q", "2", ["1"]),
+            ("assistant", "a", "3", ["1", "2"]),
+            ("assistant", "b", "4", ["1", "2"]),
+        ):
+            rows.append({"from": role, "content": text, "id": id, "ancestors": above})
+
+        run("import", run.write(json.dumps({"id": "x", "messages": rows})))
+
+        assert {"x": (["s Be brief.", "u q", "a b"], 2)} == chats(run)
+
     @pytest.mark.parametrize("more", [{}, {"system": "Be brief."}])
     def test_first_messages(self, run, more):
         """Two first messages are alternatives of one conversation."""

@@ -16,7 +16,7 @@ _CONVERSATION_KEYS = (
 _ROW_KEYS = ("message_id", "messageId", "id", "uuid")
 PARENT_KEYS = (
     *("parent_id", "parentId", "parent_message_id", "parentMessageId"),
-    *("parent_uuid", "parentUuid", "parent"),
+    *("parent_uuid", "parentUuid", "parent", "ancestors"),
 )
 
 
@@ -97,8 +97,12 @@ def _is_link(id: str) -> bool:
 
 
 def _list_ids(rows: Sequence[Any], key: str) -> list[str]:
-    """What each row has as *key*, a text or a number; "" for everything else."""
+    """
+    What each row has as *key*, a text or a number, or the last of some; "" for
+    everything else.
+    """
     given = [row.get(key) if isinstance(row, Mapping) else None for row in rows]
+    given = [each[-1] if each and isinstance(each, list) else each for each in given]
     return [
         str(each) if isinstance(each, str) or type(each) is int else ""
         for each in given
