@@ -1003,16 +1003,23 @@ class TestMistral:
 class TestErrors:
     """The forms of errors: status and JSON."""
 
-    @pytest.mark.parametrize("case", ["result_late", "result_without_call", ""])
-    def test_param(self, case):
-        """An error says of which field it is."""
-        body = RESPONSES[case][0] if case else {"input": 1}
+    @pytest.mark.parametrize(
+        ("rule", "body"),
+        [
+            ("input_missing", {}),
+            ("input_missing", {"input": []}),
+            ("type", {"input": 1}),
+            *[(n, RESPONSES[n][0]) for n in ("result_late", "result_without_call")],
+        ],
+    )
+    def test_param(self, rule, body):
+        """An error says of which field it is, and so does its path."""
         refusals = judge("openai_responses", body, level=["reference", "deepseek"])
 
-        assert {"input"} == {
-            each.body["error"]["param"]
+        assert {("input", "input")} == {
+            (each.body["error"]["param"], each.path.partition("[")[0])
             for each in refusals
-            if each.rule.name == (case or "type")
+            if each.rule.name == rule
         }
 
     def test_openai(self):
