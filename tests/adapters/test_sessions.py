@@ -361,6 +361,17 @@ class TestClaudeCode:
             assert session.problems[-1].endswith("(and 2 more like it)")
             assert not any("message" in raw for raw in unread)
 
+    @pytest.mark.parametrize("logical", [["x"], {}, 5])
+    def test_logical_parent_of_another_type(self, logical):
+        """A compaction that names no line stands behind the one before it."""
+        raws = parse(CLAUDE)
+        for raw in raws:
+            if raw.get("logicalParentUuid"):
+                raw["logicalParentUuid"] = logical
+
+        expected = outline(read_session(CLAUDE).tree.present)
+        assert expected[:3] == outline(load_session(raws).tree.present)[:3]
+
     def test_line_that_stands_twice(self):
         """Of two lines with one id the later one stands, and the other is kept."""
         raws = parse(CLAUDE)

@@ -304,7 +304,8 @@ class _ClaudeSession:
             parent = before if is_flat else raw.get("parentUuid")
             if parent is None and (logical := raw.get("logicalParentUuid")) is not None:
                 # The history goes on behind a compaction.
-                parent = logical if logical in self.chained else before
+                is_here = isinstance(logical, str) and logical in self.chained
+                parent = logical if is_here else before
 
             if parent is not None and (
                 not isinstance(parent, str) or parent not in self.chained
