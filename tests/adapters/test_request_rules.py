@@ -107,6 +107,29 @@ class TestSigners:
         assert lost == listed(export)
         assert () == judge("anthropic", export.payload, memory=memory)
 
+    @pytest.mark.parametrize(
+        ("signer", "named", "is_sent"),
+        [
+            ("kimi-k2.6", {}, True),
+            ("kimi-k2.6", {"model": "deepseek-v4-pro"}, True),
+            ("kimi-k2.6", {"host": "bedrock"}, False),
+            ("", {"model": "claude-opus-5"}, False),
+            ("claude-opus-5", {}, False),
+        ],
+    )
+    def test_without_a_signature(self, signer, named, is_sent):
+        """Other servers sign nothing, and want it back so; Claude refuses that."""
+        content = [{**SIGNED, "signature": ""}, {"type": "text", "text": "a"}]
+        answer = {"role": "assistant", "model": signer, "content": content}
+        chat = [ASK, *anthropic.load({"type": "message", **answer}), ASK]
+        export = anthropic.dump(chat, rules=anthropic.rules(**named))
+        model = named.get("model") or signer or "claude-opus-5"
+        asked = {**export.payload, "model": model, "max_tokens": 9}
+
+        assert is_sent == (content[0] in asked["messages"][1]["content"])
+        assert is_sent == (export.lost == ())
+        assert () == judge("anthropic", asked)
+
 
 class TestHosts:
     """Hosts that check keys get what they know, whole."""

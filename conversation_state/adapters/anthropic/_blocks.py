@@ -248,6 +248,13 @@ def _write_reasoning(
         writer.lose(path, "reasoning", why)
         return None
 
+    if writer.wants_signatures and not part.signature:
+        # Other servers give none, and take it back so. Source:
+        # https://github.com/anomalyco/opencode/issues/6418.
+        why = "the provider rejects reasoning without a signature"
+        writer.lose(path, "reasoning", why)
+        return None
+
     if notes.get("redacted") is True:
         return {"type": "redacted_thinking", "data": part.signature}
 

@@ -527,6 +527,7 @@ class AnthropicWriter(PayloadWriter):
         model = message.response.model if message.response else ""
         is_foreign = self.rules is not None and not takes_thinking(self.rules, model)
         self.foreign_signer = model if is_foreign else ""
+        self.wants_signatures = self.is_request and self._is_for_claude(model)
         if not message.tool_calls:
             self.turns.assistant(self._write_piece(message, path, notes))
             return
@@ -540,6 +541,11 @@ class AnthropicWriter(PayloadWriter):
                 blocks += [] if block is None else [(here, block)]
 
         self.turns.assistant(make_piece(path, blocks, notes))
+
+    def _is_for_claude(self, signer: str) -> bool:
+        """Whether a Claude is asked: where none is named, the one that answered."""
+        asked, host = (self.rules.model, self.rules.host) if self.rules else ("", "")
+        return bool(host) or "claude" in (asked or signer).lower()
 
     def other(self, message: UnknownMessage, path: str) -> None:
         notes = self.notes_without_name(message, path)

@@ -371,6 +371,7 @@ class PayloadWriter:
         self.lost: list[Lost] = []
         # The model of the answer that is written, if its thinking is not taken.
         self.foreign_signer = ""
+        self.wants_signatures = False  # of all its thinking
 
     def lose(self, path: str, what: str, why: str) -> None:
         """List *what* at *path* as lost."""

@@ -536,7 +536,16 @@ def find_changed_thinking(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_foreign_signatures(request: AnthropicRequest) -> Iterator[Finding]:
-    """Thinking with a signature that this provider did not give."""
+    """Thinking with a signature that this provider did not give, or an empty one."""
+    if "claude" in str(request.body.get("model", "")):
+        for at, (_, blocks) in enumerate(request.messages):
+            for block_at, block in enumerate(blocks):
+                if block.get("type") == "thinking" and not block["signature"]:
+                    yield (
+                        f"messages.{at}.content.{block_at}",
+                        {"at": at, "on": block_at},
+                    )
+
     if request.memory is None or not request.memory.has_signed:
         return
 
