@@ -1,6 +1,7 @@
 """The strict provider as a server: official clients, scripts, faults."""
 
 import json
+import re
 import threading
 import time
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from conversation_state.messages import AssistantMessage, ResponseMeta
-from conversation_state.parts import ReasoningPart, TextPart
+from conversation_state.parts import ReasoningPart, RefusalPart, TextPart
 from conversation_state.testing.provider import (
     CallTools,
     ErrorReply,
@@ -240,6 +241,27 @@ class TestStreamed:
         )
         assert {"city": "Paris"} == parts[-1].function_call.args
         assert 7 == events[-1].usage_metadata.candidates_token_count
+
+    def test_events_of_responses(self):
+        """Each item and each part is added, filled and done."""
+        body = {"model": "m", "input": "Hi.", "stream": True}
+        with StrictProvider([AssistantMessage("Hi.")]) as provider:
+            url = f"{provider.base_url}/v1/responses"
+            stream = httpx.post(url, json=body, timeout=PATIENCE_S).text
+
+        assert re.findall(r"(?m)^event: response\.(.*)$", stream) == [
+            *("created", "in_progress", "output_item.added", "content_part.added"),
+            *("output_text.delta", "output_text.done", "content_part.done"),
+            *("output_item.done", "completed"),
+        ]
+
+    def test_refusal_in_parts(self):
+        """Several parts are the one refusal that Chat Completions has."""
+        answer = AssistantMessage([RefusalPart("No."), RefusalPart(" Never.")])
+        with StrictProvider([answer]) as provider, chat(provider) as ask:
+            message = ask([user()]).choices[0].message
+
+        assert "No. Never." == message.refusal
 
 
 class TestRefusals:
