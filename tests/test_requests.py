@@ -225,6 +225,13 @@ class TestRules:
         with pytest.raises(LookupError, match="bedrock"):
             requests.rules("anthropic", host="azure")
 
+    def test_model_of_mistral(self):
+        """Its name tells the host of Chat Completions, and of no other format."""
+        model = "mistral-large-latest"
+
+        assert 9 == requests.rules("openai_chat", model=model).call_ids.length
+        assert requests.GEMINI == requests.rules("gemini", model=model)
+
     @pytest.mark.parametrize(("format", "host", "refused", "ids", "names"), HOSTS)
     def test_what_a_host_refuses(self, format, host, refused, ids, names):  # noqa: A002
         """It is changed, and nothing else is: ids and names are as long as allowed."""
@@ -261,6 +268,14 @@ class TestRules:
 
 
 class TestPrepare:
+    @pytest.mark.parametrize("format", ["openai_chat", "openai_responses"])
+    def test_system_asks_by_itself(self, format):  # noqa: A002
+        """Where the system's newest message is sent in its place, no prompt is made."""
+        messages = [ASK, ANSWER, SystemMessage("s")]
+        rules = requests.rules(format, host="openai")
+
+        assert messages == [*prepare(messages, rules).messages]
+
     @every_rules
     def test_what_is_right_stays(self, rules):
         """Messages with nothing wrong are the same objects, and nothing is listed."""
