@@ -224,6 +224,7 @@ class TestSignedCalls:
         [("models/gemini-3.5-flash", True), ("gemini-2.5-pro", False)],
     )
     def test_of_an_older_model(self, model, is_added):
+        """The first call of an older model gets a placeholder for a Gemini 3 only."""
         chat = [ASK, *self.answer(A, B, model="gemini-2.5-pro"), *DONE]
         rules = gemini.rules(model=model)
         payload = gemini.dump(chat, rules=rules).payload
