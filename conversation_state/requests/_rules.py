@@ -85,8 +85,8 @@ class Rules:
 
         takes_developer: Whether there is a role ``developer`` for system messages.
 
-        takes_foreign_items: Whether items of other servers are taken: their ids, and
-            reasoning that is not encrypted.
+        takes_foreign_items: Whether items of other servers are taken: their ids,
+            reasoning that is not encrypted, and parts of a user's in an answer.
 
         empty_reasoning: The reasoning of an answer that has none, where each has some;
             None if it needs none.
@@ -201,9 +201,8 @@ _FORMATS = {
 
 # What differs from the default, which is right for all hosts that are not here.
 _ANYWHERE = {"late_system": "anywhere"}
-_OF_OPENAI = {"takes_any_arguments": True}
+_OF_OPENAI = {"takes_any_arguments": True, "takes_foreign_items": False}
 _OF_DEEPSEEK = {"empty_reasoning": "", "takes_developer": False}
-_ITEMS_OF_OPENAI = {**_OF_OPENAI, "takes_foreign_items": False}
 _ALTERNATING = {
     "alternates": True,
     "answers_results": True,
@@ -254,8 +253,8 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
         "vllm": {**_ALTERNATING, "image_types": None},
     },
     "openai_responses": {
-        "azure": _ITEMS_OF_OPENAI,
-        "openai": {**_ITEMS_OF_OPENAI, "takes_empty": True},
+        "azure": _OF_OPENAI,
+        "openai": {**_OF_OPENAI, "takes_empty": True},
     },
 }
 

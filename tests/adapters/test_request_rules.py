@@ -386,6 +386,28 @@ class TestStoredItems:
         assert is_sent or {"role": "assistant", "content": "a"} == asked["input"][1]
         assert judge("openai_responses", asked) == ()
 
+    @pytest.mark.parametrize("host", ["azure", "openai"])
+    def test_parts_of_a_user_in_an_answer(self, host):
+        """Other servers take them; OpenAI has one role for each kind of part."""
+        image = "data:image/png;base64,iVBORw0KGgo="
+        blocks = [{"type": "input_text", "text": "a"}]
+        blocks += [{"type": "input_image", "image_url": image}]
+        chat = [ASK, *openai_responses.load([{"role": "assistant", "content": blocks}])]
+        named = openai_responses.rules(host=host)
+        export = openai_responses.dump([*chat, ASK], rules=named)
+
+        assert blocks == openai_responses.dump(chat).payload["input"][1]["content"]
+        assert [("messages[1].parts[1]", "input_image")] == listed(export)
+        assert judge("openai_responses", export.payload) == ()
+
+        blocks = [{"type": "image_url", "image_url": {"url": image}}]
+        chat = [ASK, *openai_chat.load([{"role": "assistant", "content": blocks}]), ASK]
+        chats = openai_chat.dump(chat, rules=openai_chat.rules(host=host))
+
+        assert blocks == openai_chat.dump(chat).payload["messages"][1]["content"]
+        assert ("messages[1].parts[0]", "image") in listed(chats)
+        assert judge("openai_chat", chats.payload) == ()
+
     def test_ids_of_another_server(self):
         """Items whose ids OpenAI did not make are sent to it without them."""
         asked = {"type": "message", "role": "user", "content": "q", "id": "019f629b-43"}

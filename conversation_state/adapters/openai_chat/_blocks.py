@@ -348,7 +348,10 @@ def _write_medium(
     if not isinstance(kind, str) or not isinstance(part, _MEDIA.get(kind, ())):
         kind = _block_of(part.kind, part.data, role)
 
-    if not kind:
+    # "Image URLs are only allowed for messages with role 'user', but this message with
+    # role 'assistant' contains an image URL."
+    is_picky = writer.rules is not None and not writer.rules.takes_foreign_items
+    if not kind or (is_picky and role == "assistant"):
         why = cannot_contain(role, part.kind)
         by_url = part.kind in _NATURAL[role]
         writer.lose(path, part.kind, f"{why} by URL" if by_url else why)

@@ -285,13 +285,19 @@ def write_block(
         # The end of a stream is right, where it differs from the pieces given.
         return thaw(done)  # type: ignore[no-any-return]
 
+    # OpenAI refuses an answer's blocks of the type that a user's have.
+    is_picky = writer.rules is not None and not writer.rules.takes_foreign_items
     if isinstance(part, TextPart):
-        noted: Any = notes.get("block")
+        noted: Any = None if is_picky else notes.get("block")
         kind = noted if isinstance(noted, str) and noted in TEXTS else text_block(role)
         block = {"type": kind, "text": part.text}
     elif isinstance(part, RefusalPart):
         block = {"type": "refusal", "refusal": part.text}
     elif isinstance(part, UnknownPart):
+        if is_picky and role == "assistant" and part.raw.get("type") in _MEDIA:
+            writer.lose(path, str(part.raw["type"]), cannot_contain(role, "media"))
+            return None
+
         return writer.unknown(part.raw, part.source, path)  # type: ignore[no-any-return]
     elif isinstance(part, MediaPart):
         block = _write_medium(writer, part, path, role)

@@ -100,7 +100,7 @@ def _write_blocks(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]
     # What was not loaded as an item has no id and no status, without which the
     # provider's types take texts only.
     is_made = "item" not in notes and notes.get("plain") is not True
-    if is_made and writer.is_request:
+    if (is_made and writer.is_request) or _has_input(writer, pieces, notes):
         return _write_texts(writer, pieces)
 
     blocks = [write_block(writer, part, where, "assistant") for where, part in pieces]
@@ -131,6 +131,22 @@ def _write_blocks(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]
                 block.setdefault("annotations", [])
 
     return [raw]
+
+
+def _has_input(
+    writer: PayloadWriter, pieces: _Pieces, notes: Mapping[str, Any]
+) -> bool:
+    """Whether an answer without an id has a user's blocks, which the host refuses."""
+    is_picky = writer.rules is not None and not writer.rules.takes_foreign_items
+    if not is_picky or "id" in map_of(notes, "item"):
+        return False
+
+    return any(
+        str(part.raw.get("type")).startswith("input_")
+        if isinstance(part, UnknownPart)
+        else notes_of(part.metadata, SOURCE).get("block") == "input_text"
+        for _, part in pieces
+    )
 
 
 def _write_texts(writer: PayloadWriter, pieces: _Pieces) -> list[dict[str, Any]]:
