@@ -775,8 +775,7 @@ class MessageTree:
             return NotImplemented
 
         return (
-            len(self) == len(other)
-            and self.shown == other.shown
+            self.shown == other.shown
             and self._ledger.entries == other._ledger.entries
             and self._compare_by() == other._compare_by()
         )

@@ -317,6 +317,20 @@ class TestCopies:
         assert f"{last(state)}~2" == tree.head
         assert (1, (last(SEA), tree.head)) == tree.siblings(tree.head)
 
+    def test_visited_is_kept(self):
+        """Where a branch is taken away, the one that was visited is still shown."""
+        timeline = Timeline.begin(ASKED)
+        for each in (SEA, HILLS, ASKED.add_assistant_message("Home.")):
+            timeline = timeline.goto(0).commit(each)
+
+        tree = (
+            MessageTree.of(timeline).follow(timeline.goto(1)).follow(timeline.goto(0))
+        )
+        amended = timeline.goto(0).amend(3, ASKED.add_assistant_message("Away."))
+        tree = tree.follow(amended)
+
+        assert texts(SEA) == texts(tree.switch(last(ASKED)).present)
+
     @pytest.mark.parametrize(
         ("gone", "left"), [((1, 2), "~3"), ((3, 2), ""), ((1, 3), "~2")]
     )
@@ -336,6 +350,7 @@ class TestCopies:
             state = ASKED.add_user_prompt(f"Number {number}.")
             timeline = timeline.amend(number, state)
             tree = tree.follow(timeline)
+            assert when.id in tree
             message_trees_add_up(tree)
 
         copies = [node.id for node in tree.nodes if node.entry.id == when.id]
