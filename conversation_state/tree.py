@@ -1091,7 +1091,7 @@ def _count_known(items: Log[Any], places: Mapping[str, Any], known: int) -> int:
     # *known*.
     compared: Log[Any] | None = None
     common = 0
-    for position in range(len(items) - 1, known - 1, -1):
+    for position in reversed(range(known, len(items))):
         place = places.get(items[position].id)
         if place is None or place.position != position:
             continue
