@@ -8,6 +8,7 @@ import sqlite3
 import sys
 import warnings
 from contextlib import closing
+from time import sleep
 from types import SimpleNamespace
 from typing import Annotated, Any, TypedDict
 
@@ -303,7 +304,15 @@ class TestLangGraph:
         """
 
         def fail(_state: Any) -> Any:
+            while not is_written():  # else LangGraph may end before it writes
+                sleep(0.001)
+
             raise ConnectionError("no answer")
+
+        def is_written() -> bool:
+            found = saver.get_tuple(CONFIG)
+            writes = found.pending_writes if found else ()
+            return any(channel == "messages" for _, channel, _ in writes or ())
 
         builder: Any = StateGraph(state)
         builder.add_node("answer", answer).add_node("fail", fail)

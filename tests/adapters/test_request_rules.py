@@ -400,11 +400,11 @@ class TestStoredItems:
         assert [("messages[1].parts[1]", "input_image")] == listed(export)
         assert judge("openai_responses", export.payload) == ()
 
-        blocks = [{"type": "image_url", "image_url": {"url": image}}]
-        chat = [ASK, *openai_chat.load([{"role": "assistant", "content": blocks}]), ASK]
+        images = [{"type": "image_url", "image_url": {"url": image}}]
+        chat = [ASK, *openai_chat.load([{"role": "assistant", "content": images}]), ASK]
         chats = openai_chat.dump(chat, rules=openai_chat.rules(host=host))
 
-        assert blocks == openai_chat.dump(chat).payload["messages"][1]["content"]
+        assert images == openai_chat.dump(chat).payload["messages"][1]["content"]
         assert ("messages[1].parts[0]", "image") in listed(chats)
         assert judge("openai_chat", chats.payload) == ()
 
