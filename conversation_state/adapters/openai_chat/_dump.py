@@ -396,14 +396,12 @@ def _put_call(
     one = merge_kept_keys(keys, one)
     # "Corrupted thought signature". Source: https://github.com/NousResearch/
     # hermes-agent/pull/111559.
-    if writer.is_request and says_nothing(one.get("extra_content", 0)):
+    has_more = "extra_content" in one
+    if has_more and writer.is_request and says_nothing(one["extra_content"]):
         del one["extra_content"]
 
-    if (
-        writer.rules
-        and wants_signatures(writer.rules.model)
-        and "tool_calls" not in raw
-    ):
+    model = writer.rules.model if writer.rules and "tool_calls" not in raw else ""
+    if model and wants_signatures(model):
         one.setdefault("extra_content", {"google": {"thought_signature": _SKIPPED}})
 
     raw.setdefault("tool_calls", []).append(one)

@@ -579,7 +579,7 @@ def check_agent(
             ``settings(verbosity=Verbosity.verbose)`` writes a line for each script to
             stderr.
 
-    That is ten seconds for a function that answers at once, and some 200 starts of a
+    That is 5 to 20 seconds for a function that answers at once, and 200 starts of a
     command. A script that breaks a law is made smaller for half a minute at most.
 
     Returns:
