@@ -22,6 +22,12 @@ from tests.store import server as servers
 
 dbos: Any = pytest.importorskip("dbos", reason="needs DBOS (extra dbos)")
 DBOS, SetWorkflowID = dbos.DBOS, dbos.SetWorkflowID
+# There it has SQLite give it a time that older ones do not know.
+if sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42):
+    pytest.skip(
+        f"DBOS wants SQLite 3.42 on Python 3.12, here is {sqlite3.sqlite_version}",
+        allow_module_level=True,
+    )
 
 # More than 100,000 tokens.
 LONG = "All work and no play makes Jack a dull boy. " * 10_000
