@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -98,7 +99,7 @@ class Pipelines:
 
     def count_payloads(self, workflow):
         """The bytes of what stands in DBOS's history: of all columns with values."""
-        with sqlite3.connect(self.database) as rows:
+        with closing(sqlite3.connect(self.database)) as rows:
             return sum(
                 len(value)
                 for table, column in (
