@@ -193,17 +193,17 @@ def _make_content(result: Any) -> Any:
         return result
 
     if isinstance(result, str):
-        return _mend(result)
+        return _replace_surrogates(result)
 
     from msgspec import to_builtins  # noqa: PLC0415 - an extra
 
     plain = to_builtins(result, str_keys=True, enc_hook=_convert_mapping)
     separators = (",", ":")
     text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=separators)
-    return _mend(text)
+    return _replace_surrogates(text)
 
 
-def _mend(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """
     *text* with U+FFFD for each half of a surrogate pair, which what a program printed
     may have: the tool did its work, and no provider takes these.

@@ -118,7 +118,7 @@ def describe_file_error(file: str, error: OSError) -> str:
 
 
 def find_near(file: str) -> str:
-    """The path of a file that is called almost as *file*, "" if there is none."""
+    """The path of the file whose name is most like that of *file*, or ""."""
     folder = Path(file).parent
     near = get_close_matches(Path(file).name, _list_files(str(folder)), 1, 0.7)
     return str(folder / near[0]) if near else ""

@@ -99,6 +99,7 @@ def run_server(
     options = uvicorn.Config(
         app,
         ws="none",
+        lifespan="off",  # a second Ctrl-C would print where it was
         access_log=False,
         log_level="warning",
         timeout_graceful_shutdown=5,

@@ -152,7 +152,7 @@ SOURCES: tuple[Rule, ...] = (
         host="deepseek",
         name="empty_reasoning",
         says="Each answer has reasoning_content; Kimi's and MiMo's, too.",
-        does="It is empty where there is none, if named.",
+        does="An answer that lacks it gets an empty one, if named.",
         source="https://github.com/NousResearch/hermes-agent/issues/15213, https://github.com/earendil-works/pi/issues/4179, https://github.com/earendil-works/pi/issues/4507",
     ),
     Rule(
