@@ -87,11 +87,8 @@ def load(data: Data) -> Any:
     `first_oversized`.
 
     Raises:
-        DecodeError:
-            If *data* is not JSON; says where.
-
-        TypeError:
-            If *data* is neither bytes nor text.
+        DecodeError: If *data* is not JSON; says where.
+        TypeError: If *data* is neither bytes nor text.
     """
     if not isinstance(data, (bytes, bytearray, memoryview, str)):
         raise TypeError(f"expected bytes or a str, got {describe_type(data)}")
@@ -110,8 +107,8 @@ def load_exactly(text: str) -> Any:
     The JSON value that *text* is, with integers of any size. Otherwise as `load`.
 
     Raises:
-        DecodeError:
-            If *text* is not JSON, or has an integer of more digits than Python reads.
+        DecodeError: If *text* is not JSON, or has an integer of more digits than Python
+            reads.
     """
     value = load(text)
     if first_oversized(text) is None:
@@ -214,8 +211,7 @@ def check_acyclic(data: Any) -> None:
     would never end. O(what there is), however often it is in several places.
 
     Raises:
-        DecodeError:
-            If one does; says where, and what it holds there.
+        DecodeError: If one does; says where, and what it holds there.
     """
     open_paths: dict[int, JsonPath] = {}
     done: set[int] = set()

@@ -70,8 +70,7 @@ def start_task(function: Callable[[], Coroutine[Any, Any, object]]) -> None:
     worker thread this is. It lives until it ends, also if the caller is cancelled.
 
     Raises:
-        RuntimeError:
-            If there is no event loop.
+        RuntimeError: If there is no event loop.
     """
     loop = running_loop()
     if loop is None:

@@ -98,12 +98,9 @@ class Cell(Generic[T]):
             cell.swap(lambda state: state.join(turn))
 
         Raises:
-            RuntimeError:
-                If the cell was changed during each of 10,000 calls; *function*
-                itself may have changed it.
-
-            TypeError:
-                If *function* is async.
+            RuntimeError: If the cell was changed during each of 10,000 calls;
+                *function* itself may have changed it.
+            TypeError: If *function* is async.
         """
         for _ in range(_MAX_ATTEMPTS):
             old = self._newest.value

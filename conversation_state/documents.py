@@ -56,18 +56,14 @@ class Document:
 
     Attributes:
         id: Its id in the index it comes from; "" until it has one.
-
         content: Its text.
-
         metadata: JSON values, frozen deeply.
-
         unknown: Fields that a newer version wrote with the known ones; kept,
             and written back. None has the name of a known one.
 
     Raises:
-        InvalidDocumentError:
-            If a value is not what its field holds, or text holds half of a
-            surrogate pair.
+        InvalidDocumentError: If a value is not what its field holds, or text holds half
+            of a surrogate pair.
 
     Source:
         eino's `schema.Document` and the names of its metadata, ``_score`` and so
@@ -136,8 +132,7 @@ class Document:
         This document with that score, or without any.
 
         Raises:
-            InvalidDocumentError:
-                If it is not a finite number.
+            InvalidDocumentError: If it is not a finite number.
         """
         if score is None:
             return self._with_metadata(_SCORE, None)
@@ -159,8 +154,8 @@ class Document:
         This document in those parts of an index; None removes them.
 
         Raises:
-            InvalidDocumentError:
-                If they are not texts, or are one text instead of several.
+            InvalidDocumentError: If they are not texts, or are one text instead of
+                several.
         """
         if names is None:
             return self._with_metadata(_SUB_INDEXES, None)
@@ -196,8 +191,7 @@ class Document:
         Accepts any numbers, those of a NumPy array too.
 
         Raises:
-            InvalidDocumentError:
-                If one of them is not a finite number.
+            InvalidDocumentError: If one of them is not a finite number.
         """
         if vector is None:
             return self._with_metadata(_DENSE_VECTOR, None)
@@ -236,8 +230,8 @@ class Document:
         keys of JSON are strings.
 
         Raises:
-            InvalidDocumentError:
-                If a dimension is not an integer, or one is not a finite number.
+            InvalidDocumentError: If a dimension is not an integer, or one is not a
+                finite number.
         """
         if vector is None:
             return self._with_metadata(_SPARSE_VECTOR, None)
@@ -270,8 +264,7 @@ class Document:
         This document with that query, or without any.
 
         Raises:
-            InvalidDocumentError:
-                If it is not a mapping of JSON values.
+            InvalidDocumentError: If it is not a mapping of JSON values.
         """
         if dsl is None:
             return self._with_metadata(_DSL, None)
@@ -291,8 +284,7 @@ class Document:
         This document with that text; None removes it.
 
         Raises:
-            InvalidDocumentError:
-                If it is not text.
+            InvalidDocumentError: If it is not text.
         """
         if info is None:
             return self._with_metadata(_EXTRA_INFO, None)

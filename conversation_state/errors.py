@@ -92,9 +92,7 @@ class _InvalidValueError(ConversationStateError, ValueError):
 
     Attributes:
         problem: What is wrong, and what to do.
-
         owner: The class that refuses it; "" if no single field is invalid.
-
         field: The field of that class that is invalid, or "".
     """
 
@@ -158,7 +156,6 @@ class MissingExtraError(ConversationStateError, ImportError):
 
     Attributes:
         wanted: The feature.
-
         extra: The extra that installs the packages.
     """
 
@@ -182,7 +179,6 @@ class Problem(NamedTuple):
 
     Attributes:
         path: Its path, as in ``$.messages[3].parts[0].url``.
-
         what: What was expected, and what is there.
     """
 
@@ -238,11 +234,8 @@ class ConcatError(ConversationStateError, ValueError):
         field: Where they conflict: ``name``, ``the image of a tool
             result``, ``tool_calls[index=0].name``, ``name in column 1`` (of
             rows); ``chunk`` if one is not a message; "" without chunks.
-
         ours: The value of the chunks before.
-
         theirs: The value of this chunk.
-
         chunk: The number of this chunk, from 0 on, or None.
     """
 
@@ -274,7 +267,6 @@ class ProviderStreamError(ConversationStateError, RuntimeError):
 
     Attributes:
         reason: The provider's own message.
-
         event: The event that reported it, as plain JSON.
     """
 
@@ -292,7 +284,6 @@ class TemplateError(ConversationStateError, ValueError):
 
     Attributes:
         problem: The problem.
-
         template: The template's text, shortened; "" if no template is at fault.
     """
 
@@ -310,7 +301,6 @@ class MissingVariableError(TemplateError, LookupError):
 
     Attributes:
         variable: The variable's name.
-
         template: The template's text, shortened.
     """
 
@@ -335,9 +325,7 @@ class BranchError(ConversationStateError, RuntimeError):
 
     Attributes:
         step: The step's number, from 0 on.
-
         name: The step's name.
-
         problem: What it returned, and what to do.
     """
 
@@ -358,7 +346,6 @@ class FanOutError(ConversationStateError, ExceptionGroup[Exception]):
 
     Attributes:
         state: The state with the additions of all branches, also of failed ones.
-
         failures: The failures, each with its step, its error and its turn.
     """
 
@@ -434,9 +421,7 @@ class UnknownMomentError(ConversationStateError, LookupError):
 
     Attributes:
         asked: The number or the label of the moment.
-
         problem: The problem with it.
-
         there: Number and label of valid moments: those right ahead, or the newest
             that are kept.
     """
@@ -476,9 +461,7 @@ class InvalidTranscriptError(_ViewError):
 
     Attributes:
         problems: What a provider would refuse, a sentence each.
-
         summaries: The summaries made so far, for the next view's *previous*.
-
         summary_responses: The responses of those made in this view.
     """
 
@@ -500,9 +483,7 @@ class DroppedHistoryError(InvalidTranscriptError):
 
     Attributes:
         problems: What is invalid, one sentence.
-
         seqs: The positions of the messages concerned.
-
         dropped: How many messages the view leaves out because of it.
     """
 
@@ -535,11 +516,8 @@ class BudgetExceededError(_ViewError):
 
     Attributes:
         needed_tokens: The tokens of the smallest valid view.
-
         limit_tokens: The tokens that the budget leaves for it.
-
         summaries: The summaries made so far, for the next view's *previous*.
-
         summary_responses: The responses of those made in this view.
     """
 
@@ -562,11 +540,8 @@ class CompactionError(_ViewError):
 
     Attributes:
         problem: The problem.
-
         seqs: The positions of the messages.
-
         summaries: The summaries made so far, for the next view's *previous*.
-
         summary_responses: The responses of those made in this view.
     """
 
@@ -585,9 +560,7 @@ class UnknownModelError(ConversationStateError, LookupError):
 
     Attributes:
         model: The name of the model.
-
         registry: The registry.
-
         near: Similar names that it has, the most similar first.
     """
 
@@ -613,7 +586,6 @@ class UnpricedError(ConversationStateError, ValueError):
 
     Attributes:
         model: The model.
-
         why: What has no price.
     """
 
@@ -636,7 +608,6 @@ class StoreError(ConversationStateError, RuntimeError):
 
     Attributes:
         store: The URL of the store, without any password.
-
         problem: What is wrong, and what to do.
     """
 
@@ -656,11 +627,8 @@ class NotSavedError(StoreError, LookupError):
     Attributes:
         what: ``name``, ``revision``, ``label`` or ``entry``; ``state`` for that of a
             `StateRef`.
-
         asked: The one that was asked for.
-
         near: Similar ones that it has, the most similar first.
-
         why: What may have become of it, or "".
     """
 
@@ -687,9 +655,7 @@ class MirroredNameError(StoreError):
 
     Attributes:
         name: The name.
-
         host: The host that writes it.
-
         remedy: How to change what the host reads.
     """
 
@@ -713,10 +679,8 @@ class StaleHeadError(StoreError):
 
     Attributes:
         name: The name.
-
         expected: The expected head, or the number of its revision; None if none was
             given.
-
         actual: The current head, or None.
     """
 
@@ -759,12 +723,9 @@ class StaleThreadError(StaleHeadError):
 
     Attributes:
         thread: The thread.
-
         namespace: The namespace of the graph in it; "" for the outermost.
-
         expected: The id of the checkpoint that the graph ran from; None if there
             was none.
-
         actual: The id of the newest checkpoint.
     """
 

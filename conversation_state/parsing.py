@@ -86,30 +86,22 @@ def parse(
     Args:
         message: Any message. Only its text is content: reasoning and refusals
             are not.
-
         type: What to make.
-
         source: Where the JSON is: in the ``content``, or in the arguments of a
             ``tool_call``.
-
         path: Where in that the value is: keys and positions, with dots between
             them (``items.0.name``) or as a sequence, which also takes keys with
             dots in them; "" is all of it.
-
         call: Which tool call: the first of that name, or the one at that
             position, where -1 is the last. None is the first.
 
     Raises:
-        ParseError:
-            If the message contains no such value, with all problems (the first
-            hundred) and their paths, where ``$`` is the message. An error that
-            a class raised itself is the cause.
-
-        TypeError:
-            If an argument is of a wrong type, or *type* can't be read from JSON.
-
-        ValueError:
-            If *source* is neither, or *call* is given and *source* is ``content``.
+        ParseError: If the message contains no such value, with all problems (the first
+            hundred) and their paths, where ``$`` is the message. An error that a class
+            raised itself is the cause.
+        TypeError: If an argument is of a wrong type, or *type* can't be read from JSON.
+        ValueError: If *source* is neither, or *call* is given and *source* is
+            ``content``.
 
     >>> from conversation_state import AssistantMessage
     >>> message = AssistantMessage('{"trains": [{"to": "Bern", "leaves": "12:30"}]}')

@@ -93,19 +93,15 @@ class Part(ByContent):
 
     Attributes:
         kind: The name of this kind of part, also in encoded messages.
-
         metadata: JSON values, frozen deeply.
-
         index: The part's position in a streamed response, counted among parts
             and tool calls; None if it was not streamed.
-
         unknown: Further fields, which a newer version wrote; kept, and written
             back. None has the name of a known field.
 
     Raises:
-        InvalidPartError:
-            If a value is not what its field holds, or text holds half of a
-            surrogate pair.
+        InvalidPartError: If a value is not what its field holds, or text holds half of
+            a surrogate pair.
     """
 
     kind: ClassVar[str] = ""
@@ -169,14 +165,11 @@ class MediaPart(Part):
 
     Attributes:
         url: The URL of the content.
-
         data: The content; base64 is in encoded messages only.
-
         media_type: As in RFC 6838, for example ``image/png``; "" if not given.
 
     Raises:
-        InvalidPartError:
-            Unless there is exactly one of *url* and *data*, and it is not
+        InvalidPartError: Unless there is exactly one of *url* and *data*, and it is not
             empty.
     """
 
@@ -283,7 +276,6 @@ class ReasoningPart(Part):
 
     Attributes:
         text: The reasoning, or the summary of it that the provider returned.
-
         signature: The provider's signature, to be sent back unchanged; opaque.
     """
 
@@ -326,13 +318,11 @@ class UnknownPart(Part):
 
     Attributes:
         raw: The JSON object.
-
         source: The provider that defines this kind. "" is a newer version of
             this library; the codec then writes *raw* as it is.
 
     Raises:
-        InvalidPartError:
-            If *source* is "" and *raw* is of a kind this version knows.
+        InvalidPartError: If *source* is "" and *raw* is of a kind this version knows.
     """
 
     kind: ClassVar[str] = "unknown"

@@ -50,8 +50,7 @@ def find_maker(name: str) -> Maker:
     What makes the values that were pickled under *name*; what pickles call.
 
     Raises:
-        KeyError, ImportError:
-            If this version has no such values.
+        KeyError, ImportError: If this version has no such values.
     """
     if name not in _makers:
         module, _, attribute = name.rpartition(".")

@@ -89,15 +89,11 @@ def render_transcript(
 
     Args:
         messages: A state, a view's messages, or any other messages.
-
         format: ``text`` or ``markdown``.
 
     Raises:
-        ValueError:
-            If *format* is neither.
-
-        TypeError:
-            If *messages* holds something else, or is a message itself.
+        ValueError: If *format* is neither.
+        TypeError: If *messages* holds something else, or is a message itself.
 
     >>> from conversation_state.messages import UserMessage
     >>> print(render_transcript([UserMessage("When?"), AssistantMessage("Now.")]))
@@ -138,9 +134,7 @@ class ContentBlock(NamedTuple):
 
     Attributes:
         label: Its label, already quoted; "" for plain text.
-
         body: Its content, as in the message.
-
         is_code: Whether that is code or JSON rather than prose.
     """
 

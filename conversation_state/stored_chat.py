@@ -216,7 +216,6 @@ class StoredChat:
 
         Args:
             asked: A text, a `UserMessage`, or a client's `adapters.ai_sdk.ChatRequest`.
-
             model: Called once, with the state to answer. Returns chunks and, between
                 responses, whole `ToolMessage` objects: an async iterable, which a task
                 of the running event loop reads, or another, which a thread reads. What

@@ -74,16 +74,11 @@ class Moment(Generic[S]):
     Attributes:
         number: Its place in the order of commits, from 0 on. A timeline uses
             each number once, even after the moment is forgotten.
-
         state: The state that was committed.
-
         label: Its name; not unique.
-
         group: The group of its step: see `Timeline.commit`.
-
         parent: The number of the moment it was committed on, which may be
             forgotten by now; None for the first.
-
         note: What a program keeps with the step: the place of the cursor, a draft.
             JSON values, frozen deeply.
     """
@@ -283,26 +278,20 @@ class Timeline(Generic[S]):
 
         Args:
             state: Its state.
-
             label: Its label.
-
             limit: The most moments that are kept; the oldest are forgotten
                 first. Siblings of these stay, with what came after them: up to as
                 many moments again, so that an alternative that is shown beside
                 another is there as long as that is. None keeps all. Forgotten
                 moments are freed when they make up an eighth of the limit.
-
             filter: Called with the present state and the one to be committed;
                 returns whether the difference deserves a step of its own. If
                 not, the new state replaces the present one.
 
         Raises:
-            TypeError:
-                If *label* is not text, or *filter* is not callable.
-
-            ValueError:
-                If *limit* is not an integer from 1 on, or *label* can't be written
-                as UTF-8.
+            TypeError: If *label* is not text, or *filter* is not callable.
+            ValueError: If *limit* is not an integer from 1 on, or *label* can't be
+                written as UTF-8.
 
         Source:
             *limit* and *filter* are redux-undo's.
@@ -334,12 +323,9 @@ class Timeline(Generic[S]):
 
         Args:
             moments: The moments, oldest first.
-
             present: The number of the present one.
-
             redo: By number, where `redo` goes from there, if that is not the
                 next number.
-
             limit: The most moments that are kept.
         """
         log = Log(moments)
@@ -421,8 +407,7 @@ class Timeline(Generic[S]):
             of: A moment or its number; None is the present one.
 
         Raises:
-            UnknownMomentError, TypeError:
-                As `goto` does.
+            UnknownMomentError, TypeError: As `goto` does.
         """
         number = (self._moment if of is None else self._find_moment(of)).number
         since = self._log.iterate(number + 1 - self._base)
@@ -436,8 +421,7 @@ class Timeline(Generic[S]):
         forgotten.
 
         Raises:
-            TypeError:
-                If *other* is something else.
+            TypeError: If *other* is something else.
         """
         if not isinstance(other, Timeline):
             raise TypeError(f"first_change takes a Timeline, got {shorten_repr(other)}")
@@ -481,29 +465,22 @@ class Timeline(Generic[S]):
 
         Args:
             state: The next present state.
-
             label: The label of the step.
-
             group: The group of the step. Consecutive commits of one group are
                 one step: each replaces the one before, and its label if it has
                 one. `close_group` ends the group, and so does `goto`, even to the
                 present moment; so do `undo` and `redo`, unless there is nowhere
                 to go.
-
             within_s: Take commits together that follow each other within so many
                 seconds, as an editor does with typing: this one replaces the one
                 before if that is no longer ago, and has the same *group*, or also
                 none.
-
             at: When it is committed, in seconds of a clock of the caller's that
                 does not go back, ``time.monotonic()`` say. No clock is read here.
-
             note: What to keep with the step, as JSON values: the place of the cursor,
                 a draft. Without one, a commit that replaces another keeps its note.
-
             on: The moment that *state* grew from, if that is not the present one:
                 a moment, its number or its label, as for `goto`.
-
             stay: Whether the present stays where it is: for an answer that
                 arrives while the user looks at something else. The new moment is
                 ``moments[-1]``; the present one is never forgotten for it, so
@@ -511,17 +488,13 @@ class Timeline(Generic[S]):
                 stay.
 
         Raises:
-            TypeError:
-                If *label* or *group* is not text, *on* no moment, or *within_s* or
-                *at* no number.
-
-            UnknownMomentError:
-                If this timeline does not have *on*, or has forgotten it.
-
-            ValueError:
-                If *group* is empty, one of them can't be written as UTF-8, *note*
-                has something else than JSON values, or *within_s* is given and *at*
-                is not.
+            TypeError: If *label* or *group* is not text, *on* no moment, or *within_s*
+                or *at* no number.
+            UnknownMomentError: If this timeline does not have *on*, or has forgotten
+                it.
+            ValueError: If *group* is empty, one of them can't be written as UTF-8,
+                *note* has something else than JSON values, or *within_s* is given and
+                *at* is not.
 
         Source:
             Groups are redux-undo's *groupBy*, and those by time ProseMirror's
@@ -607,19 +580,13 @@ class Timeline(Generic[S]):
         Args:
             moment: A moment of this timeline, its number or its label. A number
                 stays valid while states are replaced.
-
             state: Its new state.
-
             label: Its new label; None keeps the one it has.
-
             note: Its new note; None keeps the one it has.
 
         Raises:
-            UnknownMomentError, TypeError:
-                As `goto` does; and if *label* is not text.
-
-            ValueError:
-                If *note* has something else than JSON values.
+            UnknownMomentError, TypeError: As `goto` does; and if *label* is not text.
+            ValueError: If *note* has something else than JSON values.
 
         >>> draft = Timeline.begin("Dear").commit("Dear A", stay=True)
         >>> draft.amend(1, "Dear Ann").redo().present
@@ -642,8 +609,7 @@ class Timeline(Generic[S]):
         For decoded timelines: a *filter* is a function, which is not encoded.
 
         Raises:
-            TypeError:
-                If *filter* is not callable.
+            TypeError: If *filter* is not callable.
         """
         options = Options(self._options.limit, _check_filter(filter))
         if options == self._options:
@@ -671,11 +637,8 @@ class Timeline(Generic[S]):
         itself if it is there already.
 
         Raises:
-            ValueError:
-                If *n* is negative.
-
-            TypeError:
-                If *n* is not an integer.
+            ValueError: If *n* is negative.
+            TypeError: If *n* is not an integer.
 
         >>> from conversation_state import Timeline
         >>> draft = Timeline.begin("Dear").commit("Dear Ann")
@@ -707,14 +670,9 @@ class Timeline(Generic[S]):
                 however far it is.
 
         Raises:
-            UnknownMomentError:
-                If *into* is not ahead.
-
-            ValueError:
-                If *into* is a negative number.
-
-            TypeError:
-                If *into* is of another type.
+            UnknownMomentError: If *into* is not ahead.
+            ValueError: If *into* is a negative number.
+            TypeError: If *into* is of another type.
         """
         if isinstance(into, int):
             _check_steps(into)
@@ -753,11 +711,8 @@ class Timeline(Generic[S]):
                 newest with that label).
 
         Raises:
-            UnknownMomentError:
-                If this timeline does not have it, or has forgotten it.
-
-            TypeError:
-                If *moment* is neither a moment nor an integer nor a text.
+            UnknownMomentError: If this timeline does not have it, or has forgotten it.
+            TypeError: If *moment* is neither a moment nor an integer nor a text.
         """
         found = self._find_moment(moment)
         if found is self._moment:

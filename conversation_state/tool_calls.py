@@ -50,22 +50,14 @@ def call(
         function: What `ToolInfo.from_function` describes: a function, a bound
             method, an instance that can be called, or a partial that fills in what
             the model does not. One alone is called whatever name the call has.
-
         call: The call, as the model made it.
 
     Raises:
-        InvalidToolError:
-            If *function* can't be called by a model, has a parameter of a type that
-            can't be read from JSON, or is async: use `acall`.
-
-        InvalidMessageError:
-            If *call* has no id, so that no message can answer it.
-
-        MissingExtraError:
-            If the extra ``tools`` is not installed.
-
-        TypeError:
-            If *call* is not a `ToolCall`.
+        InvalidToolError: If *function* can't be called by a model, has a parameter of a
+            type that can't be read from JSON, or is async: use `acall`.
+        InvalidMessageError: If *call* has no id, so that no message can answer it.
+        MissingExtraError: If the extra ``tools`` is not installed.
+        TypeError: If *call* is not a `ToolCall`.
 
     >>> def add(a: int, b: int = 0) -> int:
     ...     return a + b

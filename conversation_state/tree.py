@@ -45,11 +45,8 @@ def name(message: M, ui_id: str) -> M:
     one message, the newer of which stands.
 
     Raises:
-        ValueError:
-            If *ui_id* is no text, or empty.
-
-        TypeError:
-            If *message* is something else.
+        ValueError: If *ui_id* is no text, or empty.
+        TypeError: If *message* is something else.
 
     >>> from conversation_state import UserMessage
     >>> named = name(UserMessage("Hi!"), "m1")
@@ -124,14 +121,10 @@ class Node(NamedTuple):
         id: The identity of its entry. An entry that stands behind different ones in
             different states has a node for each: from the second on, its identity,
             ``~`` and a number.
-
         parent: The id of the node it stands behind; None for a first message.
-
         message: The message.
-
         children: The ids of the nodes that stand behind it, in the order in which
             they came.
-
         entry: Its entry, with the identity alone.
     """
 
@@ -231,7 +224,6 @@ class MessageTree:
     Attributes:
         states: The states that the tree is made of, without those that brought
             nothing new.
-
         shown: The state that is shown, with its own ledger, not that of the whole
             tree: one that was added, or the way to the head.
 
@@ -279,11 +271,8 @@ class MessageTree:
                 store is ``store.message_tree(name)``.
 
         Raises:
-            ValueError:
-                If no state is given.
-
-            TypeError:
-                If something else is given.
+            ValueError: If no state is given.
+            TypeError: If something else is given.
         """
         if not states:
             raise ValueError(
@@ -308,9 +297,7 @@ class MessageTree:
 
         Args:
             states: The states it is made of, in order.
-
             shown: The state that is shown.
-
             visited: Of nodes whose child that was shown last is not the newest, their
                 place among `nodes`, and that of the child; others are left out.
         """
@@ -336,8 +323,7 @@ class MessageTree:
         with those there are.
 
         Raises:
-            TypeError:
-                If something else than states and timelines is given.
+            TypeError: If something else than states and timelines is given.
         """
         growth = _Growth(self)
         shown: Aggregator | None = None
@@ -367,8 +353,7 @@ class MessageTree:
         extended by the whole of it.
 
         Raises:
-            TypeError:
-                If *timeline* is something else.
+            TypeError: If *timeline* is something else.
 
         >>> asked = Aggregator.new().add_user_prompt("Where to?")
         >>> chat = Timeline.begin(asked).commit(asked.add_assistant_message("To"))
@@ -456,8 +441,7 @@ class MessageTree:
         the tree follows. O(moments).
 
         Raises:
-            LookupError:
-                If the tree follows no timeline, or no moment of it ends there.
+            LookupError: If the tree follows no timeline, or no moment of it ends there.
         """
         moments = self._followed.moments if self._followed else {}
         ends = [k for k, (*_, number) in moments.items() if number == self._head]
@@ -525,8 +509,7 @@ class MessageTree:
         One message, and where it stands.
 
         Raises:
-            LookupError:
-                If the tree has no such entry.
+            LookupError: If the tree has no such entry.
         """
         return self._make_node(self._find_number(entry_id))
 
@@ -536,8 +519,7 @@ class MessageTree:
         whose entry has that identity. O(1).
 
         Raises:
-            LookupError:
-                If the tree has no such message.
+            LookupError: If the tree has no such message.
         """
         named = self._named.get(ui_id) if isinstance(ui_id, str) else None
         return self._places[self._find_number(ui_id) if named is None else named].id
@@ -548,8 +530,7 @@ class MessageTree:
         on, and their ids in the order in which they came.
 
         Raises:
-            LookupError:
-                If the tree has no such entry.
+            LookupError: If the tree has no such entry.
         """
         number = self._find_number(entry_id)
         numbers = self._places[self._places[number].parent].children
@@ -583,8 +564,7 @@ class MessageTree:
         of unknown roles within an answer are passed over.
 
         Raises:
-            LookupError:
-                If the tree has no such entry.
+            LookupError: If the tree has no such entry.
         """
         number = found = self._find_number(entry_id)
         while number and not _is_question(self._places[number].entry):
@@ -641,8 +621,7 @@ class MessageTree:
         shown. O(messages below).
 
         Raises:
-            LookupError:
-                If the tree has no such entry.
+            LookupError: If the tree has no such entry.
         """
         number = self._find_number(entry_id)
         while children := self._places[number].children:
@@ -662,8 +641,7 @@ class MessageTree:
         back, so whichever way is saved has the whole bill.
 
         Raises:
-            LookupError:
-                If the tree has no such entry.
+            LookupError: If the tree has no such entry.
         """
         number = _ROOT if entry_id is None else self._find_number(entry_id)
         return self._with_ledger(self._path_to(number))

@@ -119,12 +119,10 @@ class PromptTokensDetails(_Counts):
 
     Attributes:
         audio_tokens: Tokens of audio in the prompt.
-
         cached_tokens: Tokens the provider served from its cache.
 
     Raises:
-        InvalidUsageError:
-            If a count is negative, not an integer, or over 2**63 - 1.
+        InvalidUsageError: If a count is negative, not an integer, or over 2**63 - 1.
 
     Source:
         OpenAI reports both. Anthropic reports cache reads *in addition to* its input
@@ -153,17 +151,13 @@ class CompletionTokensDetails(_Counts):
 
     Attributes:
         accepted_prediction_tokens: Predicted tokens that were used.
-
         audio_tokens: Tokens of audio in the completion.
-
         reasoning_tokens: Tokens the model reasoned with.
-
         rejected_prediction_tokens: Predicted tokens that were not used; paid
             for all the same.
 
     Raises:
-        InvalidUsageError:
-            If a count is negative, not an integer, or over 2**63 - 1.
+        InvalidUsageError: If a count is negative, not an integer, or over 2**63 - 1.
 
     Source:
         The names are OpenAI's.
@@ -235,23 +229,17 @@ class Usage(_Counts):
 
     Attributes:
         prompt_tokens: Tokens the model read, cached ones included.
-
         completion_tokens: Tokens the model wrote, reasoning included.
-
         total_tokens: What the provider calls the total. None means prompt and
             completion together, and is replaced by their sum. In ``a | b``
             it is the larger one, and no less than that sum unless both are.
-
         prompt_tokens_details: What the prompt's tokens were.
-
         completion_tokens_details: What the completion's tokens were.
-
         extra: Counts that have no field here, by category; none that are 0.
 
     Raises:
-        InvalidUsageError:
-            If a count is negative, not an integer, or over 2**63 - 1, here or
-            in a sum.
+        InvalidUsageError: If a count is negative, not an integer, or over 2**63 - 1,
+            here or in a sum.
 
     Source:
         The names are OpenAI's. Its total is not always prompt plus completion,
@@ -333,8 +321,7 @@ class Usage(_Counts):
         What is left of this usage without *other*, which must be a part of it.
 
         Raises:
-            InvalidUsageError:
-                If *other* is larger in any count.
+            InvalidUsageError: If *other* is larger in any count.
         """
         if not isinstance(other, Usage):
             raise TypeError(f"minus takes a Usage, got {describe_value(other)}")

@@ -60,27 +60,17 @@ class Replay:
 
     Attributes:
         messages: How many messages the conversation has.
-
         states: How many states were made and kept.
-
         states_read: How many of them were compared in full in the end; all, unless
             the conversation has thousands of messages.
-
         bytes_per_state: The memory that keeping a state takes beyond its messages,
             measured by `tracemalloc`; None without messages.
-
         tokens: The estimated size of all messages.
-
         limit_tokens: What the budget leaves for messages.
-
         kept: How many messages the trimmed view shows; None without a view.
-
         dropped: What it dropped, and why.
-
         no_view: Why there is no view; "" if there is one.
-
         seconds: The time for all operations, without the checks.
-
         broken: The checks that failed; empty if all passed.
     """
 

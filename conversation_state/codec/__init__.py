@@ -102,12 +102,9 @@ class Codec:
         fields, and hold in each what it is declared as.
 
         Raises:
-            TypeError:
-                If *cls* is something else, or has a field of a type that
-                can't be read.
-
-            ValueError:
-                If the class or the kind is registered already, or belongs to
+            TypeError: If *cls* is something else, or has a field of a type that can't
+                be read.
+            ValueError: If the class or the kind is registered already, or belongs to
                 this library.
         """
         kinds = {*_kinds.READS, *self._kinds.values()}
@@ -135,12 +132,9 @@ class Codec:
         microsecond for a message of 400 characters.
 
         Raises:
-            TypeError:
-                If this codec doesn't know the class of *value*.
-
-            ValueError:
-                If an instance of a registered class holds a value that JSON can't
-                represent, such as NaN, or would not be decoded as an equal one.
+            TypeError: If this codec doesn't know the class of *value*.
+            ValueError: If an instance of a registered class holds a value that JSON
+                can't represent, such as NaN, or would not be decoded as an equal one.
         """
         return dump(self._write_document(value))
 
@@ -192,18 +186,14 @@ class Codec:
 
         Args:
             data: Bytes, or text.
-
             expect: The class to expect, for example `Message` for any message;
                 any other is a problem. None accepts all.
 
         Raises:
-            DecodeError:
-                If *data* is not a document, was written by a newer version, or is
-                of an unknown kind; if a value in it is invalid. Lists all such
+            DecodeError: If *data* is not a document, was written by a newer version, or
+                is of an unknown kind; if a value in it is invalid. Lists all such
                 problems with their paths.
-
-            TypeError:
-                If *data* is neither bytes nor text, or *expect* is not a class.
+            TypeError: If *data* is neither bytes nor text, or *expect* is not a class.
 
         >>> decode('{"format": "conversation_state", "version": 2}')
         Traceback (most recent call last):
@@ -227,11 +217,8 @@ class Codec:
         as `json.loads` returns them.
 
         Raises:
-            DecodeError:
-                As `decode` does, and if an object or array contains itself.
-
-            TypeError:
-                If *expect* is not a class.
+            DecodeError: As `decode` does, and if an object or array contains itself.
+            TypeError: If *expect* is not a class.
         """
         messages: Any = data.get("messages") if data.__class__ is dict else None
         if messages.__class__ is list and len(messages) < _MANY:
@@ -288,11 +275,8 @@ def structure(value: Any, type: Any) -> Any:
     See `conversation_state.parsing.parse` for the types there are.
 
     Raises:
-        DecodeError:
-            With all problems (the first hundred) and their paths.
-
-        TypeError:
-            If *type* can't be read from JSON.
+        DecodeError: With all problems (the first hundred) and their paths.
+        TypeError: If *type* can't be read from JSON.
 
     >>> structure({"1": [2, 3.5]}, dict[int, list[float]])
     {1: [2.0, 3.5]}
@@ -309,8 +293,7 @@ def structurer(type: Any) -> Callable[[Any, JsonPath], Any]:
     whose path it needs for errors.
 
     Raises:
-        TypeError:
-            If *type* can't be read from JSON.
+        TypeError: If *type* can't be read from JSON.
     """
     from conversation_state.codec import _classes  # noqa: PLC0415 - 50 ms
 

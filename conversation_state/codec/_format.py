@@ -99,8 +99,7 @@ def parse_base64(text: str) -> bytes:
     The bytes that *text* is the base64 of.
 
     Raises:
-        ValueError:
-            If it is invalid: another alphabet, white space, wrong padding.
+        ValueError: If it is invalid: another alphabet, white space, wrong padding.
     """
     return a2b_base64(text, strict_mode=True)
 
@@ -115,8 +114,7 @@ def parse_time(text: str) -> datetime:
     *text* as an aware time.
 
     Raises:
-        ValueError:
-            If it is invalid or has no offset.
+        ValueError: If it is invalid or has no offset.
     """
     time = datetime.fromisoformat(text)
     if time.tzinfo is None:
@@ -137,8 +135,7 @@ def parse_uuid(text: str) -> UUID:
     *text*, a UUID in its canonical form, as a UUID.
 
     Raises:
-        ValueError:
-            If it is invalid. `UUID` itself accepts much more: braces, prefixes,
+        ValueError: If it is invalid. `UUID` itself accepts much more: braces, prefixes,
             spaces, underscores.
     """
     if text.__class__ is str and text[8:24:5] == "----":

@@ -174,9 +174,7 @@ class _TaggedShapes(NamedTuple):
 
     Attributes:
         tag: The name of the field.
-
         shapes: The shape of each known value.
-
         unknown: The class that keeps all others as they are.
     """
 
@@ -348,8 +346,7 @@ _MESSAGES = _TaggedShapes(
 def write_message(message: Message) -> Object:
     """
     Raises:
-        TypeError:
-            If it is of no class of this library.
+        TypeError: If it is of no class of this library.
     """
     try:
         write = MESSAGE_WRITERS[message.__class__]
@@ -364,8 +361,7 @@ def encode_message(message: Message) -> bytes:
     *message* as JSON text. Deterministic; about a microsecond.
 
     Raises:
-        TypeError:
-            If it is of no class of this library.
+        TypeError: If it is of no class of this library.
     """
     return dump(write_message(message))
 

@@ -65,11 +65,8 @@ class Shape(NamedTuple):
 
     Attributes:
         make: Called with the fields by name.
-
         fields: The reader of each.
-
         required: Those that must be there.
-
         keeps_unknown: Whether unknown fields are kept, as the argument *unknown*;
             else they are problems.
     """
@@ -115,15 +112,11 @@ class CodecReader:
 
     Attributes:
         problems: The problems so far.
-
         has_foreign_json: Whether there was any JSON of others, such as
             metadata.
-
         kinds: The class and the reader of each kind of document.
-
         is_plain: Whether the raw values hold nothing that JSON can't, as those
             that a parser made: only then the fast pass may read them.
-
         interned: What the fast pass has met before in this document.
     """
 

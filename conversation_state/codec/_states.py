@@ -77,8 +77,7 @@ def decode_messages(raw: Sequence[Any]) -> list[Message]:
     The messages that the JSON values in *raw*, as a parser made them, represent.
 
     Raises:
-        DecodeError:
-            If one of them is invalid; each path starts with the position in
+        DecodeError: If one of them is invalid; each path starts with the position in
             *raw*.
     """
     return _read_all(read_messages, raw)
@@ -90,8 +89,7 @@ def decode_ledger_entries(ids: Iterable[str], raw: Sequence[Any]) -> list[Ledger
     parser made them, represent.
 
     Raises:
-        DecodeError:
-            As `decode_messages` does.
+        DecodeError: As `decode_messages` does.
     """
     entries = _read_all(_read_without_ids, raw)
     return [LedgerEntry(id, *rest) for id, rest in zip(ids, entries, strict=True)]

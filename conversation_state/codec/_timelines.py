@@ -415,8 +415,7 @@ class _StateWriter:
         The number of *state*, which was committed on *parent*.
 
         Raises:
-            TypeError, ValueError:
-                If it can't be written.
+            TypeError, ValueError: If it can't be written.
         """
         known = self._numbers.get(id(state))
         if known is not None:
@@ -529,8 +528,7 @@ def _check_types(value: Any) -> None:
     the same types.
 
     Raises:
-        TypeError:
-            If it holds something that JSON has no type for.
+        TypeError: If it holds something that JSON has no type for.
     """
     if type(value) not in _PLAIN:
         raise TypeError(
@@ -558,13 +556,9 @@ def write_timeline(timeline: Timeline[Any], write_with_kind: WriteWithKind) -> O
     aggregators nor plain JSON.
 
     Raises:
-        TypeError:
-            If a state is of no type that can be written; says which moment's.
-
-        ValueError:
-            If a state of a type that can be written holds a value that JSON
-            can't represent: NaN, half of a surrogate pair, a list that holds
-            itself.
+        TypeError: If a state is of no type that can be written; says which moment's.
+        ValueError: If a state of a type that can be written holds a value that JSON
+            can't represent: NaN, half of a surrogate pair, a list that holds itself.
     """
     states = _StateWriter(write_with_kind)
     moments = _write_moments(timeline, states)

@@ -41,7 +41,6 @@ class Pair(NamedTuple, Generic[I]):
 
     Attributes:
         a: The one in *a*.
-
         b: The one in *b*.
     """
 
@@ -60,19 +59,13 @@ class Divergence(Generic[I]):
 
     Attributes:
         common: How many leading entries both have.
-
         rest_a: The entries of *a* after these.
-
         rest_b: The entries of *b* after these.
-
         only_a: Those in *rest_a* whose identity *b* does not have.
-
         only_b: Those in *rest_b* whose identity *a* does not have.
-
         both: Those in *rest_a* and *rest_b*, in *a*'s order: what a join
             brought. The two of a pair differ where their content differs under
             one identity.
-
         reordered: Whether *b* has these in another order.
     """
 
@@ -226,17 +219,12 @@ class Diff:
 
     Attributes:
         entries: Where the messages diverge, and what each side has since then.
-
         ledger: The same for the ledgers.
-
         context: The last entries before that, which both have; at most three.
-
         identical: Whether the states are equal in everything, id and fork point
             included.
-
         related: Whether they have any past in common, as
             `Aggregator.is_related_to` decides.
-
         same: Of the entries that only one side has, pairs with the same
             content: a retry that gave the same answer, a prompt that was typed
             twice. Role, name, text, other parts and calls are the same; ids,
@@ -299,16 +287,12 @@ class Diff:
 
         Args:
             names: Names of the two sides.
-
             limit: The most messages that are shown of each side; the number of
                 the others is given.
 
         Raises:
-            TypeError:
-                If *names* is anything but two texts.
-
-            ValueError:
-                If *limit* is not a positive number.
+            TypeError: If *names* is anything but two texts.
+            ValueError: If *limit* is not a positive number.
         """
         return format_text(self, *_check_options(names, limit))
 
@@ -387,8 +371,7 @@ def diff(a: Aggregator, b: Aggregator) -> Diff:
     one of them was decoded or unpickled, because it shares no structure.
 
     Raises:
-        TypeError:
-            If one of them is not an `Aggregator`.
+        TypeError: If one of them is not an `Aggregator`.
 
     >>> state = Aggregator.new().add_user_prompt("When does it leave?")
     >>> draft = state.fork().add_assistant_message("At 12:30.")

@@ -58,16 +58,12 @@ class Row(NamedTuple):
 
     Attributes:
         a: An entry of *a*, or None.
-
         b: An entry of *b*, or None.
-
         kind: How the two are related: unrelated entries, ``apart``; two entries
             with the ``same`` content; one entry that ``both`` have; or one
             identity with two messages, ``changed``.
-
         a_elsewhere: The kind of the pair that the entry of *a* makes with one of
             *b* in another row; "" if it makes none.
-
         b_elsewhere: The same for the entry of *b*.
     """
 

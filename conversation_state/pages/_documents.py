@@ -58,12 +58,10 @@ def draw_fragment(value: object, *, redact: bool = False) -> str:
     Args:
         value: A state, a timeline, a history, a message tree, a view, a cost or a
             difference.
-
         redact: Whether words are left out, and only their lengths shown.
 
     Raises:
-        TypeError:
-            If it is something else.
+        TypeError: If it is something else.
     """
     return _wrap_fragment(_draw_value(_unwrap_timeline(value), Words(redact=redact)))
 
@@ -80,11 +78,8 @@ def draw_difference(
 
     Args:
         found: The difference.
-
         names: Names of the two sides.
-
         limit: The most messages that are shown of each side.
-
         redact: Whether words are left out, names among them.
     """
     if not isinstance(found, Diff):
@@ -116,15 +111,12 @@ def draw_outline(
 
     Args:
         value: A timeline, a history or a message tree.
-
         width: The most characters beside the lanes.
-
         paint: Colours a piece of a line: called with it and what it is ("present",
             "lanes", "label", "facts" or "excerpt"); None for plain text.
 
     Raises:
-        TypeError:
-            If it is something else.
+        TypeError: If it is something else.
     """
     value = _unwrap_timeline(value)
     if not isinstance(value, (History, MessageTree)):
@@ -210,16 +202,12 @@ def make_page(
 
     Args:
         value: A state, a timeline, a history or a message tree; a view or a cost.
-
         title: The title of the page.
-
         view: What the model sees of the present conversation: a section of its own.
-
         redact: Whether words are left out, and only their lengths shown.
 
     Raises:
-        TypeError:
-            If *value* is something else, or *title* is no text.
+        TypeError: If *value* is something else, or *title* is no text.
     """
     if not isinstance(title, str):
         raise TypeError(f"title is {shorten_repr(title)}; expected a str")

@@ -35,15 +35,10 @@ class HistoryState(NamedTuple):
 
     Attributes:
         number: Its number: of a moment, or of a revision.
-
         parent: The number of the state it grew from; None if it grew from none.
-
         state: The state; None if it is not loaded.
-
         labels: Its labels.
-
         length: How many messages it has; None if it is not a conversation.
-
         saved_at: When it was saved; None if it was not.
     """
 
@@ -64,11 +59,8 @@ class History(NamedTuple):
 
     Attributes:
         states: The states, oldest first.
-
         present: The number of the present one.
-
         noun: What a state is called: "moment" or "revision".
-
         older: How many older states there are, which are not in it.
     """
 
@@ -111,8 +103,7 @@ def read_history(store: Store, name: str, *, limit: int = 1_000) -> History:
     Each is read once, and shares with the others what they have in common.
 
     Raises:
-        NotSavedError:
-            If nothing is saved as *name*.
+        NotSavedError: If nothing is saved as *name*.
     """
     heads = store.history(name, limit=limit)
     states = store._load_each(name, heads)

@@ -127,18 +127,13 @@ class Drawer:
 
     Args:
         words: How words become markup.
-
         is_raw: Whether texts are shown as they are, not as Markdown.
-
         has_prices: Whether amounts are shown; the first takes as long as the
             prices take to load.
-
         has_anchors: Whether each message has an address on its page: its number, which
             only one conversation of a page may have.
-
         link_acts: The address of the page whose acts are about a message, by its
             number; None if there are no forms.
-
         link_copy: The address of a message as Markdown, likewise.
     """
 

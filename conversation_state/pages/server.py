@@ -85,11 +85,8 @@ def run_server(
 
     Args:
         store: The store.
-
         listener: A socket that listens on a port of 127.0.0.1.
-
         write: Whether the store may be changed.
-
         on_start: Called with the address for a browser, which has the token.
     """
     token = secrets.token_urlsafe(24)
@@ -132,12 +129,9 @@ def make_app(
 
     Args:
         store: The store; it stays open.
-
         token: What the first request must have as ``?token=…``; the browser keeps
             it in a cookie, so that it is in no later address.
-
         authority: The host and port that browsers must ask for: "127.0.0.1:7575".
-
         write: Whether restoring, forking, labelling and notes are allowed.
     """
     pages = _Pages(store, may_write=write)

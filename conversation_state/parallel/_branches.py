@@ -100,8 +100,7 @@ def save_progress(state: Aggregator) -> Aggregator:
     Thread-safe; about 0.4 µs in a step, and 0.1 µs outside.
 
     Raises:
-        TypeError:
-            If *state* is not an `Aggregator`.
+        TypeError: If *state* is not an `Aggregator`.
 
     >>> from conversation_state import Usage
     >>> def research(state):

@@ -44,8 +44,7 @@ class RayExecutor(Executor):
             ``resources``, ``max_retries``, ``runtime_env`` and so on.
 
     Raises:
-        MissingExtraError:
-            If Ray is not installed.
+        MissingExtraError: If Ray is not installed.
 
     Source:
         Ray 2.60. A program calls ``ray.init`` itself; where it did not, Ray starts on
@@ -129,13 +128,11 @@ class DaskExecutor(Executor):
 
     Args:
         client: A ``distributed.Client``, which stays open.
-
         options: Those of ``client.submit``: ``retries``, ``resources``, ``workers`` and
             so on.
 
     Raises:
-        TypeError:
-            If *client* is something else, or asynchronous.
+        TypeError: If *client* is something else, or asynchronous.
 
     Source:
         distributed 2026.8. The state is no task, and not scattered: Dask would run all

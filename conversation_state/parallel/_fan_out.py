@@ -45,12 +45,10 @@ class Failure:
 
     Attributes:
         step: Its number, from 0 on.
-
         error: What it raised; a `TimeoutError` if time was up, a `BranchError`
             if it returned no state of its branch or was lost on the way, an
             `InvalidUsageError` if its ledger can't be joined: a key that was
             recorded with another usage before, or too large a total.
-
         turn: What it had saved until then (`save_progress`), or all it added if
             it returned a state; joined like any other.
     """
@@ -69,7 +67,6 @@ class FanOut:
     Attributes:
         state: The state with what its branches added, in the order of the
             steps; its id and fork point are those of before.
-
         failures: The steps that failed, in order; empty if none did.
     """
 
@@ -105,37 +102,27 @@ def fan_out(
 
     Args:
         state: What each step gets a fork of.
-
         steps: Functions from a state to what it has grown into.
-
         executor: What runs them: any of `concurrent.futures`, a `DaskExecutor`, a
             `RayExecutor`, or one that is used alike. None: up to 32 threads of this
             fan-out's own; a fan-out in one of its steps has up to 32 more. To limit
             them all, give each the same `ThreadPoolExecutor`.
-
         on_error: "raise": once all steps have ended, a `FanOutError` says which
             failed, and has the state; "keep": they are in `FanOut.failures`.
-
         on_turn: Called here with what a step added, as soon as it has ended;
             also when this fan-out is interrupted or time is up, with what was
             kept so far. For a step that runs on then it is called again when
             that ends, by its thread. An interrupt may come in the middle of
             such a call, which is then made again: join the turn, which is
             idempotent. What it raises is in the `FanOutError` in the end.
-
         timeout_s: After so many seconds, what has not ended has failed with a
             `TimeoutError`. Threads and processes run on: nothing can stop them.
 
     Raises:
-        FanOutError:
-            If a step failed and *on_error* is "raise", or *on_turn* raised; the
-            state is in it.
-
-        TypeError:
-            If an argument is of the wrong type, before any step is run.
-
-        ValueError:
-            If *on_error* or *timeout_s* has an invalid value, likewise.
+        FanOutError: If a step failed and *on_error* is "raise", or *on_turn* raised;
+            the state is in it.
+        TypeError: If an argument is of the wrong type, before any step is run.
+        ValueError: If *on_error* or *timeout_s* has an invalid value, likewise.
 
     An interrupt or a ``SystemExit``, of a step's own, too, is raised at once and
     alone, never in a group.

@@ -130,16 +130,12 @@ class LogTable:
 
     Attributes:
         table: The name of the table.
-
         start: The digest of the empty log. Each of both has another one, since the
             table ``starts`` finds the branches of both by the digest of their first
             row.
-
         log_of: That log of a state.
-
         encode: An entry's content as JSON; and the digest of the content that it had
             before it was erased, or None.
-
         decode: The entries of identities and JSON values.
     """
 

@@ -36,13 +36,9 @@ class _Lease(NamedTuple):
     """
     Attributes:
         key: That of the revision.
-
         until: When it ends, in seconds since 1970.
-
         deleted_at: When its name was deleted, in milliseconds; 0 if it was not.
-
         digest: That of the state, of 16 bytes.
-
         name: The name, which is not to be searched for by its number; "" once it was
             deleted, since a name may say whose it was.
     """

@@ -617,9 +617,7 @@ class LogToWrite:
 
     Attributes:
         table: Which of the two logs it is.
-
         log: The entries.
-
         segments: Where a beginning of it stands that is there already, as far as is
             known.
     """

@@ -218,19 +218,15 @@ class Store:
 
         Args:
             name: What it was saved under.
-
             at: Which of its states: a revision's number, a label, of which the
                 newest counts, or a head. None is the head.
-
             last: Load only so many messages from the end, as a `Window`.
-
             default: What is returned if nothing is saved under the name; any
                 value, also None. A name without the revision or label *at* is
                 an error all the same. One row more is read.
 
         Raises:
-            NotSavedError:
-                If there is no such name or revision.
+            NotSavedError: If there is no such name or revision.
         """
         check_at(check_name(name), at)
         if last is not None:
@@ -282,8 +278,7 @@ class Store:
         is a moment, committed on that of the revision that it grew from.
 
         Raises:
-            NotSavedError:
-                If nothing is saved under the name.
+            NotSavedError: If nothing is saved under the name.
         """
         check_name(name)
         with self._cache.read() as transaction:
@@ -302,8 +297,7 @@ class Store:
         common once.
 
         Raises:
-            NotSavedError:
-                If nothing is saved under the name.
+            NotSavedError: If nothing is saved under the name.
         """
         check_name(name)
         with self._cache.read() as transaction:
@@ -320,8 +314,7 @@ class Store:
         Which state a name stands at now, or stood *at*. One row is read.
 
         Raises:
-            NotSavedError:
-                If there is no such name or revision.
+            NotSavedError: If there is no such name or revision.
         """
         check_at(check_name(name), at)
         with self._cache.read() as transaction:
@@ -341,19 +334,13 @@ class Store:
 
         Args:
             head: Which state, as `save`, `append`, `latest` or `history` gave it.
-
             keep: How long the lease lasts from now on, at least. 0 writes nothing: the
                 reference has the lease that is there, or none.
 
         Raises:
-            NotSavedError:
-                If it is not there any more.
-
-            ValueError:
-                If *keep* is less than 0, or more than 36,500 days.
-
-            StoreError:
-                If the store can't be written, and *keep* is not 0.
+            NotSavedError: If it is not there any more.
+            ValueError: If *keep* is less than 0, or more than 36,500 days.
+            StoreError: If the store can't be written, and *keep* is not 0.
         """
         if not isinstance(head, Head):
             raise TypeError(
@@ -380,10 +367,10 @@ class Store:
             ref: The reference; `StateRef.parse` makes one of its text.
 
         Raises:
-            NotSavedError:
-                If this store does not have that state: its name was deleted, even if
-                another conversation has the name now, or the reference is of another
-                store. `NotSavedError.why` says which, as long as its lease lasts.
+            NotSavedError: If this store does not have that state: its name was deleted,
+                even if another conversation has the name now, or the reference is of
+                another store. `NotSavedError.why` says which, as long as its lease
+                lasts.
         """
         check_ref(ref)
         with self._cache.read() as transaction:
@@ -418,15 +405,13 @@ class Store:
 
         Args:
             prefix: Only names that begin with it.
-
             after: Only names that come after this one: for the next page, the last
                 name of the one before.
-
             limit: At most so many.
 
         Raises:
-            ValueError:
-                If one of them is not text, or *limit* is not a number from 0 on.
+            ValueError: If one of them is not text, or *limit* is not a number from 0
+                on.
 
         >>> from conversation_state.store import open_store
         >>> store = open_store("memory:")
@@ -463,14 +448,11 @@ class Store:
 
         Args:
             name: The name.
-
             before: Only those before this revision.
-
             limit: Only so many.
 
         Raises:
-            NotSavedError:
-                If nothing is saved under the name.
+            NotSavedError: If nothing is saved under the name.
         """
         check_name(name)
         if before is not None:
@@ -504,12 +486,10 @@ class Store:
 
         Args:
             name: The name.
-
             label: Only the moves of this label, which need not be there any more.
 
         Raises:
-            NotSavedError:
-                If nothing is saved under the name.
+            NotSavedError: If nothing is saved under the name.
 
         >>> from conversation_state.store import open_store
         >>> store = open_store("memory:")
@@ -537,9 +517,8 @@ class Store:
             path: Where nothing is yet.
 
         Raises:
-            StoreError:
-                If something is there, or it can't be written; or the store is no
-                file. A server has tools of its own, which the error names.
+            StoreError: If something is there, or it can't be written; or the store is
+                no file. A server has tools of its own, which the error names.
         """
         backup: Callable[[Path], None] | None
         backup = getattr(self._cache.backend, "backup", None)
@@ -582,33 +561,24 @@ class Store:
 
         Args:
             name: 1 to 500 characters.
-
             state: The state.
-
             expecting: The head that is to be replaced, or the number of its
                 revision; 0 if the name is to be new. None takes any head of
                 which *state* holds everything, in its order. A head that is
                 replaced is replaced with its ledger: to go back to an earlier
                 state there is `rollback`, which keeps it.
-
             label: A label for this revision; if another one has it, it moves here.
                 See `label`.
-
             notes: Notes on this revision, such as the commit of the code that made
                 it. Where *state* is the head already they are merged with those on
                 that one; see `annotate`.
 
         Raises:
-            StaleHeadError:
-                If the head is another. Nothing was written.
-
-            MirroredNameError:
-                If the name is of a host that would not read it: a thread of
-                LangGraph's. Nothing was written.
-
-            StoreError:
-                If the name is a timeline, which `save_timeline` writes, or the store
-                can't be written. Nothing was.
+            StaleHeadError: If the head is another. Nothing was written.
+            MirroredNameError: If the name is of a host that would not read it: a thread
+                of LangGraph's. Nothing was written.
+            StoreError: If the name is a timeline, which `save_timeline` writes, or the
+                store can't be written. Nothing was.
         """
         cache, fields = self._cache, NO_FIELDS
         known = None
@@ -664,38 +634,25 @@ class Store:
 
         Args:
             name: The name.
-
             *messages: Messages; a response, as an adapter's ``load`` returns it, with
                 or without the star.
-
             usage: Tokens to record instead of those that the messages report; see
                 `Aggregator.add_usage`.
-
             key: The identity of the usage in the ledger, such as the id of the request.
-
             model: The model that *usage* is of.
-
             caveat: Why *usage* does not say what it cost: see `LedgerEntry`.
-
             expecting: The head to append to, or the number of its revision; 0 begins
                 the name. None takes any head.
 
         Raises:
-            NotSavedError:
-                If nothing is saved under the name, and *expecting* is not 0.
-
-            StaleHeadError:
-                If the head is another. Nothing was written.
-
-            InvalidMessageError, InvalidUsageError:
-                As `Aggregator.add_response` and `Aggregator.add_usage` say; also if
-                *model* or *caveat* is given without *usage*. Nothing was written.
-
-            MirroredNameError:
-                If the name is of a host that would not read it.
-
-            StoreError:
-                If the name is a timeline, or the store can't be written. Nothing was.
+            NotSavedError: If nothing is saved under the name, and *expecting* is not 0.
+            StaleHeadError: If the head is another. Nothing was written.
+            InvalidMessageError, InvalidUsageError: As `Aggregator.add_response` and
+                `Aggregator.add_usage` say; also if *model* or *caveat* is given without
+                *usage*. Nothing was written.
+            MirroredNameError: If the name is of a host that would not read it.
+            StoreError: If the name is a timeline, or the store can't be written.
+                Nothing was.
 
         >>> from conversation_state import AssistantMessage, UserMessage, open_store
         >>> store = open_store("memory:")
@@ -738,19 +695,13 @@ class Store:
 
         Args:
             name: The name.
-
             budget: What the view should fit into; None for no limit.
-
             counter: What counts the tokens of the messages.
-
             rules: What requests are asked for; see `trim`.
 
         Raises:
-            NotSavedError:
-                If nothing is saved under the name.
-
-            BudgetExceededError, InvalidTranscriptError:
-                As `trim` says.
+            NotSavedError: If nothing is saved under the name.
+            BudgetExceededError, InvalidTranscriptError: As `trim` says.
 
         >>> from conversation_state import TokenBudget, UserMessage, open_store
         >>> store = open_store("memory:", remembered=0)
@@ -778,18 +729,13 @@ class Store:
 
         Args:
             states: The states, by name; trees are saved as `save_tree` does.
-
             expecting: The heads that are to be replaced, as `save` takes them,
                 of some names or all.
-
             notes: What is noted on names, as `annotate` does.
 
         Raises:
-            StaleHeadError:
-                If a head is another. Nothing was written.
-
-            StoreError:
-                If the store can't be written. Nothing was.
+            StaleHeadError: If a head is another. Nothing was written.
+            StoreError: If the store can't be written. Nothing was.
         """
         if not isinstance(states, Mapping):
             raise TypeError(
@@ -829,27 +775,18 @@ class Store:
 
         Args:
             name: 1 to 500 characters.
-
             timeline: A timeline of states.
-
             expecting: The head that is to be replaced, or the number of its revision;
                 0 if the name is to be new. None takes any head, if the timeline has
                 every moment that is saved, as it was: committed on, and not amended,
                 nor with another label.
 
         Raises:
-            StaleHeadError:
-                If the head is another. Nothing was written.
-
-            TypeError:
-                If a state is not an Aggregator.
-
-            ValueError:
-                If the limit is 2⁶³ or more.
-
-            StoreError:
-                If the name is a history, which other verbs write, or the store can't
-                be written. Nothing was.
+            StaleHeadError: If the head is another. Nothing was written.
+            TypeError: If a state is not an Aggregator.
+            ValueError: If the limit is 2⁶³ or more.
+            StoreError: If the name is a history, which other verbs write, or the store
+                can't be written. Nothing was.
         """
         check_not_mirrored(self._cache.url, name)
         check_name(name)
@@ -876,19 +813,14 @@ class Store:
 
         Args:
             name: 1 to 500 characters.
-
             tree: The tree.
-
             expecting: The head that is to be replaced, or the number of its revision;
                 0 if the name is to be new. None takes any head that the tree has.
 
         Raises:
-            StaleHeadError:
-                If the head is another. Nothing was written.
-
-            StoreError:
-                If the name is a timeline, which `save_timeline` writes, or the store
-                can't be written. Nothing was.
+            StaleHeadError: If the head is another. Nothing was written.
+            StoreError: If the name is a timeline, which `save_timeline` writes, or the
+                store can't be written. Nothing was.
         """
         check_not_mirrored(self._cache.url, name)
         check_name(name)
@@ -917,17 +849,12 @@ class Store:
 
         Args:
             name: What the state is saved under.
-
             function: Makes the next state.
-
             start: What it is given if nothing is saved yet.
 
         Raises:
-            NotSavedError:
-                If nothing is saved under the name, and *start* is None.
-
-            StoreError:
-                If other saves came first a thousand times, or saves of the
+            NotSavedError: If nothing is saved under the name, and *start* is None.
+            StoreError: If other saves came first a thousand times, or saves of the
                 function itself.
         """
         check_function(function)
@@ -1006,32 +933,22 @@ class Store:
 
         Args:
             name: What the states are saved under. Nothing needs to be there.
-
             label: The step, one of each name; see `label`. `unlabel` lets it be
                 done again.
-
             function: Makes the next state of the newest one, or of an empty one.
                 What it leaves out of the ledger stays there.
 
         Raises:
-            TypeError:
-                If *function* returns something else.
-
-            MirroredNameError:
-                If the name is of a host that would not read it.
-
-            NotSavedError:
-                If the name was deleted while *function* ran: nothing is saved, and
-                a note has its usage. If *function* fails, too, its error is
+            TypeError: If *function* returns something else.
+            MirroredNameError: If the name is of a host that would not read it.
+            NotSavedError: If the name was deleted while *function* ran: nothing is
+                saved, and a note has its usage. If *function* fails, too, its error is
                 raised, and has that note.
-
-            InvalidUsageError:
-                If *function* recorded two usages under one key, or another one
-                under a key of the ledger, which keeps the first. All else that it
-                made is saved, under the label.
-
-            StoreError:
-                If the store can't be written, and the step has to be done again.
+            InvalidUsageError: If *function* recorded two usages under one key, or
+                another one under a key of the ledger, which keeps the first. All else
+                that it made is saved, under the label.
+            StoreError: If the store can't be written, and the step has to be done
+                again.
         """
         check_function(function)
         return self._make_step(name, label).run(function)[1]
@@ -1073,21 +990,15 @@ class Store:
 
         Args:
             ref: The state to begin with.
-
             label: The step, one of each name: such as the identity of the workflow and
                 the number of the step in it.
-
             function: Makes the next state.
-
             keep: How long the reference is kept; see `ref`.
 
         Raises:
-            NotSavedError:
-                If this store does not have the state of *ref*, or its name was deleted
-                while *function* ran.
-
-            TypeError, MirroredNameError, InvalidUsageError, StoreError:
-                As `step` says.
+            NotSavedError: If this store does not have the state of *ref*, or its name
+                was deleted while *function* ran.
+            TypeError, MirroredNameError, InvalidUsageError, StoreError: As `step` says.
 
         >>> from conversation_state.store import open_store
         >>> store = open_store("memory:")
@@ -1138,10 +1049,9 @@ class Store:
                 and other saves wait.
 
         Raises:
-            StoreError:
-                If something that is needed is damaged, and nothing was removed;
-                or if others block *vacuum*, which can be tried again: the
-                garbage was removed.
+            StoreError: If something that is needed is damaged, and nothing was removed;
+                or if others block *vacuum*, which can be tried again: the garbage was
+                removed.
         """
         return collect_garbage(self._cache, vacuum=vacuum)
 
@@ -1163,8 +1073,7 @@ class Store:
         copy may remain in a file for a while.
 
         Raises:
-            NotSavedError:
-                If no saved state ever had the entry.
+            NotSavedError: If no saved state ever had the entry.
         """
         check_name(reason, "reason")
         return erase(self._cache, entry_id, reason)
@@ -1229,20 +1138,14 @@ class Store:
 
         Args:
             name: The name.
-
             label: The label.
-
             at: The revision; None for the head.
-
             expecting: The head that the name must still have, or the number of its
                 revision, whichever revision is labelled. None takes any.
 
         Raises:
-            NotSavedError:
-                If there is no revision like that.
-
-            StaleHeadError:
-                If the head is another. Nothing was labelled.
+            NotSavedError: If there is no revision like that.
+            StaleHeadError: If the head is another. Nothing was labelled.
         """
         check_at(check_name(name), at)
         check_name(label, "label")
@@ -1256,8 +1159,7 @@ class Store:
         Remove a label; the revision that it pointed to, which stays.
 
         Raises:
-            NotSavedError:
-                If there is no such label.
+            NotSavedError: If there is no such label.
         """
         check_name(name)
         check_name(label, "label")
@@ -1287,24 +1189,17 @@ class Store:
 
         Args:
             name: The name.
-
             notes: What is set, and what is removed.
-
             at: The revision; None for the name itself.
-
             expecting: The head that the name must still have, or the number of its
                 revision, whatever is annotated. None takes any.
 
         Raises:
-            NotSavedError:
-                If nothing is saved under the name, or there is no such revision.
-
-            StaleHeadError:
-                If the head is another. Nothing was noted.
-
-            ValueError:
-                If *notes* is not a mapping of texts to JSON values, or if there would
-                be too many.
+            NotSavedError: If nothing is saved under the name, or there is no such
+                revision.
+            StaleHeadError: If the head is another. Nothing was noted.
+            ValueError: If *notes* is not a mapping of texts to JSON values, or if there
+                would be too many.
         """
         check_at(check_name(name), at)
         changes = freeze_map(notes, "notes")
@@ -1319,8 +1214,8 @@ class Store:
         The notes on a name, or on the revision *at*. One row is read.
 
         Raises:
-            NotSavedError:
-                If nothing is saved under the name, or there is no such revision.
+            NotSavedError: If nothing is saved under the name, or there is no such
+                revision.
         """
         check_at(check_name(name), at)
         with self._cache.read() as transaction:
@@ -1344,21 +1239,15 @@ class Store:
 
         Args:
             name: The name.
-
             to: A revision's number, a label or a head of the name.
-
             expecting: The head that is to be gone back from, or the number of
                 its revision. None goes back from any.
 
         Raises:
-            NotSavedError:
-                If there is no revision like that.
-
-            StaleHeadError:
-                If the head is not the one that is expected. Nothing was written.
-
-            StoreError:
-                If the store can't be written. Nothing was.
+            NotSavedError: If there is no revision like that.
+            StaleHeadError: If the head is not the one that is expected. Nothing was
+                written.
+            StoreError: If the store can't be written. Nothing was.
         """
         check_not_mirrored(self._cache.url, name)
         if to is None:
@@ -1391,21 +1280,15 @@ class Store:
 
         Args:
             name: The name.
-
             new_name: The name of the fork.
-
             at: The revision that is forked; None for the head.
-
             expecting: The head that *name* must still have, or the number of its
                 revision, whichever revision is forked. None takes any.
 
         Raises:
-            NotSavedError:
-                If there is no state like that.
-
-            StaleHeadError:
-                If *new_name* is there already, or the head of *name* is another;
-                `StaleHeadError.name` says which. Nothing was written.
+            NotSavedError: If there is no state like that.
+            StaleHeadError: If *new_name* is there already, or the head of *name* is
+                another; `StaleHeadError.name` says which. Nothing was written.
         """
         check_not_mirrored(self._cache.url, new_name)
         check_at(check_name(name), at)
@@ -1423,16 +1306,12 @@ class Store:
 
         Args:
             name: The name.
-
             expecting: The head that is to be deleted, or the number of its
                 revision. None deletes any.
 
         Raises:
-            NotSavedError:
-                If nothing is saved under it.
-
-            StaleHeadError:
-                If the head is another. Nothing was deleted.
+            NotSavedError: If nothing is saved under it.
+            StaleHeadError: If the head is another. Nothing was deleted.
         """
         check_name(name)
         check_expecting(name, expecting)
@@ -1473,18 +1352,15 @@ def restore(
 
     Args:
         backup: The file that `Store.backup` made.
-
         path: The file to open afterwards.
-
         replace: What is at *path* is kept, with its log, under another name.
 
     Returns:
         Where that is; None if nothing was there.
 
     Raises:
-        StoreError:
-            If something is at *path* and *replace* is false; if it is open in this
-            process or another one; or if *backup* is damaged, or no store. Nothing
+        StoreError: If something is at *path* and *replace* is false; if it is open in
+            this process or another one; or if *backup* is damaged, or no store. Nothing
             was changed then.
     """
     try:
@@ -1536,15 +1412,11 @@ def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
 
     Args:
         url: Where it is.
-
         remembered: The newest states of how many names stay in memory.
 
     Raises:
-        StoreError:
-            If it can't be opened, or *url* is not one of these.
-
-        MissingExtraError:
-            If it needs a package that is not installed.
+        StoreError: If it can't be opened, or *url* is not one of these.
+        MissingExtraError: If it needs a package that is not installed.
     """
     if isinstance(remembered, bool) or not isinstance(remembered, int):
         raise TypeError(

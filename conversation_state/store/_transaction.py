@@ -99,20 +99,14 @@ class CachedBackend:
 
     Attributes:
         backend: Keeps the rows.
-
         heads: The remembered heads by name, each with the number of changes for which
             it holds; in order of use, the most recently used one last.
-
         erased: Why each entry was erased, by identity, as far as is known. It
             only grows.
-
         changes: How many changes to existing rows are known.
-
         is_erasure_lost: Whether the note of one is damaged or missing: then
             nothing is saved, since what was erased could come back.
-
         kept: How many heads are remembered.
-
         add_at_once: `SqliteBackend.add_at_once`, if the backend has such a method.
     """
 
@@ -182,7 +176,6 @@ class Newest(NamedTuple):
     Attributes:
         starts: Of the branches that both logs end in, entries and ledger: the parent,
             and where it begins.
-
         digests: Of the last rows of both logs; None for an empty log.
     """
 
@@ -220,16 +213,11 @@ class Transaction:
 
     Attributes:
         cache: The backend, and what is remembered.
-
         block: The block, which the transaction enters and leaves.
-
         tables: The rows: `Writing`, in a transaction that writes.
-
         trusts_memory: Whether a save may build on what is remembered without
             reading it again.
-
         changes: How many changes to existing rows are known.
-
         learned: The heads that the store remembers, and those (None) that it forgets,
             when the transaction has ended without an error.
     """

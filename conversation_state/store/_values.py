@@ -42,22 +42,14 @@ class Head(NamedTuple):
 
     Attributes:
         name: What it was saved under.
-
         revision: The number of the save, counted from 1 on for each name.
-
         state_id: The id of the state.
-
         length: How many messages it has.
-
         ledger_length: How many ledger entries it has.
-
         digest: 32 hexadecimal digits that equal states have in common, and
             others do not.
-
         labels: Those that point to it, in the order they were given.
-
         saved_at: When, in UTC, to the millisecond.
-
         parent: The number of the revision that it grew from: the head that was
             there before, if it begins with all messages of that one. After a
             `Store.rollback` it is the revision that was gone back to; after a save
@@ -65,7 +57,6 @@ class Head(NamedTuple):
             thousand revisions whose messages it begins with. For a moment of a
             timeline it is the revision of the moment that it was committed on,
             whatever its messages are. None if it grew from none.
-
         notes: Those on the revision, JSON values; see `Store.annotate`.
     """
 
@@ -96,7 +87,6 @@ class NamedHead(NamedTuple):
 
     Attributes:
         head: The newest state.
-
         notes: Those on the name, JSON values; see `Store.annotate`. Those on the
             newest revision are ``head.notes``.
     """
@@ -117,13 +107,9 @@ class LabelMove(NamedTuple):
 
     Attributes:
         name: The name.
-
         label: The label.
-
         before: The number of the revision that it pointed to; None for none.
-
         after: That of the revision that it points to since; None if it was removed.
-
         moved_at: When, in UTC, to the millisecond.
     """
 
@@ -147,12 +133,9 @@ class RevisionFields(NamedTuple):
 
     Attributes:
         label: A label for the revision, or "".
-
         parent: The number of the revision that the state grew from; less than 0 if
             that is to be found out.
-
         notes: Those on the revision, as they are in its row.
-
         removed: The keys of notes that are not to be there.
     """
 
@@ -200,9 +183,7 @@ class Window:
 
     Attributes:
         head: The state they are of.
-
         start: The position of the first of them.
-
         entries: The messages with their identities.
     """
 
@@ -240,17 +221,13 @@ class StateRef:
     Attributes:
         name_key: The number by which the store knows the name. A name that is deleted
             and saved again has another.
-
         revision: The number of the save, as `Head.revision`.
-
         digest: That of the state, as `Head.digest`.
-
         until: When the lease ends, in UTC, to the second; None for no lease. It may
             have been renewed since. See `Store.ref`.
 
     Raises:
-        ValueError:
-            If one of them is not what a store gives.
+        ValueError: If one of them is not what a store gives.
     """
 
     name_key: int
@@ -290,8 +267,7 @@ class StateRef:
         The reference that `str` gave as *text*.
 
         Raises:
-            ValueError:
-                If it gave no such text.
+            ValueError: If it gave no such text.
         """
         found = _REF.fullmatch(text) if isinstance(text, str) else None
         if found is None:
@@ -357,19 +333,13 @@ class Receipt:
 
     Attributes:
         entry_id: Its identity.
-
         reason: Why.
-
         content: 32 hexadecimal digits: the digest of its content, which
             stays, and which can be checked against a copy of the content.
-
         erased_at: When, in UTC; the first time, if it was more than once.
-
         rows: In how many places it was erased now; 0 if that had been done.
-
         blobs: How many large contents went with it, because nothing else
             referred to them.
-
         remains: Why a copy may remain in a file for a while, and what removes
             it; "" if none that the store knows of does. To erase the entry
             again tries once more to remove it.
@@ -392,17 +362,11 @@ class Collected:
 
     Attributes:
         entries: Messages.
-
         ledger_entries: Ledger entries.
-
         branches: Branches without any row left.
-
         origins: The identities of states that are gone.
-
         blobs: Large contents.
-
         size: The bytes of all their contents; not of the rows around them.
-
         remains: Why copies of them may remain in a file for a while, and what
             removes them; "" if none that the store knows of do.
     """
@@ -425,10 +389,8 @@ class Damage:
     Attributes:
         where: The table it is in, such as ``entries``, ``revisions`` or ``labels``; or
             ``medium``, for the file or server itself.
-
         id: What it is of: the identity of an entry, a revision as text, a label, the
             digest of a blob; "" for the medium.
-
         what: What is wrong.
     """
 
@@ -466,15 +428,11 @@ def check_name(name: Any, what: str = "name") -> str:
 
     Args:
         name: The text.
-
         what: What the error calls it.
 
     Raises:
-        TypeError:
-            If it is a state.
-
-        ValueError:
-            If it is empty, longer than 500 characters, or holds U+0000 or half
+        TypeError: If it is a state.
+        ValueError: If it is empty, longer than 500 characters, or holds U+0000 or half
             of a surrogate pair.
     """
     # Most names are plain, and every save checks one.
@@ -500,8 +458,7 @@ def check_notes(notes: object) -> JsonMap:
     Notes frozen, without those that are None.
 
     Raises:
-        ValueError:
-            If they are not a mapping of texts to JSON values, or too large.
+        ValueError: If they are not a mapping of texts to JSON values, or too large.
     """
     frozen = freeze_map(notes, "notes")
     if None in frozen.values():
@@ -523,8 +480,7 @@ def check_not_mirrored(store: str, name: object) -> None:
     Check that no host ignores what is saved under *name*.
 
     Raises:
-        MirroredNameError:
-            If one does.
+        MirroredNameError: If one does.
     """
     if isinstance(name, str) and name.startswith(MIRROR_PREFIXES):
         for prefix, (host, remedy) in _MIRRORS.items():
@@ -560,8 +516,7 @@ def check_made(made: object, what: str, *, verb: str, is_async: bool) -> None:
     *verb*, such as ``step(name, label, function)``, or to its async twin.
 
     Raises:
-        TypeError:
-            If it is no state, or no awaitable of an async function.
+        TypeError: If it is no state, or no awaitable of an async function.
     """
     if is_async:
         if inspect.isawaitable(made):

@@ -149,9 +149,8 @@ class Writing(Reading, Protocol):
         *if_exists* and *if_absent* are tables and keys, and come with one row only.
 
         Raises:
-            ConflictError:
-                If one of their keys is there already, one of *if_exists* is not,
-                or one of *if_absent* is; now, or at the end of the block.
+            ConflictError: If one of their keys is there already, one of *if_exists* is
+                not, or one of *if_absent* is; now, or at the end of the block.
         """
         ...
 
@@ -202,8 +201,8 @@ class Backend(Protocol):
         one ran meanwhile, and not at all if it raises.
 
         Raises:
-            ConflictError:
-                At any moment of the block, its end included, if that can't be.
+            ConflictError: At any moment of the block, its end included, if that can't
+                be.
         """
         ...
 
@@ -213,8 +212,7 @@ class Backend(Protocol):
         below, as far as that can be done while others read and write.
 
         Raises:
-            StoreError:
-                If some may still be readable, and why. What was removed is
+            StoreError: If some may still be readable, and why. What was removed is
                 removed all the same.
         """
         ...
@@ -226,8 +224,7 @@ class Backend(Protocol):
         wait.
 
         Raises:
-            StoreError:
-                If others are in the way.
+            StoreError: If others are in the way.
         """
         ...
 
@@ -236,8 +233,7 @@ class Backend(Protocol):
         What is wrong with whatever is below the tables, a sentence each.
 
         Raises:
-            StoreError:
-                If it can't be read now, which is no damage.
+            StoreError: If it can't be read now, which is no damage.
         """
         ...
 

@@ -89,7 +89,6 @@ class Reader:
 
     Attributes:
         url: Where the store is.
-
         seen: How many changes to rows that were there are known: what was read
             when there were others may be something else by now.
     """
@@ -106,8 +105,7 @@ class Reader:
         The record under a key.
 
         Raises:
-            StoreError:
-                If it is not what was written.
+            StoreError: If it is not what was written.
         """
         row = self._tx.get("records", key)
         return None if row is None else self._read_record(row)
@@ -153,8 +151,7 @@ class Reader:
         The messages that are held, sharing what is in memory.
 
         Raises:
-            StoreError:
-                If they are not what was saved.
+            StoreError: If they are not what was saved.
         """
         return _read_held(self._transaction, ENTRIES, hold)
 
@@ -179,8 +176,7 @@ class Reader:
         The state at a revision.
 
         Raises:
-            NotSavedError:
-                If there is no such revision.
+            NotSavedError: If there is no such revision.
         """
         return load_at(self._transaction, name, at).state
 
@@ -311,8 +307,7 @@ def write(store: Store, work: Callable[[Writer], T]) -> T:
     write here.
 
     Raises:
-        StoreError:
-            If the store can't be written. Nothing was.
+        StoreError: If the store can't be written. Nothing was.
     """
     return store._cache.write(lambda transaction: work(Writer(transaction)))
 

@@ -116,8 +116,7 @@ def check_seal(row: R) -> R:
     The row, if it is what was written.
 
     Raises:
-        DamagedRow:
-            If it is not.
+        DamagedRow: If it is not.
     """
     if is_sealed(row):
         return row
@@ -153,13 +152,10 @@ class Revision(NamedTuple):
     Attributes:
         parent: The number of the revision of the same name that it grew from; 0 if
             it grew from none.
-
         tokens: The sum of all counts of the ledger, at most `MAX_TOKENS`: less than
             that, and each total is a count that a ledger may have.
-
         labels: Those that point to it, in the order they were given, with a zero
             byte between two.
-
         notes: Those on it, as JSON, or empty. The same of a name.
     """
 
@@ -194,17 +190,11 @@ class Revision(NamedTuple):
 
         Args:
             key: ``name << 32 | number``.
-
             parent: The number of the revision that it grew from, or 0.
-
             ends: Where the state's entries end, and its ledger.
-
             origin: The number of the state's origin.
-
             origin_digest: The digest of that.
-
             tokens: The sum of all counts of its ledger.
-
             fields: What the caller of the save gave to it.
         """
         (branch, length, digest), (ledger_branch, ledger_length, ledger_digest) = ends
@@ -271,15 +261,10 @@ class TimelineRow(NamedTuple):
 
     Attributes:
         oldest: The number of the oldest moment.
-
         length: How many moments there are.
-
         present: The number of the present one.
-
         max_moments: The most moments that are kept; 0 if all are.
-
         revision: The number of the revision that was the head when it was saved.
-
         saves: How often it was.
     """
 
@@ -300,17 +285,12 @@ class MomentRow(NamedTuple):
 
     Attributes:
         revision: The number of the revision that its state is.
-
         parent: One more than the number of the moment that it was committed on; 0
             for the first moment.
-
         redo: One more than the number of the moment to which redo goes, if that is
             not the next one; else 0.
-
         label: Its label.
-
         step_group: The group of its step, or empty.
-
         note: What a program keeps with the step, as the notes of a revision; or empty.
     """
 
@@ -345,11 +325,8 @@ class LabelMoveRow(NamedTuple):
 
     Attributes:
         label: The label.
-
         before: The number of the revision that it pointed to; 0 for none.
-
         after: That of the revision that it points to since; 0 if it was removed.
-
         moved_at: When.
     """
 
@@ -395,8 +372,7 @@ class Origin(NamedTuple):
         That of a row of the table, which should have that number.
 
         Raises:
-            DamagedRow:
-                If it is not what was written: then its key is another, or an
+            DamagedRow: If it is not what was written: then its key is another, or an
                 identity has another length.
         """
         if row is None or row[0] is None:

@@ -48,14 +48,12 @@ class Placeholder:
 
     Attributes:
         key: The variable that holds the messages: any sequence of them.
-
         optional: Whether the variable may be missing or None; it then stands for
             no messages.
 
     Raises:
-        InvalidMessageError:
-            If *key* is empty or not text, or *optional* is neither True nor
-            False.
+        InvalidMessageError: If *key* is empty or not text, or *optional* is neither
+            True nor False.
     """
 
     key: str
@@ -116,16 +114,12 @@ class Template:
 
     Args:
         *items: Messages, and each `Placeholder`, in order.
-
         syntax: The syntax of variables in all of them: ``fstring``, ``jinja2``
             (extra ``jinja``) or ``go`` (extra ``go-templates``).
 
     Raises:
-        InvalidMessageError:
-            If an item is neither a message nor a placeholder.
-
-        TemplateError:
-            If the syntax is unknown.
+        InvalidMessageError: If an item is neither a message nor a placeholder.
+        TemplateError: If the syntax is unknown.
 
     >>> from conversation_state.messages import UserMessage
     >>> greeting = Template(UserMessage("I am {name}."), Placeholder("history"))
@@ -169,20 +163,13 @@ class Template:
         braces), media types, metadata, and unknown fields.
 
         Raises:
-            MissingVariableError:
-                If a variable, or a key below one, is missing.
-
-            TemplateError:
-                If a text is not a valid template, or exceeds a limit; if a
-                variable is not plain data, or a placeholder's is not a sequence
-                of messages.
-
-            InvalidMessageError, InvalidPartError:
-                If the rendered message is invalid: an empty url, for example. A
-                note names the template.
-
-            MissingExtraError:
-                If the syntax needs a package that is not installed.
+            MissingVariableError: If a variable, or a key below one, is missing.
+            TemplateError: If a text is not a valid template, or exceeds a limit; if a
+                variable is not plain data, or a placeholder's is not a sequence of
+                messages.
+            InvalidMessageError, InvalidPartError: If the rendered message is invalid:
+                an empty url, for example. A note names the template.
+            MissingExtraError: If the syntax needs a package that is not installed.
         """
         renderer = _Renderer(self.syntax, variables)
         messages: list[Message] = []
@@ -209,8 +196,8 @@ def render(text: str, variables: Mapping[str, object], *, syntax: str) -> str:
     Go writes them: ``[1 a]``, ``map[a:1]``.
 
     Raises:
-        TemplateError, MissingVariableError, MissingExtraError:
-            As by `Template` and `Template.format`.
+        TemplateError, MissingVariableError, MissingExtraError: As by `Template` and
+            `Template.format`.
 
     >>> render("{n:03d} {who[name]}", {"n": 7, "who": {"name": "A"}}, syntax="fstring")
     '007 A'

@@ -58,7 +58,6 @@ def write_answer(
 
     Raises:
         TypeError: It has a part that no model answers.
-
         ValueError: Arguments of a call are no JSON object, on a wire that has objects,
             and the answer did not reach the limit of tokens within them.
     """

@@ -283,15 +283,11 @@ def requests_are_accepted(
 
     Args:
         adapter: What dumps them.
-
         wire: The wire, as `judge` calls it.
-
         messages: The messages of a request: the newest is a user's or a result, and no
             call waits.
-
         rules: As ``dump`` takes them. Without, those that are right for all known hosts
             but those of a dialect, which has to be named: Mistral, Perplexity, vLLM.
-
         level: As `judge` takes it.
     """
     payload = adapter.dump(messages, rules=rules).payload

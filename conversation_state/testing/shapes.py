@@ -156,10 +156,8 @@ class ConversationShape:
 
     Attributes:
         write: Gives the messages of one turn, written with a `TurnWriter`.
-
         needs: The options of `strategies.conversations` that it needs: ``parallel``,
             ``late``, ``interrupted``, ``media``, ``reasoning``, ``long``.
-
         share: How often it is drawn, beside others, which have 1.
     """
 
@@ -663,11 +661,8 @@ class Diamond(NamedTuple):
 
     Attributes:
         trunk: The state that was forked.
-
         left: A fork of it, with something added.
-
         right: Another one.
-
         joined: Both: ``left.join(right)``.
     """
 

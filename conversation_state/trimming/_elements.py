@@ -30,11 +30,8 @@ class Element(NamedTuple):
             result that of the result, a summary the first of those it sums
             up, an answer made by `repair` that of the message that calls. A
             result that was moved up to its call keeps its own.
-
         message: The message.
-
         tokens: How many tokens it fills, by the view's counter.
-
         role: Its role.
     """
 
@@ -51,7 +48,6 @@ class Dropped(NamedTuple):
 
     Attributes:
         seq: Its position in the conversation.
-
         reason: Why: ``over budget``, ``over the count``, ``removed``,
             ``compacted`` (a summary stands for it; if the summary was dropped,
             too, its position says why), or ``invalid:`` and the place that a
@@ -126,7 +122,6 @@ class StepFailure(NamedTuple):
 
     Attributes:
         step: The step.
-
         error: Why; a `DroppedHistoryError` where messages were left out.
     """
 

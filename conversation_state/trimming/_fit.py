@@ -68,10 +68,8 @@ class RunStart(NamedTuple):
 
     Attributes:
         cut: Its first message.
-
         task: The position of the user's message that stays before it; -1 if it
             begins with a user's message itself, -2 if one has to be made.
-
         tokens: How many tokens that message fills.
     """
 
@@ -343,15 +341,10 @@ class Fit(_KeepNewest):
 
         Args:
             context: The view.
-
             survey: What is known of the messages that the run is among.
-
             excess: How many tokens of these have to be before it.
-
             limit: How many tokens the view may have.
-
             earlier: Finds the newest user's message before these messages.
-
             rewrites: The results among them that are smaller than *survey* knows.
         """
         cuts, lead, lead_tokens = survey.cuts, survey.lead, survey.lead_tokens
@@ -463,9 +456,7 @@ def fit_from_end(
 
     Args:
         context: A view of a whole log.
-
         step: The step.
-
         repairs: Whether `repair` runs before it.
     """
     selection = context._selection
@@ -859,7 +850,6 @@ def fit(*, keep_system: bool = True, slack: int = 0) -> Step:
 
     Args:
         keep_system: Keep the leading system messages, whatever else goes.
-
         slack: How far the start moves when it must, in tokens; at most half of
             what the budget leaves besides the leading system messages. Until
             that is used up, the views of later states start at the same
@@ -869,15 +859,11 @@ def fit(*, keep_system: bool = True, slack: int = 0) -> Step:
             counts all of it.
 
     Raises:
-        ValueError:
-            If *slack* is negative or no integer.
-
-        BudgetExceededError:
-            By the step, if even the smallest such view is over the budget.
-
-        InvalidTranscriptError:
-            By the step, if no such view is valid: the newest message is the
-            result of a call that is not directly before it, say.
+        ValueError: If *slack* is negative or no integer.
+        BudgetExceededError: By the step, if even the smallest such view is over the
+            budget.
+        InvalidTranscriptError: By the step, if no such view is valid: the newest
+            message is the result of a call that is not directly before it, say.
     """
     return Fit(keep_system, check_integer("fit", "slack", slack))
 
@@ -893,16 +879,12 @@ def keep_last(n: int, *, keep_system: bool = True) -> Step:
 
     Args:
         n: How many messages, at least 1.
-
         keep_system: As of `fit`.
 
     Raises:
-        ValueError:
-            If *n* is less than 1 or no integer.
-
-        InvalidTranscriptError:
-            By the step, if no valid view holds the newest message; `repair`
-            before it helps.
+        ValueError: If *n* is less than 1 or no integer.
+        InvalidTranscriptError: By the step, if no valid view holds the newest message;
+            `repair` before it helps.
     """
     last = check_integer("keep_last", "n", n, 1)
     return _KeepCount(keep_system, 0, last)
@@ -921,14 +903,11 @@ def keep_first_and_last(m: int, n: int, *, keep_system: bool = True) -> Step:
 
     Args:
         m: How many of the first messages.
-
         n: How many of the newest, at least 1.
-
         keep_system: As of `fit`.
 
     Raises:
-        ValueError, InvalidTranscriptError:
-            As `keep_last` says.
+        ValueError, InvalidTranscriptError: As `keep_last` says.
     """
     first = check_integer("keep_first_and_last", "m", m)
     last = check_integer("keep_first_and_last", "n", n, 1)

@@ -80,7 +80,6 @@ class Repair:
 
         Args:
             context: The view.
-
             reasons: Why results at some positions go, of which that is known: a result
                 that came so late that its call is shown no more.
         """

@@ -164,7 +164,6 @@ class SharedPrefix(NamedTuple):
 
     Attributes:
         messages: How many messages.
-
         tokens: How many tokens these fill, by the first view's counter.
     """
 

@@ -337,18 +337,14 @@ def compact(seqs: Iterable[int], summarise: Summarise) -> Step:
     Args:
         seqs: Positions; those the view does not show are left alone. It must
             show nothing else between the first and the last.
-
         summarise: Gets the messages as the view shows them, and returns a text,
             which becomes a user's message, or a message of a user, the
             assistant or the system.
 
     Raises:
-        TypeError:
-            If *seqs* aren't positions, or *summarise* isn't a function, or one
+        TypeError: If *seqs* aren't positions, or *summarise* isn't a function, or one
             that has to be awaited (`acompact`).
-
-        CompactionError:
-            By the step, if calls would be separated from their results, or
+        CompactionError: By the step, if calls would be separated from their results, or
             something that the view shows between the messages would be lost.
 
     >>> from conversation_state.trimming import trim
@@ -492,17 +488,12 @@ def rolling_summary(limit_tokens: int, keep_last: int, summarise: Summarise) -> 
 
     Args:
         limit_tokens: How large a view may become before it is summarised.
-
         keep_last: How many of the newest messages stay as they are.
-
         summarise: As in `compact`.
 
     Raises:
-        ValueError:
-            If a number is negative or no integer.
-
-        TypeError:
-            If *summarise* isn't a function, or one that has to be awaited
+        ValueError: If a number is negative or no integer.
+        TypeError: If *summarise* isn't a function, or one that has to be awaited
             (`arolling_summary`).
     """
     return _make_rolling(limit_tokens, keep_last, summarise, is_async=False)

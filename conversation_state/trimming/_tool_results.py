@@ -265,13 +265,12 @@ def shorten_tool_results(
 
     Args:
         limit_tokens: How long a text may be.
-
         marker: What stands for the middle; ``{cut}`` in it becomes the number
             of characters that were cut.
 
     Raises:
-        ValueError:
-            If *limit_tokens* is negative or no integer, or *marker* isn't a text.
+        ValueError: If *limit_tokens* is negative or no integer, or *marker* isn't a
+            text.
     """
     limit = check_integer("shorten_tool_results", "limit_tokens", limit_tokens)
     return _ShortenResults(limit, check_text(marker, "shorten_tool_results' marker"))
@@ -303,12 +302,10 @@ def clear_tool_results(*, keep: int = 3, marker: str = "[cleared]") -> Step:
 
     Args:
         keep: How many of the newest stay as they are.
-
         marker: What stands for the content of the others.
 
     Raises:
-        ValueError:
-            If *keep* is negative or no integer, or *marker* isn't a text.
+        ValueError: If *keep* is negative or no integer, or *marker* isn't a text.
     """
     number = check_integer("clear_tool_results", "keep", keep)
     return _ClearResults(number, check_text(marker, "clear_tool_results' marker"))

@@ -121,26 +121,18 @@ def trim(
 
     Args:
         conversation: A state, or messages.
-
         budget: What the view should fit into; None for no limit.
-
         *steps: Functions from one view to the next; ``repair(), fit()`` if
             no step is given.
-
         counter: What counts the tokens of the messages.
-
         rules: What requests are asked for. The default is right for all providers;
             ``adapters.gemini.RULES`` for one.
-
         previous: The view of the turn before, or its summaries, for steps that
             continue from there (`rolling_summary`).
 
     Raises:
-        BudgetExceededError, InvalidTranscriptError:
-            As `fit` says.
-
-        TypeError:
-            If a step returns something else than a view, or has to be awaited
+        BudgetExceededError, InvalidTranscriptError: As `fit` says.
+        TypeError: If a step returns something else than a view, or has to be awaited
             (`atrim`).
 
     Whatever a step raises has the attributes ``summaries`` and
@@ -214,16 +206,12 @@ def record_summaries(
 
     Args:
         state: The state of the turn that made the view.
-
         view: The view, or what was raised where a later step failed: it has the
             ``summary_responses``, too.
 
     Raises:
-        TypeError:
-            If *view* has none.
-
-        InvalidUsageError:
-            If the total gets over 2**63 - 1.
+        TypeError: If *view* has none.
+        InvalidUsageError: If the total gets over 2**63 - 1.
     """
     responses = getattr(view, "summary_responses", None)
     if responses is None and not isinstance(view, BaseException):
@@ -253,18 +241,14 @@ class Trimmer:
 
     Attributes:
         budget: What the views should fit into; None for no limit.
-
         steps: Functions from one view to the next; ``repair(), fit()`` if none
             are given.
-
         counter: What counts the tokens of the messages.
-
         rules: What requests are asked for; see `trim`.
 
     Raises:
-        TypeError:
-            If *budget* isn't a `TokenBudget`, *rules* aren't `Rules`, or a step isn't a
-            function.
+        TypeError: If *budget* isn't a `TokenBudget`, *rules* aren't `Rules`, or a step
+            isn't a function.
 
     >>> trimmer = Trimmer(TokenBudget(context_window=3))
     >>> state = Aggregator.new().add_user_prompt("Hello there, my friend!")

@@ -49,11 +49,8 @@ class Flaw(NamedTuple):
         kind: ``orphaned result``, ``repeated result``, ``dangling call``,
             ``repeated call id``, ``invalid call id``, ``invalid name``, ``empty
             message``, ``thinking alone``, ``repeated turn`` or ``start``.
-
         seqs: The positions of the messages concerned.
-
         what: What is wrong and what to do.
-
         reason: The same in few words, as `Dropped.reason` says it where
             messages are dropped because of it; "" if none are.
     """

@@ -54,11 +54,9 @@ class TrimContext:
 
     Attributes:
         budget: What the view should fit into; None if there is no limit.
-
         failures: What steps could not do, and why; ``()`` if nothing: a summary
             that was not made (`compact`), and each invalid place that messages
             were dropped for (`repair`, `fit`).
-
         summary_responses: What summarisers reported while this view was made,
             those whose summary was refused included: the `ResponseMeta` of each
             message they returned that has a usage, with a new id if it has none.
@@ -92,25 +90,18 @@ class TrimContext:
 
         Args:
             conversation: A state, or messages.
-
             budget: What the view should fit into; None for no limit.
-
             counter: What counts the tokens of the messages.
-
             rules: What requests are asked for: `requests.EVERYWHERE` is right for all
                 providers, ``adapters.anthropic.RULES`` for one.
-
             previous: The view of the turn before, or its `summaries`: what
                 `rolling_summary` goes on from. Nothing else reads it. A view
                 remembers the summaries of the eight views before it.
 
         Raises:
-            TypeError:
-                If *conversation* or *previous* holds something else than messages,
-                *budget* isn't a `TokenBudget`, or *rules* aren't `Rules`.
-
-            ValueError:
-                If *counter* returns something else than a count.
+            TypeError: If *conversation* or *previous* holds something else than
+                messages, *budget* isn't a `TokenBudget`, or *rules* aren't `Rules`.
+            ValueError: If *counter* returns something else than a count.
         """
         if not isinstance(rules, Rules):
             raise TypeError(
@@ -232,8 +223,7 @@ class TrimContext:
         O(log n) for each.
 
         Raises:
-            TypeError:
-                If *seqs* holds something else than integers.
+            TypeError: If *seqs* holds something else than integers.
         """
         if not isinstance(seqs, Iterable):
             seqs = (seqs,)
@@ -249,11 +239,8 @@ class TrimContext:
         original message is in the state, and in `original`.
 
         Raises:
-            ValueError:
-                If the view shows nothing at *seq*.
-
-            TypeError:
-                If *message* isn't a message.
+            ValueError: If the view shows nothing at *seq*.
+            TypeError: If *message* isn't a message.
         """
         check_message(message)
         selection = self._selection

@@ -102,7 +102,6 @@ class BlockTurn:
     Attributes:
         block: The block whose turn it is; None if no block has it. Its method `abandon`
             undoes what it did.
-
         lock: Held by the thread whose block it is.
     """
 

@@ -211,7 +211,6 @@ class PostgresBlock(SqlBlock):
 
     Args:
         backend: Lends the connection.
-
         begin: Begins the transaction; "" for statements that must be outside of one.
     """
 
@@ -421,8 +420,7 @@ class PostgresBackend:
     (``synchronous_commit``), and never half.
 
     Raises:
-        StoreError:
-            If the server can't be reached, or its tables belong to another
+        StoreError: If the server can't be reached, or its tables belong to another
             program or a newer version.
     """
 

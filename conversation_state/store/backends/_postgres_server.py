@@ -51,21 +51,14 @@ class Address(NamedTuple):
     Attributes:
         url: The URL to show: without the password, and without options that
             do not say where the server is.
-
         server: The parameters for libpq.
-
         schema: The schema that has the tables.
-
         pool_size: How many connections there are at most.
-
         timeout_s: How long to wait for others that write, for a connection,
             and for the server.
-
         mode: ``rw``, or ``ro`` for reading only.
-
         is_prepared: Whether statements stay prepared, and settings with the session;
             else each transaction has its own.
-
         settings: What is set, beside what libpq is given.
     """
 

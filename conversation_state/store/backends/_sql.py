@@ -127,11 +127,8 @@ class Dialect:
 
     Attributes:
         mark: Stands for a parameter.
-
         types: The types of columns.
-
         text_order: What makes texts ordered by their bytes.
-
         small: Follows tables whose key is not an integer, where that would else
             be kept twice.
     """

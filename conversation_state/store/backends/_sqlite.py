@@ -394,9 +394,8 @@ class SqliteBackend:
     saves with it, and never damages older ones; with ``full`` it takes none.
 
     Raises:
-        StoreError:
-            If the file can't be opened, or is not one of ours, or was made by
-            a newer version.
+        StoreError: If the file can't be opened, or is not one of ours, or was made by a
+            newer version.
     """
 
     def __init__(self, path: str, options: SqliteOptions, *, url: str = "") -> None:

@@ -142,9 +142,7 @@ class AdapterContract(Contract):
 
     Attributes:
         adapter: The adapter: a module, or an object.
-
         conversations: The messages it dumps, as a strategy; any by default.
-
         normalise: Takes a message and returns it without what the format can't
             represent and does not list as lost; by default what no provider gets:
             times, runs and metadata.
@@ -449,8 +447,8 @@ def check_adapter(
     The options are the attributes of the class, and Hypothesis' settings.
 
     Raises:
-        BrokenLawsError:
-            If it breaks a law, with the smallest conversation that shows it as code.
+        BrokenLawsError: If it breaks a law, with the smallest conversation that shows
+            it as code.
     """
     __tracebackhide__ = True
     for name in ("dump", "load"):

@@ -13,11 +13,8 @@ class RequestLine(NamedTuple):
 
     Attributes:
         kind: ``system``, ``user``, ``assistant``, ``call`` or ``result``.
-
         text: The text; of a result what the tool returned.
-
         id: The id of the call; where a wire has none, the name of the function.
-
         arguments: Of a call its arguments, with sorted keys; "" if they are not an
             object.
     """

@@ -426,8 +426,7 @@ def make_form(run: Agent, timeout_s: float) -> AgentForm:
     How *run* is run.
 
     Raises:
-        TypeError:
-            If it is neither a function nor a command.
+        TypeError: If it is neither a function nor a command.
     """
     if isinstance(run, (str, list, tuple)):
         return CommandAgent(run, timeout_s)

@@ -60,14 +60,11 @@ class AgentTurn:
 
     Attributes:
         prompt: What the user writes.
-
         answers: What the provider answers, one for each request of the turn:
             `AssistantMessage`, or a fault of the strict provider. When there are no
             more, it answers with a text.
-
         act: What the user does: ``ask`` waits for the reply; ``stop`` stops the agent,
             ``write`` writes a second prompt while it works, ``crash`` kills it.
-
         at: When: at which suspension of an async function, or how many hundredths of a
             second after the first request of a command.
     """
@@ -86,7 +83,6 @@ class CutStream:
 
     Attributes:
         answer: The answer.
-
         after: How many of its events come.
     """
 

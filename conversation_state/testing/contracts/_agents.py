@@ -104,11 +104,8 @@ class AgentReport:
 
     Attributes:
         scripts: How many scripts were run.
-
         acts: What the user did in them.
-
         not_drawn: What this form of agent can't do, and was not drawn.
-
         results: What came of each law.
     """
 
@@ -514,8 +511,7 @@ def replay_agent(
     `check_agent`.
 
     Raises:
-        AssertionError:
-            If the agent breaks laws.
+        AssertionError: If the agent breaks laws.
     """
     __tracebackhide__ = True
     turns = tuple(script)
@@ -556,24 +552,15 @@ def check_agent(
             or something with a *text*, and with the *usage* of the thread so far: a
             mapping, an object, or a state. An agent may raise errors where the provider
             fails.
-
         wire: ``openai_chat``, ``openai_responses``, ``anthropic`` or ``gemini``.
-
         tools: The tools of the agent that the model calls, as functions or `ToolInfo`.
-
         level: What the provider refuses: see `provider.judge`.
-
         budget: The most tokens of a request, at four characters a token; None for any.
-
         compacts: Whether it shortens long conversations. Then earlier messages may be
             missing.
-
         max_rounds: The most requests of a turn.
-
         timeout_s: The seconds after which a turn counts as endless.
-
         without: The names of laws that do not hold and need not.
-
         settings: Hypothesis' settings; by default those of the active profile, with a
             fifth of its examples for a command, each turn of which starts a program.
             ``settings(verbosity=Verbosity.verbose)`` writes a line for each script to
@@ -586,11 +573,9 @@ def check_agent(
         What was run, and which acts of users this form of agent can't be put through.
 
     Raises:
-        BrokenLawsError:
-            If it breaks a law, with the smallest script as code that replays it.
-
-        ValueError:
-            If *without* names no law.
+        BrokenLawsError: If it breaks a law, with the smallest script as code that
+            replays it.
+        ValueError: If *without* names no law.
     """
     __tracebackhide__ = True
     check_names("without", without, list(LAWS))

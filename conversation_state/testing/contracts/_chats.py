@@ -78,11 +78,8 @@ class ChatAct(NamedTuple):
 
     Attributes:
         verb: The method.
-
         place: Which of the messages that it may be about, counted from the end.
-
         number: Which alternative.
-
         tab: The tab that it is done in.
     """
 
@@ -170,9 +167,7 @@ class ModelChat:
 
     Attributes:
         shown: What is shown.
-
         paths: All that was ever shown.
-
         alternatives: After each conversation, what came next, in the order it was made.
     """
 
@@ -600,17 +595,14 @@ def check_chat(
     Args:
         make: Takes an id and returns the chat of that id: two calls with one id are two
             tabs. One that takes nothing makes a new chat. See `Chat` for the methods.
-
         without: The names of laws that do not hold and need not.
-
         also: The names of further laws: *keeps the bill*, of a chat whose state has a
             ledger.
-
         settings: Hypothesis' settings.
 
     Raises:
-        BrokenLawsError:
-            If it breaks a law, with the shortest series of acts that shows it as code.
+        BrokenLawsError: If it breaks a law, with the shortest series of acts that shows
+            it as code.
     """
     __tracebackhide__ = True
     check_contract(ChatContract, make, settings, without=without, also=also)

@@ -213,10 +213,8 @@ def law(
 
     Args:
         is_extra: It is only checked if *also* has its name.
-
         needs: The name of an attribute of the contract: the law is only checked if that
             is not None.
-
         **examples: What the arguments of the method are drawn from.
     """
 
@@ -235,7 +233,6 @@ class Contract:
 
     Attributes:
         without: The names of laws that do not hold and need not.
-
         also: The names of further laws that hold: those which are not checked
             otherwise.
     """
@@ -348,12 +345,10 @@ def run_laws(
 
     Args:
         contract: The contract, with its subject.
-
         settings: Hypothesis' settings; by default those of the active profile.
 
     Raises:
-        ValueError:
-            If *without* or *also* of the contract names no law of it.
+        ValueError: If *without* or *also* of the contract names no law of it.
     """
     contract._check_names()
     results: list[LawResult] = []
@@ -412,11 +407,8 @@ def check_contract(
     Hold *subject* to all laws of a contract, with those *options* that are not None.
 
     Raises:
-        TypeError:
-            If *subject* can't be called.
-
-        BrokenLawsError:
-            If a law is broken; from what the first broken one raised.
+        TypeError: If *subject* can't be called.
+        BrokenLawsError: If a law is broken; from what the first broken one raised.
     """
     __tracebackhide__ = True
     contract = contract_class()

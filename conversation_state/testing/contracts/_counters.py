@@ -154,9 +154,7 @@ class CounterContract(Contract):
 
     Attributes:
         counter: The counter; a function as a static method.
-
         messages: The messages it counts, as a strategy; any message by default.
-
         fresh: Makes a counter that has counted nothing yet, for one that caches counts;
             None for one that caches nothing.
     """
@@ -271,8 +269,8 @@ def check_counter(
     are the attributes of the class, and Hypothesis' settings.
 
     Raises:
-        BrokenLawsError:
-            If it breaks a law, with the smallest message that shows it as code.
+        BrokenLawsError: If it breaks a law, with the smallest message that shows it as
+            code.
 
     >>> from conversation_state.counting import by_characters
     >>> check_counter(by_characters)

@@ -87,9 +87,7 @@ def assert_replaces(old: Message, new: Message, *, keeps_ids: bool = True) -> No
 
     Args:
         old: The message.
-
         new: What is shown in its place.
-
         keeps_ids: Whether ids and names of calls stay; they may change where a
             provider would refuse them.
     """

@@ -42,12 +42,9 @@ class ReducerContract(Contract):
 
     Attributes:
         reducer: The function, as a static method or a method.
-
         states: The states it takes, as a strategy; any state by default.
-
         removes: Which entries it may remove, as a function from an entry; none if it is
             None.
-
         fresh: Makes a reducer that has seen nothing yet, for one that remembers; None
             for one that remembers nothing.
     """
@@ -298,8 +295,8 @@ def check_reducer(
     options are the attributes of the class, and Hypothesis' settings.
 
     Raises:
-        BrokenLawsError:
-            If it breaks a law, with the smallest state that shows it as code.
+        BrokenLawsError: If it breaks a law, with the smallest state that shows it as
+            code.
 
     >>> check_reducer(lambda state: state.add_user_prompt("Please be brief."))
     """

@@ -29,19 +29,13 @@ class LawResult:
 
     Attributes:
         law: Its name.
-
         promise: What it says.
-
         result: ``holds``, ``broken``, ``declared not to hold``, or ``not run``: the
             last if another law is broken that comes first.
-
         examples: How many examples it was held against, simpler ones that also break
             it included.
-
         error: What was raised, if it is broken.
-
         code: The smallest example that breaks it, as Python code.
-
         line: Where the user's own code raised the error; where it is defined, if it
             returned something wrong.
     """
@@ -91,9 +85,7 @@ class BrokenLawsError(AssertionError):
 
     Attributes:
         subject: What was checked.
-
         kind: What it was checked as, in the plural: ``reducers``, for example.
-
         results: What came of each law.
     """
 

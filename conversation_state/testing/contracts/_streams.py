@@ -35,7 +35,6 @@ class StreamReaderContract(Contract):
 
     Attributes:
         load_chunks: The function, as a static method or a method.
-
         events: Lists of the events of one stream, as a strategy; some may be broken
             off.
     """
@@ -238,17 +237,14 @@ def check_stream(
 
     Args:
         load_chunks: The function.
-
         events: Lists of the events of one stream, as a strategy: `event_streams` of a
             format, or a user's own; those of ``openai_chat`` by default.
-
         without: The names of laws that do not hold and need not.
-
         settings: Hypothesis' settings.
 
     Raises:
-        BrokenLawsError:
-            If it breaks a law, with the smallest list of events that shows it.
+        BrokenLawsError: If it breaks a law, with the smallest list of events that shows
+            it.
     """
     __tracebackhide__ = True
     check_contract(

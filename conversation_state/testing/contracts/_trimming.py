@@ -68,10 +68,8 @@ class TrimmingStepContract(Contract):
 
     Attributes:
         step: The step; a function as a static method.
-
         views: The views it takes, as a strategy; any by default: with and without a
             budget, valid and not, whole and with messages removed.
-
         fresh: Makes a step that has seen nothing yet, for one that remembers; None for
             one that remembers nothing.
     """
@@ -311,8 +309,8 @@ def check_trimming_step(
     the class, and Hypothesis' settings.
 
     Raises:
-        BrokenLawsError:
-            If it breaks a law, with the smallest view that shows it as code.
+        BrokenLawsError: If it breaks a law, with the smallest view that shows it as
+            code.
 
     >>> from conversation_state.trimming import fit
     >>> check_trimming_step(fit(), also=["fits the budget", "is idempotent"])
@@ -334,14 +332,10 @@ class SummariserContract(Contract):
 
     Attributes:
         summarise: The function, as a static method or a method.
-
         conversations: What it summarises, as a strategy: tuples of one message or
             more, whose calls have results.
-
         max_tokens: How many tokens a summary may have; None if there is no limit.
-
         counter: What counts them.
-
         fresh: Makes a summariser that has seen nothing yet, for one that remembers;
             None for one that remembers nothing.
     """
@@ -492,8 +486,8 @@ def check_summariser(
     The options are the attributes of the class, and Hypothesis' settings.
 
     Raises:
-        BrokenLawsError:
-            If it breaks a law, with the smallest conversation that shows it as code.
+        BrokenLawsError: If it breaks a law, with the smallest conversation that shows
+            it as code.
 
     >>> check_summariser(lambda messages: f"{len(messages)} messages", max_tokens=5)
     """

@@ -108,13 +108,9 @@ class AnthropicRequest:
 
     Attributes:
         messages: Role and blocks of each message. A text is one block.
-
         uses: Place of the message and of the block, and the block, of each call.
-
         results: The same, of each result.
-
         texts: Path, place of the message, and text of each text.
-
         faults: What is not of the form.
     """
 

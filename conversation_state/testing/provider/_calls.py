@@ -40,9 +40,7 @@ class CallTools:
     Args:
         calls: Each is ``NAME``, whose arguments are made from the tool's JSON Schema,
             or ``NAME({"city": "Paris"})``.
-
         answer: The text where nothing is called.
-
         delay: Seconds before each event of a stream, or before a whole answer.
 
     Raises:

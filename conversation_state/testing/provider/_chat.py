@@ -57,11 +57,8 @@ class CompletionRequest:
 
     Attributes:
         messages: The messages, each with its place.
-
         calls: Place of the message, of the call, the call's id and its function's name.
-
         texts: Path and text of every text.
-
         faults: What is not of the form.
     """
 

@@ -86,11 +86,8 @@ class GeminiRequest:
 
     Attributes:
         turns: Role and parts of each content; a content without a role is a user's.
-
         calls: The number of calls in each turn.
-
         responses: The number of responses in each turn.
-
         faults: What is not of the form.
     """
 

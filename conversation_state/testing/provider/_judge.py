@@ -85,20 +85,15 @@ def judge(
     Args:
         wire: ``openai_chat``, ``openai_responses``, ``anthropic`` or ``gemini``: what
             the adapters are called.
-
         request_body: The request's JSON, or the part of it that carries the
             conversation, which is what ``dump(…).payload`` is.
-
         level: Who judges. ``strictest``: all rules but those of a dialect; ``api``:
             the provider's own; ``reference``: that, and what only its reference asks
             for; the name of a host of `HOSTS`: what that host refuses; or several of
             these, which then all have to accept.
-
         memory: What the provider has answered so far. Without it, rules about
             signatures and stored items, which need it, accept.
-
         without: Names of rules that are left out.
-
         whole: Whether *request_body* is all of the request, so that ``model`` and the
             like are asked for.
 

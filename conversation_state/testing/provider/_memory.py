@@ -17,19 +17,12 @@ class Memory:
 
     Attributes:
         thoughts: Anthropic: the text of each signature.
-
         encrypted: Responses: the encrypted content of each reasoning.
-
         stored: Responses: the ids of items that are stored.
-
         unstored: Responses: the ids of items that are not.
-
         calls_of: Responses: of each stored response, the ids of its calls.
-
         reasoning_of: Responses: of each item's id, the id of the reasoning before it.
-
         reasoned_calls: Chat: the ids of calls that came with ``reasoning_content``.
-
         signatures: Gemini: the signatures of parts.
     """
 
@@ -56,9 +49,7 @@ class Memory:
 
         Args:
             wire: ``openai_chat``, ``openai_responses``, ``anthropic`` or ``gemini``.
-
             response: The answer's JSON.
-
             store: Whether the request asked for its items to be stored.
         """
         if wire == "anthropic":

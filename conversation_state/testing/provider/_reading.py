@@ -125,7 +125,6 @@ class Faults:
 
     Attributes:
         by_rule: Path and values of each fault, by the name of the rule.
-
         are_unreadable: Whether one of them is such that no other check can go on.
     """
 

@@ -87,9 +87,7 @@ class ResponsesRequest:
     Attributes:
         items: Kind and item of each item of the input; a message without a type is a
             ``message``.
-
         parts: Path, role of the message, and part, of each part of a message.
-
         faults: What is not of the form.
     """
 

@@ -41,28 +41,18 @@ class ProviderRule:
 
     Attributes:
         name: Its name, unique in its wire; `judge(…, without=[name])` turns it off.
-
         wire: ``openai_chat``, ``openai_responses``, ``anthropic`` or ``gemini``.
-
         by: Who refuses a request that breaks it: ``api`` is the provider's own, every
             other name a host that speaks its wire; ``reference`` if only the
             reference asks for it.
-
         taken_by: Hosts of the wire that take what the provider's own API refuses.
-
         dialect: Whether it is asked for only where one of *by* is named, and not at
             level ``strictest``: what follows it is worse for all others.
-
         text: The provider's words, with the names of values in braces.
-
         param: What the provider's error calls the place; None where it says none.
-
         source: Where the words, or the rule, are to be found.
-
         status: The status of the answer.
-
         type: The error's type in the answer.
-
         code: The error's code in the answer.
     """
 
@@ -107,11 +97,8 @@ class Refusal:
 
     Attributes:
         rule: The rule that the request breaks.
-
         path: Where, as in ``messages[3].tool_calls[0].id``.
-
         message: The provider's words.
-
         param: The place, as the provider's error says it.
     """
 
@@ -161,10 +148,8 @@ def selected(
 
     Args:
         rules: The rules of a wire.
-
         level: ``strictest``, ``api``, ``reference``, the name of a host, or several of
             them, which then all have to accept.
-
         without: Names of rules that are left out.
     """
     levels = (level,) if isinstance(level, str) else tuple(level)

@@ -25,7 +25,6 @@ class Gate:
 
     Attributes:
         sent: How many events were sent.
-
         cancelled: Set once the client has gone away.
     """
 
@@ -70,15 +69,11 @@ class Reply:
     Attributes:
         answer: A text, an `AssistantMessage`, a response's JSON, or the events of a
             stream.
-
         cut_at: Only so many bytes of the body are sent, and the connection closes; None
             for all. The length that the head announces is that of all.
-
         break_after: Only so many events of a stream are sent, and the connection
             closes; None for all.
-
         delay: Seconds before each event of a stream, or before a whole answer.
-
         gate: What releases the events, instead of *delay*.
     """
 
@@ -97,9 +92,7 @@ class ErrorReply:
     Attributes:
         status: The status, such as 401, 429 or 500, which chooses the error's type,
             code and words.
-
         message: Other words.
-
         retry_after: Seconds that the header ``Retry-After`` says; None for no header.
     """
 

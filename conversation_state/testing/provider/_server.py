@@ -62,17 +62,11 @@ class ReceivedRequest:
 
     Attributes:
         wire: ``openai_chat``, ``openai_responses``, ``anthropic`` or ``gemini``.
-
         path: The path, with its query.
-
         body: The request's JSON. A model that the path names is in it, too.
-
         headers: The headers, their names in small letters.
-
         refusals: Why it was refused; () if it was accepted.
-
         is_stream: Whether it asked for a stream.
-
         is_cancelled: Whether the client went away before it had all of the answer.
     """
 
@@ -101,23 +95,16 @@ class StrictProvider:
             response's JSON, a list of the events of a stream, a function of the
             `ReceivedRequest` that returns one of these, `CallTools`, or a fault:
             `ErrorReply`, `Reply`, `Silence`, `Hangup`.
-
         level: Who judges, as in `judge`.
-
         without: Names of rules that are left out.
-
         default: The answer when the script is out.
-
         remembers: Whether rules about what it answered apply: signatures, stored
             items, reasoning that is wanted back.
-
         port: Where it listens; 0 for any port that is free.
 
     Attributes:
         default: The answer when the script is out, which may be set.
-
         requests: Every request so far.
-
         memory: What it has answered; None if it does not remember.
 
     >>> import json, urllib.request

@@ -188,7 +188,6 @@ def model_answers(
 
     Args:
         tools: The tools it knows of.
-
         broken: Which faults there may be, of `BROKEN_ANSWERS`: unknown tools, arguments
             that are no JSON, repeated, missing and long ids, answers that are empty,
             refused or truncated. True stands for all, False for none.
@@ -196,8 +195,7 @@ def model_answers(
     Shrink to a text without calls, faults or thoughts.
 
     Raises:
-        ValueError:
-            If *broken* has an unknown name.
+        ValueError: If *broken* has an unknown name.
     """
     return _draw_answer(tuple(tools), _check_broken(broken))
 
@@ -225,8 +223,7 @@ def provider_payloads(
     Shrink to a request without messages.
 
     Raises:
-        ValueError:
-            If *format* is unknown.
+        ValueError: If *format* is unknown.
     """
     wire = _check_format(format)
     requests = conversations(max_turns=4).map(
@@ -306,7 +303,6 @@ def event_streams(
     Shrink to a whole stream with one text.
 
     Raises:
-        ValueError:
-            If *format* is unknown.
+        ValueError: If *format* is unknown.
     """
     return _draw_events(_check_format(format))

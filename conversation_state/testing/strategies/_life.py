@@ -138,17 +138,11 @@ def conversations(
 
     Args:
         max_turns: The most turns; about two and a half messages each.
-
         parallel: Whether a message may have several calls.
-
         late: Whether a result may come after a later message.
-
         interrupted: Whether answers may be cut off by the user.
-
         media: Whether there are images, sound and files, in results as well.
-
         reasoning: Whether there are thoughts, signed, with calls and without.
-
         long: Whether one in twenty has more than 60 messages, and texts may have 5,000
             words.
 

@@ -139,7 +139,6 @@ def transcripts(
 
     Args:
         min_size: The fewest messages.
-
         max_size: The most.
 
     Shrink to fewer messages, and these to a user's empty text.
