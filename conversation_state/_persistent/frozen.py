@@ -134,8 +134,7 @@ def check_iterable(values: object, what: str, expected: str) -> None:
     Check that there are *values* to iterate over; *what* names them in the error.
 
     Raises:
-        TypeError:
-            If that is not so, as for one where a list is expected.
+        TypeError: If that is not so, as for one where a list is expected.
     """
     try:
         iter(values)  # type: ignore[call-overload]  # this is what is checked
@@ -183,8 +182,7 @@ def check_time(value: object, refuse: Callable[[str], Exception]) -> datetime | 
     *value*, an aware time with a fixed offset; or None.
 
     Raises:
-        Exception:
-            What *refuse* makes of the problem, if it is something else or has no
+        Exception: What *refuse* makes of the problem, if it is something else or has no
             time zone.
     """
     if value is None:

@@ -300,11 +300,8 @@ class Log(Sequence[T], Generic[T]):
 
         Args:
             step: From the state before an item, and the item, to the state after it.
-
             start: The state before the first item that is folded.
-
             key: What stands for *step*, *start* and *since*.
-
             since: The position of that item: the beginning of a block, so a multiple
                 of 32, and at most the length of the log.
         """
@@ -438,12 +435,10 @@ class Log(Sequence[T], Generic[T]):
 
         Args:
             results: The result at each item, the last of them that of the whole log.
-
             key: As for `fold`.
 
         Raises:
-            ValueError:
-                If there is not one result for each item.
+            ValueError: If there is not one result for each item.
         """
         if len(results) != len(self):
             raise ValueError(f"{len(results)} results for {len(self)} items")

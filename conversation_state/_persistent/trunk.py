@@ -68,9 +68,7 @@ class Trunk:
 
     Attributes:
         full: How many items the blocks hold; a multiple of 32.
-
         shift: Five bits for each level of the trie above the blocks.
-
         root: A tuple of blocks (shift 5), of tuples of blocks (10), ...
     """
 

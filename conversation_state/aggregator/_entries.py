@@ -33,7 +33,6 @@ class Entry(NamedTuple):
     Attributes:
         id: Opaque text, unique in the world; appending one message twice
             makes two.
-
         message: What was appended.
     """
 
@@ -52,14 +51,10 @@ class LedgerEntry(NamedTuple):
 
     Attributes:
         id: Opaque text: the key it was added with, or one unique in the world.
-
         usage: The tokens.
-
         model: The model that was used; "" if it is unknown.
-
         at: When they were used, as an aware time: that of the response's
             message, or when it was recorded; None if it is unknown.
-
         caveat: Why the tokens don't say what it cost: ``interrupted``, if there
             were more of them; why they have no standard price, such as
             ``service_tier 'flex'``; or both, as ``interrupted, speed 'fast'``; ""

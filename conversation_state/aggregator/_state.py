@@ -106,7 +106,6 @@ class Turn:
 
     Attributes:
         entries: The entries, in order.
-
         ledger: The ledger entries, in order.
     """
 
@@ -132,8 +131,7 @@ class Turn:
         and *ledger* hold entries, nor that each identity is there once.
 
         Raises:
-            InvalidUsageError:
-                If the ledger adds up to more than 2**63 - 1 tokens.
+            InvalidUsageError: If the ledger adds up to more than 2**63 - 1 tokens.
         """
         parent = None if parent_id is None else parent_id.int
         turn = cls(id.int, parent, Log(entries), Log(ledger))
@@ -243,15 +241,11 @@ class Aggregator:
 
         Args:
             messages: The messages it starts with.
-
             id: The state's id; a new UUID of version 7 if it is None.
 
         Raises:
-            InvalidMessageError:
-                If *messages* holds something else.
-
-            TypeError:
-                If *id* is not a UUID.
+            InvalidMessageError: If *messages* holds something else.
+            TypeError: If *id* is not a UUID.
         """
         number = new_uuid_number() if id is None else number_of_uuid(id)
         origin = StateOrigin(number, None, number, 0, 0, NOTHING)
@@ -278,11 +272,8 @@ class Aggregator:
         neither that they hold entries, nor that each identity is there once.
 
         Raises:
-            ValueError:
-                If a fork point lies outside of what there is.
-
-            InvalidUsageError:
-                If the ledger adds up to more than 2**63 - 1 tokens.
+            ValueError: If a fork point lies outside of what there is.
+            InvalidUsageError: If the ledger adds up to more than 2**63 - 1 tokens.
         """
         log, ledger_log = EMPTY_LOG.extend(entries), EMPTY_LEDGER.entries.extend(ledger)
         for name, at, most in (
@@ -423,8 +414,7 @@ class Aggregator:
         This state with *message* at its end.
 
         Raises:
-            InvalidMessageError:
-                If *message* is not a `Message`.
+            InvalidMessageError: If *message* is not a `Message`.
         """
         if not isinstance(message, Message):
             raise _mismatch_error("add", "a Message", message)
@@ -447,9 +437,8 @@ class Aggregator:
             prompt: A text, a part, several of both, or a `UserMessage`.
 
         Raises:
-            InvalidMessageError:
-                If *prompt* is something else, or has a part that a user's message
-                can't contain.
+            InvalidMessageError: If *prompt* is something else, or has a part that a
+                user's message can't contain.
 
         >>> from conversation_state import Aggregator
         >>> from conversation_state.parts import ImagePart
@@ -474,9 +463,8 @@ class Aggregator:
             message: A text, a part, several of both, or an `AssistantMessage`.
 
         Raises:
-            InvalidMessageError:
-                If *message* is something else, or has a part that an assistant's
-                message can't contain.
+            InvalidMessageError: If *message* is something else, or has a part that an
+                assistant's message can't contain.
         """
         if not isinstance(message, AssistantMessage):
             expected = "a str or an AssistantMessage"
@@ -495,8 +483,7 @@ class Aggregator:
             *calls: Calls, or one `AssistantMessage` that has some.
 
         Raises:
-            InvalidMessageError:
-                If there is no call, or something else is given.
+            InvalidMessageError: If there is no call, or something else is given.
         """
         message = calls[0] if len(calls) == 1 else None
         if not isinstance(message, AssistantMessage):
@@ -528,8 +515,7 @@ class Aggregator:
         programs keep them: `problems` of a view names them.
 
         Raises:
-            InvalidMessageError:
-                If *message* is not a `ToolMessage`.
+            InvalidMessageError: If *message* is not a `ToolMessage`.
         """
         if not isinstance(message, ToolMessage):
             raise _mismatch_error("add_tool_response", "a ToolMessage", message)
@@ -550,18 +536,14 @@ class Aggregator:
         Args:
             *messages: The response, usually one `AssistantMessage`: what an
                 adapter's ``load`` returns, with or without the star.
-
             key: The ledger identity to use instead of the response's own. Only
                 this key stands for the usage then: `record_responses` would record
                 it again.
 
         Raises:
-            InvalidMessageError:
-                If one of them is not a `Message`.
-
-            InvalidUsageError:
-                If *key* is in the ledger with another usage or model, *key* is
-                given and there are several usages, or the total gets over
+            InvalidMessageError: If one of them is not a `Message`.
+            InvalidUsageError: If *key* is in the ledger with another usage or model,
+                *key* is given and there are several usages, or the total gets over
                 2**63 - 1.
 
         >>> from conversation_state import Aggregator, ResponseMeta
@@ -621,11 +603,8 @@ class Aggregator:
             since: The position of the first message to look at.
 
         Raises:
-            ValueError:
-                If *since* is negative.
-
-            InvalidUsageError:
-                If the total gets over 2**63 - 1.
+            ValueError: If *since* is negative.
+            InvalidUsageError: If the total gets over 2**63 - 1.
         """
         since = index(since)
         if since < 0:
@@ -703,8 +682,7 @@ class Aggregator:
         O(k).
 
         Raises:
-            InvalidMessageError:
-                If one of them is not a `Message`; none is added then.
+            InvalidMessageError: If one of them is not a `Message`; none is added then.
         """
         return self._append_messages(messages, "extend")
 
@@ -739,22 +717,17 @@ class Aggregator:
 
         Args:
             usage: The usage to record; None, which providers send too, adds nothing.
-
             key: An identity of your own, a request's id say. The same key is
                 recorded once, however often it is added, here and after any join.
-
             model: The model that was used.
-
             at: When it was used, as an aware `datetime`; now if it is None.
-
             caveat: Why *usage* does not say what it cost: see `LedgerEntry`. The
                 same key with another time or caveat is the same usage: what is in
                 the ledger stays.
 
         Raises:
-            InvalidUsageError:
-                If *usage* is something else, the ledger has *key* with another
-                usage or model, *at* has no time zone, or the total gets over
+            InvalidUsageError: If *usage* is something else, the ledger has *key* with
+                another usage or model, *at* has no time zone, or the total gets over
                 2**63 - 1.
         """
         if usage is None:
@@ -804,8 +777,7 @@ class Aggregator:
                 whole ledger is inherited all the same.
 
         Raises:
-            IndexError:
-                If *at* is outside 0 to ``len(self)``.
+            IndexError: If *at* is outside 0 to ``len(self)``.
         """
         log = self._log
         if at is not None:
@@ -848,18 +820,11 @@ class Aggregator:
         identity of an entry.
 
         Raises:
-            IndexError:
-                If *to* is a number outside 0 to ``len(self)``.
-
-            LookupError:
-                If no entry of this state has the identity *to*, as for a label:
-                keep the checkpoint, or ask the store.
-
-            ValueError:
-                If *to* is a state that has nothing in common with this one.
-
-            TypeError:
-                If *to* is something else.
+            IndexError: If *to* is a number outside 0 to ``len(self)``.
+            LookupError: If no entry of this state has the identity *to*, as for a
+                label: keep the checkpoint, or ask the store.
+            ValueError: If *to* is a state that has nothing in common with this one.
+            TypeError: If *to* is something else.
 
         >>> start = Aggregator.new().add_user_prompt("Book it.")
         >>> wrong = start.add_assistant_message("Booked twice.").add_usage(Usage(1500))
@@ -906,8 +871,7 @@ class Aggregator:
         editing a prompt and trying again start here. O(n) to find the entry.
 
         Raises:
-            LookupError:
-                If no entry of this state has that identity.
+            LookupError: If no entry of this state has that identity.
         """
         return self._with_first(self._position_after(entry_id) - 1)
 
@@ -925,12 +889,9 @@ class Aggregator:
         one's messages.
 
         Raises:
-            LookupError:
-                If no entry of this state has that identity.
-
-            InvalidMessageError:
-                If *message* is not a `Message`, or would leave a call without its
-                result.
+            LookupError: If no entry of this state has that identity.
+            InvalidMessageError: If *message* is not a `Message`, or would leave a call
+                without its result.
 
         >>> state = Aggregator.new().add_user_prompt("Bern?")
         >>> answered = state.add_assistant_message("No.")
@@ -983,11 +944,8 @@ class Aggregator:
         A join with a state that has one of these entries brings it back.
 
         Raises:
-            LookupError:
-                If no entry of this state has one of the identities.
-
-            TypeError:
-                If *entry_ids* is a single text.
+            LookupError: If no entry of this state has one of the identities.
+            TypeError: If *entry_ids* is a single text.
 
         >>> state = Aggregator.new().add_user_prompt("Bern?").add_user_prompt("Basel?")
         >>> [message.text for message in state.without([state.entries[0].id])]
@@ -1103,11 +1061,8 @@ class Aggregator:
         joined in one call or one after another.
 
         Raises:
-            TypeError:
-                If something else is given.
-
-            InvalidUsageError:
-                If the total gets over 2**63 - 1.
+            TypeError: If something else is given.
+            InvalidUsageError: If the total gets over 2**63 - 1.
         """
         log, ledger_log = Union(self._log), Union(self._ledger.entries)
         for other in others:
@@ -1143,8 +1098,7 @@ class Aggregator:
         This state, kept under a *label*.
 
         Raises:
-            TypeError:
-                If *label* is not text.
+            TypeError: If *label* is not text.
         """
         return Checkpoint(self, label)
 
@@ -1360,7 +1314,6 @@ class Checkpoint:
 
     Attributes:
         state: The state.
-
         label: Its label; not unique.
 
     >>> chat = Aggregator.new().add_user_prompt("Book it.")
@@ -1430,8 +1383,7 @@ def ledger_union(*states: Aggregator | Turn | Checkpoint) -> Log[LedgerEntry]:
     under one identity, that of the first state stands, as in `join`.
 
     Raises:
-        TypeError:
-            If something else is given.
+        TypeError: If something else is given.
     """
     union = Union(EMPTY_LEDGER.entries)
     for state in states:
@@ -1452,11 +1404,8 @@ def total_usage(*states: Aggregator | Turn | Checkpoint) -> Usage:
     O(ledger entries).
 
     Raises:
-        TypeError:
-            If something else is given.
-
-        InvalidUsageError:
-            If the total is over 2**63 - 1.
+        TypeError: If something else is given.
+        InvalidUsageError: If the total is over 2**63 - 1.
 
     >>> start = Aggregator.new().add_usage(Usage(100))
     >>> first, second = start.add_usage(Usage(5)), start.add_usage(Usage(7))

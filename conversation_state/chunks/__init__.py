@@ -75,28 +75,18 @@ def concat(
 
     Args:
         chunks: Messages, in the order they came.
-
         usage: Whether usages are running totals (``cumulative``: the largest
             of each count stands) or what each piece cost (``delta``: they are
             added).
-
         regroup_by_index: Whether parts with one *index* are joined also where
             others came between them.
 
     Raises:
-        ConcatError:
-            If there are no chunks, or they are of different messages: with
-            the field, both values and the number of the first chunk that
-            disagrees.
-
-        InvalidUsageError:
-            If usages are added, and come to more than a count can be.
-
-        TypeError:
-            If *chunks* is a message.
-
-        ValueError:
-            If *usage* is neither.
+        ConcatError: If there are no chunks, or they are of different messages: with the
+            field, both values and the number of the first chunk that disagrees.
+        InvalidUsageError: If usages are added, and come to more than a count can be.
+        TypeError: If *chunks* is a message.
+        ValueError: If *usage* is neither.
 
     >>> from conversation_state.messages import AssistantMessage
     >>> concat([AssistantMessage("Hel"), AssistantMessage("lo")]).text
@@ -131,8 +121,7 @@ def concat_rows(
     no columns.
 
     Raises:
-        ConcatError:
-            If rows differ in length, or the chunks of a column are of
+        ConcatError: If rows differ in length, or the chunks of a column are of
             different messages; *chunk* is then the number of the row.
     """
     check_list(rows, "rows", "a list of rows")

@@ -43,7 +43,6 @@ class Accumulator(ByContent):
 
     Args:
         usage: ``cumulative`` or ``delta``, see `concat`.
-
         regroup_by_index: See `concat`.
 
     >>> hel = Accumulator().add(AssistantMessage("Hel"))
@@ -86,8 +85,7 @@ class Accumulator(ByContent):
         This accumulator and *chunk*. O(log n), n being the chunks so far.
 
         Raises:
-            ConcatError:
-                If *chunk* is of another message, see `concat`. This
+            ConcatError: If *chunk* is of another message, see `concat`. This
                 accumulator stays as it was, and takes other chunks.
         """
         after: Accumulator = _new(Accumulator)
@@ -125,11 +123,9 @@ class Accumulator(ByContent):
         been read before the next chunk was added.
 
         Raises:
-            ConcatError:
-                If there are no chunks.
-
-            InvalidUsageError:
-                If usages are added, and come to more than a count can be.
+            ConcatError: If there are no chunks.
+            InvalidUsageError: If usages are added, and come to more than a count can
+                be.
         """
         made = self._made
         if made is None:

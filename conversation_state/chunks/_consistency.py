@@ -33,8 +33,7 @@ def check_consistent(facts: Facts, chunk: Message, number: int) -> None:
     Add what *chunk* states about its message to *facts*, except its tool calls.
 
     Raises:
-        ConcatError:
-            If it contradicts the chunks before.
+        ConcatError: If it contradicts the chunks before.
     """
     _check_same(facts, "role", chunk.role, number)
     common = chunk._common
@@ -93,8 +92,7 @@ def check_call(facts: Facts, call: ToolCall, number: int) -> int:
     Calls are numbered as they are opened, whatever their index.
 
     Raises:
-        ConcatError:
-            If it contradicts the pieces before.
+        ConcatError: If it contradicts the pieces before.
     """
     at = call.index
     open_call: _OpenCall | None = facts.get(at)

@@ -73,8 +73,7 @@ class ChunkMerger:
         Read *chunks*, the next ones.
 
         Raises:
-            ConcatError:
-                If one of them is not of this message.
+            ConcatError: If one of them is not of this message.
         """
         # The first chunk is read by itself, because the fast paths compare further
         # chunks with it.
@@ -217,8 +216,7 @@ class ChunkMerger:
         The message that all chunks make.
 
         Raises:
-            ConcatError:
-                If no chunk was added.
+            ConcatError: If no chunk was added.
         """
         first = self._first
         if first is None:

@@ -36,24 +36,17 @@ class TokenBudget:
 
     Attributes:
         context_window: The window: the tokens of input and output together.
-
         max_output_tokens: The tokens reserved for the response. 0 by default:
             the registry has windows only.
-
         overhead: The tokens sent with the messages, such as tool schemas (see
             `count_tools`).
 
     Raises:
-        ValueError:
-            If there is neither a window nor a model, if the model's window is
-            not known, if a number is negative or no integer, or if
-            *max_output_tokens* and *overhead* leave nothing of the window.
-
-        UnknownModelError:
-            If the model is unknown; has similar names.
-
-        MissingExtraError:
-            If a model is looked up and the extra is not installed.
+        ValueError: If there is neither a window nor a model, if the model's window is
+            not known, if a number is negative or no integer, or if *max_output_tokens*
+            and *overhead* leave nothing of the window.
+        UnknownModelError: If the model is unknown; has similar names.
+        MissingExtraError: If a model is looked up and the extra is not installed.
 
     >>> budget = TokenBudget(context_window=8_000, max_output_tokens=1_000)
     >>> budget.effective_input_limit, budget.available(6_500)

@@ -59,11 +59,8 @@ class UsageEntry(Protocol):
 
     Attributes:
         id: Its identity.
-
         usage: The recorded usage.
-
         model: The model; "" if it is unknown.
-
         at: When the tokens were used; None if it is unknown.
 
     An entry may have the `caveat` of a `LedgerEntry`, too.
@@ -108,11 +105,8 @@ class CostLine(NamedTuple):
 
     Attributes:
         entry: The ledger entry.
-
         amount: US dollars, exact; None if it can't be priced.
-
         why: Why it can't, a sentence; "" if it can.
-
         is_partial: Whether an answer that was interrupted has reported this usage,
             and no more is recorded of it: it cost at least that.
     """
@@ -146,12 +140,10 @@ class Cost:
 
     Attributes:
         lines: The cost of each ledger entry, in the ledger's order.
-
         unbilled: The answers of the conversation whose usage is in no ledger
             entry, in order; the first of several messages of one response.
             `Aggregator.record_responses` records those that report their usage; of
             others, one that was stopped say, it is unknown what they cost.
-
         total: The sum of the amounts that are known, in US dollars; exact.
     """
 
@@ -275,17 +267,13 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
 
     Args:
         state: Anything with a `ledger`: an `Aggregator`, a `Turn`.
-
         when: An aware `datetime`, whose prices are used for all entries, whatever
             their time.
 
     Raises:
-        MissingExtraError:
-            If an entry names a model and the extra ``prices`` is not
+        MissingExtraError: If an entry names a model and the extra ``prices`` is not
             installed.
-
-        ValueError:
-            If *when* has no time zone.
+        ValueError: If *when* has no time zone.
     """
     now = check_moment(when)
     models: dict[str, FoundModel | str] = {}

@@ -41,11 +41,8 @@ class EncodedMedia(NamedTuple):
 
     Attributes:
         kind: ``image``, ``audio``, ``video`` or ``file``.
-
         size: The number of bytes.
-
         media_type: "" if unknown.
-
         detail: That of an image, "" if it has none.
     """
 

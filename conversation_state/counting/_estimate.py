@@ -71,8 +71,7 @@ def count(message: Message, counter: TokenCounter) -> int:
     function each time counts each time, and uses no more memory.
 
     Raises:
-        ValueError:
-            If *counter* returns something else than a non-negative integer.
+        ValueError: If *counter* returns something else than a non-negative integer.
     """
     # The argument is checked after the cache, which has the answer for most calls. The
     # cache is replaced as a whole and without a lock: if two threads count at once, one
@@ -360,8 +359,7 @@ def by_encoding(encode: Callable[[str], Sized]) -> EncodingCounter:
             ``encode_ordinary`` of a `tiktoken.Encoding`, for example.
 
     Raises:
-        TypeError:
-            If *encode* isn't a function.
+        TypeError: If *encode* isn't a function.
 
     Source:
         3 tokens for a message and 1 for a name are what OpenAI's cookbook
@@ -428,9 +426,7 @@ class Calibrated:
 
     Attributes:
         counter: The counter that is scaled; still called once for a message.
-
         charged: The numerator of the scale in lowest terms: reported tokens ...
-
         counted: ... and its denominator: tokens by *counter*.
     """
 
@@ -459,20 +455,15 @@ def calibrated(
 
     Args:
         counter: The counter to scale.
-
         samples: Prompts that were sent: their messages, and the tokens that
             the provider reported for them, as a number or a `Usage`.
-
         overhead: The tokens of each report that were not messages, for example
             tool schemas (see `count_tools`).
 
     Raises:
-        ValueError:
-            If there are no samples, or if one has no reported tokens besides the
-            overhead, no counted ones, or something else than a number of tokens.
-
-        TypeError:
-            If a sample is something else than a pair, or has other things than
+        ValueError: If there are no samples, or if one has no reported tokens besides
+            the overhead, no counted ones, or something else than a number of tokens.
+        TypeError: If a sample is something else than a pair, or has other things than
             messages.
 
     >>> from conversation_state.counting import by_characters

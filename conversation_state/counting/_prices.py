@@ -63,15 +63,10 @@ def find_model(model: str, wanted: str, *, suggest: bool = True) -> FoundModel:
     A name may begin with a provider, separated by a colon or a slash.
 
     Raises:
-        UnknownModelError:
-            If the registry has no model of that name; lists similar names if asked
-            to *suggest* some, which takes up to 40 ms.
-
-        MissingExtraError:
-            If the extra is not installed; *wanted* is what needs it.
-
-        TypeError:
-            If *model* is not text.
+        UnknownModelError: If the registry has no model of that name; lists similar
+            names if asked to *suggest* some, which takes up to 40 ms.
+        MissingExtraError: If the extra is not installed; *wanted* is what needs it.
+        TypeError: If *model* is not text.
     """
     check_model_name(model)
     snapshot = _load_snapshot(wanted)
@@ -133,8 +128,7 @@ def window_of(model: str) -> int:
     The window of *model*, in tokens.
 
     Raises:
-        ValueError:
-            If the registry has the model without its window.
+        ValueError: If the registry has the model without its window.
     """
     provider, info = find_model(model, "TokenBudget(model=...)")
     window = info.context_window
@@ -187,28 +181,20 @@ def price(usage: Usage, model: str, *, when: datetime | None = None) -> Decimal:
     Args:
         usage: The usage of one request: prices may depend on how long a
             prompt was.
-
         model: The model's name, with or without a provider: ``gpt-4o``,
             ``openai:gpt-4o``, ``groq/llama-3.3-70b-versatile``. Without one,
             genai-prices selects the provider.
-
         when: An aware `datetime`; None is now. Prices change, some by the hour. A
             time before the model existed has no price if its name or its first
             price has a date. Other models, such as ``gpt-4o``, have their first
             price at every earlier time: the registry doesn't have their date.
 
     Raises:
-        UnknownModelError:
-            If the model is unknown; has similar names.
-
-        UnpricedError:
-            If a part of the usage has no known price; it is never taken as zero.
-
-        MissingExtraError:
-            If the extra is not installed.
-
-        ValueError:
-            If *when* has no time zone.
+        UnknownModelError: If the model is unknown; has similar names.
+        UnpricedError: If a part of the usage has no known price; it is never taken as
+            zero.
+        MissingExtraError: If the extra is not installed.
+        ValueError: If *when* has no time zone.
     """
     if not isinstance(usage, Usage):
         raise TypeError(f"price takes a Usage, got {describe_value(usage)}")

@@ -88,15 +88,11 @@ def response_key(*pieces: MessageEntry | Message, id: str = "") -> str | None:
     Args:
         *pieces: All messages of the response, in order, or their entries. A message
             that is there twice counts once.
-
         id: The provider's id of the response, for messages that do not have it.
 
     Raises:
-        TypeError:
-            If a piece is something else.
-
-        InvalidMessageError:
-            If *id* is not a text.
+        TypeError: If a piece is something else.
+        InvalidMessageError: If *id* is not a text.
 
     >>> from conversation_state.messages import ResponseMeta
     >>> meta = ResponseMeta(id="chatcmpl-1")
@@ -236,7 +232,6 @@ class Answer(NamedTuple):
 
     Attributes:
         entries: The entries, in order.
-
         usage: The usage of the response: of several reports the larger counts, as
             in a stream; None if no tokens are reported.
     """

@@ -158,26 +158,19 @@ class Message(_Countable, ByContent):
 
     Attributes:
         role: The role: ``system``, ``user``, ``assistant``, ``tool``.
-
         name: Which of several participants with this role it is from; "" if not
             given.
-
         run_id: The run it belongs to, a UUID, or None.
-
         turn_id: The turn it belongs to, a UUID, or None.
-
         timestamp: When it was made: an aware `datetime`, or None. Its zone is
             kept as an offset.
-
         metadata: JSON values, frozen deeply.
-
         unknown: Further fields, which a newer version wrote; kept, and written
             back. None has the name of a known field.
 
     Raises:
-        InvalidMessageError:
-            If a value is not what its field holds: a part this role can't
-            hold, a naive timestamp, half of a surrogate pair, ...
+        InvalidMessageError: If a value is not what its field holds: a part this role
+            can't hold, a naive timestamp, half of a surrogate pair, ...
     """
 
     role: ClassVar[str] = ""
@@ -252,8 +245,7 @@ class Message(_Countable, ByContent):
         ``UserMessage("hi").replace(name="ann")``.
 
         Raises:
-            TypeError:
-                If this kind of message has no such field.
+            TypeError: If this kind of message has no such field.
         """
         # Made by the class and not copied: changes are checked as arguments are.
         fields = {name: getattr(self, name) for name in (*self._own_fields(), *COMMON)}

@@ -49,13 +49,9 @@ class Envelope:
 
     Attributes:
         name: The participant.
-
         run_id: The run, a UUID.
-
         turn_id: The turn, a UUID.
-
         timestamp: The time, aware.
-
         metadata: JSON values, frozen deeply.
 
     >>> turn = Envelope.new()
@@ -80,8 +76,7 @@ class Envelope:
         now in UTC.
 
         Raises:
-            InvalidMessageError:
-                If a value is not what its field holds.
+            InvalidMessageError: If a value is not what its field holds.
         """
         fields: CommonFields = {
             "name": name,

@@ -111,7 +111,6 @@ class SystemMessage(_ContentMessage):
 
     Args:
         content: A text, or text parts.
-
         **common: *name*, *run_id*, *turn_id*, *timestamp*, *metadata*; see
             `Message`.
 
@@ -137,7 +136,6 @@ class UserMessage(_ContentMessage):
 
     Args:
         content: A text, or parts: text, images, audio, video, files, unknown.
-
         **common: *name*, *run_id*, *turn_id*, *timestamp*, *metadata*; see
             `Message`.
 
@@ -176,11 +174,8 @@ class AssistantMessage(_ContentMessage):  # type: ignore[override]  # attrs' own
 
     Args:
         content: A text, or parts of any kind.
-
         tool_calls: The calls, in the order the model made them.
-
         response: Metadata of the response.
-
         **common: *name*, *run_id*, *turn_id*, *timestamp*, *metadata*; see
             `Message`.
 
@@ -232,13 +227,9 @@ class ToolMessage(_ContentMessage):  # type: ignore[override]  # attrs' own init
 
     Args:
         content: A text, or parts: text, images, audio, video, files, unknown.
-
         tool_call_id: The id of the call it answers; not empty.
-
         tool_name: The tool's name; "" if not given.
-
         is_error: Whether the tool failed, and *content* is the error.
-
         **common: *name*, *run_id*, *turn_id*, *timestamp*, *metadata*; see
             `Message`.
 
@@ -297,16 +288,14 @@ class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
 
     Args:
         raw: The JSON object.
-
         source: The provider that defines this kind. "" is a newer version of
             this library; the codec then writes *raw* as it is.
-
         **common: *name*, *run_id*, *turn_id*, *timestamp*, *metadata*; see
             `Message`.
 
     Raises:
-        InvalidMessageError:
-            If *source* is "" and *raw* is of a role this version knows.
+        InvalidMessageError: If *source* is "" and *raw* is of a role this version
+            knows.
     """
 
     role: ClassVar[str] = "unknown"

@@ -50,11 +50,8 @@ class LogProb:
 
     Attributes:
         token: The token's text.
-
         logprob: The natural logarithm of its probability.
-
         bytes: The token's bytes, if it is not a whole character.
-
         top: The most likely tokens in this position, each without *top*.
 
     Source:

@@ -35,16 +35,11 @@ class ResponseMeta:
     Attributes:
         finish_reason: Why it ended, as the provider calls it, or
             ``interrupted`` if it was cut off; "" if not given.
-
         usage: The tokens it used, or None.
-
         logprobs: The log probabilities of its tokens, or None.
-
         model: The model that answered; "" if not given.
-
         id: The provider's id of the response, under which its usage is
             recorded in a ledger, or "".
-
         unknown: Further fields, which a newer version wrote; kept, and written
             back. None has the name of a known field.
     """

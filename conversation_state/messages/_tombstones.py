@@ -39,7 +39,6 @@ class Erasure(NamedTuple):
 
     Attributes:
         content: The digest of the content.
-
         reason: Why it was erased.
     """
 

@@ -202,18 +202,12 @@ class Source:
 
     Attributes:
         is_over: Whether the end is in `items`, or was.
-
         items: What has come and is in no cell yet.
-
         lock: Reentrant, because finalizers take it at any moment.
-
         needs_thread: Whether it runs code that may block, so that a task must not.
-
         turn: None, or the thread that runs the user's code.
-
         upstream: The cells this source is made of, of which one has to be filled
             before `poll` can make anything of it.
-
         waiters: Those that wait for an item, or for the turn.
     """
 
@@ -368,8 +362,7 @@ def fill(cell: StreamCell, waiter: Waiter | None, *, block: bool) -> bool:
     Whether *cell* is filled; if not, *waiter* will be woken.
 
     Raises:
-        StreamClosedError:
-            If this call is made by code that the cell waits for.
+        StreamClosedError: If this call is made by code that the cell waits for.
     """
     wanted, source, left_out = cell, cell.source, 0
     if source is not None and not source.upstream:  # as below, in less time

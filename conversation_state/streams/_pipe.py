@@ -41,13 +41,9 @@ class Pipe:
 
     Attributes:
         is_closed: Whether the sender ended it.
-
         is_deserted: Whether no reader is left.
-
         is_over: Whether nothing more comes.
-
         items, lock, readers: `items`, `lock` and `waiters` of the source.
-
         senders: The queue of producers that wait. Only the first may send: it is woken
             when there may be room, and has sent nothing if it is cancelled just then.
     """
@@ -209,8 +205,7 @@ class Sender(ProcessBound, Generic[T_contra]):
         If it is interrupted, *item* was sent once at most.
 
         Raises:
-            StreamClosedError:
-                If this sender was closed.
+            StreamClosedError: If this sender was closed.
         """
         is_sent = self._pipe.send(item, None)
         if is_sent is None:
@@ -237,14 +232,9 @@ class Sender(ProcessBound, Generic[T_contra]):
         Whether *error* was sent, to its place among the items; both sides go on.
 
         Raises:
-            StreamClosedError:
-                If this sender was closed.
-
-            TypeError:
-                If *error* is not an `Exception`.
-
-            ValueError:
-                If *error* is how Python says the end of an iteration.
+            StreamClosedError: If this sender was closed.
+            TypeError: If *error* is not an `Exception`.
+            ValueError: If *error* is how Python says the end of an iteration.
         """
         return self.send(_make_fault(error))
 

@@ -123,8 +123,7 @@ class Stream(ProcessBound, Generic[T_co]):
         that asks for an element.
 
         Raises:
-            TypeError:
-                If *source* is neither.
+            TypeError: If *source* is neither.
         """
         given: Any = source
         if isinstance(given, Stream):  # another value, to be closed apart from it
@@ -171,9 +170,9 @@ class Stream(ProcessBound, Generic[T_co]):
         an error in the stream, which goes on after it.
 
         Raises:
-            TypeError:
-                If one of them is not callable, or is an async function: to await things
-                for each element, make a stream of an async generator over this one.
+            TypeError: If one of them is not callable, or is an async function: to await
+                things for each element, make a stream of an async generator over this
+                one.
 
         >>> from conversation_state.streams import SKIP
         >>> even = Stream.of(range(5)).convert(lambda n: n if n % 2 == 0 else SKIP)
@@ -314,8 +313,7 @@ class StreamReader(ProcessBound, Generic[T_co]):
         The stream from here on.
 
         Raises:
-            StreamClosedError:
-                If this reader, or the stream it reads, was closed.
+            StreamClosedError: If this reader, or the stream it reads, was closed.
         """
         cell = self._cell
         if cell is None:
@@ -430,8 +428,7 @@ def pipe(
     elements for type checkers; it is not checked.
 
     Raises:
-        ValueError:
-            If *capacity* is negative, or no integer.
+        ValueError: If *capacity* is negative, or no integer.
 
     >>> sender, stream = pipe(2)
     >>> sender.send("one"), sender.fail(ValueError("two")), sender.close()
@@ -459,8 +456,7 @@ def merge(*streams: Stream[T]) -> Stream[T]:
     empty one. Linear in the number of streams for each element.
 
     Raises:
-        TypeError:
-            If an argument is not a stream.
+        TypeError: If an argument is not a stream.
     """
     for stream in streams:
         _check_stream(stream)
@@ -477,8 +473,7 @@ def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
     of inner named merges.
 
     Raises:
-        TypeError:
-            If *streams* is not a mapping of names to streams.
+        TypeError: If *streams* is not a mapping of names to streams.
     """
     if not isinstance(streams, Mapping):
         raise TypeError(
@@ -522,15 +517,13 @@ def drain(stream: Stream[Any], on_end: Callable[[Exception | None], object]) -> 
 
     Args:
         stream: The stream.
-
         on_end: Called in a thread when it has ended or failed, with the error, if any:
             a `StreamClosedError` if it was aborted or its event loop ends, a
             RuntimeError if its source raised an interrupt, or is async where there is
             no event loop.
 
     Raises:
-        TypeError:
-            If *stream* is no stream, or *on_end* no function.
+        TypeError: If *stream* is no stream, or *on_end* no function.
     """
     _check_stream(stream)
     check_function("on_end", on_end)
@@ -624,8 +617,7 @@ def collect(stream: Iterable[Message]) -> Message:
     or None if no chunk came.
 
     Raises:
-        ConcatError:
-            If there are no chunks, or they are not pieces of one message.
+        ConcatError: If there are no chunks, or they are not pieces of one message.
     """
     with _Collecting(stream) as (reader, chunks):
         del stream

@@ -56,25 +56,18 @@ class ToolCall:
 
     Attributes:
         id: What the result refers to. "" if the provider gave none.
-
         name: The tool's name.
-
         arguments: The JSON *text* the model wrote, byte for byte, valid or not.
-
         index: The call's position in a streamed response, counted among parts
             and tool calls; None if it was not streamed.
-
         type: The kind of call; ``function`` for all but a provider's own tools.
-
         metadata: JSON values, frozen deeply.
-
         unknown: Fields that a newer version wrote with the known ones; kept,
             and written back. None has the name of a known one.
 
     Raises:
-        InvalidMessageError:
-            If a value is not what its field holds, or text holds half of a
-            surrogate pair.
+        InvalidMessageError: If a value is not what its field holds, or text holds half
+            of a surrogate pair.
 
     >>> ToolCall("call_1", "search", '{"q": "trains"}').name
     'search'

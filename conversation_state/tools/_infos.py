@@ -53,24 +53,18 @@ class Parameter:
     Attributes:
         type: Its JSON type: ``array``, ``boolean``, ``integer``, ``null``,
             ``number``, ``object`` or ``string``.
-
         description: What it means, for the model to read.
-
         required: Whether every call must have it. Never true of *items*: an array
             may be empty.
-
         enum: The values it may have, in this order; empty: any of its type.
-
         items: The items of an array; None: anything.
-
         properties: The properties of an object, by name; none: anything.
 
     Raises:
-        InvalidToolError:
-            If the type is unknown; if *items* are of something else than
-            an array, *properties* of something else than an object, or *enum*
-            has a value twice or one of another type; if parameters are nested
-            more than 45 levels deep.
+        InvalidToolError: If the type is unknown; if *items* are of something else than
+            an array, *properties* of something else than an object, or *enum* has a
+            value twice or one of another type; if parameters are nested more than 45
+            levels deep.
 
     >>> Parameter("array", "Where to look", items=Parameter("string")).items.type
     'string'
@@ -194,8 +188,7 @@ def parameters_schema(parameters: Mapping[str, Parameter]) -> Mapping[str, Any]:
     their own.
 
     Raises:
-        InvalidToolError:
-            If *parameters* is not a mapping of names to `Parameter`.
+        InvalidToolError: If *parameters* is not a mapping of names to `Parameter`.
 
     >>> schema = parameters_schema({"city": Parameter("string", required=True)})
     >>> schema["required"], dict(schema["properties"]["city"])
@@ -242,9 +235,7 @@ class ToolChoice(StrEnum):
 
     Attributes:
         FORBIDDEN: It answers with text.
-
         ALLOWED: It chooses.
-
         FORCED: It calls at least one.
 
     Source:
@@ -291,24 +282,19 @@ class ToolInfo:
     Attributes:
         name: The name that calls use. Any text here; providers accept letters,
             digits, ``_`` and ``-``, at most 64 of them.
-
         description: What it does and when to call it, for the model to read.
-
         parameters: A mapping of names to `Parameter`, or a JSON Schema of an
             object, kept as given. None: it takes no arguments; an empty mapping
             says the same with an empty object, and some providers distinguish
             the two.
-
         metadata: JSON values, frozen deeply.
-
         unknown: Fields that a newer version wrote with the known ones; kept,
             and written back. None has the name of a known one.
 
     Raises:
-        InvalidToolError:
-            If there is no name; if *parameters* are something else, or some are
-            a `Parameter` and some are not; if a JSON Schema is of something else than
-            an object, of type ``string`` for example; if text holds half of a
+        InvalidToolError: If there is no name; if *parameters* are something else, or
+            some are a `Parameter` and some are not; if a JSON Schema is of something
+            else than an object, of type ``string`` for example; if text holds half of a
             surrogate pair.
 
     >>> tool = ToolInfo("trains", "Finds trains.", {"to": Parameter("string")})
@@ -399,22 +385,16 @@ class ToolInfo:
         Args:
             function: A function, async or not, a bound method, a partial, or an
                 instance that can be called.
-
             name: The name that calls use; the function's own by default.
-
             description: What it does; by default its docstring down to the first
                 section or doctest.
-
             without: Parameters to leave out, because the program fills them in:
                 a context, a connection.
 
         Raises:
-            InvalidToolError:
-                If a model could not call it: a parameter can't be passed by
-                name, or is of a type that msgspec can't represent in JSON.
-
-            MissingExtraError:
-                If the extra ``tools`` is not installed.
+            InvalidToolError: If a model could not call it: a parameter can't be passed
+                by name, or is of a type that msgspec can't represent in JSON.
+            MissingExtraError: If the extra ``tools`` is not installed.
 
         >>> def trains(to: str, first_class: bool = False) -> list[str]:
         ...     '''
@@ -444,18 +424,12 @@ def read_arguments(
     are left out.
 
     Raises:
-        DecodeError:
-            If an argument is missing, unknown, or not of its type: one problem for
-            each, with its path, where ``$`` is *given*.
-
-        InvalidToolError:
-            If a model can't call *function*, as in `ToolInfo.from_function`.
-
-        MissingExtraError:
-            If the extra ``tools`` is not installed.
-
-        TypeError:
-            If *given* is not a mapping.
+        DecodeError: If an argument is missing, unknown, or not of its type: one problem
+            for each, with its path, where ``$`` is *given*.
+        InvalidToolError: If a model can't call *function*, as in
+            `ToolInfo.from_function`.
+        MissingExtraError: If the extra ``tools`` is not installed.
+        TypeError: If *given* is not a mapping.
 
     >>> def arrive(minute: int, late: bool = False): ...
     >>> read_arguments(arrive, {"minute": 30})
