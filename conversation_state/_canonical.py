@@ -1,9 +1,4 @@
-"""
-Bytes of JSON: one canonical way to write a value, one strict way to read it.
-
-What lives here: `dump` and `load`. What does not: anything that knows what
-the JSON means (`codec`).
-"""
+"""Bytes of JSON: one canonical way to write a value, one strict way to read it."""
 
 from __future__ import annotations
 

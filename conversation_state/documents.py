@@ -1,10 +1,4 @@
-"""
-Documents: retrieved texts, with what a search knows about them.
-
-What lives here: a document as a value, and what retrievers and indexes write
-into its metadata. What does not: making messages of them (`templates`), and
-retrieval.
-"""
+"""Documents: retrieved texts, with what a search knows about them."""
 
 from __future__ import annotations
 

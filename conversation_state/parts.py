@@ -1,10 +1,4 @@
-"""
-Parts: text, media, reasoning and the other content of a message.
-
-What lives here: text, media, reasoning, refusals, and parts of unknown kinds. What
-does not: which role can contain which part (`messages`), and the formats of
-providers (`adapters`).
-"""
+"""Parts: text, media, reasoning and the other content of a message."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@ Python pickles a class, or the function that makes a value, as the module that
 defines it. That module is private here, and may move. So a pickle of a value names
 `find_maker` instead, which finds what makes it by a name that stays, such as
 ``messages.UserMessage``.
-
-What does not live here: a format to keep values in (`codec`).
 """
 
 from __future__ import annotations

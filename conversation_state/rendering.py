@@ -1,12 +1,4 @@
-"""
-Rendering: conversations for people to read.
-
-What lives here: transcripts as text and as Markdown, the blocks they are made
-of, and words in quotes. What does not: formats that are read back (`codec`), the
-difference between two conversations (`diffing`), the ``str`` of a single message
-(`messages`) and of a state (`aggregator`). Escapes for characters that a terminal
-would interpret are defined with what all layers share, and public here.
-"""
+"""Rendering: conversations for people to read."""
 
 from __future__ import annotations
 

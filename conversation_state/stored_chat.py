@@ -1,10 +1,9 @@
 """
 One conversation as a service keeps it: asked, answered, undone, shown in tabs, saved.
 
-What lives here: the order in which values are used. What does not: the values, the
-formats of interfaces (`adapters`), and the model, which also runs the tools. A lock is
-held for each act and its save. Chunks need none and are not saved one by one: each
-amends the moment of its answer in the cell.
+A lock is held for each act and its save. Chunks need none and are not saved one by one:
+each amends the moment of its answer in the cell. The model, which also runs the tools,
+is the caller's.
 """
 
 from __future__ import annotations

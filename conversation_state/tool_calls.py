@@ -1,9 +1,4 @@
-"""
-Runs the call of a tool that a model made.
-
-What lives here: from a call to the message with its result. What does not: the
-description of a tool (`tools`), and loops, retries or anything else of an agent.
-"""
+"""Runs the call of a tool that a model made."""
 
 from __future__ import annotations
 

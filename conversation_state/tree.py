@@ -1,10 +1,6 @@
 """
 A conversation as user interfaces keep it: messages with alternatives, one of which
 is shown.
-
-What lives here: the tree of all messages that some states have, siblings, the way to
-the message that is shown, and the ids that interfaces know messages by. What does not:
-a tree of *states* to undo and redo (`timeline`), and drawings of either.
 """
 
 from __future__ import annotations

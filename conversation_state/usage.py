@@ -1,10 +1,4 @@
-"""
-Usage: tokens, as the provider counted them.
-
-What lives here: `Usage`, its two breakdowns, and how they add. What does not:
-our own estimates and prices (`counting`), and which model used what when (the ledger
-in `aggregator`).
-"""
+"""Usage: tokens, as the provider counted them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""
-The trunk of a log: full blocks of 32 items in a 32-way trie of plain tuples.
-
-What lives here: the trie, which knows blocks and their numbers, and what folds
-gave at each block. What does not: items at the end of a log, and versions (`log`).
-"""
+"""The trunk of a log: full blocks of 32 items in a 32-way trie of plain tuples."""
 
 from __future__ import annotations
 

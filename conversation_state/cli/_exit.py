@@ -1,9 +1,6 @@
 """
 What a command prints and how it exits: lines, tables, colours, the pager, exit
 statuses, and errors as one line on stderr.
-
-Not here: what Python and click themselves raise where the program starts
-(`main`).
 """
 
 from __future__ import annotations

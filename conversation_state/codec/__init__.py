@@ -5,10 +5,6 @@ Everything that is written passes through here. A document is JSON and data only
 it names no class, and nothing in it is imported or called. It begins with its
 format and kind, ``{"format": "conversation_state", "version": 1,
 "kind": ...}``; `conversation_state.codec._format` has the whole format.
-
-What lives here: the kinds of document, how each is written and read, and what
-is wrong with an invalid one. What does not: JSON itself (`_canonical`), storage
-(`store`), and the formats of providers (`adapters`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """
 Reads plain JSON values into objects, or collects all their problems.
 
-What lives here: the reading of scalars, arrays and objects, and the list of
-problems. What does not: the shapes of values (`_decode`).
-
 Not cattrs, which reads users' classes (`_structured`): it drops the valid fields of
 an object in which another one is invalid, but checks across fields need them; and
 it holds an exception for each problem, of which hostile documents have millions.

@@ -4,11 +4,6 @@ The difference between two states: what both have, and what only one has.
 Entries are compared by their identity, never by their text: a `Diff` has the
 point where two pasts diverge, what each side has since then, and which of
 that has the same content all the same.
-
-What lives here: the comparison, and the difference as text and Markdown. What does
-not: the difference as HTML (`pages`), bringing two states together (`aggregator`),
-the order of states in time (`timeline`), and showing a single conversation
-(`rendering`).
 """
 
 from conversation_state.diffing._diff import Diff, Divergence, Pair, diff

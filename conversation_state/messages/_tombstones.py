@@ -5,9 +5,6 @@ A tombstone has the role of the message but no content. It keeps the ids that
 connect calls and results, the reason, and the digest of the content: so the
 digests of all later entries stay valid, also after a state is loaded and saved
 again.
-
-What lives here: making a tombstone, and recognising it; code that shows or
-stores messages calls `find_erasure`. What does not: erasing (`store`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """
 The live page of a store, for a browser on this machine.
 
-What lives here: the requests, who may make them, and what they change. What does
-not: what a page shows, its addresses and its forms (`pages._live`).
-
 Safe by what it refuses: other hosts' names, other pages' forms, requests without the
 token of the address that was printed, large bodies, and all writing unless it was
 allowed. A page runs no script but ours and asks nothing of any other host.

@@ -1,8 +1,5 @@
 """
 Clusters as executors: the state goes to a worker once, however many branches it has.
-
-What lives here: `RayExecutor` and `DaskExecutor`. What does not: what a branch is
-(`_branches`), and how its end is taken (`_fan_out`).
 """
 
 from __future__ import annotations

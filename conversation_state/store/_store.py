@@ -1,10 +1,4 @@
-"""
-The store: all its verbs, how it is opened, and how a file is put back.
-
-What lives here: what users call, with their arguments checked. What does not: what the
-verbs do in a transaction (`_save`, `_load`, `_revisions`, `_timelines`, `_steps`,
-`_maintenance`, `_verify`).
-"""
+"""The store: all its verbs, how it is opened, and how a file is put back."""
 
 from __future__ import annotations
 

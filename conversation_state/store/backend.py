@@ -6,9 +6,6 @@ change several of them at once or not at all. It knows nothing of
 conversations: what rows mean, and which to write, is decided above (`log`,
 `Store`). A stranger's backend is eleven verbs on the tables of `TABLES`; hold it
 against `StoreContract` in `tests/store/promises`.
-
-What lives here: the protocol. What does not: the tables (`schema`), and SQL
-(`backends._sql`).
 """
 
 from __future__ import annotations

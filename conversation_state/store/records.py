@@ -4,9 +4,6 @@ Records: what a host saves with states, written at one moment with them.
 A record is bytes under a key of bytes. One that is about a state holds on to
 its messages: they stay for as long as the record does, under whatever names,
 and can be read from it.
-
-What lives here: reading records, and writing them and states in one block.
-What does not: what a host keeps in them (`adapters`).
 """
 
 from __future__ import annotations

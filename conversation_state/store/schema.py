@@ -4,9 +4,6 @@ The tables of a store, and their rows: what every backend keeps.
 A row class is the one place where a column stands. `TABLES` is read from the
 classes, and every statement and backend from `TABLES`; rows are made and read by
 their names. A seal covers all columns of its row.
-
-What lives here: rows and their seals. What does not: values as they are kept in rows
-(`_log`, `_values`), which rows to write (`_save`), and SQL (`backends._sql`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""
-Values as Python code that makes them: examples that can be pasted into a program.
-
-What lives here: `format_code` and `format_example`. What does not: examples
-(`strategies`), and what is true of them (`laws`, `contracts`).
-"""
+"""Values as Python code that makes them: examples that can be pasted into a program."""
 
 from __future__ import annotations
 

@@ -4,10 +4,6 @@ What is true of every value of this library, as plain functions that assert it.
 For Hypothesis and for anyone who makes values of their own: a store that
 loads states, an executor that ships turns. A law returns nothing, or raises
 an `AssertionError` that says what should have been equal.
-
-What lives here: laws of usages, messages, chunks, states, comparisons, views,
-timelines, message trees, cells and branches. What does not: examples to hold them
-against (`strategies`), and laws over many steps (`machines`).
 """
 
 from __future__ import annotations

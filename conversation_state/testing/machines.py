@@ -3,9 +3,6 @@ States and timelines, compared step by step with plain lists and trees.
 
 For Hypothesis: ``TestStates = AggregatorMachine.TestCase`` runs it. A store or
 an executor overrides `carried`, to run it on values that were saved or sent.
-
-What lives here: laws over many steps. What does not: laws over one
-(`laws`).
 """
 
 from __future__ import annotations

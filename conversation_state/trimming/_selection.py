@@ -5,8 +5,6 @@ A selection is sparse: it shows the entries of a log, but for results that were 
 smaller, positions that `repair` or a caller's step changed one by one, and ranges that
 were dropped. The first are found over the whole log and remembered with it
 (`_tool_results`), so that the selection of the next state shares them.
-
-What is not here: the budget, failures and summaries (`_view`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""
-Running an agent through a script: as a function, an async one, or a command.
-
-What lives here: a form of agent for each, with what a user can do to it, and what came
-of a script. What does not: scripts (`_agent_scripts`), and the laws (`_agents`).
-"""
+"""Running an agent through a script: as a function, an async one, or a command."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """
 Scripts that agents are put through: what the user does, and what the provider answers.
-
-What lives here: the values of a script (`AgentTurn`), the named scripts that every
-check tries, and drawing others. What does not: running them (`_agent_runs`), and the
-laws (`_agents`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""
-Answers that call the tools that a request offers.
-
-What lives here: `CallTools`, and how a request of each wire offers tools and says
-what it wants of them. Nothing here is about whether a request is refused.
-"""
+"""Answers that call the tools that a request offers."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""
-What a rule of a provider is, and which rules a level has.
-
-What lives here: the row (`ProviderRule`), what it says of a request (`Refusal`), and
-levels.
-The rules themselves are tables, one for each wire: `_chat`, `_responses`, `_anthropic`
-and `_gemini`.
-"""
+"""What a rule of a provider is, and which rules a level has."""
 
 from __future__ import annotations
 

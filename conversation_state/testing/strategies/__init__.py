@@ -5,11 +5,6 @@ Each is a function with keyword-only options that gives a strategy, and says
 how its examples shrink. Between them they make every value that can be
 constructed, so what holds for their examples holds for what users bring:
 text beyond the BMP, clocks of odd zones, parts from the future.
-
-What lives here: whole conversations and states that look like life, single values up
-to the state, and timelines. What does not: what is
-true of them (`laws`), and comparing states with a model step by step
-(`machines`).
 """
 
 import inspect
