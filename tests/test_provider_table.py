@@ -725,6 +725,10 @@ GEMINI = {
         contents([WORDS], [invoked(id="1")], [answered(id="2")]),
         contents([WORDS], [invoked(id="1")], [answered(id="1")]),
     ),
+    "id": (
+        contents([WORDS], [invoked(id="1")], [answered()]),
+        contents([WORDS], [invoked()], [answered()]),
+    ),
     "id_twice": (
         contents([WORDS], [invoked(id="1"), invoked(id="1")], [answered()] * 2),
         contents([WORDS], [invoked(id="1"), invoked(id="2")], [answered()] * 2),

@@ -83,6 +83,9 @@ class Rules:
         ends_with_user: Whether a user's message or a result has to come last, unless
             the answer in front asks to be continued.
 
+        takes_call_ids: Whether calls and results have ids; else they are paired by name
+            and order.
+
         takes_developer: Whether there is a role ``developer`` for system messages.
 
         takes_foreign_items: Whether items of other servers are taken: their ids,
@@ -112,6 +115,7 @@ class Rules:
     answers_results: bool = False
     alternates: bool = False
     ends_with_user: bool = False
+    takes_call_ids: bool = True
     takes_developer: bool = True
     takes_foreign_items: bool = True
     empty_reasoning: str | None = None
@@ -224,7 +228,7 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "gemini": {
         "gemini": {"takes_empty": True},
-        "vertex": {"ends_with_user": True},
+        "vertex": {"ends_with_user": True, "takes_call_ids": False},
     },
     "openai_chat": {
         "azure": {**_ANYWHERE, **_OF_OPENAI},

@@ -318,6 +318,14 @@ SOURCES: tuple[Rule, ...] = (
     Rule(
         format="gemini",
         host="vertex",
+        name="takes_call_ids",
+        says="Calls and results have no ids.",
+        does="Ids are left out, if named.",
+        source="https://github.com/vercel/ai/issues/15664, https://github.com/pydantic/pydantic-ai/issues/5081",
+    ),
+    Rule(
+        format="gemini",
+        host="vertex",
         name="starts_with_user",
         says="The first message is a user's.",
         does="A made message goes before the model's.",

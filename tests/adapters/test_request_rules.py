@@ -1576,6 +1576,24 @@ class TestNamedHosts:
         assert judge("gemini", {"contents": contents}, level="vertex") != ()
         assert judge("gemini", named.payload, level="vertex") == ()
 
+    def test_calls_without_ids(self):
+        """Vertex AI refuses ids of calls: results stand in the order of the calls."""
+        calls = [ToolCall("call_1", "f", "{}"), ToolCall("call_2", "f", "{}")]
+        results = [
+            ToolMessage(each, tool_call_id=each) for each in ("call_2", "call_1")
+        ]
+        chat = [ASK, AssistantMessage(tool_calls=calls), *results]
+        export = gemini.dump(chat, rules=gemini.rules(host="vertex"))
+
+        assert ["call_1", "call_2"] == [
+            part["functionResponse"]["response"]["output"]
+            for part in export.payload["contents"][-1]["parts"]
+        ]
+        assert [(f"messages[1].tool_calls[{at}]", "id") for at in (0, 1)] == listed(
+            export
+        )
+        assert () == judge("gemini", export.payload, level="vertex")
+
     @pytest.mark.parametrize("host", ["bedrock", "vertex"])
     def test_a_system_message_that_adds_a_tool(self, host):
         """Anthropic takes it between other messages, and no other host."""

@@ -284,12 +284,20 @@ class GeminiWriter(PayloadWriter):
     def _write_call_part(
         self, call: ToolCall, path: str, *, first: bool, signed: bool
     ) -> dict[str, Any]:
-        made = notes_of(call.metadata, SOURCE).get("made_id")
+        is_named = call.id != notes_of(call.metadata, SOURCE).get("made_id")
+        if is_named and self.rules is not None and not self.rules.takes_call_ids:
+            is_named = False
+            self.lose(path, "id", "the host has no ids of calls")
+
         if call.id:
-            written = _WrittenCall(call.name, len(self._written_calls), call.id != made)
+            written = _WrittenCall(call.name, len(self._written_calls), is_named)
             self._written_calls[call.id] = written
 
-        return write_call(self, call, path, first=first, signed=signed)
+        raw = write_call(self, call, path, first=first, signed=signed)
+        if not is_named:
+            raw["functionCall"].pop("id", None)
+
+        return raw
 
     def _write_all_parts(self, content: str | tuple[Part, ...], path: str) -> list[Any]:
         # An empty message is one that was loaded; no other is sent.

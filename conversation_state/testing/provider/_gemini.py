@@ -262,13 +262,13 @@ def find_empty_texts(request: GeminiRequest) -> Iterator[Finding]:
             yield f"system_instruction.parts[{at}].text", {}
 
 
+_WORDS = {"functionCall": "function_call", "functionResponse": "function_response"}
+
+
 def _functions(request: GeminiRequest) -> Iterator[tuple[str, str]]:
     for at, (_, parts) in enumerate(request.turns):
         for part_at, part in enumerate(parts):
-            for key, words in (
-                ("functionCall", "function_call"),
-                ("functionResponse", "function_response"),
-            ):
+            for key, words in _WORDS.items():
                 if key in part:
                     path = f"contents[{at}].parts[{part_at}].{words}.name"
                     yield path, part[key]["name"]
@@ -331,6 +331,16 @@ def find_other_ids(request: GeminiRequest) -> Iterator[Finding]:
                     id_ = part["functionResponse"].get("id")
                     if id_ is not None and id_ not in ids:
                         yield f"contents[{at}].parts[{part_at}]", {"id": id_}
+
+
+def find_ids(request: GeminiRequest) -> Iterator[Finding]:
+    """Ids of calls and results."""
+    for at, (_, parts) in enumerate(request.turns):
+        for part_at, part in enumerate(parts):
+            for key, words in _WORDS.items():
+                if part.get(key, {}).get("id") is not None:
+                    path = f"contents[{at}].parts[{part_at}].{words}"
+                    yield path, {"path": path}
 
 
 def find_ids_twice(request: GeminiRequest) -> Iterator[Finding]:
@@ -647,6 +657,15 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
         "No function call has the id {id} of this function response.",
         _REFERENCE,
         by=(REFERENCE,),
+    ),
+    _rule(
+        "id",
+        find_ids,
+        "Invalid JSON payload received. Unknown name \"id\" at '{path}': Cannot find "
+        "field.",
+        _ISSUES + "vercel/ai/issues/15664",
+        by=("vertex",),
+        dialect=True,
     ),
     _rule(
         "id_twice",
