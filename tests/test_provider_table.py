@@ -316,6 +316,13 @@ RESPONSES = {
         asked(said(content="As JSON."), text={"format": {"type": "json_object"}}),
     ),
     "call_without_result": (asked(said(), CALL, said()), turn()),
+    "approval_missing": (
+        asked(said(), item("mcp_approval_request", id="mcpr_1"), said()),
+        asked(
+            item("mcp_approval_request", id="mcpr_1"),
+            item("mcp_approval_response", approval_request_id="mcpr_1", approve=True),
+        ),
+    ),
     "result_without_call": (asked(said(), OUTPUT), turn()),
     "result_late": (
         asked(said(), CALL, said(), OUTPUT),

@@ -1187,6 +1187,31 @@ def test_result_of_a_local_shell():
     assert [ASKED_ITEM] == alone.payload["input"]
 
 
+@pytest.mark.parametrize(
+    ("call", "result"),
+    [
+        (
+            {"type": "mcp_approval_request", "id": "mcpr_1", "name": "f"},
+            {"type": "mcp_approval_response", "approval_request_id": "mcpr_1"},
+        ),
+        (
+            {"type": "tool_search_call", "call_id": "c", "execution": "client"},
+            {"type": "tool_search_output", "call_id": "c", "tools": []},
+        ),
+    ],
+)
+def test_what_the_caller_did_not_answer(call, result):
+    """A request for an approval, or for tools, goes with its answer or not at all."""
+    answered = [ASKED_ITEM, call, result, ASKED_ITEM]
+    both = openai_responses.dump(openai_responses.load(answered))
+    half = openai_responses.dump(openai_responses.load([*answered[:2], ASKED_ITEM]))
+
+    assert answered == both.payload["input"]
+    assert [ASKED_ITEM, ASKED_ITEM] == half.payload["input"]
+    assert [call["type"]] == [lost.what for lost in half.lost]
+    assert () == judge("openai_responses", half.payload, level="api")
+
+
 def test_approval_of_what_was_not_stored():
     """An approval goes with its request, which is known by its id alone."""
     asked = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "f"}
@@ -1209,7 +1234,8 @@ def test_items_that_were_not_stored():
         kind = get_args(get_type_hints(each)["type"])[0]
         # Others have rules of their own, or no type, or the other half with them.
         is_other = kind in {"message", "reasoning"} or not isinstance(kind, str)
-        if is_other or kind.removesuffix("_output") in OWN_CALLS:
+        is_half = is_other or kind.startswith(("mcp_approval", "tool_search"))
+        if is_half or kind.removesuffix("_output") in OWN_CALLS:
             continue
 
         raw = {"type": kind, **shared, "input": ""}

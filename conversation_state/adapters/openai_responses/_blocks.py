@@ -83,12 +83,10 @@ OWN_RESULTS = {
     "apply_patch_call": "apply_patch_call_output",
     "computer_call": "computer_call_output",
     "local_shell_call": "local_shell_call_output",
+    "mcp_approval_request": "mcp_approval_response",
     "shell_call": "shell_call_output",
+    "tool_search_call": "tool_search_output",
 }
-
-
-# Calls that are sent with their result, or not at all, if they are there.
-_ANSWERED = {**OWN_RESULTS, "mcp_approval_request": "mcp_approval_response"}
 # The keys that have the id by which a call and its result are matched, where that is
 # not ``call_id``. Source: the types of OpenAI's SDK, where ``local_shell_call_output``
 # has the id of its call as ``id``; its guide has ``call_id`` there.
@@ -111,10 +109,10 @@ def pair_keys(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
 
     keys = _ID_KEYS.get(kind, ("call_id",))
     names = [name for key in keys if isinstance(name := raw.get(key), str)]
-    if kind in _ANSWERED:
-        return [(_ANSWERED[kind], name) for name in names]
+    if kind in OWN_RESULTS:
+        return [(OWN_RESULTS[kind], name) for name in names]
 
-    return [(kind, name) for name in names[:1] if kind in _OUTPUTS]
+    return [(kind, name) for name in names[:1] if kind in _OWN_OUTPUTS]
 
 
 def find_unpaired(items: Iterable[tuple[Any, Any]]) -> set[Any]:
@@ -127,7 +125,7 @@ def find_unpaired(items: Iterable[tuple[Any, Any]]) -> set[Any]:
     unpaired: set[Any] = set()
     for where, raw in items:
         keys = pair_keys(raw)
-        if not keys or keys[0][0] not in _OWN_OUTPUTS:
+        if not keys:
             continue
 
         is_call, is_found = raw["type"] in OWN_RESULTS, False
@@ -148,7 +146,6 @@ def find_unpaired(items: Iterable[tuple[Any, Any]]) -> set[Any]:
 
 
 _OWN_OUTPUTS = frozenset(OWN_RESULTS.values())
-_OUTPUTS = frozenset(_ANSWERED.values())
 
 
 def text_block(role: str) -> str:

@@ -48,6 +48,7 @@ _CALLS = {
     "shell_call": "shell_call_output",
     "apply_patch_call": "apply_patch_call_output",
     "computer_call": "computer_call_output",
+    "tool_search_call": "tool_search_output",
 }
 _OUTPUTS = frozenset(_CALLS.values())
 _PREFIX = {
@@ -278,6 +279,19 @@ def find_unanswered_calls(request: ResponsesRequest) -> Iterator[Finding]:
             waiting.pop((kind, item.get("call_id", "")), None)
 
     for (_, id_), at in waiting.items():
+        yield f"input[{at}]", {"id": id_}
+
+
+def find_missing_approvals(request: ResponsesRequest) -> Iterator[Finding]:
+    """Requests for an approval without an answer after them."""
+    waiting: dict[Any, int] = {}
+    for at, (kind, item) in enumerate(request.items):
+        if kind == "mcp_approval_request":
+            waiting[item.get("id")] = at
+        elif kind == "mcp_approval_response":
+            waiting.pop(item.get("approval_request_id"), None)
+
+    for id_, at in waiting.items():
         yield f"input[{at}]", {"id": id_}
 
 
@@ -666,6 +680,13 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
         find_unanswered_calls,
         "No tool output found for function call {id}.",
         _ISSUES + "openai/openai-agents-python/issues/673",
+        param="input",
+    ),
+    _rule(
+        "approval_missing",
+        find_missing_approvals,
+        "The following MCP approval requests do not have an approval: {id}",
+        "https://platform.openai.com/docs/guides/tools-connectors-mcp",
         param="input",
     ),
     _rule(
