@@ -415,10 +415,11 @@ class _AnswerReader:
         call_id = node.text("toolCallId")
         piece = self._pieces.get(call_id)
         if step == "delta":
-            if piece is None or not piece.is_open:
-                if not self._reader.count:
-                    node.wrong("toolCallId", "the id of a call that was started")
+            if piece is None and not self._reader.count:
+                node.wrong("toolCallId", "the id of a call that was started")
 
+            # A server that goes on with an answer may repeat a call.
+            if piece is None or not piece.is_open:
                 return []
 
             return piece.next(_read_delta(node, "inputTextDelta"))
@@ -429,7 +430,7 @@ class _AnswerReader:
 
         self._is_begun = True
         self._tools[call_id] = tool
-        if step == "start":
+        if step == "start" and (piece is None or piece.is_open):
             is_static = node.raw.get("dynamic") is not True
             metadata = with_notes(SOURCE, {"static": True} if is_static else {})
             own = read_own(node, "providerMetadata")
@@ -441,6 +442,9 @@ class _AnswerReader:
             piece = self._pieces[call_id] = _Piece(call.index, tool)
             piece.note(node, *_OF_CALL, "providerMetadata")
             return [AssistantMessage(tool_calls=[call])]
+
+        if step == "start":
+            return []
 
         return self._end_call(node, call_id, piece, is_error=step == "error")
 
@@ -466,7 +470,9 @@ class _AnswerReader:
 
         call = step.calls[0]
         if piece is None:
-            self._pieces[call_id] = _Piece(self._count, tool, is_open=False)
+            self._pieces[call_id] = _Piece(
+                self._count, tool, is_open=False, text=call.arguments
+            )
             made = AssistantMessage(
                 tool_calls=[self._give_index(call)], name=loader.sender
             )
