@@ -571,6 +571,24 @@ class TestEvents:
         begun = [one["toolCallId"] for one in events if one["type"].endswith("L_START")]
         assert begun == ["c", "m1_call_1"]
 
+    def test_goes_on_behind_a_result(self):
+        """Of answers that another server gives one id, only the first has it."""
+        call = ToolCall("c1", "tide", "{}")
+        result = ToolMessage("6:40", tool_call_id="c1", tool_name="tide")
+        events = [
+            *dump_chunks([AssistantMessage(tool_calls=[call])], message_id="a"),
+            ag_ui.dump_result(result, message_id="t"),
+            *dump_chunks([AssistantMessage("At 6:40.")], message_id="a"),
+        ]
+
+        chunks = [*load_chunks(events)]
+        at = [chunk.role for chunk in chunks].index("tool")
+        halves = concat(chunks[:at]), chunks[at], concat(chunks[at + 1 :])
+
+        shown = ag_ui.snapshot(Aggregator.new(halves))["messages"]
+        assert ["a", "t"] == [each["id"] for each in shown][:2]
+        assert (True, "At 6:40.") == (shown[2]["id"] != "a", shown[2]["content"])
+
     def test_awaited(self):
         """Chunks and events that are waited for give the same."""
         chunks = [AssistantMessage("Hi"), AssistantMessage(" there")]

@@ -16,8 +16,8 @@ they belong to; those that the model had after its first word or call stand behi
 where the client's own reducer puts them.
 
 What the format has no field for is under ``metadata.conversation_state``, with a
-version: the tool's name and flag of a result, the sender of a result, the name of a
-file, the detail of an image, and ids of siblings if a tree was given.
+version: the tool's name and flag of a result, the sender of a result, the detail of an
+image, and ids of siblings if a tree was given.
 
 Lost are the borders between two texts of one answer, refusals (they are sent as text),
 the place of a text behind a call, and whatever only a provider knows. The caller's own

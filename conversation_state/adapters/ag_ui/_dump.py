@@ -39,6 +39,8 @@ from conversation_state.messages import (
     UnknownMessage,
 )
 from conversation_state.parts import (
+    FilePart,
+    ImagePart,
     MediaPart,
     Part,
     ReasoningPart,
@@ -324,10 +326,9 @@ def _write_media(part: MediaPart, notes: Mapping[str, Any]) -> dict[str, Any]:
         source = {"type": "data", "value": value, "mimeType": media_type}
 
     block = {"type": kind, "source": source}
-    own = {
-        key: given for key in ("name", "detail") if (given := getattr(part, key, ""))
-    }
-    if own:
-        block["metadata"] = wrap_own(own)
+    if isinstance(part, FilePart) and part.name:
+        block["metadata"] = {"filename": part.name}
+    elif isinstance(part, ImagePart) and part.detail:
+        block["metadata"] = wrap_own({"detail": part.detail})
 
     return block

@@ -47,6 +47,7 @@ _CALL = frozenset({"function", "id", "type"})
 _FUNCTION = frozenset({"arguments", "name"})
 _TEXT = frozenset({"text", "type"})
 _MEDIA = frozenset({"metadata", "source", "type"})
+_BINARY = frozenset({"data", "filename", "id", "mimeType", "type", "url"})
 _MEDIA_SOURCE = frozenset({"mimeType", "type", "value"})
 _CLASSES: Mapping[str, type[MediaPart]] = {
     **{kind: MEDIA_CLASSES[kind] for kind in ("audio", "image", "video")},
@@ -173,20 +174,63 @@ def read_part(block: ObjectReader) -> Part:
         block.keep(_TEXT)
         return TextPart(text, metadata=block.metadata(SOURCE))
 
+    if kind == "binary" and (media := _modernize_binary(block.raw)):
+        return read_part(block.__class__(block.reading, media, block.path))
+
     source = block.raw.get("source")
     if kind in _CLASSES and is_map(source):
         fields = _read_source(block)
         if fields:
-            own = read_own(block)
-            wanted = {"document": "name", "image": "detail"}.get(kind)
-            given = own.get(wanted) if wanted else None
-            if wanted and isinstance(given, str):
-                fields[wanted] = block.reading.json(given, f"{block.path}.metadata")
+            detail = read_own(block).get("detail")
+            kept = block.keys.get("metadata")
+            if kind == "image" and isinstance(detail, str):
+                fields["detail"] = block.reading.json(detail, f"{block.path}.metadata")
+            elif kind == "document" and is_map(kept):
+                fields["name"] = _take_name(block, kept)
 
             block.keep(_MEDIA)
             return _CLASSES[kind](**fields, metadata=block.metadata(SOURCE))
 
     return block.as_unknown(SOURCE)
+
+
+def _modernize_binary(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    A ``binary`` part, which clients before 1.0 post, as 1.0 has it; nothing if it has
+    only an id.
+
+    Source:
+        The compatibility layers of ``@ag-ui/client`` 1.0.0.
+    """
+    media_type = raw.get("mimeType")
+    how = next((key for key in ("data", "url") if raw.get(key)), "")
+    if not how or not isinstance(media_type, str):
+        return {}
+
+    kind = media_type.partition("/")[0]
+    media = {key: raw[key] for key in raw if key not in _BINARY}
+    media["type"] = kind if kind in _CLASSES else "document"
+    media["source"] = {"type": how, "value": raw[how], "mimeType": media_type}
+    name = raw.get("filename")
+    return {**media, "metadata": {"filename": name}} if name else media
+
+
+def _take_name(block: ObjectReader, kept: Mapping[str, Any]) -> str:
+    """
+    The name of a file, taken out of its *kept* metadata.
+
+    Source:
+        ``metadata.filename`` of ``@ag-ui/client`` 1.0.0 and of assistant-ui.
+    """
+    name = kept.get("filename")
+    if not (isinstance(name, str) and name):
+        return ""
+
+    block.keys["metadata"] = {key: kept[key] for key in kept if key != "filename"}
+    if not block.keys["metadata"]:
+        del block.keys["metadata"]
+
+    return name
 
 
 def _read_source(block: ObjectReader) -> dict[str, Any]:

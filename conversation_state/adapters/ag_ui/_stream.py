@@ -32,9 +32,9 @@ def load_chunks(events: Iterable[Any]) -> Iterator[Message]:
     Of a run with results these come as whole messages between the chunks; those of
     the responses around them are of one message each. A result that comes while
     something is open waits for its end, and so does a text while another one is open.
-    Events of states, steps and
-    activities are no part of it. A response that breaks off while something is open
-    ends with the reason ``interrupted``.
+    Events of states, steps and activities, and texts of other roles, are no part of it.
+    A response that breaks off while something is open ends with the reason
+    ``interrupted``.
 
     Raises:
         ProviderStreamError:
@@ -60,6 +60,7 @@ def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[Message]:
     return achunks_of(_RunReader(), events, own=SOURCE)  # type: ignore[arg-type]  # and results
 
 
+_OTHERS = ("developer", "system", "user")
 _CHUNKED = {"REASONING_MESSAGE": "r", "TEXT_MESSAGE": "t", "TOOL_CALL": "c"}
 
 
@@ -75,6 +76,9 @@ class _RunReader:
         self._results: list[Message] = []  # that came while something was open
         # Texts that wait for the end of another one, with their chunks.
         self._held: dict[tuple[str, str], list[Message]] = {}
+        self._others: set[str] = set()  # texts of others, a user's say
+        self._thoughts = 0  # without an id
+        self._named: set[str] = set()  # messages that an answer is
         self._last: dict[str, str] = {}  # what a chunk without an id goes on with
         self._tools: dict[str, str] = {}
         self._is_mended = False
@@ -86,6 +90,12 @@ class _RunReader:
         kind = node.text("type")
         if kind == "RUN_ERROR":
             raise ProviderStreamError(describe_failure(event), event)
+
+        if kind[:22] == "THINKING_TEXT_MESSAGE_":  # as versions before 1.0 have it
+            self._thoughts += kind.endswith("START")
+            event = {**event, "messageId": f"thought {self._thoughts}"}
+            node = ObjectReader(self._reader, event, path)
+            kind = kind.replace("THINKING_TEXT", "REASONING")
 
         family, _, step = kind.rpartition("_")
         made: list[Message] = []
@@ -115,13 +125,12 @@ class _RunReader:
         spot = kind, given
         self._last[kind] = given
         made: list[Message] = []
+        if self._is_of_others(node, spot):
+            return made
+
         if spot not in self._places:
             if step in {"CONTENT", "ARGS", "END"}:
                 node.wrong(field, "the id of what was started")
-                return []
-
-            if kind == "t" and node.raw.get("role", "assistant") != "assistant":
-                node.wrong("role", "assistant")
                 return []
 
             made = self._begin_piece(node, spot)
@@ -138,6 +147,12 @@ class _RunReader:
             self._open.add(spot)
 
         return self._hold_chunks(spot, made)
+
+    def _is_of_others(self, node: ObjectReader, spot: tuple[str, str]) -> bool:
+        if spot[0] == "t" and node.raw.get("role") in _OTHERS:
+            self._others.add(spot[1])
+
+        return spot[0] == "t" and spot[1] in self._others
 
     def _end_piece(self, spot: tuple[str, str]) -> list[Message]:
         self._open.discard(spot)
@@ -237,7 +252,8 @@ class _RunReader:
         response = ResponseMeta(reason) if reason else None
         metadata: Mapping[str, Any] = with_notes(SOURCE, notes)
         last = AssistantMessage((), response=response, metadata=metadata)
-        if self._message_id:
+        if self._message_id not in {"", *self._named}:  # it may go on behind a result
+            self._named.add(self._message_id)
             last = name_message(last, self._message_id)
 
         self._places.clear()
