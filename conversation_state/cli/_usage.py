@@ -17,8 +17,6 @@ import click
 
 from conversation_state._wording import escape_line, shorten_repr
 
-__all__ = ["advise_on_mistakes", "describe_command", "is_sqlite"]
-
 # What an argument too many was meant as, by command.
 _MEANT = {
     "convert": "the format is an option: --to {word}",

@@ -69,8 +69,6 @@ from conversation_state.codec._format import (
 from conversation_state.codec._reader import CodecReader, Problems, Read
 from conversation_state.errors import DecodeError
 
-__all__ = ["check_class", "read_class", "structurer", "write_instance"]
-
 # cattrs' kind of hook: of the plain value, and the type.
 _Hook: TypeAlias = "Callable[[Any, Any], Any]"
 

@@ -18,16 +18,6 @@ from conversation_state.messages import AssistantMessage
 from conversation_state.parts import ReasoningPart, RefusalPart, TextPart, UnknownPart
 from conversation_state.usage import Usage
 
-__all__ = [
-    "Cut",
-    "Numbers",
-    "cut_text",
-    "list_early_tokens",
-    "stream_answer",
-    "stream_error",
-    "write_answer",
-]
-
 Json: TypeAlias = Mapping[str, Any]
 # Cuts a text into the pieces of a stream.
 Cut: TypeAlias = Callable[[str], Iterable[str]]

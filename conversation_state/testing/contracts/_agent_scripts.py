@@ -29,17 +29,6 @@ from conversation_state.testing.strategies import model_answers
 from conversation_state.tools import ToolCall, ToolInfo
 from conversation_state.usage import Usage
 
-__all__ = [
-    "ACTS_OF_USERS",
-    "AgentTurn",
-    "CutStream",
-    "draw_scripts",
-    "is_fault",
-    "is_good",
-    "list_named",
-    "list_smaller",
-]
-
 ACTS_OF_USERS = ("ask", "stop", "write", "crash")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ARGUMENTS = {"integer": 7, "number": 0.5, "boolean": True}

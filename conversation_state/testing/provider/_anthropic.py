@@ -18,8 +18,6 @@ from conversation_state.testing.provider._reading import (
 )
 from conversation_state.testing.provider._rules import REFERENCE, ProviderRule
 
-__all__ = ["ANTHROPIC_RULES", "AnthropicRequest"]
-
 Block = Mapping[str, Any]
 
 # Blocks of other wires. Which blocks the newest model takes is unknown.

@@ -15,8 +15,6 @@ from conversation_state.tools import ToolCall
 if TYPE_CHECKING:
     from conversation_state.testing.provider._server import ReceivedRequest
 
-__all__ = ["CallTools"]
-
 # A name, and arguments as JSON in brackets.
 _CALL = re.compile(r"\s*([^\s(){}]+?)\s*(?:\((.*)\)\s*)?", re.DOTALL)
 # How deep a value of a schema is that contains itself.

@@ -22,8 +22,6 @@ from conversation_state.testing.provider._reading import (
 )
 from conversation_state.testing.provider._rules import REFERENCE, ProviderRule
 
-__all__ = ["CHAT_RULES", "CompletionRequest"]
-
 _ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 _SPEAKER = re.compile(r"[^\s<|\\/>]+\Z")
 _NINE = re.compile(r"[a-zA-Z0-9]{9}\Z")

@@ -16,8 +16,6 @@ from conversation_state.testing.provider._reading import (
 )
 from conversation_state.testing.provider._rules import REFERENCE, ProviderRule
 
-__all__ = ["GEMINI_RULES", "GeminiRequest"]
-
 Part = Mapping[str, Any]
 
 # What a part holds one of; keys in camel case, as the server writes them.

@@ -27,8 +27,6 @@ from conversation_state.testing.provider._rules import (
     selected,
 )
 
-__all__ = ["HOSTS", "RULES", "WIRES", "judge"]
-
 _WIRES: Mapping[str, tuple[Callable[..., Any], tuple[ProviderRule, ...]]] = {
     "openai_chat": (CompletionRequest, CHAT_RULES),
     "openai_responses": (ResponsesRequest, RESPONSES_RULES),

@@ -15,22 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = [
-    "Faults",
-    "Finding",
-    "article",
-    "empty",
-    "error_of_arguments",
-    "find_inner_schemas",
-    "has_odd_characters",
-    "has_word_json",
-    "is_spoken",
-    "longer_than",
-    "noted",
-    "objects_of",
-    "says",
-]
-
 Finding = tuple[str, Mapping[str, Any]]
 # The ids, or the names, in a request, each with its path.
 Lister = Callable[[Any], Iterable[tuple[str, str]]]

@@ -22,8 +22,6 @@ from conversation_state.testing.provider._reading import (
 )
 from conversation_state.testing.provider._rules import REFERENCE, ProviderRule
 
-__all__ = ["RESPONSES_RULES", "ResponsesRequest"]
-
 Item = Mapping[str, Any]
 
 _ROLES = ("assistant", "system", "developer", "user")

@@ -7,16 +7,6 @@ from typing import Any
 
 import attrs
 
-__all__ = [
-    "API",
-    "REFERENCE",
-    "STRICTEST",
-    "Level",
-    "ProviderRule",
-    "Refusal",
-    "selected",
-]
-
 API = "api"
 REFERENCE = "reference"
 STRICTEST = "strictest"

@@ -16,8 +16,6 @@ import attrs
 from conversation_state._locks import RLock
 from conversation_state.messages import AssistantMessage
 
-__all__ = ["Answer", "ErrorReply", "Gate", "Hangup", "Reply", "Silence"]
-
 
 class Gate:
     """

@@ -50,8 +50,6 @@ from conversation_state.testing.provider._wires import (
     write_event,
 )
 
-__all__ = ["ReceivedRequest", "StrictProvider"]
-
 _POLL_S = 0.005  # what each end of a provider waits for, hundreds in a check
 
 

@@ -10,9 +10,6 @@ from typing import Any, NamedTuple
 
 from conversation_state.testing.provider._script import ErrorReply
 
-__all__ = ["BASES", "Route", "find_route", "write_error", "write_event"]
-
-
 # What the official client of a wire gets, after the server's address.
 BASES = {"openai_chat": "/v1", "openai_responses": "/v1", "anthropic": "", "gemini": ""}
 
