@@ -5,18 +5,26 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from conversation_state.testing.provider._reading import (
     NAME,
+    Check,
     Faults,
     Finding,
     is_spoken,
     noted,
     objects_of,
+    wrong,
+    wrong_request,
 )
-from conversation_state.testing.provider._rules import REFERENCE, ProviderRule
+from conversation_state.testing.provider._rules import (
+    REFERENCE,
+    ProviderRule,
+    make_rule,
+)
 
 Block = Mapping[str, Any]
 
@@ -77,6 +85,7 @@ _MAGIC = {
     "image/gif": b"GIF8",
 }
 
+_THINKING = ("thinking", "redacted_thinking")
 _PAUSED = ("mcp_tool_use", "server_tool_use")
 # The models that take an answer's beginning as the last message.
 _OLD_MODEL = re.compile(
@@ -259,6 +268,24 @@ class AnthropicRequest:
             self.media.append((f"{path}.{kind}", block))
 
 
+def _blocks(request: AnthropicRequest) -> Iterator[tuple[int, int, str, Block]]:
+    for at, (role, blocks) in enumerate(request.messages):
+        for block_at, block in enumerate(blocks):
+            yield at, block_at, role, block
+
+
+def misplaced(kinds: Container[object], is_wrong: Callable[[str], bool]) -> Check:
+    """A check for blocks of these *kinds* in messages whose role is wrong."""
+
+    def find_misplaced(request: AnthropicRequest) -> Iterator[Finding]:
+        for at, block_at, role, block in _blocks(request):
+            if block.get("type") in kinds and is_wrong(role):
+                values = {"at": at, "kind": block["type"]}
+                yield f"messages.{at}.content.{block_at}", values
+
+    return find_misplaced
+
+
 def find_unanswered_uses(request: AnthropicRequest) -> Iterator[Finding]:
     """Calls whose results are not in the next message."""
     if not request.uses:
@@ -322,17 +349,13 @@ def find_ids_twice(request: AnthropicRequest) -> Iterator[Finding]:
         seen.add(block["id"])
 
 
-def find_odd_ids(request: AnthropicRequest) -> Iterator[Finding]:
-    """Ids with other than letters, digits, underscores and dashes; empty ones."""
+def _ids(request: AnthropicRequest) -> Iterator[tuple[str, str]]:
     for at, block_at, block in request.uses:
-        if not NAME.match(block["id"]):
-            path = f"messages.{at}.content.{block_at}.tool_use.id"
-            yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]+$"}
+        yield f"messages.{at}.content.{block_at}.tool_use.id", block["id"]
 
     for at, block_at, block in request.results:
-        if not NAME.match(block["tool_use_id"]):
-            path = f"messages.{at}.content.{block_at}.tool_result.tool_use_id"
-            yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]+$"}
+        path = f"messages.{at}.content.{block_at}.tool_result.tool_use_id"
+        yield path, block["tool_use_id"]
 
 
 def _is_custom(tool: Mapping[str, Any]) -> bool:
@@ -346,23 +369,6 @@ def _names(request: AnthropicRequest) -> Iterator[tuple[str, str]]:
     for at, tool in objects_of(request.body.get("tools")):
         if isinstance(tool.get("name"), str) and _is_custom(tool):
             yield f"tools.{at}.custom.name", tool["name"]
-
-
-def find_odd_names(request: AnthropicRequest) -> Iterator[Finding]:
-    """
-    Names of tools with other than letters, digits, underscores and dashes; empty ones,
-    and ones of more than 128 characters.
-    """
-    for path, name in _names(request):
-        if not NAME.match(name) or len(name) > 128:  # noqa: PLR2004 - the pattern's
-            yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]{1,128}$"}
-
-
-def find_long_names(request: AnthropicRequest) -> Iterator[Finding]:
-    """Names of tools with more than 64 characters."""
-    for path, name in _names(request):
-        if len(name) > 64 and NAME.match(name):  # noqa: PLR2004 - the pattern's
-            yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]{1,64}$"}
 
 
 def find_empty_texts(request: AnthropicRequest) -> Iterator[Finding]:
@@ -439,12 +445,6 @@ def find_prefill_of_new_model(request: AnthropicRequest) -> Iterator[Finding]:
         yield from _prefill(request)
 
 
-def find_assistant_first(request: AnthropicRequest) -> Iterator[Finding]:
-    """An answer at the beginning."""
-    if request.messages[0][0] == "assistant":
-        yield "messages.0", {}
-
-
 def find_roles_in_a_row(request: AnthropicRequest) -> Iterator[Finding]:
     """Two messages of one role next to each other."""
     previous = ""
@@ -462,54 +462,12 @@ def find_system_messages(request: AnthropicRequest) -> Iterator[Finding]:
             yield f"messages.{at}.role", {"role": role}
 
 
-def find_uses_of_users(request: AnthropicRequest) -> Iterator[Finding]:
-    """Calls in a user's message."""
-    for at, block_at, _ in request.uses:
-        if request.messages[at][0] != "assistant":
-            yield f"messages.{at}.content.{block_at}", {"at": at}
-
-
-def find_results_of_assistants(request: AnthropicRequest) -> Iterator[Finding]:
-    """Results in an answer."""
-    for at, block_at, _ in request.results:
-        if request.messages[at][0] != "user":
-            yield f"messages.{at}.content.{block_at}", {"at": at}
-
-
-def find_thinking_of_users(request: AnthropicRequest) -> Iterator[Finding]:
-    """Thinking in a user's message."""
-    for at, (role, blocks) in enumerate(request.messages):
-        if role == "assistant":
-            continue
-
-        for block_at, block in enumerate(blocks):
-            if block.get("type") in ("thinking", "redacted_thinking"):
-                yield (
-                    f"messages.{at}.content.{block_at}",
-                    {"at": at, "kind": block["type"]},
-                )
-
-
-def find_media_of_assistants(request: AnthropicRequest) -> Iterator[Finding]:
-    """Images and documents in an answer."""
-    for at, (role, blocks) in enumerate(request.messages):
-        if role != "assistant":
-            continue
-
-        for block_at, block in enumerate(blocks):
-            if block.get("type") in ("image", "document"):
-                yield (
-                    f"messages.{at}.content.{block_at}",
-                    {"at": at, "kind": block["type"]},
-                )
-
-
 def find_thinking_at_end(request: AnthropicRequest) -> Iterator[Finding]:
     """Answers whose last block is thinking."""
     for at, (role, blocks) in enumerate(request.messages):
         if role == "assistant" and blocks:
             kind = blocks[-1].get("type")
-            if kind in ("thinking", "redacted_thinking"):
+            if kind in _THINKING:
                 yield f"messages.{at}", {"at": at, "kind": kind}
 
 
@@ -521,33 +479,29 @@ def find_changed_thinking(request: AnthropicRequest) -> Iterator[Finding]:
         return
 
     thoughts = request.memory.thoughts
-    for at, (_, blocks) in enumerate(request.messages):
-        for block_at, block in enumerate(blocks):
-            if block.get("type") == "thinking":
-                given = thoughts.get(block["signature"])
-                if given is not None and given != block["thinking"]:
-                    yield f"messages.{at}.content.{block_at}", {"at": at}
+    for at, block_at, _, block in _blocks(request):
+        if block.get("type") == "thinking":
+            given = thoughts.get(block["signature"])
+            if given is not None and given != block["thinking"]:
+                yield f"messages.{at}.content.{block_at}", {"at": at}
 
 
 def find_foreign_signatures(request: AnthropicRequest) -> Iterator[Finding]:
     """Thinking with a signature that this provider did not give, or an empty one."""
+    thinking = [
+        (f"messages.{at}.content.{on}", {"at": at, "on": on}, block["signature"])
+        for at, on, _, block in _blocks(request)
+        if block.get("type") == "thinking"
+    ]
     if "claude" in str(request.body.get("model", "")):
-        for at, (_, blocks) in enumerate(request.messages):
-            for block_at, block in enumerate(blocks):
-                if block.get("type") == "thinking" and not block["signature"]:
-                    yield (
-                        f"messages.{at}.content.{block_at}",
-                        {"at": at, "on": block_at},
-                    )
+        for path, values, signature in thinking:
+            if not signature:
+                yield path, values
 
-    if request.memory is None or not request.memory.has_signed:
-        return
-
-    thoughts = request.memory.thoughts
-    for at, (_, blocks) in enumerate(request.messages):
-        for block_at, block in enumerate(blocks):
-            if block.get("type") == "thinking" and block["signature"] not in thoughts:
-                yield f"messages.{at}.content.{block_at}", {"at": at, "on": block_at}
+    thoughts = request.memory.thoughts if request.memory else {}
+    for path, values, signature in thinking if thoughts else ():
+        if signature not in thoughts:
+            yield path, values
 
 
 def find_missing_thinking(request: AnthropicRequest) -> Iterator[Finding]:
@@ -565,7 +519,7 @@ def find_missing_thinking(request: AnthropicRequest) -> Iterator[Finding]:
                 return
         elif blocks and any(block.get("type") == "tool_use" for block in blocks):
             kind = blocks[0].get("type")
-            if kind not in ("thinking", "redacted_thinking"):
+            if kind not in _THINKING:
                 yield f"messages.{at}.content.0.type", {"at": at, "found": kind}
 
 
@@ -598,67 +552,13 @@ def find_failed_results_with_media(request: AnthropicRequest) -> Iterator[Findin
             yield path, {"path": path}
 
 
-def find_odd_temperatures(request: AnthropicRequest) -> Iterator[Finding]:
-    """A temperature other than 1 beside thinking."""
-    if request.thinking and request.body.get("temperature") not in (None, 1):
-        yield "temperature", {}
-
-
-def find_two_samplings(request: AnthropicRequest) -> Iterator[Finding]:
-    """Both *temperature* and *top_p*, for a model that takes one of them."""
-    body = request.body
-    if (
-        body.get("temperature") is not None
-        and body.get("top_p") is not None
-        and _ONE_SAMPLING.search(str(body.get("model")))
-    ):
-        yield "top_p", {}
-
-
-def find_forced_tools(request: AnthropicRequest) -> Iterator[Finding]:
-    """A choice of tool that forces a call, beside thinking."""
-    choice = request.body.get("tool_choice")
-    if (
-        request.thinking
-        and isinstance(choice, Mapping)
-        and choice.get("type") in ("any", "tool")
-    ):
-        yield "tool_choice", {}
-
-
-def find_small_budgets(request: AnthropicRequest) -> Iterator[Finding]:
-    """Thinking with less than 1,024 tokens."""
-    budget = request.thinking.get("budget_tokens")
-    if isinstance(budget, int) and budget < 1_024:  # noqa: PLR2004 - as documented
-        yield "thinking.enabled.budget_tokens", {}
-
-
-def find_budgets_over_the_limit(request: AnthropicRequest) -> Iterator[Finding]:
-    """Thinking with as many tokens as the whole answer; with tools that may be."""
-    budget, limit = (
-        request.thinking.get("budget_tokens"),
-        request.body.get("max_tokens"),
-    )
-    if (
-        isinstance(budget, int)
-        and isinstance(limit, int)
-        and budget >= limit
-        and not request.body.get("tools")
-    ):
-        yield "max_tokens", {}
-
-
 def find_markers_on_empty_texts(request: AnthropicRequest) -> Iterator[Finding]:
     """Markers of what to cache on texts without a character."""
-    for at, (_, blocks) in enumerate(request.messages):
-        for block_at, block in enumerate(blocks):
-            if (
-                block.get("type") == "text"
-                and not block["text"]
-                and block.get("cache_control")
-            ):
-                path = f"messages.{at}.content.{block_at}.text"
-                yield path, {"path": path}
+    for at, block_at, _, block in _blocks(request):
+        is_empty = block.get("type") == "text" and not block["text"]
+        if is_empty and block.get("cache_control"):
+            path = f"messages.{at}.content.{block_at}.text"
+            yield path, {"path": path}
 
 
 def find_server_results_without_use(request: AnthropicRequest) -> Iterator[Finding]:
@@ -697,55 +597,45 @@ def find_server_uses_without_result(request: AnthropicRequest) -> Iterator[Findi
                 yield f"messages.{at}.content.{block_at}", values
 
 
-def _base64(block: Block) -> tuple[str, str] | None:
-    source = block["source"]
-    if source.get("type") == "base64":
-        return str(source.get("media_type")), str(source.get("data"))
-
-    return None
-
-
-def find_odd_images(request: AnthropicRequest) -> Iterator[Finding]:
-    """Images whose media type is not one of four."""
+def _encoded(request: AnthropicRequest, kind: str) -> Iterator[tuple[str, str, str]]:
+    """Path, media type and base64 of what is in the request itself."""
     for path, block in request.media:
-        encoded = _base64(block)
-        if block["type"] == "image" and encoded and encoded[0] not in _IMAGES:
-            where = f"{path}.source.base64.media_type"
-            yield where, {"path": where}
+        source = block["source"]
+        if block["type"] == kind and source.get("type") == "base64":
+            given = str(source.get("media_type")), str(source.get("data"))
+            yield f"{path}.source.base64", *given
+
+
+def other_than(kind: str, *media_types: str) -> Check:
+    """A check for blocks of a *kind* whose media type is not one of these."""
+
+    def find_others(request: AnthropicRequest) -> Iterator[Finding]:
+        for path, media_type, _ in _encoded(request, kind):
+            if media_type not in media_types:
+                yield f"{path}.media_type", {"path": f"{path}.media_type"}
+
+    return find_others
 
 
 def find_other_images(request: AnthropicRequest) -> Iterator[Finding]:
     """Images whose first bytes are of another media type than the one they state."""
-    for path, block in request.media:
-        encoded = _base64(block)
-        if block["type"] == "image" and encoded and encoded[0] in _IMAGES:
+    for path, media_type, data in _encoded(request, "image"):
+        if media_type in _IMAGES:
             try:
-                begin = base64.b64decode(encoded[1][:16])
+                begin = base64.b64decode(data[:16])
             except binascii.Error:
                 continue
 
             for kind, magic in _MAGIC.items():
-                if begin.startswith(magic) and kind != encoded[0]:
-                    where = f"{path}.source.base64"
-                    yield where, {"path": where, "kind": encoded[0], "found": kind}
-
-
-def find_odd_documents(request: AnthropicRequest) -> Iterator[Finding]:
-    """Documents whose media type is not PDF."""
-    for path, block in request.media:
-        encoded = _base64(block)
-        if block["type"] == "document" and encoded and encoded[0] != "application/pdf":
-            where = f"{path}.source.base64.media_type"
-            yield where, {"path": where}
+                if begin.startswith(magic) and kind != media_type:
+                    yield path, {"path": path, "kind": media_type, "found": kind}
 
 
 def find_large_images(request: AnthropicRequest) -> Iterator[Finding]:
     """Images whose base64 has more than 5 MiB."""
-    for path, block in request.media:
-        encoded = _base64(block)
-        if block["type"] == "image" and encoded and len(encoded[1]) > _MAX_IMAGE:
-            where = f"{path}.source.base64"
-            yield where, {"path": where, "size": len(encoded[1]), "limit": _MAX_IMAGE}
+    for path, _, data in _encoded(request, "image"):
+        if len(data) > _MAX_IMAGE:
+            yield path, {"path": path, "size": len(data), "limit": _MAX_IMAGE}
 
 
 def _list_schemas(request: AnthropicRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -754,13 +644,6 @@ def _list_schemas(request: AnthropicRequest) -> Iterator[tuple[str, Mapping[str,
             schema = tool.get("input_schema")
             if isinstance(schema, Mapping):
                 yield f"tools.{at}.custom.input_schema", schema
-
-
-def find_unions_at_top(request: AnthropicRequest) -> Iterator[Finding]:
-    """Schemas of tools with a union at their top."""
-    for path, schema in _list_schemas(request):
-        if any(key in schema for key in ("oneOf", "allOf", "anyOf")):
-            yield path, {"path": path}
 
 
 def find_schemas_without_type(request: AnthropicRequest) -> Iterator[Finding]:
@@ -788,15 +671,24 @@ _REFERENCE = "https://docs.claude.com/en/api/messages"
 _TOOL_USE = (
     "https://docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use"
 )
-_THINKING = "https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
+_THINKING_GUIDE = "https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
 _BEDROCK = "https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html"
 
 
-def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> ProviderRule:
-    return ProviderRule(
-        name=name, wire="anthropic", check=check, text=text, source=source, **more
-    )
-
+_rule = partial(make_rule, "anthropic")
+_PATTERN = "{path}: String should match pattern '{pattern}'"
+_OF_ASSISTANT = "messages.{at}: `{kind}` blocks can only be in `assistant` messages"
+_OF_USER = "messages.{at}: `{kind}` blocks can only be in `user` messages"
+_UNANSWERED = (
+    "messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately "
+    "after: {ids}. Each `tool_use` block must have a corresponding `tool_result` block "
+    "in the next message."
+)
+_EMPTY_TEXT = "text content blocks must be non-empty"
+_NO_PREFILL = (
+    "This model does not support assistant message prefill. The conversation must end "
+    "with a user message."
+)
 
 ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     # The form.
@@ -829,9 +721,7 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "call_without_result",
         find_unanswered_uses,
-        "messages.{at}: `tool_use` ids were found without `tool_result` blocks "
-        "immediately after: {ids}. Each `tool_use` block must have a corresponding "
-        "`tool_result` block in the next message.",
+        _UNANSWERED,
         _ISSUES + "anthropics/claude-code/issues/8210",
     ),
     _rule(
@@ -852,9 +742,7 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "result_after_text",
         find_results_after_text,
-        "messages.{at}: `tool_use` ids were found without `tool_result` blocks "
-        "immediately after: {ids}. Each `tool_use` block must have a corresponding "
-        "`tool_result` block in the next message.",
+        _UNANSWERED,
         _TOOL_USE,
         by=(REFERENCE,),
     ),
@@ -866,14 +754,14 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "call_of_user",
-        find_uses_of_users,
-        "messages.{at}: `tool_use` blocks can only be in `assistant` messages",
+        misplaced(("tool_use",), lambda role: role != "assistant"),
+        _OF_ASSISTANT,
         _REFERENCE,
     ),
     _rule(
         "result_of_assistant",
-        find_results_of_assistants,
-        "messages.{at}: `tool_result` blocks can only be in `user` messages",
+        misplaced(("tool_result",), lambda role: role != "user"),
+        _OF_USER,
         _REFERENCE,
     ),
     _rule(
@@ -899,20 +787,28 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     # Ids and names.
     _rule(
         "id_characters",
-        find_odd_ids,
-        "{path}: String should match pattern '{pattern}'",
+        wrong(_ids, lambda id_: not NAME.match(id_), pattern="^[a-zA-Z0-9_-]+$"),
+        _PATTERN,
         _ISSUES + "maximhq/bifrost/issues/5097",
     ),
     _rule(
         "name_characters",
-        find_odd_names,
-        "{path}: String should match pattern '{pattern}'",
+        wrong(
+            _names,
+            lambda name: not NAME.match(name) or len(name) > 128,  # noqa: PLR2004
+            pattern="^[a-zA-Z0-9_-]{1,128}$",
+        ),
+        _PATTERN,
         _REFERENCE,
     ),
     _rule(
         "name_too_long",
-        find_long_names,
-        "{path}: String should match pattern '{pattern}'",
+        wrong(
+            _names,
+            lambda name: NAME.match(name) and len(name) > 64,  # noqa: PLR2004
+            pattern="^[a-zA-Z0-9_-]{1,64}$",
+        ),
+        _PATTERN,
         _ISSUES + "apify/tester-mcp-client/issues/11",
         by=("bedrock", "vertex", REFERENCE),
     ),
@@ -920,7 +816,7 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "empty_text",
         find_empty_texts,
-        "messages: text content blocks must be non-empty",
+        "messages: " + _EMPTY_TEXT,
         _ISSUES + "anthropics/claude-code/issues/59812",
     ),
     _rule(
@@ -939,13 +835,13 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "empty_system",
         find_empty_system,
-        "system: text content blocks must be non-empty",
+        "system: " + _EMPTY_TEXT,
         _REFERENCE,
     ),
     _rule(
         "empty_result_text",
         find_empty_result_texts,
-        "messages: text content blocks must be non-empty",
+        "messages: " + _EMPTY_TEXT,
         _REFERENCE,
     ),
     _rule(
@@ -958,21 +854,21 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "prefill",
         find_prefill_of_new_model,
-        "This model does not support assistant message prefill. The conversation "
-        "must end with a user message.",
+        _NO_PREFILL,
         _ISSUES + "smallmain/vscode-unify-chat-provider/issues/249",
     ),
     _rule(
         "assistant_last",
         _prefill,
-        "This model does not support assistant message prefill. The conversation "
-        "must end with a user message.",
+        _NO_PREFILL,
         _ISSUES + "NousResearch/hermes-agent/pull/50055",
         by=("copilot", "bedrock"),
     ),
     _rule(
         "assistant_first",
-        find_assistant_first,
+        wrong_request(
+            "messages.0", lambda request: request.messages[0][0] == "assistant"
+        ),
         'messages: first message must use the "user" role',
         _ISSUES + "anthropics/anthropic-sdk-typescript/issues/622",
         by=("bedrock",),
@@ -1002,8 +898,8 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "thinking_of_user",
-        find_thinking_of_users,
-        "messages.{at}: `{kind}` blocks can only be in `assistant` messages",
+        misplaced(_THINKING, lambda role: role != "assistant"),
+        _OF_ASSISTANT,
         _REFERENCE,
     ),
     _rule(
@@ -1031,7 +927,12 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "thinking_temperature",
-        find_odd_temperatures,
+        wrong_request(
+            "temperature",
+            lambda request: (
+                request.thinking and request.body.get("temperature") not in (None, 1)
+            ),
+        ),
         "`temperature` may only be set to 1 when thinking is enabled. Please consult "
         "our documentation at https://docs.anthropic.com/en/docs/build-with-claude/"
         "extended-thinking#important-considerations-when-using-extended-thinking",
@@ -1039,41 +940,69 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "two_samplings",
-        find_two_samplings,
+        wrong_request(
+            "top_p",
+            lambda request: (
+                None not in map(request.body.get, ("temperature", "top_p"))
+                and _ONE_SAMPLING.search(str(request.body.get("model")))
+            ),
+        ),
         "`temperature` and `top_p` cannot both be specified for this model. Please use "
         "only one.",
         _ISSUES + "BerriAI/litellm/issues/15097",
     ),
     _rule(
         "thinking_forced_tool",
-        find_forced_tools,
+        wrong_request(
+            "tool_choice",
+            lambda request: (
+                request.thinking
+                and isinstance(choice := request.body.get("tool_choice"), Mapping)
+                and choice.get("type") in ("any", "tool")
+            ),
+        ),
         "Thinking may not be enabled when tool_choice forces tool use.",
         _ISSUES + "mastra-ai/mastra/issues/7507",
     ),
     _rule(
         "thinking_budget",
-        find_small_budgets,
+        wrong_request(
+            "thinking.enabled.budget_tokens",
+            lambda request: (
+                isinstance(budget := request.thinking.get("budget_tokens"), int)
+                and budget < 1_024  # noqa: PLR2004 - as documented
+            ),
+        ),
         "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
-        _THINKING,
+        _THINKING_GUIDE,
     ),
     _rule(
         "thinking_over_limit",
-        find_budgets_over_the_limit,
+        # With tools a budget may be over several answers.
+        wrong_request(
+            "max_tokens",
+            lambda request: (
+                isinstance(budget := request.thinking.get("budget_tokens"), int)
+                and isinstance(limit := request.body.get("max_tokens"), int)
+                and budget >= limit
+                and not request.body.get("tools")
+            ),
+        ),
         "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult "
         "our documentation at https://docs.claude.com/en/docs/build-with-claude/"
         "extended-thinking#max-tokens-and-context-window-size",
-        _THINKING,
+        _THINKING_GUIDE,
     ),
     _rule(
         "media_of_assistant",
-        find_media_of_assistants,
-        "messages.{at}: `{kind}` blocks can only be in `user` messages",
+        misplaced(("image", "document"), lambda role: role == "assistant"),
+        _OF_USER,
         _REFERENCE,
         by=(REFERENCE,),
     ),
     _rule(
         "image_format",
-        find_odd_images,
+        other_than("image", *_IMAGES),
         "{path}: Input should be 'image/jpeg', 'image/png', 'image/gif' or "
         "'image/webp'",
         _ISSUES + "NousResearch/hermes-agent/issues/55432",
@@ -1087,7 +1016,7 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "document_format",
-        find_odd_documents,
+        other_than("document", "application/pdf"),
         "{path}: Input should be 'application/pdf'",
         _REFERENCE,
     ),
@@ -1121,7 +1050,10 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     # Tools.
     _rule(
         "schema_union",
-        find_unions_at_top,
+        wrong(
+            _list_schemas,
+            lambda schema: not schema.keys().isdisjoint(("oneOf", "allOf", "anyOf")),
+        ),
         "{path}: input_schema does not support oneOf, allOf, or anyOf at the top level",
         _ISSUES + "anthropics/claude-code/issues/5973",
     ),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from conversation_state.testing.provider._reading import (
+    Check,
     Faults,
     Finding,
     article,
@@ -19,8 +22,24 @@ from conversation_state.testing.provider._reading import (
     noted,
     objects_of,
     says,
+    wrong,
+    wrong_request,
 )
-from conversation_state.testing.provider._rules import REFERENCE, ProviderRule
+from conversation_state.testing.provider._rules import (
+    EMPTY_ARRAY,
+    EMPTY_STRING,
+    LONG_ARRAY,
+    LONG_STRING,
+    MISSING,
+    ODD_STRING,
+    ODD_URL,
+    REFERENCE,
+    WRONG_TYPE,
+    WRONG_VALUE,
+    ProviderRule,
+    Words,
+    make_rule,
+)
 
 _ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 _SPEAKER = re.compile(r"[^\s<|\\/>]+\Z")
@@ -44,6 +63,7 @@ _FOREIGN_PARTS = frozenset(
         "function_call",
     ]
 )
+_ADDRESSES = ("data:", "http://", "https://", "gs://")
 _MOST = 128
 # Those that think.
 _NEW_MODEL = re.compile(r"(?:o\d|gpt-5)(?:[-.](?!chat)|\Z)")
@@ -214,82 +234,32 @@ class CompletionRequest:
             self.calls.append((at, call_at, id_, name))
 
 
-def find_foreign_parts(request: CompletionRequest) -> Iterator[Finding]:
-    """Parts of other wires."""
-    for path, kind in request.keys:
-        if kind in _FOREIGN_PARTS:
-            yield path, {"path": path, "found": kind}
+_kinds, _images = attrgetter("keys"), attrgetter("images")
 
 
-def find_thinking_parts(request: CompletionRequest) -> Iterator[Finding]:
-    """Parts of thinking, which only Mistral has."""
-    for path, kind in request.keys:
-        if kind in ("thinking", "reference"):
-            yield path, {"path": path, "found": kind}
+def media_of(*roles: str) -> Check:
+    """A check for images, sound and files in messages of these *roles*."""
 
-
-def _media(request: CompletionRequest) -> Iterator[tuple[str, int, str]]:
-    for path, kind in request.keys:
-        if kind in ("image_url", "input_audio", "file"):
+    def find_media(request: CompletionRequest) -> Iterator[Finding]:
+        for path, kind in request.keys:
             at = int(path[9 : path.index("]")])
-            yield path, at, request.messages[at]["role"]
+            role = request.messages[at]["role"]
+            if kind in ("image_url", "input_audio", "file") and role in roles:
+                yield path, {"at": at, "role": role}
+
+    return find_media
 
 
-def find_media_of_other_roles(request: CompletionRequest) -> Iterator[Finding]:
-    """Images, sound and files in instructions and answers."""
-    for path, at, role in _media(request):
-        if role in ("system", "developer", "assistant"):
-            yield path, {"at": at, "role": role}
-
-
-def find_media_of_tools(request: CompletionRequest) -> Iterator[Finding]:
-    """Images, sound and files in results."""
-    for path, at, role in _media(request):
-        if role == "tool":
-            yield path, {"at": at, "role": role}
-
-
-def find_too_many_calls(request: CompletionRequest) -> Iterator[Finding]:
-    """More than 128 calls in an answer."""
-    for at, message in enumerate(request.messages):
-        count = len(message.get("tool_calls") or ())
-        if count > _MOST:
-            path = f"messages[{at}].tool_calls"
-            yield path, {"path": path, "limit": _MOST, "length": count}
-
-
-def find_too_many_tools(request: CompletionRequest) -> Iterator[Finding]:
-    """More than 128 tools."""
+def _tools(request: CompletionRequest) -> Iterator[tuple[str, Sequence[Any]]]:
     tools = request.body.get("tools")
-    if isinstance(tools, list | tuple) and len(tools) > _MOST:
-        yield "tools", {"path": "tools", "limit": _MOST, "length": len(tools)}
+    yield "tools", tools if isinstance(tools, list | tuple) else ()
 
 
-def find_empty_tools(request: CompletionRequest) -> Iterator[Finding]:
-    """An array of tools without a tool."""
-    if request.body.get("tools") in ([], ()):
-        yield "tools", {}
-
-
-def find_choice_without_tools(request: CompletionRequest) -> Iterator[Finding]:
-    """A choice of a tool in a request without tools."""
-    chosen = request.body.get("tool_choice")
-    if chosen not in (None, "none") and not request.body.get("tools"):
-        yield "tool_choice", {}
-
-
-def find_options_without_stream(request: CompletionRequest) -> Iterator[Finding]:
-    """Options of a stream in a request that is not streamed."""
-    body = request.body
-    if body.get("stream_options") is not None and not body.get("stream"):
-        yield "stream_options", {}
-
-
-def find_old_limits(request: CompletionRequest) -> Iterator[Finding]:
-    """``max_tokens`` for a model that thinks."""
-    body = request.body
-    if body.get("max_tokens") is not None and _NEW_MODEL.match(str(body.get("model"))):
-        yield "max_tokens", {}
+def _lists_of_calls(
+    request: CompletionRequest,
+) -> Iterator[tuple[str, Sequence[Any]]]:
+    for at, message in enumerate(request.messages):
+        yield f"messages[{at}].tool_calls", message.get("tool_calls") or ()
 
 
 def find_json_not_named(request: CompletionRequest) -> Iterator[Finding]:
@@ -360,28 +330,19 @@ def find_unanswered_calls(request: CompletionRequest) -> Iterator[Finding]:
     """Calls whose results are not in the messages directly after them."""
     waiting: dict[str, None] = {}
     called_at = 0
-    for at, message in enumerate(request.messages):
+    for at, message in enumerate([*request.messages, {"role": ""}]):
         if message["role"] == "tool":
             waiting.pop(message["tool_call_id"], None)
             continue
 
         if waiting:
-            yield f"messages[{called_at}].tool_calls", _unanswered(waiting, at)
+            values = {"ids": ", ".join(waiting), "at": at}
+            yield f"messages[{called_at}].tool_calls", values
 
         waiting = dict.fromkeys(
             call["id"] for call in message.get("tool_calls") or () if "id" in call
         )
         called_at = at
-
-    if waiting:
-        yield (
-            f"messages[{called_at}].tool_calls",
-            _unanswered(waiting, len(request.messages)),
-        )
-
-
-def _unanswered(ids: Mapping[str, None], at: int) -> Mapping[str, Any]:
-    return {"ids": ", ".join(ids), "at": at}
 
 
 def find_results_without_calls(request: CompletionRequest) -> Iterator[Finding]:
@@ -449,13 +410,6 @@ def _ids(request: CompletionRequest) -> Iterator[tuple[str, str]]:
             yield f"messages[{at}].tool_call_id", message["tool_call_id"]
 
 
-def find_other_than_nine(request: CompletionRequest) -> Iterator[Finding]:
-    """Ids of calls that are not nine letters and digits."""
-    for path, id_ in _ids(request):
-        if not _NINE.match(id_):
-            yield path, {"id": id_}
-
-
 def _names(request: CompletionRequest) -> Iterator[tuple[str, str]]:
     for at, call_at, _, name in request.calls:
         yield f"messages[{at}].tool_calls[{call_at}].function.name", name
@@ -475,22 +429,11 @@ def find_broken_arguments(request: CompletionRequest) -> Iterator[Finding]:
             yield path, {"error": error}
 
 
-def find_odd_speakers(request: CompletionRequest) -> Iterator[Finding]:
-    """Names of messages with spaces, or other than their pattern."""
+def _speakers(request: CompletionRequest) -> Iterator[tuple[str, str]]:
     for at, message in enumerate(request.messages):
         name = message.get("name")
-        if isinstance(name, str) and not _SPEAKER.match(name):
-            path = f"messages[{at}].name"
-            yield path, {"path": path, "pattern": "^[^\\s<|\\\\/>]+$"}
-
-
-def find_long_speakers(request: CompletionRequest) -> Iterator[Finding]:
-    """Names of messages with more than 64 characters."""
-    for at, message in enumerate(request.messages):
-        name = message.get("name")
-        if isinstance(name, str) and len(name) > 64:  # noqa: PLR2004 - the limit
-            path = f"messages[{at}].name"
-            yield path, {"path": path, "limit": 64, "length": len(name)}
+        if isinstance(name, str):
+            yield f"messages[{at}].name", name
 
 
 def find_assistant_last(request: CompletionRequest) -> Iterator[Finding]:
@@ -551,13 +494,6 @@ def find_developers(request: CompletionRequest) -> Iterator[Finding]:
             yield f"messages[{at}].role", {"at": at}
 
 
-def find_answer_last(request: CompletionRequest) -> Iterator[Finding]:
-    """An answer at the end."""
-    at = len(request.messages) - 1
-    if request.messages[at]["role"] == "assistant":
-        yield f"messages[{at}]", {}
-
-
 def find_late_systems(request: CompletionRequest) -> Iterator[Finding]:
     """System messages behind another message."""
     is_late = False
@@ -589,23 +525,10 @@ def _find_other_keys(
                     yield f"{path}.{key}", {"at": at, "role": role, "key": key}
 
 
-def find_unsupported_keys(request: CompletionRequest) -> Iterator[Finding]:
-    """Keys of messages that Groq and Cerebras don't know."""
-    yield from _find_other_keys(request, _OF_EACH | {"name", "reasoning"})
-
-
-def find_forbidden_keys(request: CompletionRequest) -> Iterator[Finding]:
-    """Keys of messages that Mistral doesn't know, such as a participant's name."""
-    yield from _find_other_keys(request, _OF_EACH | {"prefix"})
-
-
-def find_odd_images(request: CompletionRequest) -> Iterator[Finding]:
-    """Images in the request whose media type is not one of four."""
-    for path, url in request.images:
-        if url.startswith("data:"):
-            kind = url[5:].partition(";")[0].partition(",")[0]
-            if kind.lower() not in _IMAGES and kind.startswith("image/"):
-                yield path, {}
+def _is_odd_image(url: str) -> bool:
+    kind = url[5:].partition(";")[0].partition(",")[0]
+    is_image = url.startswith("data:") and kind.startswith("image/")
+    return is_image and kind.lower() not in _IMAGES
 
 
 def find_files_without_name(request: CompletionRequest) -> Iterator[Finding]:
@@ -618,20 +541,6 @@ def find_files_without_name(request: CompletionRequest) -> Iterator[Finding]:
             if is_file and file.get("file_data") and not file.get("filename"):
                 path = f"messages[{at}].content[{part_at}].file.file_id"
                 yield path, {"path": path}
-
-
-def find_images_without_type(request: CompletionRequest) -> Iterator[Finding]:
-    """Data in the request that is not said to be an image."""
-    for path, url in request.images:
-        if url.startswith("data:") and not url[5:].lower().startswith("image/"):
-            yield path, {}
-
-
-def find_odd_urls(request: CompletionRequest) -> Iterator[Finding]:
-    """Images that are neither data nor an address of the web."""
-    for path, url in request.images:
-        if not url.startswith(("data:", "http://", "https://", "gs://")):
-            yield path, {"path": path}
 
 
 def find_missing_reasoning(request: CompletionRequest) -> Iterator[Finding]:
@@ -690,97 +599,60 @@ _MISTRAL = (
 )
 
 
-def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> ProviderRule:
-    return ProviderRule(
-        name=name, wire="openai_chat", check=check, text=text, source=source, **more
-    )
-
+_rule = partial(make_rule, "openai_chat")
+_OTHER_PART = Words(
+    "Invalid value: '{found}'. Supported values are: 'text', 'image_url', "
+    "'input_audio', 'refusal', 'audio', and 'file'.",
+    "invalid_value",
+)
+_OTHER_ROLE = (
+    "Invalid 'messages[{at}]'. Image URLs are only allowed for messages with role "
+    "'user', but this message with role '{role}' contains an image URL."
+)
+_NULL_CONTENT = "Invalid value for 'content': expected a string, got null."
 
 CHAT_RULES: tuple[ProviderRule, ...] = (
     # The form.
-    _rule(
-        "missing",
-        noted("missing"),
-        "Missing required parameter: '{path}'.",
-        _OPENAI,
-        param="{path}",
-        code="missing_required_parameter",
-    ),
-    _rule(
-        "type",
-        noted("type"),
-        "Invalid type for '{path}': expected {wanted}, but got {found} instead.",
-        _OPENAI,
-        param="{path}",
-        code="invalid_type",
-    ),
-    _rule(
-        "value",
-        noted("value"),
-        "Invalid value: '{found}'. Supported values are: {wanted}.",
-        _OPENAI,
-        param="{path}",
-        code="invalid_value",
-    ),
-    _rule(
-        "empty_array",
-        noted("empty_array"),
-        "Invalid '{path}': empty array. Expected an array with minimum length 1, but "
-        "got an empty array instead.",
-        _OPENAI,
-        param="{path}",
-        code="empty_array",
-    ),
+    _rule("missing", noted("missing"), MISSING, _OPENAI),
+    _rule("type", noted("type"), WRONG_TYPE, _OPENAI),
+    _rule("value", noted("value"), WRONG_VALUE, _OPENAI),
+    _rule("empty_array", noted("empty_array"), EMPTY_ARRAY, _OPENAI),
     _rule(
         "calls_empty",
         noted("calls_empty"),
-        "Invalid '{path}': empty array. Expected an array with minimum length 1, but "
-        "got an empty array instead.",
+        EMPTY_ARRAY,
         _ISSUES + "home-assistant/core/pull/118577",
         taken_by=("mistral",),
-        param="{path}",
-        code="empty_array",
     ),
     _rule(
         "null_content",
         noted("null_content"),
-        "Invalid value for 'content': expected a string, got null.",
+        _NULL_CONTENT,
         _ISSUES + "docker/docker-agent/issues/63",
         param="messages.[{at}].content",
     ),
     _rule(
-        "foreign_part",
-        find_foreign_parts,
-        "Invalid value: '{found}'. Supported values are: 'text', 'image_url', "
-        "'input_audio', 'refusal', 'audio', and 'file'.",
-        _OPENAI,
-        param="{path}",
-        code="invalid_value",
+        "foreign_part", wrong(_kinds, _FOREIGN_PARTS.__contains__), _OTHER_PART, _OPENAI
     ),
     _rule(
         "thinking_part",
-        find_thinking_parts,
-        "Invalid value: '{found}'. Supported values are: 'text', 'image_url', "
-        "'input_audio', 'refusal', 'audio', and 'file'.",
+        wrong(_kinds, {"thinking", "reference"}.__contains__),
+        _OTHER_PART,
         _OPENAI,
         taken_by=("mistral",),
-        param="{path}",
-        code="invalid_value",
     ),
     _rule(
         "part_of_other_role",
-        find_media_of_other_roles,
-        "Invalid 'messages[{at}]'. Image URLs are only allowed for messages with role "
-        "'user', but this message with role '{role}' contains an image URL.",
+        media_of("system", "developer", "assistant"),
+        _OTHER_ROLE,
         _ISSUES + "openai/openai-node/issues/1030",
         param="messages[{at}]",
         code="invalid_value",
     ),
     _rule(
         "part_of_tool",
-        find_media_of_tools,
-        "Invalid 'messages[{at}]'. Image URLs are only allowed for messages with role "
-        "'user', but this message with role '{role}' contains an image URL.",
+        media_of("tool"),
+        _OTHER_ROLE,
         _ISSUES + "dreadnode/rigging/issues/41",
         by=("azure", "deepseek", REFERENCE),  # newer models of OpenAI take it
         param="messages[{at}]",
@@ -788,34 +660,31 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "too_many_calls",
-        find_too_many_calls,
-        "Invalid '{path}': array too long. Expected an array with maximum length "
-        "{limit}, but got an array with length {length} instead.",
+        longer_than(_MOST, _lists_of_calls),
+        LONG_ARRAY,
         _ISSUES + "github/copilot-cli/issues/669",
-        param="{path}",
-        code="array_above_max_length",
     ),
     _rule(
         "too_many_tools",
-        find_too_many_tools,
-        "Invalid '{path}': array too long. Expected an array with maximum length "
-        "{limit}, but got an array with length {length} instead.",
+        longer_than(_MOST, _tools),
+        LONG_ARRAY,
         _ISSUES + "0x4m4/hexstrike-ai/issues/29",
-        param="{path}",
-        code="array_above_max_length",
     ),
     _rule(
         "tools_empty",
-        find_empty_tools,
-        "Invalid 'tools': empty array. Expected an array with minimum length 1, but "
-        "got an empty array instead.",
+        wrong_request("tools", lambda request: request.body.get("tools") in ([], ())),
+        EMPTY_ARRAY,
         _ISSUES + "JetBrains/koog/issues/786",
-        param="tools",
-        code="empty_array",
     ),
     _rule(
         "choice_without_tools",
-        find_choice_without_tools,
+        wrong_request(
+            "tool_choice",
+            lambda request: (
+                request.body.get("tool_choice") not in (None, "none")
+                and not request.body.get("tools")
+            ),
+        ),
         "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' "
         "are specified.",
         _ISSUES + "writer/writer-framework/pull/1013",
@@ -843,14 +712,26 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     # Parameters beside the conversation.
     _rule(
         "options_without_stream",
-        find_options_without_stream,
+        wrong_request(
+            "stream_options",
+            lambda request: (
+                request.body.get("stream_options") is not None
+                and not request.body.get("stream")
+            ),
+        ),
         "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
         _ISSUES + "BerriAI/litellm/issues/5803",
         param="stream_options",
     ),
     _rule(
         "old_limit",
-        find_old_limits,
+        wrong_request(
+            "max_tokens",
+            lambda request: (
+                request.body.get("max_tokens") is not None
+                and _NEW_MODEL.match(str(request.body.get("model")))
+            ),
+        ),
         "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
         "'max_completion_tokens' instead.",
         _ISSUES + "griptape-ai/ComfyUI-Griptape/issues/312",
@@ -871,7 +752,7 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "answer_of_nothing",
         find_null_answers,
-        "Invalid value for 'content': expected a string, got null.",
+        _NULL_CONTENT,
         _ISSUES + "vercel/ai/pull/13744",
         param="messages.[{at}].content",
     ),
@@ -933,29 +814,18 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
         by=("openrouter", REFERENCE),
     ),
     # Ids and names.
-    _rule(
-        "id_empty",
-        empty(_ids),
-        "Invalid '{path}': empty string. Expected a string with minimum length 1, but "
-        "got an empty string instead.",
-        _OPENAI,
-        param="{path}",
-        code="empty_string",
-    ),
+    _rule("id_empty", empty(_ids), EMPTY_STRING, _OPENAI),
     _rule(
         "id_too_long",
         longer_than(40, _ids),
-        "Invalid '{path}': string too long. Expected a string with maximum length "
-        "{limit}, but got a string with length {length} instead.",
+        LONG_STRING,
         _ISSUES + "BerriAI/litellm/issues/17343",
         by=("azure", "copilot", "openrouter"),
-        param="{path}",
-        code="string_above_max_length",
     ),
     _rule(
         "id_not_nine",
-        find_other_than_nine,
-        "Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.",
+        wrong(_ids, lambda id_: not _NINE.match(id_)),
+        "Tool call id was {found} but must be a-z, A-Z, 0-9, with a length of 9.",
         _ISSUES + "nearai/ironclaw/issues/1241",
         by=("mistral",),
         type="invalid_function_call",
@@ -965,29 +835,15 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "name_characters",
         has_odd_characters(_names),
-        "Invalid '{path}': string does not match pattern. Expected a string that "
-        "matches the pattern '{pattern}'.",
+        ODD_STRING,
         _ISSUES + "mcp-use/mcp-use/issues/90",
-        param="{path}",
-        code="invalid_value",
     ),
-    _rule(
-        "name_too_long",
-        longer_than(64, _names),
-        "Invalid '{path}': string too long. Expected a string with maximum length "
-        "{limit}, but got a string with length {length} instead.",
-        _OPENAI,
-        param="{path}",
-        code="string_above_max_length",
-    ),
+    _rule("name_too_long", longer_than(64, _names), LONG_STRING, _OPENAI),
     _rule(
         "name_empty",
         empty(_names),
-        "Invalid '{path}': empty string. Expected a string with minimum length 1, but "
-        "got an empty string instead.",
+        EMPTY_STRING,
         _ISSUES + "continuedev/continue/issues/11645",
-        param="{path}",
-        code="empty_string",
     ),
     _rule(
         "arguments_broken",
@@ -999,22 +855,15 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "speaker_characters",
-        find_odd_speakers,
-        "Invalid '{path}': string does not match pattern. Expected a string that "
-        "matches the pattern '{pattern}'.",
+        wrong(
+            _speakers,
+            lambda name: not _SPEAKER.match(name),
+            pattern="^[^\\s<|\\\\/>]+$",
+        ),
+        ODD_STRING,
         _OPENAI,
-        param="{path}",
-        code="invalid_value",
     ),
-    _rule(
-        "speaker_too_long",
-        find_long_speakers,
-        "Invalid '{path}': string too long. Expected a string with maximum length "
-        "{limit}, but got a string with length {length} instead.",
-        _OPENAI,
-        param="{path}",
-        code="string_above_max_length",
-    ),
+    _rule("speaker_too_long", longer_than(64, _speakers), LONG_STRING, _OPENAI),
     # Who speaks.
     _rule(
         "assistant_last",
@@ -1066,7 +915,10 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "answer_last",
-        find_answer_last,
+        wrong(
+            lambda request: [(f"messages[{len(request.messages) - 1}]", request)],
+            lambda request: request.messages[-1]["role"] == "assistant",
+        ),
         "the last message must have the user or tool role",
         _ISSUES + "pipecat-ai/pipecat/pull/4009",
         by=("perplexity",),
@@ -1084,7 +936,7 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "unsupported_property",
-        find_unsupported_keys,
+        lambda request: _find_other_keys(request, _OF_EACH | {"name", "reasoning"}),
         "'messages.{at}' : for 'role:{role}' the following must be satisfied"
         "[('messages.{at}' : property '{key}' is unsupported)]",
         _ISSUES + "janhq/jan/issues/8136",
@@ -1093,7 +945,7 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "extra_forbidden",
-        find_forbidden_keys,
+        lambda request: _find_other_keys(request, _OF_EACH | {"prefix"}),
         "body.messages.{at}.{role}.{key}: Extra inputs are not permitted",
         _ISSUES + "charmbracelet/crush/issues/1590",
         by=("mistral",),
@@ -1103,7 +955,7 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     # Images.
     _rule(
         "image_format",
-        find_odd_images,
+        wrong(_images, _is_odd_image),
         "You uploaded an unsupported image. Please make sure your image is valid and "
         "has of one the following formats: ['png', 'jpeg', 'gif', 'webp'].",
         _OPENAI,
@@ -1112,26 +964,24 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "file_without_name",
         find_files_without_name,
-        "Missing required parameter: '{path}'.",
+        MISSING,
         _ISSUES + "openai/openai-agents-python/pull/1513",
-        param="{path}",
-        code="missing_required_parameter",
     ),
     _rule(
         "image_without_type",
-        find_images_without_type,
+        wrong(
+            _images,
+            lambda url: url[:5] == "data:" and url[5:11].lower() != "image/",
+        ),
         "Invalid MIME type. Only image types are supported.",
         _OPENAI,
         code="invalid_image_format",
     ),
     _rule(
         "image_url",
-        find_odd_urls,
-        "Invalid '{path}'. Expected a base64-encoded data URL with an image MIME type "
-        "(e.g. 'data:image/png;base64,aW1nIGJ5dGVzIGhlcmU='), or a valid URL.",
+        wrong(_images, lambda url: not url.startswith(_ADDRESSES)),
+        ODD_URL,
         _OPENAI,
-        param="{path}",
-        code="invalid_value",
     ),
     # Reasoning.
     _rule(

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from conversation_state.testing.provider._reading import (
+    Check,
     Faults,
     Finding,
     empty,
     find_inner_schemas,
     noted,
     objects_of,
+    wrong,
+    wrong_request,
 )
-from conversation_state.testing.provider._rules import REFERENCE, ProviderRule
+from conversation_state.testing.provider._rules import (
+    REFERENCE,
+    ProviderRule,
+    make_rule,
+)
 
 Part = Mapping[str, Any]
 
@@ -199,6 +207,12 @@ class GeminiRequest:
             self.faults.note("value", f"{path}.inline_data", found=blob)
 
 
+def _parts(request: GeminiRequest) -> Iterator[tuple[str, Part]]:
+    for at, (_, parts) in enumerate(request.turns):
+        for part_at, part in enumerate(parts):
+            yield f"contents[{at}].parts[{part_at}]", part
+
+
 def find_calls_out_of_turn(request: GeminiRequest) -> Iterator[Finding]:
     """Calls that do not come directly after a user's turn or after responses."""
     for at, (role, _) in enumerate(request.turns):
@@ -236,12 +250,6 @@ def find_responses_beside_others(request: GeminiRequest) -> Iterator[Finding]:
             yield f"contents[{at}]", {}
 
 
-def find_model_first(request: GeminiRequest) -> Iterator[Finding]:
-    """A model's turn at the beginning."""
-    if request.turns[0][0] == "model":
-        yield "contents[0]", {}
-
-
 def find_model_last(request: GeminiRequest) -> Iterator[Finding]:
     """A model's turn at the end."""
     if request.turns[-1][0] == "model":
@@ -250,10 +258,9 @@ def find_model_last(request: GeminiRequest) -> Iterator[Finding]:
 
 def find_empty_texts(request: GeminiRequest) -> Iterator[Finding]:
     """Texts without a character, and without a signature, which a stream ends in."""
-    for at, (_, parts) in enumerate(request.turns):
-        for part_at, part in enumerate(parts):
-            if part.get("text") == "" and not part.get("thoughtSignature"):
-                yield f"contents[{at}].parts[{part_at}].text", {}
+    for path, part in _parts(request):
+        if part.get("text") == "" and not part.get("thoughtSignature"):
+            yield f"{path}.text", {}
 
     for at, part in enumerate(request.system):
         if part.get("text") == "":
@@ -264,12 +271,10 @@ _WORDS = {"functionCall": "function_call", "functionResponse": "function_respons
 
 
 def _functions(request: GeminiRequest) -> Iterator[tuple[str, str]]:
-    for at, (_, parts) in enumerate(request.turns):
-        for part_at, part in enumerate(parts):
-            for key, words in _WORDS.items():
-                if key in part:
-                    path = f"contents[{at}].parts[{part_at}].{words}.name"
-                    yield path, part[key]["name"]
+    for path, part in _parts(request):
+        for key, words in _WORDS.items():
+            if key in part:
+                yield f"{path}.{words}.name", part[key]["name"]
 
 
 def _declarations(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -283,21 +288,9 @@ def _declarations(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, An
             yield path, _by_camel(function)
 
 
-def find_odd_names(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    Names of declared functions that do not begin with a letter or an underscore, have
-    other characters, or are too long.
-    """
+def _declared_names(request: GeminiRequest) -> Iterator[tuple[str, str]]:
     for path, function in _declarations(request):
-        if not _NAME.match(str(function.get("name"))):
-            yield f"{path}.name", {"path": f"{path}.name"}
-
-
-def find_odd_names_of_calls(request: GeminiRequest) -> Iterator[Finding]:
-    """The same, of calls and responses."""
-    for path, name in _functions(request):
-        if name and not _NAME.match(name):
-            yield path, {"path": path}
+        yield f"{path}.name", str(function.get("name"))
 
 
 def find_other_names(request: GeminiRequest) -> Iterator[Finding]:
@@ -344,14 +337,13 @@ def find_ids(request: GeminiRequest) -> Iterator[Finding]:
 def find_ids_twice(request: GeminiRequest) -> Iterator[Finding]:
     """Ids that two calls of the request have."""
     seen: set[str] = set()
-    for at, (_, parts) in enumerate(request.turns):
-        for part_at, part in enumerate(parts):
-            id_ = part["functionCall"].get("id") if "functionCall" in part else None
-            if id_:
-                if id_ in seen:
-                    yield f"contents[{at}].parts[{part_at}]", {"id": id_}
+    for path, part in _parts(request):
+        id_ = part["functionCall"].get("id") if "functionCall" in part else None
+        if id_:
+            if id_ in seen:
+                yield path, {"id": id_}
 
-                seen.add(id_)
+            seen.add(id_)
 
 
 def find_missing_signatures(request: GeminiRequest) -> Iterator[Finding]:
@@ -384,51 +376,38 @@ def find_foreign_signatures(request: GeminiRequest) -> Iterator[Finding]:
     Signatures that are empty, or that this provider did not give once it has given
     some.
     """
-    for at, (_, parts) in enumerate(request.turns):
-        for part_at, part in enumerate(parts):
-            if part.get("thoughtSignature") == "":
-                yield f"contents[{at}].parts[{part_at}]", {}
+    for path, part in _parts(request):
+        if part.get("thoughtSignature") == "":
+            yield path, {}
 
     if request.memory is None or not request.memory.signatures:
         return
 
     known = request.memory.signatures.union(_SKIPPED)
-    for at, (_, parts) in enumerate(request.turns):
-        for part_at, part in enumerate(parts):
-            signature = part.get("thoughtSignature")
-            if signature and signature not in known:
-                yield f"contents[{at}].parts[{part_at}]", {}
+    for path, part in _parts(request):
+        signature = part.get("thoughtSignature")
+        if signature and signature not in known:
+            yield path, {}
 
 
 # What Google's guide says to send for calls that it did not sign.
 _SKIPPED = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 
 
-def _blobs(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for at, (_, parts) in enumerate(request.turns):
-        for part_at, part in enumerate(parts):
-            if "inlineData" in part:
-                path = f"contents[{at}].parts[{part_at}].inline_data"
-                yield path, _by_camel(part["inlineData"])
-
-
-def find_blobs_without_type(request: GeminiRequest) -> Iterator[Finding]:
-    """Data without a media type."""
-    for path, blob in _blobs(request):
-        if not blob.get("mimeType"):
-            yield f"{path}.mime_type", {"path": f"{path}.mime_type"}
+def _media_types(request: GeminiRequest) -> Iterator[tuple[str, Any]]:
+    for path, part in _parts(request):
+        if "inlineData" in part:
+            media_type = _by_camel(part["inlineData"]).get("mimeType")
+            yield f"{path}.inline_data.mime_type", media_type
 
 
 _ODD_FILES = ("application/msword", "application/octet-stream", "application/vnd.")
 
 
-def find_odd_blobs(request: GeminiRequest) -> Iterator[Finding]:
-    """Images whose media type is not one of five, and files of office programs."""
-    for path, blob in _blobs(request):
-        kind = str(blob.get("mimeType"))
-        is_odd = kind[:6] == "image/" and kind not in _IMAGES
-        if is_odd or kind.startswith(_ODD_FILES):
-            yield f"{path}.mime_type", {"kind": kind}
+def _is_odd_format(media_type: Any) -> bool:
+    kind = str(media_type)
+    is_odd = kind[:6] == "image/" and kind not in _IMAGES
+    return is_odd or kind.startswith(_ODD_FILES)
 
 
 def _list_schemas(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -457,11 +436,14 @@ def _type_of(schema: Mapping[str, Any]) -> str:
     return str(schema.get("type", "")).upper()
 
 
-def find_arrays_without_items(request: GeminiRequest) -> Iterator[Finding]:
-    """Arrays in the parameters of a function that do not say of what."""
-    for path, schema in _list_schemas(request):
-        if _type_of(schema) == "ARRAY" and "items" not in schema:
-            yield f"{path}.items", {"path": f"{path}.items"}
+def wrong_schema(key: str, is_wrong: Callable[[Any], object]) -> Check:
+    """A check for schemas whose *key* is wrong."""
+
+    def find_schemas(request: GeminiRequest) -> Iterator[tuple[str, Any]]:
+        for path, schema in _list_schemas(request):
+            yield f"{path}.{key}", schema
+
+    return wrong(find_schemas, is_wrong)
 
 
 def find_undefined_properties(request: GeminiRequest) -> Iterator[Finding]:
@@ -471,13 +453,6 @@ def find_undefined_properties(request: GeminiRequest) -> Iterator[Finding]:
         for at, name in enumerate(required if isinstance(required, list) else ()):
             if name not in defined:
                 yield f"{path}.required[{at}]", {"path": f"{path}.required[{at}]"}
-
-
-def find_properties_of_others(request: GeminiRequest) -> Iterator[Finding]:
-    """Properties of what is not an object."""
-    for path, schema in _list_schemas(request):
-        if _type_of(schema) not in ("OBJECT", "") and schema.get("properties"):
-            yield f"{path}.properties", {"path": f"{path}.properties"}
 
 
 def find_empty_choices(request: GeminiRequest) -> Iterator[Finding]:
@@ -507,11 +482,17 @@ _REFERENCE = "https://ai.google.dev/api/generate-content"
 _SIGNATURES = "https://ai.google.dev/gemini-api/docs/thought-signatures"
 
 
-def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> ProviderRule:
-    return ProviderRule(
-        name=name, wire="gemini", check=check, text=text, source=source, **more
-    )
-
+_rule = partial(make_rule, "gemini")
+_UNKNOWN_NAME = (
+    "Invalid JSON payload received. Unknown name \"{key}\" at '{path}': Cannot find "
+    "field."
+)
+_EMPTY_NAME = "* GenerateContentRequest.{path}: Name cannot be empty.\n"
+_ODD_NAME = (
+    "* GenerateContentRequest.{path}: Invalid function name. Must start with a letter "
+    "or an underscore. Must be alphameric (a-z, A-Z, 0-9), underscores (_), dots (.), "
+    "colons (:), or dashes (-), with a maximum length of 64.\n"
+)
 
 GEMINI_RULES: tuple[ProviderRule, ...] = (
     # The form.
@@ -545,8 +526,7 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "unknown_key",
         noted("unknown"),
-        "Invalid JSON payload received. Unknown name \"{key}\" at '{path}': Cannot "
-        "find field.",
+        _UNKNOWN_NAME,
         _REFERENCE,
     ),
     _rule("type", noted("value"), "Invalid value at '{path}', {found!r}", _REFERENCE),
@@ -560,7 +540,7 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "no_name",
         noted("no_name"),
-        "* GenerateContentRequest.{path}: Name cannot be empty.\n",
+        _EMPTY_NAME,
         _REFERENCE,
     ),
     # Turns.
@@ -594,7 +574,7 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "model_first",
-        find_model_first,
+        wrong_request("contents[0]", lambda request: request.turns[0][0] == "model"),
         "Please ensure that multiturn requests start with a user turn.",
         _REFERENCE,
         by=("vertex", REFERENCE),
@@ -621,23 +601,19 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "name_empty",
         empty(_functions),
-        "* GenerateContentRequest.{path}: Name cannot be empty.\n",
+        _EMPTY_NAME,
         _REFERENCE,
     ),
     _rule(
         "name_characters",
-        find_odd_names,
-        "* GenerateContentRequest.{path}: Invalid function name. Must start with a "
-        "letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), underscores "
-        "(_), dots (.), colons (:), or dashes (-), with a maximum length of 64.\n",
+        wrong(_declared_names, lambda name: not _NAME.match(name)),
+        _ODD_NAME,
         _ISSUES + "google-gemini/gemini-cli/issues/9535",
     ),
     _rule(
         "name_of_call",
-        find_odd_names_of_calls,
-        "* GenerateContentRequest.{path}: Invalid function name. Must start with a "
-        "letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), underscores "
-        "(_), dots (.), colons (:), or dashes (-), with a maximum length of 64.\n",
+        wrong(_functions, lambda name: name and not _NAME.match(name)),
+        _ODD_NAME,
         _REFERENCE,
         by=(REFERENCE,),
     ),
@@ -692,26 +668,28 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
     # Media and tools.
     _rule(
         "media_without_type",
-        find_blobs_without_type,
+        empty(_media_types),
         "* GenerateContentRequest.{path}: must not be empty.\n",
         _REFERENCE,
     ),
     _rule(
         "media_format",
-        find_odd_blobs,
-        "Unsupported MIME type: {kind}",
+        wrong(_media_types, _is_odd_format),
+        "Unsupported MIME type: {found}",
         _ISSUES + "google/adk-python/issues/5693",
     ),
     _rule(
         "schema_key",
         find_odd_schema_keys,
-        "Invalid JSON payload received. Unknown name \"{key}\" at '{path}': Cannot "
-        "find field.",
+        _UNKNOWN_NAME,
         _REFERENCE,
     ),
     _rule(
         "schema_items",
-        find_arrays_without_items,
+        wrong_schema(
+            "items",
+            lambda schema: _type_of(schema) == "ARRAY" and "items" not in schema,
+        ),
         "* GenerateContentRequest.{path}: missing field.\n",
         _ISSUES + "cline/cline/issues/7339",
     ),
@@ -723,7 +701,12 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "schema_properties",
-        find_properties_of_others,
+        wrong_schema(
+            "properties",
+            lambda schema: (
+                _type_of(schema) not in ("OBJECT", "") and schema.get("properties")
+            ),
+        ),
         "* GenerateContentRequest.{path}: only allowed for OBJECT type\n",
         _ISSUES + "anomalyco/opencode/pull/11888",
     ),

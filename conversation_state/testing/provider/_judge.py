@@ -24,7 +24,6 @@ from conversation_state.testing.provider._rules import (
     Level,
     ProviderRule,
     Refusal,
-    selected,
 )
 
 _WIRES: Mapping[str, tuple[Callable[..., Any], tuple[ProviderRule, ...]]] = {
@@ -60,7 +59,11 @@ def _rules_of(
                 "rule.name of each"
             )
 
-    rules = selected(_WIRES[wire][1], levels, without)
+    rules = tuple(
+        rule
+        for rule in _WIRES[wire][1]
+        if rule.name not in without and any(map(rule.holds_at, levels))
+    )
     form = tuple(rule for rule in rules if rule.check.__name__ == "find_noted")
     return form, rules
 

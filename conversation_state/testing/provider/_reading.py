@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Finding = tuple[str, Mapping[str, Any]]
-# The ids, or the names, in a request, each with its path.
-Lister = Callable[[Any], Iterable[tuple[str, str]]]
+Check = Callable[[Any], Iterable[Finding]]
+# The ids, the names or the schemas in a request, each with its path.
+Lister = Callable[[Any], Iterable[tuple[str, Any]]]
 
 _JSON_TYPES: Mapping[type, str] = {
     str: "a string",
@@ -123,7 +124,7 @@ class Faults:
             self.are_unreadable = True
 
 
-def noted(rule: str) -> Callable[[Any], Iterable[Finding]]:
+def noted(rule: str) -> Check:
     """A check that gives what the reader noted under *rule*."""
 
     def find_noted(request: Any) -> Iterable[Finding]:
@@ -133,19 +134,26 @@ def noted(rule: str) -> Callable[[Any], Iterable[Finding]]:
     return find_noted
 
 
-def empty(list_words: Lister) -> Callable[[Any], Iterable[Finding]]:
+def wrong(
+    list_values: Lister, is_wrong: Callable[[Any], object], **values: Any
+) -> Check:
+    """A check for those of the values that are wrong; *values* are for its text."""
+
+    def find_wrong(request: Any) -> Iterator[Finding]:
+        for path, found in list_values(request):
+            if is_wrong(found):
+                yield path, {"path": path, "found": found, **values}
+
+    return find_wrong
+
+
+def empty(list_words: Lister) -> Check:
     """A check for words without a character."""
-
-    def find_empty(request: Any) -> Iterator[Finding]:
-        for path, word in list_words(request):
-            if not word:
-                yield path, {"path": path}
-
-    return find_empty
+    return wrong(list_words, lambda word: not word)
 
 
-def longer_than(limit: int, list_words: Lister) -> Callable[[Any], Iterable[Finding]]:
-    """A check for words with more than *limit* characters."""
+def longer_than(limit: int, list_words: Lister) -> Check:
+    """A check for words, or arrays, with more than *limit* characters, or items."""
 
     def find_long(request: Any) -> Iterator[Finding]:
         for path, word in list_words(request):
@@ -155,12 +163,15 @@ def longer_than(limit: int, list_words: Lister) -> Callable[[Any], Iterable[Find
     return find_long
 
 
-def has_odd_characters(list_words: Lister) -> Callable[[Any], Iterable[Finding]]:
+def has_odd_characters(list_words: Lister) -> Check:
     """A check for words with other than letters, digits, underscores and dashes."""
+    return wrong(
+        list_words,
+        lambda word: word and not NAME.match(word),
+        pattern="^[a-zA-Z0-9_-]+$",
+    )
 
-    def find_odd(request: Any) -> Iterator[Finding]:
-        for path, word in list_words(request):
-            if word and not NAME.match(word):
-                yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]+$"}
 
-    return find_odd
+def wrong_request(path: str, is_wrong: Callable[[Any], object]) -> Check:
+    """A check for requests that are wrong as a whole, which the one at *path* says."""
+    return wrong(lambda request: [(path, request)], is_wrong)

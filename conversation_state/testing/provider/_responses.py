@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from conversation_state.testing.provider._reading import (
@@ -19,8 +20,21 @@ from conversation_state.testing.provider._reading import (
     noted,
     objects_of,
     says,
+    wrong,
 )
-from conversation_state.testing.provider._rules import REFERENCE, ProviderRule
+from conversation_state.testing.provider._rules import (
+    EMPTY_STRING,
+    LONG_ARRAY,
+    LONG_STRING,
+    MISSING,
+    ODD_STRING,
+    ODD_URL,
+    REFERENCE,
+    WRONG_TYPE,
+    WRONG_VALUE,
+    ProviderRule,
+    make_rule,
+)
 
 Item = Mapping[str, Any]
 
@@ -49,6 +63,7 @@ _CALLS = {
     "tool_search_call": "tool_search_output",
 }
 _OUTPUTS = frozenset(_CALLS.values())
+_ADDRESSES = ("data:", "http://", "https://")
 _PREFIX = {
     "function_call": ("fc",),
     "reasoning": ("rs",),
@@ -513,7 +528,7 @@ def find_reasoning_content(request: ResponsesRequest) -> Iterator[Finding]:
     for at, (kind, item) in enumerate(request.items):
         if kind == "reasoning" and item.get("content"):
             path = f"input[{at}].content"
-            yield path, {"path": path, "length": len(item["content"])}
+            yield path, {"path": path, "limit": 0, "length": len(item["content"])}
 
 
 def find_reasoning_for_others(request: ResponsesRequest) -> Iterator[Finding]:
@@ -561,13 +576,9 @@ def _images(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
             yield f"{path}.image_url", url
 
 
-def find_odd_images(request: ResponsesRequest) -> Iterator[Finding]:
-    """Images in the request whose media type is not one of four."""
-    for path, url in _images(request):
-        if url.startswith("data:"):
-            kind = url[5:].partition(";")[0].partition(",")[0].lower()
-            if kind not in _IMAGES:
-                yield path, {"path": path}
+def _is_odd_image(url: str) -> bool:
+    kind = url[5:].partition(";")[0].partition(",")[0].lower()
+    return url.startswith("data:") and kind not in _IMAGES
 
 
 def find_files_without_name(request: ResponsesRequest) -> Iterator[Finding]:
@@ -578,38 +589,15 @@ def find_files_without_name(request: ResponsesRequest) -> Iterator[Finding]:
             yield path, {"path": path}
 
 
-def find_odd_urls(request: ResponsesRequest) -> Iterator[Finding]:
-    """Images that are neither data nor an address of the web."""
-    for path, url in _images(request):
-        if not url.startswith(("data:", "http://", "https://")):
-            yield path, {"path": path}
-
-
 _ISSUES = "https://github.com/"
 _REFERENCE = "https://platform.openai.com/docs/api-reference/responses/create"
 
 
-def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> ProviderRule:
-    return ProviderRule(
-        name=name,
-        wire="openai_responses",
-        check=check,
-        text=text,
-        source=source,
-        **more,
-    )
-
+_rule = partial(make_rule, "openai_responses")
 
 RESPONSES_RULES: tuple[ProviderRule, ...] = (
     # The form.
-    _rule(
-        "missing",
-        noted("missing"),
-        "Missing required parameter: '{path}'.",
-        _REFERENCE,
-        param="{path}",
-        code="missing_required_parameter",
-    ),
+    _rule("missing", noted("missing"), MISSING, _REFERENCE),
     _rule(
         "input_missing",
         noted("input_missing"),
@@ -619,22 +607,8 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
         param="input",
         code="missing_required_parameter",
     ),
-    _rule(
-        "type",
-        noted("type"),
-        "Invalid type for '{path}': expected {wanted}, but got {found} instead.",
-        _REFERENCE,
-        param="{path}",
-        code="invalid_type",
-    ),
-    _rule(
-        "value",
-        noted("value"),
-        "Invalid value: '{found}'. Supported values are: {wanted}.",
-        _REFERENCE,
-        param="{path}",
-        code="invalid_value",
-    ),
+    _rule("type", noted("type"), WRONG_TYPE, _REFERENCE),
+    _rule("value", noted("value"), WRONG_VALUE, _REFERENCE),
     _rule(
         "unknown_key",
         noted("unknown"),
@@ -782,11 +756,8 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "reasoning_content",
         find_reasoning_content,
-        "Invalid '{path}': array too long. Expected an array with maximum length 0, "
-        "but got an array with length {length} instead.",
+        LONG_ARRAY,
         _ISSUES + "musistudio/claude-code-router/issues/1783",
-        param="{path}",
-        code="array_above_max_length",
     ),
     _rule(
         "reasoning_for_others",
@@ -834,52 +805,17 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "id_too_long",
         longer_than(64, _ids),
-        "Invalid '{path}': string too long. Expected a string with maximum length "
-        "{limit}, but got a string with length {length} instead.",
+        LONG_STRING,
         _ISSUES + "AnswerDotAI/fastllm/issues/45",
-        param="{path}",
-        code="string_above_max_length",
     ),
-    _rule(
-        "id_empty",
-        empty(_ids),
-        "Invalid '{path}': empty string. Expected a string with minimum length 1, but "
-        "got an empty string instead.",
-        _REFERENCE,
-        param="{path}",
-        code="empty_string",
-    ),
-    _rule(
-        "name_characters",
-        has_odd_characters(_names),
-        "Invalid '{path}': string does not match pattern. Expected a string that "
-        "matches the pattern '{pattern}'.",
-        _REFERENCE,
-        param="{path}",
-        code="invalid_value",
-    ),
-    _rule(
-        "name_too_long",
-        longer_than(64, _names),
-        "Invalid '{path}': string too long. Expected a string with maximum length "
-        "{limit}, but got a string with length {length} instead.",
-        _REFERENCE,
-        param="{path}",
-        code="string_above_max_length",
-    ),
-    _rule(
-        "name_empty",
-        empty(_names),
-        "Invalid '{path}': empty string. Expected a string with minimum length 1, but "
-        "got an empty string instead.",
-        _REFERENCE,
-        param="{path}",
-        code="empty_string",
-    ),
+    _rule("id_empty", empty(_ids), EMPTY_STRING, _REFERENCE),
+    _rule("name_characters", has_odd_characters(_names), ODD_STRING, _REFERENCE),
+    _rule("name_too_long", longer_than(64, _names), LONG_STRING, _REFERENCE),
+    _rule("name_empty", empty(_names), EMPTY_STRING, _REFERENCE),
     # Images.
     _rule(
         "image_format",
-        find_odd_images,
+        wrong(_images, _is_odd_image),
         "The image data you provided does not represent a valid image. Please check "
         "your input and try again with one of the supported image formats: "
         "['image/jpeg', 'image/png', 'image/gif', 'image/webp'].",
@@ -890,18 +826,13 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "file_without_name",
         find_files_without_name,
-        "Missing required parameter: '{path}'.",
+        MISSING,
         _ISSUES + "laravel/ai/issues/321",
-        param="{path}",
-        code="missing_required_parameter",
     ),
     _rule(
         "image_url",
-        find_odd_urls,
-        "Invalid '{path}'. Expected a base64-encoded data URL with an image MIME type "
-        "(e.g. 'data:image/png;base64,aW1nIGJ5dGVzIGhlcmU='), or a valid URL.",
+        wrong(_images, lambda url: not url.startswith(_ADDRESSES)),
+        ODD_URL,
         _REFERENCE,
-        param="{path}",
-        code="invalid_value",
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -123,22 +123,62 @@ class Refusal:
         return f"{self.rule.name} @ {self.path}: {self.message}"
 
 
-def selected(
-    rules: Iterable[ProviderRule], level: Level, without: Iterable[str] = ()
-) -> tuple[ProviderRule, ...]:
-    """
-    Those of *rules* that *level* has, but for the names *without*.
+class Words(NamedTuple):
+    """What a provider says of every value with one fault, and the code of that."""
 
-    Args:
-        rules: The rules of a wire.
-        level: ``strictest``, ``api``, ``reference``, the name of a host, or several of
-            them, which then all have to accept.
-        without: Names of rules that are left out.
-    """
-    levels = (level,) if isinstance(level, str) else tuple(level)
-    left_out = frozenset(without)
-    return tuple(
-        rule
-        for rule in rules
-        if rule.name not in left_out and any(map(rule.holds_at, levels))
+    text: str
+    code: str
+
+
+def make_rule(
+    wire: str, name: str, check: Check, said: str | Words, source: str, **more: Any
+) -> ProviderRule:
+    """A row of the table of *wire*; *said* are the provider's words."""
+    if isinstance(said, Words):
+        more = {"param": "{path}", "code": said.code, **more}
+        said = said.text
+
+    return ProviderRule(
+        name=name, wire=wire, check=check, text=said, source=source, **more
     )
+
+
+# OpenAI's own words, which both of its wires have.
+MISSING = Words("Missing required parameter: '{path}'.", "missing_required_parameter")
+WRONG_TYPE = Words(
+    "Invalid type for '{path}': expected {wanted}, but got {found} instead.",
+    "invalid_type",
+)
+WRONG_VALUE = Words(
+    "Invalid value: '{found}'. Supported values are: {wanted}.", "invalid_value"
+)
+EMPTY_ARRAY = Words(
+    "Invalid '{path}': empty array. Expected an array with minimum length 1, but got "
+    "an empty array instead.",
+    "empty_array",
+)
+LONG_ARRAY = Words(
+    "Invalid '{path}': array too long. Expected an array with maximum length {limit}, "
+    "but got an array with length {length} instead.",
+    "array_above_max_length",
+)
+EMPTY_STRING = Words(
+    "Invalid '{path}': empty string. Expected a string with minimum length 1, but got "
+    "an empty string instead.",
+    "empty_string",
+)
+LONG_STRING = Words(
+    "Invalid '{path}': string too long. Expected a string with maximum length {limit}, "
+    "but got a string with length {length} instead.",
+    "string_above_max_length",
+)
+ODD_STRING = Words(
+    "Invalid '{path}': string does not match pattern. Expected a string that matches "
+    "the pattern '{pattern}'.",
+    "invalid_value",
+)
+ODD_URL = Words(
+    "Invalid '{path}'. Expected a base64-encoded data URL with an image MIME type "
+    "(e.g. 'data:image/png;base64,aW1nIGJ5dGVzIGhlcmU='), or a valid URL.",
+    "invalid_value",
+)
