@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from conversation_state import Aggregator, AssistantMessage, ToolMessage, UserMessage
-from conversation_state.adapters import openai_responses, sessions
+from conversation_state.adapters import anthropic, openai_responses, sessions
 from conversation_state.adapters.engine.notes import notes_of
 from conversation_state.adapters.sessions import FORMATS, WRITTEN, compacted, recognize
 from conversation_state.codec import decode, encode
@@ -784,6 +784,12 @@ def golden(name):
     return max(GOLDEN.glob(f"{name}-*/*"))
 
 
+def pi(*messages):
+    """Lines of Pi with these messages, one after another."""
+    head = {"type": "session", "id": "1", "cwd": "/"}
+    return [head, *({"type": "message", "message": each} for each in messages)]
+
+
 class TestOthers:
     """OpenCode, Gemini CLI, Pi and the Simple Format."""
 
@@ -923,6 +929,125 @@ class TestOthers:
         del raws[13]["firstKeptEntryId"]
         again = load_session(raws)
         assert [text for _, text in outline(again.model_messages)][:4] == expected
+
+    def test_what_is_kept_in_pi(self):
+        """
+        A compaction keeps from an entry on that may be no message; version 1 counts.
+
+        Source:
+            ``migrateV1ToV2`` and ``buildSessionContext`` of ``session-manager.ts``, and
+            a session of November 2025 among Pi's fixtures.
+        """
+        said = [{"role": "user", "content": letter} for letter in "abc"]
+        head, first, *rest = pi(*said)
+        change: dict[str, Any] = {"type": "model_change", "modelId": "m"}
+        compaction = {"type": "compaction", "summary": "s", "firstKeptEntryIndex": 2}
+        lines = [head, first, change, rest[0], compaction, rest[1]]
+        older = load_session(lines)
+        linked = [
+            {**line, "id": f"{at}", "parentId": f"{at - 1}" if at > 1 else None}
+            for at, line in enumerate(lines)
+        ]
+        linked[4] = {**linked[4], "firstKeptEntryId": "2"}
+        del linked[4]["firstKeptEntryIndex"]
+        newer = load_session(linked)
+
+        assert ["s", "b", "c"] == [each.text for each in older.model_messages]
+        assert ["s", "b", "c"] == [each.text for each in newer.model_messages]
+
+    def test_commands_and_hooks_in_pi(self):
+        """What Pi says of a command to the model is said; of others it is not."""
+        command: Any = {"role": "bashExecution", "command": "ls"}
+        said = [
+            {**command, "output": "a", "exitCode": 0},
+            {**command, "output": "", "exitCode": 2},
+            {**command, "output": "", "cancelled": True},
+            {**command, "output": "b", "excludeFromContext": True},
+            {"role": "hookMessage", "content": "c"},
+        ]
+        loaded = load_session(pi(*said))
+
+        expected = [
+            "Ran `ls`\n```\na\n```",
+            "Ran `ls`\n(no output)\n\nCommand exited with code 2",
+            "Ran `ls`\n(no output)\n\n(command cancelled)",
+            "Ran `ls`\n```\nb\n```",
+            "c",
+        ]
+        assert expected == [each.text for each in loaded.tree.present]
+        del expected[3]
+        assert expected == [each.text for each in loaded.model_messages]
+
+    @pytest.mark.parametrize("kind", ["opencode", "pi"])
+    def test_errors_that_are_shown(self, kind):
+        """An answer that failed shows its error, which no model gets."""
+        asked = {"role": "user", "content": "a"}
+        if kind == "pi":
+            failed = {"role": "assistant", "content": [], "stopReason": "error"}
+            lines: Any = pi(asked, {**failed, "errorMessage": "529"})
+        else:
+            error = {"name": "APIError", "data": {"message": "529"}}
+            part = {"type": "text", "text": "a"}
+            messages = [
+                {"info": {"role": "user", "id": "1"}, "parts": [part]},
+                {"info": {"role": "assistant", "id": "2", "error": error}, "parts": []},
+            ]
+            lines = {"info": {"id": "s"}, "messages": messages}
+
+        loaded = load_session(lines)
+
+        assert ["a", "529"] == [each.text for each in loaded.tree.present]
+        assert ["a"] == [each.text for each in loaded.model_messages]
+
+    def test_compactions_of_opencode(self):
+        """A compaction keeps its tail, and one that failed leaves all as it was."""
+
+        def load(**about):
+            def say(id, role, *parts, **info):
+                return {"info": {"id": id, "role": role, **info}, "parts": [*parts]}
+
+            texts = [{"type": "text", "text": letter} for letter in "abcs"]
+            ask = {"type": "compaction", "tail_start_id": "2"}
+            said = [say(f"{at}", "user", text) for at, text in enumerate(texts[:3], 1)]
+            summary = say("5", "assistant", texts[3], summary=True, **about)
+            messages = [*said[:2], say("4", "user", ask), summary, said[2]]
+            return load_session({"info": {"id": "s"}, "messages": messages})
+
+        failed = load(error={"name": "ContextOverflowError", "data": {}})
+
+        assert ["s", "b", "c"] == [each.text for each in load().model_messages]
+        assert ["a", "b", "c"] == [each.text for each in failed.model_messages]
+
+    def test_signatures(self):
+        """A signature goes to no provider but its own, and there as it came."""
+        item: Any = {"type": "reasoning", "id": "rs_1", "encrypted_content": "e"}
+        thoughts: Any = [
+            ("openai-responses", {"thinkingSignature": json.dumps(item)}),
+            ("anthropic-messages", {"thinkingSignature": "s", "redacted": True}),
+            ("openai-completions", {"thinkingSignature": "reasoning_content"}),
+        ]
+        said = [
+            {
+                "role": "assistant",
+                "api": api,
+                "content": [
+                    {"type": "thinking", "thinking": "", **thought},
+                    {"type": "text", "text": "a"},
+                ],
+            }
+            for api, thought in thoughts
+        ]
+        state = load_session(pi(*said)).tree.present
+
+        text = {"type": "text", "text": "a"}
+        redacted = {"type": "redacted_thinking", "data": "s"}
+
+        (made,) = anthropic.dump(state).payload["messages"]
+        assert [text, redacted, text, text] == made["content"]
+        items = openai_responses.dump(state).payload["input"]
+        assert [{**item, "summary": []}] == [
+            each for each in items if each.get("type") == "reasoning"
+        ]
 
     def test_checkpoint_without_its_messages(self):
         """Of messages that only a compaction of Pi keeps it is said that they are."""

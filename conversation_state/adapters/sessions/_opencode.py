@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from conversation_state.adapters.engine.notes import with_notes
 from conversation_state.adapters.engine.reading import is_list, is_map, text_of
 from conversation_state.adapters.engine.wire import read_time
 from conversation_state.adapters.sessions._session import (
     COMPACTION,
+    UNSENT,
     Body,
     LoadedSession,
     SessionBuilder,
@@ -91,6 +93,8 @@ class _OpenCodeSession:
         self.builder = SessionBuilder(FORMAT, lines)
         self.builder.unit = "message"
         self.compaction: dict[str, Any] = {}
+        # From which message on the compaction that was asked for keeps them.
+        self.kept = ""
         self.tip: str | None = None
 
     def load(self, agents: Mapping[str, SessionLines]) -> LoadedSession:
@@ -139,8 +143,9 @@ class _OpenCodeSession:
             content = [self._load_part(each, None) for each in parts]
             said = [each for each in content if each is not None]
             # What asks for a compaction says nothing else.
-            is_request = any(text_of(each, "type") == "compaction" for each in parts)
-            if said or not is_request:
+            asked = [each for each in parts if text_of(each, "type") == "compaction"]
+            self.kept = next((text_of(each, "tail_start_id") for each in asked), "")
+            if said or not asked:
                 messages = [UserMessage(simplify(said))]
         else:
             self.builder.problem(at, f"its role is {role!r}; kept as it is")
@@ -152,6 +157,7 @@ class _OpenCodeSession:
 
         created = read_time(map_in(about, "time").get("created"))
         notes = {"raw": fold(raw, messages), COMPACTION: self.compaction}
+        notes[UNSENT] = _is_unsent(about, parts)
         self.builder.add(id, self.tip, messages, at, created, **notes)
         self.compaction = {}
         self.tip = id
@@ -163,7 +169,10 @@ class _OpenCodeSession:
 
         if kind == "reasoning":
             signature = _find_signature(part.get("metadata"))
-            return ReasoningPart(text_of(part, "text"), signature, index=index)
+            notes = {"signed": True} if signature else {}
+            metadata = with_notes("anthropic", notes)
+            text = text_of(part, "text")
+            return ReasoningPart(text, signature, index=index, metadata=metadata)
 
         if kind == "file":
             mime, name = text_of(part, "mime"), text_of(part, "filename")
@@ -195,9 +204,10 @@ class _OpenCodeSession:
             if step.count or step.usage or len(steps) == 1:
                 messages += self._make_answer(step, at, about)
 
-        if about.get("summary") is True:
+        if about.get("summary") is True and not about.get("error"):
             texts = [each.text for each in messages]
             self.compaction = {"summary": "\n".join(filter(None, texts)), "id": id}
+            self.compaction["first_kept"] = self.kept
 
         return messages
 
@@ -207,10 +217,10 @@ class _OpenCodeSession:
             created = read_time(map_in(about, "time").get("created"))
             self.builder.bill(step.id, usage, model, created, at)
 
-        meta = ResponseMeta(
-            finish_reason=step.reason, usage=usage, model=model, id=step.id
-        )
-        content = simplify(step.parts)
+        reason = step.reason or ("interrupted" if _is_aborted(about) else "")
+        meta = ResponseMeta(finish_reason=reason, usage=usage, model=model, id=step.id)
+        failure = text_of(map_in(map_in(about, "error"), "data"), "message")
+        content = simplify(step.parts) if step.count else failure
         answer = AssistantMessage(content, tool_calls=step.calls, response=meta)
         return [answer, *step.results]
 
@@ -243,6 +253,16 @@ class _OpenCodeSession:
                 is_error=status == "error",
             )
         )
+
+
+def _is_unsent(about: Body, parts: Sequence[Body]) -> bool:
+    # Source: ``toModelMessages`` of OpenCode's ``session/message-v2.ts``.
+    kinds = {text_of(part, "type") for part in parts} - {"reasoning", "step-start"}
+    return bool(about.get("error")) and not (_is_aborted(about) and kinds)
+
+
+def _is_aborted(about: Body) -> bool:
+    return text_of(map_in(about, "error"), "name") == "MessageAbortedError"
 
 
 def _find_signature(metadata: Any) -> str:

@@ -14,12 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from conversation_state._persistent import EMPTY_MAP
 from conversation_state._wording import format_count
+from conversation_state.adapters.engine.notes import with_notes
 from conversation_state.adapters.engine.reading import is_list, is_map, text_of
-from conversation_state.adapters.engine.wire import read_time
+from conversation_state.adapters.engine.wire import parse_object, read_time
 from conversation_state.adapters.sessions._session import (
     COMPACTION,
     SOURCE,
+    UNSENT,
     Body,
     LoadedSession,
     SessionBuilder,
@@ -31,6 +34,7 @@ from conversation_state.adapters.sessions._session import (
     make_call,
     make_media,
     make_usage,
+    map_in,
     number_by_heads,
     simplify,
 )
@@ -66,7 +70,21 @@ _ENTRIES = frozenset(
 # Entries of which the session has elsewhere what they say.
 _READ = frozenset({"compaction", "label", "model_change", "session_info", "usage"})
 # Roles that the model gets as a user's, with the key of what they say.
-_AS_USER = {"branchSummary": "summary", "custom": "content", "user": "content"}
+_AS_USER = {
+    "branchSummary": "summary",
+    "custom": "content",
+    "hookMessage": "content",
+    "user": "content",
+}
+# Whose signatures a thought has, by what was called.
+_SIGNERS = {
+    "anthropic-messages": "anthropic",
+    "bedrock-converse-stream": "anthropic",
+    "google-generative-ai": "gemini",
+    "google-vertex": "gemini",
+}
+# Answers that Pi shows and sends to no model.
+_BROKEN = frozenset({"aborted", "error"})
 
 
 def recognize(raws: Iterable[Body]) -> bool:
@@ -104,6 +122,8 @@ class _PiSession:
         # By the id of each entry: what is on the way through it.
         self.ways: dict[str | None, _Way] = {None: _Way(None, {})}
         self.parents: dict[str, str | None] = {}
+        # In the order of the file; "" for a header.
+        self.ids: list[str] = []
         self.model = ""
 
     def load(self, agents: Mapping[str, SessionLines]) -> LoadedSession:
@@ -115,10 +135,12 @@ class _PiSession:
                 builder.name = builder.name or text_of(raw, "id")
                 builder.cwd = builder.cwd or text_of(raw, "cwd")
                 builder.mark_read(at)
+                self.ids.append("")
                 continue
 
             # Version 1 had neither ids nor parents.
             id = text_of(raw, "id") or f"line-{at}"
+            self.ids.append(id)
             parent = raw.get("parentId", before)
             if id in entries:
                 other, known = entries[id]
@@ -194,7 +216,10 @@ class _PiSession:
             return
 
         record, compaction = self.ways[id]
-        notes = {"raw": fold(raw, [message]), "compaction": compaction}
+        inner = map_in(raw, "message")
+        is_unsent = inner.get("excludeFromContext") is True
+        is_unsent = is_unsent or text_of(inner, "stopReason") in _BROKEN
+        notes = {"raw": fold(raw, [message]), COMPACTION: compaction, UNSENT: is_unsent}
         time = read_time(raw.get("timestamp"))
         self.builder.use(at)
         self.builder.add(id, record, [message], at, time, **notes)
@@ -212,6 +237,12 @@ class _PiSession:
 
     def _read_compaction(self, id: str, at: int, raw: Body) -> dict[str, Any]:
         first = text_of(raw, "firstKeptEntryId")
+        index = raw.get("firstKeptEntryIndex")
+        # Version 1 counts the lines, with the header.
+        if isinstance(index, int) and 0 <= index < len(self.ids):
+            first = self.ids[index]
+
+        first = self._find_kept(id, first)
         tail = raw.get("retainedTail")
         if is_list(tail):
             # A copy of the last messages before it.
@@ -226,6 +257,19 @@ class _PiSession:
                 first, here = here, self.builder.parent_of(here)
 
         return {"summary": text_of(raw, "summary"), "first_kept": first, "id": id}
+
+    def _find_kept(self, id: str, first: str) -> str:
+        # The first record from the entry *first* on to *id*: it may be no message.
+        kept = ""
+        here = self.parents[id]
+        while first and here is not None:
+            kept = here if self.ways[here].record == here else kept
+            if here == first:
+                return kept
+
+            here = self.parents[here]
+
+        return ""
 
     def _bill_usage(self, key: str, counts: Any, at: int, raw: Body) -> Usage | None:
         if not is_map(counts):
@@ -288,8 +332,14 @@ class _PiSession:
                 call_id = text_of(block, "id") or f"{id}-{index}"
                 given = block.get("arguments", {})
                 calls.append(make_call(call_id, block.get("name"), given, index))
+            elif is_map(block) and text_of(block, "type") == "thinking":
+                parts.append(_load_thought(block, text_of(message, "api"), index))
             else:
                 parts += load_blocks(block, _load_block, index)
+
+        failure = text_of(message, "errorMessage")
+        if failure and not (parts or calls):
+            parts = [TextPart(failure)]
 
         counts = message.get("usage")
         usage = _read_usage(counts) if is_map(counts) else None
@@ -305,13 +355,36 @@ class _PiSession:
         return AssistantMessage(simplify(parts), tool_calls=calls, response=meta)
 
 
-def _load_command(message: Body) -> Message | None:
-    # A command that the user ran; the model does not get each.
-    if message.get("excludeFromContext") is True:
-        return None
+def _load_command(message: Body) -> Message:
+    # A command that the user ran, in Pi's words.
+    output, code = text_of(message, "output"), message.get("exitCode")
+    text = f"Ran `{text_of(message, 'command')}`\n"
+    text += f"```\n{output}\n```" if output else "(no output)"
+    if message.get("cancelled") is True:
+        text += "\n\n(command cancelled)"
+    elif code not in (None, 0):
+        text += f"\n\nCommand exited with code {code}"
 
-    command, output = text_of(message, "command"), text_of(message, "output")
-    return UserMessage(f"Ran `{command}`\n```\n{output}\n```")
+    return UserMessage(text)
+
+
+def _load_thought(block: Body, api: str, index: int) -> ReasoningPart:
+    text, signature = text_of(block, "thinking"), text_of(block, "thinkingSignature")
+    signer = _SIGNERS.get(api, "")
+    notes: dict[str, Any] = {"signed": True} if signature else {}
+    if block.get("redacted") is True:
+        text, notes = "", {**notes, "redacted": True}
+    elif api.endswith("-responses"):
+        # The whole item of OpenAI.
+        item = parse_object(signature)[0] or {}
+        signer, signature = "openai_responses", text_of(item, "encrypted_content")
+        notes = {"item": {"id": text_of(item, "id")}} if item else {}
+    elif api == "openai-completions":
+        # The name of the key that it came under.
+        signature = ""
+
+    metadata = with_notes(signer, notes) if signer else EMPTY_MAP
+    return ReasoningPart(text, signature, index=index, metadata=metadata)
 
 
 def _load_block(block: Body, index: int | None) -> Part:
