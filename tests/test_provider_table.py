@@ -120,6 +120,10 @@ CHAT = {
         around(called(), result(content=image(PNG)["content"])),
         around(called(), result(content=[{"type": "text", "text": "x"}])),
     ),
+    "list_in_result": (
+        around(called(), result(content=[{"type": "text", "text": "x"}])),
+        around(called(), result()),
+    ),
     "too_many_calls": (
         around(MANY, *[result(call["id"]) for call in MANY["tool_calls"]]),
         around(FEW, *[result(call["id"]) for call in FEW["tool_calls"]]),

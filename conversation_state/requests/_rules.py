@@ -74,6 +74,9 @@ class Rules:
 
         image_types: The media types of images that are sent by value; None for any.
 
+        text_roles: The roles whose messages have a text as content, and no list of
+            texts.
+
         answers_results: Whether an answer has to stand between results and what a user
             says next.
 
@@ -112,6 +115,7 @@ class Rules:
     max_markers: int | None = None
     message_keys: frozenset[str] | None = None
     image_types: frozenset[str] | None = None
+    text_roles: frozenset[str] = frozenset()
     answers_results: bool = False
     alternates: bool = False
     ends_with_user: bool = False
@@ -158,6 +162,7 @@ OPENAI_CHAT = Rules(
     late_system="after_user",
     max_markers=4,
     image_types=_IMAGES | {"image/jpg"},
+    text_roles=frozenset({"tool"}),
 )
 
 OPENAI_RESPONSES = Rules(
@@ -205,8 +210,13 @@ _FORMATS = {
 
 # What differs from the default, which is right for all hosts that are not here.
 _ANYWHERE = {"late_system": "anywhere"}
-_OF_OPENAI = {"takes_any_arguments": True, "takes_foreign_items": False}
-_OF_DEEPSEEK = {"empty_reasoning": "", "takes_developer": False}
+_OF_OPENAI = {
+    "takes_any_arguments": True,
+    "takes_foreign_items": False,
+    "text_roles": frozenset[str](),
+}
+_TEXTS = {"text_roles": frozenset({"assistant", "system", "tool", "user"})}
+_OF_DEEPSEEK = {**_TEXTS, "empty_reasoning": "", "takes_developer": False}
 _ALTERNATING = {
     "alternates": True,
     "answers_results": True,
@@ -233,6 +243,7 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
     "openai_chat": {
         "azure": {**_ANYWHERE, **_OF_OPENAI},
         "cerebras": {
+            **_TEXTS,
             "message_keys": _KEYS | {"name", "reasoning"},
             "takes_developer": False,
         },
@@ -240,6 +251,7 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
         "deepseek": {**_ANYWHERE, **_OF_DEEPSEEK},
         "groq": {
             **_ANYWHERE,
+            **_TEXTS,
             "message_keys": _KEYS | {"name"},
             "takes_developer": False,
         },

@@ -181,6 +181,14 @@ SOURCES: tuple[Rule, ...] = (
     ),
     Rule(
         format="openai_chat",
+        host="cerebras, deepseek, groq",
+        name="text_roles",
+        says="Content is a text where it has no media; a result's is elsewhere, too.",
+        does="Several texts become lines of one.",
+        source="https://github.com/tailcallhq/forgecode/issues/2008, https://github.com/CherryHQ/cherry-studio/issues/3307, https://github.com/strands-agents/harness-sdk/pull/1878",
+    ),
+    Rule(
+        format="openai_chat",
         host="openrouter",
         name="max_markers",
         says="At most four blocks have cache_control.",

@@ -174,8 +174,7 @@ class TestHosts:
         rules = openai_chat.rules(host="groq")
         export = openai_chat.dump([UserMessage([TextPart("q"), odd])], rules=rules)
 
-        sent = [{"type": "text", "text": "q"}]
-        assert sent == export.payload["messages"][0]["content"]
+        assert "q" == export.payload["messages"][0]["content"]
         assert [("messages[0]", "refusal")] == listed(export)
 
 
@@ -1601,6 +1600,34 @@ class TestNamedHosts:
         assert () == named.lost
         assert judge("gemini", {"contents": contents}, level="vertex") != ()
         assert judge("gemini", named.payload, level="vertex") == ()
+
+    @pytest.mark.parametrize(
+        ("host", "is_text"),
+        [("", True), ("deepseek", True), ("groq", True), ("openai", False)],
+    )
+    def test_texts_of_a_result(self, host, is_text):
+        """
+        What MCP returned as texts is one text for all hosts but OpenAI, which others
+        refuse or do not read as a list, and goes home as it came.
+        """
+        call, texts = ToolCall("c", "f", "{}"), [TextPart("a"), TextPart("b")]
+        result = ToolMessage(texts, tool_call_id="c")
+        rules = openai_chat.rules(host=host)
+        export = openai_chat.dump([ASK, AssistantMessage(tool_calls=[call]), result])
+        named = openai_chat.dump(
+            [ASK, AssistantMessage(tool_calls=[call]), result], rules
+        )
+        given = {**export.payload["messages"][2], "content": [{"type": "text"}]}
+        given["content"][0]["text"] = "a"
+        chat = [*export.payload["messages"][:2], given]
+        again = openai_chat.dump(openai_chat.load(chat)).payload["messages"]
+
+        assert ("a\nb" == named.payload["messages"][2]["content"]) == is_text
+        assert [("messages[2]", "text")] * is_text == listed(named)
+        level = "deepseek" if is_text else "api"
+        assert () == judge("openai_chat", named.payload, level=level)
+        assert chat == again
+        assert () != judge("openai_chat", {"messages": again}, level="deepseek")
 
     def test_calls_without_ids(self):
         """Vertex AI refuses ids of calls: results stand in the order of the calls."""

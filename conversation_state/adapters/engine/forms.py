@@ -145,6 +145,8 @@ class _Noter:
     def _note_result(self, message: ToolMessage) -> list[str]:
         name, call_id = message.tool_name, message.tool_call_id
         fields = ["orphan"] if self.is_continued and call_id not in self.names else []
+        is_list = not isinstance(message.content, str)
+        fields += ["texts"] * (is_list and self._rules_differ("text_roles"))
         if not name:
             return fields
 

@@ -187,7 +187,39 @@ def _write_message(writer: PayloadWriter, message: Any, path: str) -> dict[str, 
         _write_refusal_as_content(writer, message, raw)
 
     fit_to_host(writer, raw, path)
+    _join_texts(writer, message, path, raw)
     return raw
+
+
+def _join_texts(
+    writer: PayloadWriter, message: Message, path: str, raw: dict[str, Any]
+) -> None:
+    """
+    Write the content of *raw* as one text, where it is a list of texts and the rules
+    want that: servers refuse a list, or show it to the model as nothing.
+
+    Source:
+        ``messages[9]: invalid type: sequence, expected a string``.
+    """
+    blocks, rules = raw.get("content"), writer.rules
+    if not isinstance(blocks, list) or rules is None:
+        return
+
+    keys = {key for block in blocks for key in block} - {"text", "type"}
+    if (
+        message.role not in rules.text_roles
+        or (keys and not writer.is_for_host)
+        or any(block.get("type") != "text" for block in blocks)
+        or writer.is_as_loaded(message.metadata, "texts")
+    ):
+        return
+
+    raw["content"] = "\n".join(block["text"] for block in blocks)
+    if len(blocks) > 1:
+        writer.lose(path, "text", "a content of texts is one text; each is a line")
+
+    why = "content that is one text has no such key"
+    writer.lose_each(path, dict.fromkeys(sorted(keys), True), why)
 
 
 def _write_empty_values(writer: PayloadWriter, raw: dict[str, Any]) -> None:

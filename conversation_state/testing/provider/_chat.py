@@ -250,6 +250,13 @@ def media_of(*roles: str) -> Check:
     return find_media
 
 
+def find_lists_in_results(request: CompletionRequest) -> Iterator[Finding]:
+    """Results whose content is no text."""
+    for at, message in enumerate(request.messages):
+        if message["role"] == "tool" and not isinstance(message.get("content"), str):
+            yield f"messages[{at}].content", {"at": at}
+
+
 def _tools(request: CompletionRequest) -> Iterator[tuple[str, Sequence[Any]]]:
     tools = request.body.get("tools")
     yield "tools", tools if isinstance(tools, list | tuple) else ()
@@ -657,6 +664,15 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
         by=("azure", "deepseek", REFERENCE),  # newer models of OpenAI take it
         param="messages[{at}]",
         code="invalid_value",
+    ),
+    _rule(
+        "list_in_result",
+        find_lists_in_results,
+        "Failed to deserialize the JSON body into the target type: messages[{at}]: "
+        "invalid type: sequence, expected a string",
+        _ISSUES + "tailcallhq/forgecode/issues/2008",
+        by=("deepseek", "groq"),
+        dialect=True,
     ),
     _rule(
         "too_many_calls",
