@@ -461,6 +461,36 @@ class TestClaudeCode:
         ours = compacted(read_session(path).tree.present)
         assert uuids(ours) == expected
 
+    @pytest.mark.parametrize(
+        ("kept", "expected"),
+        [
+            (("c", "d"), ["s", "c", "d", "e"]),
+            (("a", "b"), ["a", "b", "s", "e"]),
+            ((), ["s", "e"]),
+        ],
+    )
+    def test_what_a_compaction_keeps(self, kept, expected):
+        """
+        What a compaction keeps stands behind the summary, or before it.
+
+        Source:
+            ``preservedSegment`` of the boundaries of Claude Code 2.1.
+        """
+
+        def speak(id, parent, **keys):
+            message = {"role": "user", "content": id}
+            line = {"type": "user", "uuid": id, "parentUuid": parent}
+            return {**line, "message": message, **keys}
+
+        lines = [speak("a", None), *map(speak, "bcd", "abc")]
+        about = dict(zip(("headUuid", "tailUuid"), kept, strict=False))
+        keys: dict[str, Any] = {"type": "system", "logicalParentUuid": "d"}
+        keys["compactMetadata"] = {"preservedSegment": about}
+        lines += [speak("x", None, **keys), speak("s", "x", isCompactSummary=True)]
+        loaded = load_session([*lines, speak("e", "s")])
+
+        assert expected == [each.text for each in loaded.model_messages]
+
 
 def number_of(text):
     """The number of the first line of the rollout that has a text."""

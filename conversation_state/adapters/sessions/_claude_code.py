@@ -34,6 +34,7 @@ from conversation_state.adapters.sessions._session import (
     LoadedSession,
     SessionBuilder,
     SessionLines,
+    map_in,
 )
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
@@ -564,7 +565,7 @@ class _ClaudeSession:
         raws = [line.raw for line in lines]
         notes = {
             "lines": kept,
-            COMPACTION: compaction,
+            COMPACTION: self._add_kept(compaction),
             "hidden": all(raw.get("isMeta") is True for raw in raws),
             UNSENT: all(_is_error(raw) for raw in raws),
         }
@@ -575,6 +576,28 @@ class _ClaudeSession:
             calls = line.block_ids("tool_result", "tool_use_id")
             if isinstance(agent, str) and calls:
                 self.called.setdefault(agent, calls[0])
+
+    def _add_kept(self, compaction: dict[str, Any]) -> dict[str, Any]:
+        # With what stays besides the summary, from one record up to another: the
+        # boundary before the summary names the lines.
+        here = self.parents.get(compaction.get("line", ""))
+        about = map_in(self.chained[here].raw, "compactMetadata") if here else {}
+        kept = map_in(about, "preservedSegment")
+        first, end = "", ""
+        while kept and here is not None:
+            if here == kept.get("tailUuid"):
+                end = first
+
+            if self.chained[here].is_spoken:
+                response = self.responses.get(here)
+                first = here if response is None else response.id
+
+            if here == kept.get("headUuid"):
+                return {**compaction, "first_kept": first, "first_replaced": end}
+
+            here = self.parents[here]
+
+        return compaction
 
     # The live branch
 
@@ -609,7 +632,7 @@ class _ClaudeSession:
         leaf = max(ends, key=lambda each: order[each.id]).id
         compaction = _read_compaction(self.chained[leaf].raw)
         if compaction:
-            self.builder.notes[COMPACTION] = compaction
+            self.builder.notes[COMPACTION] = self._add_kept(compaction)
 
         if not self.chained[leaf].is_spoken:
             return self._find_place(leaf)

@@ -218,17 +218,15 @@ def _select_sent(messages: Iterable[Message]) -> tuple[Message, ...]:
 def _stand_in(compaction: Body, before: Sequence[Message]) -> tuple[Message, ...]:
     # What a compaction leaves of what was *before* it.
     summary = compaction.get("summary")
-    first = compaction.get("first_kept")
-    kept: Sequence[Message] = ()
-    for at, message in enumerate(before):
-        if first and notes_of(message.metadata, "ui").get("id") == first:
-            kept = before[at:]
-
+    ids = [notes_of(each.metadata, "ui").get("id") or "" for each in before]
+    first, end = compaction.get("first_kept"), compaction.get("first_replaced")
+    stop = ids.index(end) if end and end in ids else None
+    kept = before[ids.index(first) : stop] if first and first in ids else ()
     if history := compaction.get("history"):
         return (*openai_responses.load(history), *kept)
 
     head = (UserMessage(summary),) if isinstance(summary, str) and summary else ()
-    return (*head, *kept)
+    return (*head, *kept) if stop is None else (*kept, *head)
 
 
 class Line(NamedTuple):
