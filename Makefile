@@ -121,9 +121,9 @@ test: ## what needs Python alone, the same in every run (ONLY=3.12, ARGS='-k for
 # Where these tests are: nothing else is imported and collected. What stores and hosts
 # promise is tested with each kind of store.
 INTEGRATION = tests/store tests/hosts docs/store.md \
-	$(shell grep -l 'pytest.mark.integration' tests/test_*.py)
+	$(shell grep -l 'pytest.mark.integration' tests/test_*.py tests/adapters/test_*.py)
 
-test-integration: ## with PostgreSQL, Chromium, a Dask cluster, terminals, killed processes
+test-integration: ## with PostgreSQL, Chromium, Node, a Dask cluster, terminals, killed processes
 	@$(MAKE) --silent .venv/$(main)/.test
 	@$(call pytest,$(main)) -m integration $(INTEGRATION) $(ARGS)
 
@@ -217,7 +217,7 @@ lint: .venv/lint/.lint ## style, format, layers, generated docs, and types
 	@# All at once: pyright and mypy have a core each for a minute or two.
 	.venv/lint/bin/python -m pyright --pythonpath .venv/lint/bin/python & pyright=$$!; \
 	.venv/lint/bin/python docs/draw_architecture.py --check & drawn=$$!; \
-	.venv/lint/bin/python -m mypy \
+	.venv/lint/bin/python -m mypy $(if $(CI),--no-incremental) \
 		$(wildcard conftest.py conversation_state tests tools benchmarks peers docs/*.py typing_tests/*.py examples/*.py); \
 	mypy=$$?; wait $$drawn && wait $$pyright && exit $$mypy
 

@@ -500,6 +500,7 @@ class TestEvents:
             assert (key, made[key]["events"]) == (key, events)
             assert (key, made[key]["messages"]) == (key, messages)
 
+    @pytest.mark.integration
     def test_reduced(self):
         """The client takes every recorded stream, and makes of it what `dump` does."""
         runs = {**recorded_runs(own=True), **recorded_runs(own=False)}
@@ -810,6 +811,7 @@ class TestStates:
         assert ("replace", "") == (change["op"], change["path"])
         assert change["value"] is new
 
+    @pytest.mark.integration
     def test_applied_by_the_client(self):
         """The client's own library applies patches, also where keys are unsafe."""
         states: list[Any] = [

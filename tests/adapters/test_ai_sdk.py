@@ -1294,6 +1294,7 @@ class TestEvents:
             (item,) = dump(messages, version=line["version"]).payload
             assert (line["name"], item) == (line["name"], without_half(made))
 
+    @pytest.mark.integration
     def test_folded(self):
         """The SDK takes every recorded stream, and makes of it what `dump` does."""
         chunks = {**answers(own=True), **answers(own=False)}
@@ -1305,6 +1306,7 @@ class TestEvents:
             folded = without_half(made.get("message", made))
             assert (line["name"], item) == (line["name"], folded)
 
+    @pytest.mark.integration
     def test_valid(self):
         """
         The SDK takes what is dumped of every transcript and of drawn states: of 100,
@@ -1316,6 +1318,7 @@ class TestEvents:
         ]:
             assert line["messages"] == made.get("messages", made)
 
+    @pytest.mark.integration
     def test_model_messages(self):
         """What the SDK would send to a model is what we would."""
         for state, line, made in ask_about_transcripts():
@@ -1462,6 +1465,7 @@ class TestEvents:
 
         assert types[-3:] == ["tool-input-available", "finish-step", "abort"]
 
+    @pytest.mark.integration
     def test_cut_off(self):
         """The SDK takes a call that was cut off, and sends it to no model."""
         said = name(UserMessage("Pay!"), "u")
@@ -1511,6 +1515,7 @@ class TestEvents:
         assert "text-end" in types
         assert "data-plan" not in types
 
+    @pytest.mark.integration
     def test_goes_on(self):
         """A result before the first response is of a call that the client has."""
         started = dump(join(CALL_CHUNKS)).payload[0]

@@ -86,6 +86,7 @@ def test_recorded():
         assert answer == read(file)
 
 
+@pytest.mark.integration
 def test_installed():
     """
     The package that is installed says the same of 300 drawn trees; in `make fuzz` of
