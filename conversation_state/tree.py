@@ -298,7 +298,7 @@ class MessageTree:
                 place among `nodes`, and that of the child; others are left out.
         """
         tree = cls.of(*states, shown)
-        order = sorted(tree._places)[1:]
+        order = tree._order_numbers()
         numbers = dict(enumerate(order, 1))
         fits = {}
         for rank, other in visited:
@@ -1032,15 +1032,12 @@ def _make_tree(**fields: Any) -> MessageTree:
     return tree  # type: ignore[no-any-return]
 
 
-def _rebuild_tree(
-    states: Iterable[Aggregator],
-    shown: Aggregator,
-    visited: Iterable[tuple[int, int]],
-) -> MessageTree:
-    return MessageTree.rebuild(states, shown=shown, visited=visited)
-
-
-_TREE = Maker("tree.MessageTree", _rebuild_tree)
+_TREE = Maker(
+    "tree.MessageTree",
+    lambda states, shown, visited: MessageTree.rebuild(
+        states, shown=shown, visited=visited
+    ),
+)
 _START = Aggregator.new()
 _NO_CHILDREN: Log[int] = Log()
 # The root has no message.

@@ -53,9 +53,14 @@ def cost(store: Store, *, name: str, lines: bool, as_json: bool) -> None:
     rest of those that were interrupted.
     Needs the extra "prices".
     """
+    from conversation_state.counting import cost as price_ledger
+
     which = find_state(store, name)
     branches, whole = _load_branches(store, which)
-    bill = _compute_bill(which.load(store), whole)
+    entries = which.load(store).entries
+    bill = _Bill(
+        price_ledger(whole), {entry.id: at for at, entry in enumerate(entries, 1)}
+    )
     if as_json:
         data = {**head_data(which.head), "branches": branches, **_bill_data(bill)}
         print_json(data)
@@ -108,13 +113,6 @@ def _load_branches(store: Store, which: SavedState) -> tuple[int, Aggregator]:
     needed = heads if store._is_timeline(which.name) else tips
     first, *others = [store.load(head.name, at=head) for head in needed]
     return len(tips), first.join(*others)
-
-
-def _compute_bill(state: Aggregator, whole: Aggregator) -> _Bill:
-    from conversation_state.counting import cost as price_ledger
-
-    numbers = {entry.id: number for number, entry in enumerate(state.entries, 1)}
-    return _Bill(price_ledger(whole), numbers)
 
 
 def _format_line(line: CostLine) -> str:

@@ -165,6 +165,10 @@ def _read_unknown(raw: Object, left: int, known: frozenset[str]) -> JsonMap:
     return _freeze_object(unknown, JsonMap)
 
 
+# What `_read_notes` gives where there is nothing.
+_NO_NOTES: Final = (None, EMPTY_MAP, EMPTY_MAP)
+
+
 def _read_notes(
     raw: Object, left: int, known: frozenset[str]
 ) -> tuple[int | None, JsonMap, JsonMap]:
@@ -530,11 +534,8 @@ def _read_text_part(raw: Object) -> TextPart:
         raise UnusualValueError
 
     part = _new_text_part()
-    if left:
-        part.index, part.metadata, part.unknown = _read_notes(raw, left, _TEXT_KEYS)
-    else:
-        part.index, part.metadata, part.unknown = None, EMPTY_MAP, EMPTY_MAP
-
+    notes = _read_notes(raw, left, _TEXT_KEYS) if left else _NO_NOTES
+    part.index, part.metadata, part.unknown = notes
     part.text = text
     part.__class__ = TextPart
     return part
@@ -560,12 +561,8 @@ def _read_reasoning_part(raw: Object) -> ReasoningPart:
         raise UnusualValueError
 
     part = _new_reasoning_part()
-    if left:
-        notes = _read_notes(raw, left, _REASONING_KEYS)
-        part.index, part.metadata, part.unknown = notes
-    else:
-        part.index, part.metadata, part.unknown = None, EMPTY_MAP, EMPTY_MAP
-
+    notes = _read_notes(raw, left, _REASONING_KEYS) if left else _NO_NOTES
+    part.index, part.metadata, part.unknown = notes
     part.text = text
     part.signature = signature
     part.__class__ = ReasoningPart
@@ -580,12 +577,8 @@ def _read_unknown_part(raw: Object) -> UnknownPart:
         raise UnusualValueError
 
     part = _new_unknown_part()
-    if left:
-        notes = _read_notes(raw, left, _UNKNOWN_PART_KEYS)
-        part.index, part.metadata, part.unknown = notes
-    else:
-        part.index, part.metadata, part.unknown = None, EMPTY_MAP, EMPTY_MAP
-
+    notes = _read_notes(raw, left, _UNKNOWN_PART_KEYS) if left else _NO_NOTES
+    part.index, part.metadata, part.unknown = notes
     part.raw = inner
     part.source = source
     part.__class__ = UnknownPart
@@ -616,11 +609,6 @@ def _read_media_part(cls: type[MediaPart], raw: Object) -> MediaPart:
     return cls(**fields)
 
 
-def _read_new_part(raw: Object) -> UnknownPart:
-    """A part of a type that this version doesn't know."""
-    return UnknownPart(_freeze_object(raw, JsonMap))
-
-
 def _refuse_part(_raw: Object) -> Never:
     """A part that a message can't hold."""
     raise UnusualValueError
@@ -633,7 +621,7 @@ _ASSISTANT_PARTS: dict[str, Any] = {
     "reasoning": _read_reasoning_part,
     "refusal": _read_refusal_part,
     "unknown": _read_unknown_part,
-    "*": _read_new_part,
+    "*": lambda raw: UnknownPart(_freeze_object(raw, JsonMap)),
 }
 _USER_PARTS = {**_ASSISTANT_PARTS, "reasoning": _refuse_part, "refusal": _refuse_part}
 _SYSTEM_PARTS: dict[str, Any] = {"text": _read_text_part, "*": _refuse_part}
@@ -669,10 +657,6 @@ def _write_text_part(part: TextPart | RefusalPart) -> Object:
         raw.update(part.unknown)
 
     return raw
-
-
-def _write_refusal_part(part: RefusalPart) -> Object:
-    return _write_text_part(part) | {"type": "refusal"}
 
 
 def _write_reasoning_part(part: ReasoningPart) -> Object:
@@ -747,7 +731,7 @@ PART_WRITERS: dict[type, Any] = {
     **dict.fromkeys(_MEDIA_KEYS, _write_media_part),
     TextPart: _write_text_part,
     ReasoningPart: _write_reasoning_part,
-    RefusalPart: _write_refusal_part,
+    RefusalPart: lambda part: _write_text_part(part) | {"type": "refusal"},
     UnknownPart: _write_unknown_part,
 }
 
@@ -848,11 +832,11 @@ def write_time(time: datetime) -> datetime | str:
 
 
 def _read_prompt(
-    raw: Object,
-    interned: Interned,
     new: Callable[[], Any],
     cls: type,
     parts: Mapping[str, Any],
+    raw: Object,
+    interned: Interned,
 ) -> Any:
     """A message with nothing but content and common fields, of class *cls*."""
     left = len(raw) - 2
@@ -869,16 +853,6 @@ def _read_prompt(
     return message
 
 
-def _read_system_message(raw: Object, interned: Interned) -> SystemMessage:
-    return _read_prompt(
-        raw, interned, _new_system_message, SystemMessage, _SYSTEM_PARTS
-    )
-
-
-def _read_user_message(raw: Object, interned: Interned) -> UserMessage:
-    return _read_prompt(raw, interned, _new_user_message, UserMessage, _USER_PARTS)
-
-
 def _write_user_message(message: SystemMessage | UserMessage) -> Object:
     content = message.content
     raw: Object
@@ -892,10 +866,6 @@ def _write_user_message(message: SystemMessage | UserMessage) -> Object:
         _write_common(raw, message._common)
 
     return raw
-
-
-def _write_system_message(message: SystemMessage) -> Object:
-    return _write_user_message(message) | {"role": "system"}
 
 
 def _read_assistant_message(raw: Object, interned: Interned) -> AssistantMessage:
@@ -1048,14 +1018,14 @@ def _write_unknown_message(message: UnknownMessage) -> Object:
 
 # A message of a role that this version doesn't know is rare, and left to the slow pass.
 MESSAGE_READERS: dict[str, Any] = {
-    "system": _read_system_message,
-    "user": _read_user_message,
+    "system": partial(_read_prompt, _new_system_message, SystemMessage, _SYSTEM_PARTS),
+    "user": partial(_read_prompt, _new_user_message, UserMessage, _USER_PARTS),
     "assistant": _read_assistant_message,
     "tool": _read_tool_message,
     "unknown": _read_unknown_message,
 }
 MESSAGE_WRITERS: dict[type, Any] = {
-    SystemMessage: _write_system_message,
+    SystemMessage: lambda message: _write_user_message(message) | {"role": "system"},
     UserMessage: _write_user_message,
     AssistantMessage: _write_assistant_message,
     ToolMessage: _write_tool_message,

@@ -76,7 +76,8 @@ def _draw_tokens(tokens: list[Token], words: Words, shown: list[str]) -> Iterato
         elif token.type == "code_inline":
             yield element("code", None, text(token.content))
         elif token.nesting and not token.hidden:
-            yield _draw_tag(token)
+            tag = _HEADINGS.get(token.tag, token.tag)
+            yield f"<{tag}>" if token.nesting > 0 else f"</{tag}>"
             # Numbers are text, so that they are those of the source.
             if token.type == "list_item_open" and token.info:
                 number = text(f"{token.info}{token.markup}")
@@ -88,8 +89,3 @@ def _draw_tokens(tokens: list[Token], words: Words, shown: list[str]) -> Iterato
 
 
 _ALONE = {"softbreak": "<br/>", "hardbreak": "<br/>", "hr": "<hr/>"}
-
-
-def _draw_tag(token: Token) -> str:
-    tag = _HEADINGS.get(token.tag, token.tag)
-    return f"<{tag}>" if token.nesting > 0 else f"</{tag}>"

@@ -92,14 +92,14 @@ class Calls:
     def __init__(self, numbered: Numbered = ()) -> None:
         # By the number of the result, and by that of the message and the call in it.
         self._asked: dict[int, ToolCall] = {}
-        self._answered: set[tuple[int, int]] = set()
+        self.answered: set[tuple[int, int]] = set()
         waiting: dict[str, tuple[int, int, ToolCall]] = {}
         for number, message in numbered:
             if isinstance(message, ToolMessage):
                 found = waiting.get(message.tool_call_id)
                 if found is not None:
                     self._asked[number] = found[2]
-                    self._answered.add(found[:2])
+                    self.answered.add(found[:2])
 
             for at, call in enumerate(message.tool_calls):
                 waiting[call.id] = number, at, call
@@ -107,9 +107,6 @@ class Calls:
     def find(self, number: int) -> ToolCall | None:
         """The call that the result *number* answers, if it is shown."""
         return self._asked.get(number)
-
-    def is_answered(self, number: int, at: int) -> bool:
-        return (number, at) in self._answered
 
 
 class Siblings(NamedTuple):
@@ -200,7 +197,7 @@ class Drawer:
         cards = [
             self._draw_card(call, [], element("span", None, "no result here"))
             for at, call in enumerate(message.tool_calls[:_MAX_PARTS])
-            if not calls.is_answered(number, at)
+            if (number, at) not in calls.answered
         ]
         return element("article", attributes, by, body, cards)
 

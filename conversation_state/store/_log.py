@@ -26,7 +26,7 @@ import attrs
 
 from conversation_state._canonical import dump, load
 from conversation_state._persistent import Log
-from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
+from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.codec import (
     decode_ledger_entries,
     decode_messages,
@@ -164,26 +164,20 @@ def _encode_entry(entry: Entry) -> tuple[bytes, bytes | None]:
     return encode_message(entry[1]), None if erasure is None else erasure.content
 
 
-def _encode_ledger_entry(entry: LedgerEntry) -> tuple[bytes, None]:
-    return encode_ledger_entry(entry), None
-
-
-def _decode_entries(ids: Iterable[str], raw: Sequence[Any]) -> list[Entry]:
-    return list(map(_make_entry, zip(ids, decode_messages(raw), strict=True)))
-
-
 ENTRIES = LogTable(
     "entries",
     digest_of(b"conversation_state entries"),
     attrgetter("entries"),
     _encode_entry,
-    _decode_entries,
+    lambda ids, raw: list(
+        map(_make_entry, zip(ids, decode_messages(raw), strict=True))
+    ),
 )
 LEDGER = LogTable(
     "ledger",
     digest_of(b"conversation_state ledger"),
     attrgetter("ledger"),
-    _encode_ledger_entry,
+    lambda entry: (encode_ledger_entry(entry), None),
     decode_ledger_entries,
 )
 

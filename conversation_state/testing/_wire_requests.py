@@ -67,11 +67,6 @@ def _write_url(image: ImagePart) -> str:
 # Chat completions of OpenAI
 
 
-def _request_chat(messages: list[Message]) -> Json:
-    known = [each for each in messages if not isinstance(each, UnknownMessage)]
-    return {"messages": [_chat_message(each) for each in known]}
-
-
 def _chat_message(message: Message) -> Json:
     if isinstance(message, ToolMessage):
         return {
@@ -105,29 +100,30 @@ def _chat_answer(message: AssistantMessage) -> Json:
     written: Json = {"role": "assistant", "content": message.text}
     # As a part: beside a refusal under a key of its own, an answer needs a text.
     if any(isinstance(each, RefusalPart) for each in message.parts):
-        parts = [_chat_answer_part(each) for each in message.parts]
-        written["content"] = [each for each in parts if each]
+        written["content"] = [
+            {"type": "refusal", "refusal": each.text}
+            if isinstance(each, RefusalPart)
+            else _chat_part(each)
+            for each in message.parts
+            if isinstance(each, RefusalPart)
+            or (isinstance(each, TextPart) and each.text)
+        ]
 
     if message.tool_calls:
-        written["tool_calls"] = [_chat_call(each) for each in message.tool_calls]
+        written["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.tool_calls
+        ]
 
     # An answer of nothing else has to have a text, if an empty one.
     if not written["content"] and message.tool_calls:
         written["content"] = None
 
     return written
-
-
-def _chat_answer_part(part: Any) -> Json | None:
-    if isinstance(part, RefusalPart):
-        return {"type": "refusal", "refusal": part.text}
-
-    return _chat_part(part) if isinstance(part, TextPart) and part.text else None
-
-
-def _chat_call(call: ToolCall) -> Json:
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function}
 
 
 # Responses of OpenAI
@@ -336,7 +332,13 @@ def _gemini_parts(message: Message) -> list[Json]:
 
 
 _REQUESTS: dict[str, Callable[[list[Message]], Json]] = {
-    "openai_chat": _request_chat,
+    "openai_chat": lambda messages: {
+        "messages": [
+            _chat_message(each)
+            for each in messages
+            if not isinstance(each, UnknownMessage)
+        ]
+    },
     "openai_responses": _request_responses,
     "anthropic": _request_anthropic,
     "gemini": _request_gemini,

@@ -705,10 +705,6 @@ def _write_research(turn: TurnWriter, subject: str) -> Iterable[Message]:
 # What happens to a state, each under a name: from the state and a turn to write with.
 
 
-def _fork_earlier(turn: TurnWriter, state: Aggregator) -> Aggregator:
-    return state.fork(at=max(0, len(state) - turn.pick(1, 2, 5)))
-
-
 def _join_both_ways(turn: TurnWriter, state: Aggregator) -> Aggregator:
     diamond = make_diamond(turn, state)
     return diamond.right.join(diamond.left).join(diamond.joined)
@@ -735,24 +731,22 @@ def _add_usage(turn: TurnWriter, state: Aggregator) -> Aggregator:
     return state.add_usage(usage, key=key, model=turn.pick("", "gpt-5"), at=USUAL_TIME)
 
 
-def _pay_without_key(turn: TurnWriter, state: Aggregator) -> Aggregator:
-    return state.add_usage(turn.pick(Usage(10, 5), Usage(3)), at=USUAL_TIME)
-
-
-def _leave_unrecorded(turn: TurnWriter, state: Aggregator) -> Aggregator:
-    return state.add(turn.say("It was loaded, and its usage is not recorded."))
-
-
 ACTS: dict[str, Callable[[TurnWriter, Aggregator], Aggregator]] = {
     "fork": lambda _turn, state: state.fork(),
-    "fork at an earlier message": _fork_earlier,
+    "fork at an earlier message": lambda turn, state: state.fork(
+        at=max(0, len(state) - turn.pick(1, 2, 5))
+    ),
     "diamond": lambda turn, state: make_diamond(turn, state).joined,
     "diamond from both sides": _join_both_ways,
     "rollback": _roll_back,
     "retry": _add_again,
     "usage under a key": _add_usage,
-    "usage without a key": _pay_without_key,
-    "response that is not recorded": _leave_unrecorded,
+    "usage without a key": lambda turn, state: state.add_usage(
+        turn.pick(Usage(10, 5), Usage(3)), at=USUAL_TIME
+    ),
+    "response that is not recorded": lambda turn, state: state.add(
+        turn.say("It was loaded, and its usage is not recorded.")
+    ),
     "from another process": lambda _turn, state: unpickled(state),
     "from a store": lambda _turn, state: decoded(state),
 }

@@ -580,15 +580,12 @@ def _find_lead(entries: Log[Entry], counter: TokenCounter) -> _Lead | None:
 
     def read(first: tuple[Entry, ...]) -> _Lead:
         # The others may not be there (`store.view`).
-        leading = list(takewhile(_is_system, (entry.message for entry in first)))
+        shown = (entry.message for entry in first)
+        leading = [*takewhile(lambda each: isinstance(each, SystemMessage), shown)]
         return _Lead(len(leading), sum([count(each, counter) for each in leading]))
 
     lead = entries.derive(read, key=("lead", counter), stop=_WIDTH)
     return None if lead.size == _WIDTH else lead
-
-
-def _is_system(message: Message) -> bool:
-    return isinstance(message, SystemMessage)
 
 
 def _find_since(
@@ -613,9 +610,6 @@ def _find_since(
 def _find_task(entries: Log[Entry], counter: TokenCounter, since: int) -> Task | None:
     """The newest user's message before the position *since*. Reads roles only, once."""
 
-    def read_before(_block: tuple[Entry, ...]) -> int:
-        return _NOT_READ
-
     def read(block: tuple[Entry, ...]) -> int | None:
         for place in reversed(range(_WIDTH)):
             if is_task(block[place].message):
@@ -626,7 +620,7 @@ def _find_task(entries: Log[Entry], counter: TokenCounter, since: int) -> Task |
     if not since:
         return None
 
-    seq: int = entries.derive(read_before, key="task", stop=since)
+    seq: int = entries.derive(lambda _: _NOT_READ, key="task", stop=since)
     if seq == _NOT_READ:
         seq = _NONE
         for stop in range(since, 0, -_WIDTH):

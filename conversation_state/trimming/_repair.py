@@ -25,7 +25,6 @@ from conversation_state.messages import (
     ToolMessage,
 )
 from conversation_state.requests import (
-    Prepared,
     has_stopped_calls,
     is_made,
     make_prompt,
@@ -89,7 +88,10 @@ class Repair:
         # A position stays where it is: a dump moves system messages to the top.
         rules = attrs.evolve(selection.rules, late_system="anywhere")
         prepared = prepare(messages, rules, seeds=_find_seeds(selection, pairs))
-        rows = _read_rows(prepared)
+        rows = [
+            _Row(int(path.removeprefix("messages[")[:-1]), message)
+            for message, path in prepared.pairs()
+        ]
         if self.at_end:
             rows += _answer_last(rows)
 
@@ -132,18 +134,11 @@ def _find_seeds(
         return None
 
     return [
-        _digest_id(entries[seq].id) if message.tool_calls else ""
+        blake2b(entries[seq].id.encode(), digest_size=5).hexdigest()
+        if message.tool_calls
+        else ""
         for seq, message in pairs
     ]
-
-
-def _digest_id(entry_id: str) -> str:
-    return blake2b(entry_id.encode(), digest_size=5).hexdigest()
-
-
-def _read_rows(prepared: Prepared) -> list[_Row]:
-    prefix = len("messages[")
-    return [_Row(int(path[prefix:-1]), message) for message, path in prepared.pairs()]
 
 
 def _with_made_first(rows: Iterable[_Row]) -> Iterator[_Row]:

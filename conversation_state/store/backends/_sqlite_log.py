@@ -65,10 +65,6 @@ def _generation(mark: int) -> int:
     return mark >> (_VERSION_BITS + _GENERATION_BITS) & _GENERATION_MASK
 
 
-def _generation_before(mark: int) -> int:
-    return mark >> _VERSION_BITS & _GENERATION_MASK
-
-
 def is_log_of(path: Path) -> bool:
     """
     Whether SQLite may open a file with the log that is beside it; nothing is applied.
@@ -90,7 +86,8 @@ def is_log_of(path: Path) -> bool:
         if mark is None:
             return True
 
-        known = {_generation_before(marks[0]), *map(_generation, marks)}
+        before = marks[0] >> _VERSION_BITS & _GENERATION_MASK
+        known = {before, *map(_generation, marks)}
         if _generation(mark) in known:
             return True
 

@@ -12,6 +12,7 @@ import time
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 from uuid import uuid4
 
@@ -228,7 +229,8 @@ class AsyncAgent:
         async def write() -> None:
             second = TurnOutcome(_SECOND)
             outcomes.append(second)
-            others.append(asyncio.create_task(self._finish_second(second, url, thread)))
+            running = self._drive_agent(second, url, thread, lambda: None)
+            others.append(asyncio.create_task(running))
             await asyncio.wait(others, timeout=_LOCKED_S)
 
         def step() -> Awaitable[None] | None:
@@ -280,12 +282,6 @@ class AsyncAgent:
         except asyncio.CancelledError:
             outcome.is_stopped = True
             raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - judged
-            outcome.note_error(error)
-
-    async def _finish_second(self, outcome: TurnOutcome, url: str, thread: str) -> None:
-        try:
-            outcome.reply = await self._run(url, outcome.prompt, thread)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - judged
             outcome.note_error(error)
 
@@ -367,19 +363,22 @@ class CommandAgent:
     ) -> tuple[subprocess.Popen[str], TurnOutcome]:
         values = {"base_url": url, "prompt": prompt, "thread": thread}
         names = ["{%s}" % name for name in values]  # noqa: UP031 - braces
-        if any(name in each for each in self._command for name in names):
-            command = [_fill_command(each, values) for each in self._command]
-        else:
-            command = [*self._command, *values.values()]
+        command = [*self._command]
+        for name, value in zip(names, values.values(), strict=True):
+            command = [each.replace(name, value) for each in command]
+
+        if not any(name in each for each in self._command for name in names):
+            command += values.values()
 
         # A shell lets the programs that it starts in the background ignore interrupts.
         is_deaf = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
         process = subprocess.Popen(  # noqa: S603 - the user's own
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=_heed_interrupts if is_deaf else None,  # noqa: PLW1509 - rare
+            preexec_fn=heed if is_deaf else None,  # noqa: PLW1509 - rare
         )
         return process, TurnOutcome(prompt)
 
@@ -400,17 +399,6 @@ class CommandAgent:
             )
         elif not outcome.is_stopped:
             outcome.reply = out.strip()
-
-
-def _heed_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _fill_command(argument: str, values: dict[str, str]) -> str:
-    for name, value in values.items():
-        argument = argument.replace("{%s}" % name, value)  # noqa: UP031 - braces
-
-    return argument
 
 
 AgentForm: TypeAlias = FunctionAgent | AsyncAgent | CommandAgent

@@ -20,7 +20,7 @@ from hypothesis.errors import Flaky
 from conversation_state._persistent import check_list
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
-from conversation_state.messages import AssistantMessage, Message
+from conversation_state.messages import AssistantMessage
 from conversation_state.testing._code import format_example
 from conversation_state.testing._wire_answers import list_early_tokens
 from conversation_state.testing.contracts._agent_reading import (
@@ -299,7 +299,10 @@ class _Judge:
 
             known |= {name: number for name in here if name[0] != "system"}
             if is_good(each.answer) and self._was_given(outcome, each):
-                known |= dict.fromkeys(_name_answer(each.answer), number)
+                # Its calls are looked at by their ids.
+                known |= {
+                    ("assistant", text): number for text in (each.answer.text,) if text
+                }
 
     def _find_doubled(self, outcome: ScriptOutcome) -> Iterator[str]:
         most = Counter([("user", each.prompt) for each in outcome.outcomes])
@@ -355,12 +358,12 @@ class _Judge:
         allowed = {0}
         script = [*outcome.script, AgentTurn(LAST_PROMPT)]
         for each in outcome.answered:
-            # Of a text the provider makes the usage up.
-            if not _has_usage(each.answer):
-                return
-
             usage = _usage_of(each.answer)
             if usage is None:
+                # Of a text the provider makes the usage up.
+                if isinstance(each.answer, (str, AssistantMessage)):
+                    return
+
                 continue
 
             tokens = {usage.total_tokens}
@@ -396,16 +399,7 @@ class _Judge:
 
 
 def _name_line(line: RequestLine) -> tuple[str, str]:
-    if line.kind in {"call", "result"}:
-        return line.kind, line.id
-
-    return line.kind, line.text
-
-
-def _name_answer(message: Message) -> Iterator[tuple[str, str]]:
-    # Its calls are looked at by their ids.
-    if message.text:
-        yield "assistant", message.text
+    return line.kind, line.id if line.kind in {"call", "result"} else line.text
 
 
 def _show_lines(lines: Sequence[RequestLine]) -> str:
@@ -416,11 +410,6 @@ def _show_lines(lines: Sequence[RequestLine]) -> str:
         for line in lines[-_SHOWN_LINES:]
     ]
     return "\n".join(shown) or "nothing"
-
-
-def _has_usage(answer: Any) -> bool:
-    is_text = isinstance(answer, (str, AssistantMessage))
-    return not is_text or _usage_of(answer) is not None
 
 
 def _usage_of(answer: Any) -> Usage | None:

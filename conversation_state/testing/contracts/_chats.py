@@ -5,7 +5,7 @@ What a chat with undo and alternatives promises: that it is a plain tree of mess
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import uuid4
 
@@ -135,19 +135,6 @@ def _read_script(script: str) -> tuple[ChatAct, ...]:
     return tuple([ChatAct(verb, int(place or 0)) for verb, _, place in acts])
 
 
-def _list_scripts() -> Iterable[NamedExample[tuple[ChatAct, ...]]]:
-    return [NamedExample(_read_script(each), tuple) for each in _SCRIPTS]
-
-
-def _list_scripts_of_tabs() -> Iterable[NamedExample[tuple[ChatAct, ...]]]:
-    return [
-        NamedExample(
-            tuple([act._replace(tab=at % 2) for at, act in enumerate(acts)]), tuple
-        )
-        for acts in map(_read_script, _SCRIPTS)
-    ]
-
-
 @st.composite
 def _draw_acts(draw: DrawFn, tabs: int) -> tuple[ChatAct, ...]:
     verbs = st.sampled_from(("ask", "ask", *_VERBS))
@@ -156,8 +143,19 @@ def _draw_acts(draw: DrawFn, tabs: int) -> tuple[ChatAct, ...]:
     return tuple(draw(st.lists(act, max_size=10)))
 
 
-ACTS_OF_ONE = cover(_draw_acts(1), _list_scripts)
-ACTS_OF_TABS = cover(_draw_acts(2), _list_scripts_of_tabs)
+ACTS_OF_ONE = cover(
+    _draw_acts(1),
+    lambda: [NamedExample(_read_script(each), tuple) for each in _SCRIPTS],
+)
+ACTS_OF_TABS = cover(
+    _draw_acts(2),
+    lambda: [
+        NamedExample(
+            tuple([act._replace(tab=at % 2) for at, act in enumerate(acts)]), tuple
+        )
+        for acts in map(_read_script, _SCRIPTS)
+    ],
+)
 
 
 @attrs.define

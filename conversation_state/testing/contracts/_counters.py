@@ -240,11 +240,7 @@ class CounterContract(Contract):
         What it remembers changes nothing: one that has counted no other message gives
         the same.
         """
-        self._assert_fresh(_count_message, message)
-
-
-def _count_message(contract: CounterContract, message: Message) -> int:
-    return contract.counter(message)
+        self._assert_fresh(lambda contract, each: contract.counter(each), message)
 
 
 def check_counter(

@@ -51,11 +51,6 @@ def _list_shapes() -> Iterator[tuple[Message, ...]]:
     yield tuple([message for turn in turns for message in turn])
 
 
-def _list_conversations() -> Iterator[NamedExample[tuple[Message, ...]]]:
-    for shape in _list_shapes():
-        yield NamedExample(shape, tuple)
-
-
 def _list_states() -> Iterator[NamedExample[Aggregator]]:
     yield NamedExample((), grow_state)
     # A ledger without messages, before what has both.
@@ -78,7 +73,7 @@ CONVERSATIONS: SearchStrategy[tuple[Message, ...]] = cover(
         conversations(max_turns=4).map(tuple),
         st.lists(messages(), max_size=2).map(tuple),
     ),
-    _list_conversations,
+    lambda: (NamedExample(shape, tuple) for shape in _list_shapes()),
 )
 
 
@@ -170,12 +165,6 @@ _ODD = st.sampled_from(
 )
 
 
-def _list_messages() -> Iterator[NamedExample[Message]]:
-    for shape in _list_shapes():
-        for message in shape:
-            yield NamedExample((message,), _take_first)
-
-
 def _take_first(conversation: tuple[Message, ...]) -> Message:
     if not conversation:
         raise UnsatisfiedAssumption
@@ -184,4 +173,11 @@ def _take_first(conversation: tuple[Message, ...]) -> Message:
 
 
 # Single messages: those of all shapes, and of any content.
-MESSAGES: SearchStrategy[Message] = cover(rarely(messages(), _ODD), _list_messages)
+MESSAGES: SearchStrategy[Message] = cover(
+    rarely(messages(), _ODD),
+    lambda: (
+        NamedExample((message,), _take_first)
+        for shape in _list_shapes()
+        for message in shape
+    ),
+)

@@ -256,14 +256,10 @@ def _sent_answers(wire: str) -> SearchStrategy[AssistantMessage]:
 
     return answers.filter(
         lambda message: (
-            _ends_by_limit(message)
+            getattr(message.response, "finish_reason", "") == "length"
             or all(is_object(call.arguments) for call in message.tool_calls)
         )
     )
-
-
-def _ends_by_limit(message: AssistantMessage) -> bool:
-    return message.response is not None and message.response.finish_reason == "length"
 
 
 @st.composite
