@@ -87,18 +87,11 @@ class ConversationStateError(Exception):
 
 
 class _InvalidValueError(ConversationStateError, ValueError):
-    """
-    A value that its class refuses.
+    """A value that its class refuses."""
 
-    Attributes:
-        problem: What is wrong, and what to do.
-        owner: The class that refuses it; "" if no single field is invalid.
-        field: The field of that class that is invalid, or "".
-    """
-
-    problem: str
-    owner: str
-    field: str
+    problem: str  # what is wrong, and what to do
+    owner: str  # the class that refuses it; "" if no single field is invalid
+    field: str  # the field of that class that is invalid, or ""
 
     def __init__(self, problem: str, owner: str = "", field: str = "") -> None:
         # The arguments are what a pickle calls the class with. Without a field the

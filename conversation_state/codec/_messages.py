@@ -169,18 +169,11 @@ _RESPONSE = make_shape(ResponseMeta)
 
 
 class _TaggedShapes(NamedTuple):
-    """
-    Shapes of objects by the value of a tag: messages by role, parts by type.
+    """Shapes of objects by the value of a tag: messages by role, parts by type."""
 
-    Attributes:
-        tag: The name of the field.
-        shapes: The shape of each known value.
-        unknown: The class that keeps all others as they are.
-    """
-
-    tag: str
-    shapes: dict[str, Shape]
-    unknown: Callable[..., Any]
+    tag: str  # the name of the field
+    shapes: dict[str, Shape]  # the shape of each known value
+    unknown: Callable[..., Any]  # the class that keeps all others as they are
 
 
 def _read_tagged(

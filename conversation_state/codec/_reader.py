@@ -57,20 +57,13 @@ _MAX_LISTED = 100
 
 
 class Shape(NamedTuple):
-    """
-    The fields of an object, and how to construct it.
+    """The fields of an object, and how to construct it."""
 
-    Attributes:
-        make: Called with the fields by name.
-        fields: The reader of each.
-        required: Those that must be there.
-        keeps_unknown: Whether unknown fields are kept, as the argument *unknown*;
-            else they are problems.
-    """
-
-    make: Callable[..., Any]
-    fields: Mapping[str, Read]
-    required: tuple[str, ...] = ()
+    make: Callable[..., Any]  # called with the fields by name
+    fields: Mapping[str, Read]  # the reader of each
+    required: tuple[str, ...] = ()  # those that must be there
+    # Whether unknown fields are kept, as the argument *unknown*; else they are
+    # problems.
     keeps_unknown: bool = True
 
 
@@ -104,23 +97,17 @@ class Problems:
 
 @attrs.define(kw_only=True, eq=False)
 class CodecReader:
-    """
-    Reads one document.
+    """Reads one document."""
 
-    Attributes:
-        problems: The problems so far.
-        has_foreign_json: Whether there was any JSON of others, such as
-            metadata.
-        kinds: The class and the reader of each kind of document.
-        is_plain: Whether the raw values hold nothing that JSON can't, as those
-            that a parser made: only then the fast pass may read them.
-        interned: What the fast pass has met before in this document.
-    """
-
-    problems: Problems = attrs.field(factory=Problems)
+    problems: Problems = attrs.field(factory=Problems)  # the problems so far
+    # Whether there was any JSON of others, such as metadata.
     has_foreign_json: bool = False
+    # The class and the reader of each kind of document.
     kinds: Mapping[str, tuple[type, Read]] = attrs.field(factory=dict)
+    # Whether the raw values hold nothing that JSON can't, as those that a parser made:
+    # only then the fast pass may read them.
     is_plain: bool = False
+    # What the fast pass has met before in this document.
     interned: Interned = attrs.field(factory=dict)
 
     def add_mismatch(self, what: str, value: Any, path: JsonPath) -> Any:

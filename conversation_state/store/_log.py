@@ -125,24 +125,17 @@ _make_entry = partial(tuple.__new__, Entry)
 
 @attrs.frozen(eq=False)
 class LogTable:
-    """
-    One of the two logs of a state, and the table of its rows.
+    """One of the two logs of a state, and the table of its rows."""
 
-    Attributes:
-        table: The name of the table.
-        start: The digest of the empty log. Each of both has another one, since the
-            table ``starts`` finds the branches of both by the digest of their first
-            row.
-        log_of: That log of a state.
-        encode: An entry's content as JSON; and the digest of the content that it had
-            before it was erased, or None.
-        decode: The entries of identities and JSON values.
-    """
-
-    table: str
+    table: str  # the name of the table
+    # The digest of the empty log. Each of both has another one, since the table
+    # ``starts`` finds the branches of both by the digest of their first row.
     start: bytes
-    log_of: Callable[[Aggregator], Log[Any]]
+    log_of: Callable[[Aggregator], Log[Any]]  # that log of a state
+    # An entry's content as JSON; and the digest of the content that it had before it
+    # was erased, or None.
     encode: Callable[[Any], tuple[bytes, bytes | None]]
+    # The entries of identities and JSON values.
     decode: Callable[[Iterable[str], Sequence[Any]], list[Any]]
 
     def content(self, entry: Any) -> bytes:

@@ -33,20 +33,12 @@ _PREFIX = b"\0lease"
 
 
 class _Lease(NamedTuple):
-    """
-    Attributes:
-        key: That of the revision.
-        until: When it ends, in seconds since 1970.
-        deleted_at: When its name was deleted, in milliseconds; 0 if it was not.
-        digest: That of the state, of 16 bytes.
-        name: The name, which is not to be searched for by its number; "" once it was
-            deleted, since a name may say whose it was.
-    """
-
-    key: int
-    until: int
-    deleted_at: int
-    digest: bytes
+    key: int  # that of the revision
+    until: int  # when it ends, in seconds since 1970
+    deleted_at: int  # when its name was deleted, in milliseconds; 0 if it was not
+    digest: bytes  # that of the state, of 16 bytes
+    # The name, which is not to be searched for by its number; "" once it was deleted,
+    # since a name may say whose it was.
     name: str
 
     @classmethod

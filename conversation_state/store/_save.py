@@ -612,19 +612,12 @@ def has_erased_content(
 
 
 class LogToWrite:
-    """
-    A log that is to be saved, and its digests at any length, computed on demand.
-
-    Attributes:
-        table: Which of the two logs it is.
-        log: The entries.
-        segments: Where a beginning of it stands that is there already, as far as is
-            known.
-    """
+    """A log that is to be saved, and its digests at any length, computed on demand."""
 
     def __init__(self, table: LogTable, log: Log[Any]) -> None:
-        self.table = table
-        self.log = log
+        self.table = table  # which of the two logs it is
+        self.log = log  # the entries
+        # Where a beginning of it stands that is there already, as far as is known.
         self.segments: Segments = ()
         # A length, and the digests at that and at the next ones.
         self._known = 0

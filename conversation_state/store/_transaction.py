@@ -96,29 +96,23 @@ class CachedBackend:
 
     Thread-safe without a lock: each step changes one thing, and everything
     remembered has the number of changes for which it holds.
-
-    Attributes:
-        backend: Keeps the rows.
-        heads: The remembered heads by name, each with the number of changes for which
-            it holds; in order of use, the most recently used one last.
-        erased: Why each entry was erased, by identity, as far as is known. It
-            only grows.
-        changes: How many changes to existing rows are known.
-        is_erasure_lost: Whether the note of one is damaged or missing: then
-            nothing is saved, since what was erased could come back.
-        kept: How many heads are remembered.
-        add_at_once: `SqliteBackend.add_at_once`, if the backend has such a method.
     """
 
     def __init__(self, backend: Backend, kept: int) -> None:
-        self.backend = backend
+        self.backend = backend  # keeps the rows
         self.url = backend.url
+        # `SqliteBackend.add_at_once`, if the backend has such a method.
         self.add_at_once = getattr(backend, "add_at_once", None)
+        # The remembered heads by name, each with the number of changes for which it
+        # holds; in order of use, the most recently used one last.
         self.heads: dict[str, tuple[int, RememberedHead]] = {}
+        # Why each entry was erased, by identity, as far as is known. It only grows.
         self.erased: dict[bytes, str] = {}
-        self.changes = 0
+        self.changes = 0  # how many changes to existing rows are known
+        # Whether the note of one is damaged or missing: then nothing is saved, since
+        # what was erased could come back.
         self.is_erasure_lost = False
-        self.kept = kept
+        self.kept = kept  # how many heads are remembered
 
     def read(self) -> Transaction:
         return Transaction(self, self.backend.reading())
@@ -170,19 +164,15 @@ class CachedBackend:
 
 
 class Newest(NamedTuple):
-    """
-    A name, its newest revision and the origin of that, as they are saved.
-
-    Attributes:
-        starts: Of the branches that both logs end in, entries and ledger: the parent,
-            and where it begins.
-        digests: Of the last rows of both logs; None for an empty log.
-    """
+    """A name, its newest revision and the origin of that, as they are saved."""
 
     name: Name
     revision: Revision
     origin: Origin
+    # Of the branches that both logs end in, entries and ledger: the parent, and where
+    # it begins.
     starts: tuple[Row, Row] = ((), ())
+    # Of the last rows of both logs; None for an empty log.
     digests: tuple[Any, Any] = (None, None)
 
     def head(self) -> Head:
@@ -208,32 +198,23 @@ def read_newest(row: Row) -> Newest:
 
 
 class Transaction:
-    """
-    One block of a backend, for every verb that takes part in it.
-
-    Attributes:
-        cache: The backend, and what is remembered.
-        block: The block, which the transaction enters and leaves.
-        tables: The rows: `Writing`, in a transaction that writes.
-        trusts_memory: Whether a save may build on what is remembered without
-            reading it again.
-        changes: How many changes to existing rows are known.
-        learned: The heads that the store remembers, and those (None) that it forgets,
-            when the transaction has ended without an error.
-    """
+    """One block of a backend, for every verb that takes part in it."""
 
     __slots__ = (
         *("_is_caught_up", "block", "cache", "changes", "learned"),
         *("tables", "trusts_memory", "url"),
     )
-    tables: Any
+    tables: Any  # the rows: `Writing`, in a transaction that writes
 
     def __init__(self, cache: CachedBackend, block: Any) -> None:
-        self.cache = cache
-        self.block = block
+        self.cache = cache  # the backend, and what is remembered
+        self.block = block  # the block, which the transaction enters and leaves
+        # Whether a save may build on what is remembered without reading it again.
         self.trusts_memory = True
         self.url = cache.url
-        self.changes = cache.changes
+        self.changes = cache.changes  # how many changes to existing rows are known
+        # The heads that the store remembers, and those (None) that it forgets, when the
+        # transaction has ended without an error.
         self.learned: dict[str, RememberedHead | None] = {}
         self._is_caught_up = False
 

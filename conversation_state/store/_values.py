@@ -128,21 +128,14 @@ class LabelMove(NamedTuple):
 
 
 class RevisionFields(NamedTuple):
-    """
-    What a save gives to its revision besides the state.
+    """What a save gives to its revision besides the state."""
 
-    Attributes:
-        label: A label for the revision, or "".
-        parent: The number of the revision that the state grew from; less than 0 if
-            that is to be found out.
-        notes: Those on the revision, as they are in its row.
-        removed: The keys of notes that are not to be there.
-    """
-
-    label: str = ""
+    label: str = ""  # a label for the revision, or ""
+    # The number of the revision that the state grew from; less than 0 if that is to be
+    # found out.
     parent: int = -1
-    notes: bytes = b""
-    removed: tuple[str, ...] = ()
+    notes: bytes = b""  # those on the revision, as they are in its row
+    removed: tuple[str, ...] = ()  # the keys of notes that are not to be there
 
     @classmethod
     def of(cls, label: str, notes: Mapping[str, Any] | None) -> RevisionFields:

@@ -103,15 +103,10 @@ def _estimate(newest: list[Entry], budget: TokenBudget, counter: TokenCounter) -
 
 
 class _LogTail:
-    """
-    The entries of a revision as far as they are loaded.
-
-    Attributes:
-        newest: Those from the end on.
-    """
+    """The entries of a revision as far as they are loaded."""
 
     def __init__(self, transaction: Transaction, saved: Newest) -> None:
-        self.newest: list[Entry] = []
+        self.newest: list[Entry] = []  # those from the end on
         self._first: list[Entry] = []
         self._transaction = transaction
         self._saved = saved

@@ -63,19 +63,13 @@ _shown_tokens = attrgetter("shown_tokens")
 
 
 class RunStart(NamedTuple):
-    """
-    Where the newest run of a view starts, and what goes before it.
+    """Where the newest run of a view starts, and what goes before it."""
 
-    Attributes:
-        cut: Its first message.
-        task: The position of the user's message that stays before it; -1 if it
-            begins with a user's message itself, -2 if one has to be made.
-        tokens: How many tokens that message fills.
-    """
-
-    cut: CutPoint
+    cut: CutPoint  # its first message
+    # The position of the user's message that stays before it; -1 if it begins with a
+    # user's message itself, -2 if one has to be made.
     task: int = -1
-    tokens: int = 0
+    tokens: int = 0  # how many tokens that message fills
 
 
 _MADE = -2

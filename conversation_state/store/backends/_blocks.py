@@ -98,18 +98,15 @@ class BlockTurn:
 
     A thread that begins another block was interrupted before the end of the first, or
     is in a signal handler in the middle of it: the first is abandoned.
-
-    Attributes:
-        block: The block whose turn it is; None if no block has it. Its method `abandon`
-            undoes what it did.
-        lock: Held by the thread whose block it is.
     """
 
     # Its lock is reentrant, because such a lock knows its owner: an interrupt may come
     # as soon as it is acquired, before anything else can note that.
 
     def __init__(self) -> None:
-        self.lock: Any = RLock()
+        self.lock: Any = RLock()  # held by the thread whose block it is
+        # The block whose turn it is; None if no block has it. Its method `abandon`
+        # undoes what it did.
         self.block: Any = None
 
     @property

@@ -45,30 +45,21 @@ _OWN_OPTIONS: Options = {
 
 
 class Address(NamedTuple):
-    """
-    Where a server is, and how to use it.
+    """Where a server is, and how to use it."""
 
-    Attributes:
-        url: The URL to show: without the password, and without options that
-            do not say where the server is.
-        server: The parameters for libpq.
-        schema: The schema that has the tables.
-        pool_size: How many connections there are at most.
-        timeout_s: How long to wait for others that write, for a connection,
-            and for the server.
-        mode: ``rw``, or ``ro`` for reading only.
-        is_prepared: Whether statements stay prepared, and settings with the session;
-            else each transaction has its own.
-        settings: What is set, beside what libpq is given.
-    """
-
+    # The URL to show: without the password, and without options that do not say where
+    # the server is.
     url: str
-    server: dict[str, Any]
-    schema: str = _SCHEMA
-    pool_size: int = 8
+    server: dict[str, Any]  # the parameters for libpq
+    schema: str = _SCHEMA  # the schema that has the tables
+    pool_size: int = 8  # how many connections there are at most
+    # How long to wait for others that write, for a connection, and for the server.
     timeout_s: float = 30.0
-    mode: str = "rw"
+    mode: str = "rw"  # ``rw``, or ``ro`` for reading only
+    # Whether statements stay prepared, and settings with the session; else each
+    # transaction has its own.
     is_prepared: bool = True
+    # What is set, beside what libpq is given.
     settings: Mapping[str, str] = MappingProxyType({})
 
     def set_settings(self, *, is_local: bool) -> tuple[str, list[str]]:

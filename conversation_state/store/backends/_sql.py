@@ -124,18 +124,12 @@ class Dialect:
 
     Statements are made once for each dialect and table: to look one up takes a tenth of
     making it, and servers know a statement by its text.
-
-    Attributes:
-        mark: Stands for a parameter.
-        types: The types of columns.
-        text_order: What makes texts ordered by their bytes.
-        small: Follows tables whose key is not an integer, where that would else
-            be kept twice.
     """
 
-    mark: str
-    types: dict[str, str]
-    text_order: str = ""
+    mark: str  # stands for a parameter
+    types: dict[str, str]  # the types of columns
+    text_order: str = ""  # what makes texts ordered by their bytes
+    # Follows tables whose key is not an integer, where that would else be kept twice.
     small: str = ""
 
     def create(self) -> list[str]:

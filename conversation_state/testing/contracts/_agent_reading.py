@@ -8,20 +8,12 @@ from typing import Any, NamedTuple
 
 
 class RequestLine(NamedTuple):
-    """
-    One thing that a request says.
+    """One thing that a request says."""
 
-    Attributes:
-        kind: ``system``, ``user``, ``assistant``, ``call`` or ``result``.
-        text: The text; of a result what the tool returned.
-        id: The id of the call; where a wire has none, the name of the function.
-        arguments: Of a call its arguments, with sorted keys; "" if they are not an
-            object.
-    """
-
-    kind: str
-    text: str
-    id: str = ""
+    kind: str  # ``system``, ``user``, ``assistant``, ``call`` or ``result``
+    text: str  # the text; of a result what the tool returned
+    id: str = ""  # the id of the call; where a wire has none, the name of the function
+    # Of a call its arguments, with sorted keys; "" if they are not an object.
     arguments: str = ""
 
 

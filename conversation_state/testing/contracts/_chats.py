@@ -160,17 +160,11 @@ ACTS_OF_TABS = cover(
 
 @attrs.define
 class ModelChat:
-    """
-    A plain tree of messages, beside which a chat is held.
+    """A plain tree of messages, beside which a chat is held."""
 
-    Attributes:
-        shown: What is shown.
-        paths: All that was ever shown.
-        alternatives: After each conversation, what came next, in the order it was made.
-    """
-
-    shown: _Lines = ()
-    paths: list[_Lines] = attrs.field(factory=lambda: [()])
+    shown: _Lines = ()  # what is shown
+    paths: list[_Lines] = attrs.field(factory=lambda: [()])  # all that was ever shown
+    # After each conversation, what came next, in the order it was made.
     alternatives: dict[_Lines, list[_Line]] = attrs.field(factory=dict)
     undone: list[_Lines] = attrs.field(factory=list)
     done: list[_Lines] = attrs.field(factory=list)

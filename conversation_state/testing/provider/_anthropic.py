@@ -110,16 +110,7 @@ def _required_of(kind: str) -> tuple[tuple[str, type, str], ...]:
 
 
 class AnthropicRequest:
-    """
-    A request of the Messages API, read once for all checks.
-
-    Attributes:
-        messages: Role and blocks of each message. A text is one block.
-        uses: Place of the message and of the block, and the block, of each call.
-        results: The same, of each result.
-        texts: Path, place of the message, and text of each text.
-        faults: What is not of the form.
-    """
+    """A request of the Messages API, read once for all checks."""
 
     def __init__(self, body: Mapping[str, Any], memory: Any, *, whole: bool) -> None:
         self.body = body
@@ -130,10 +121,12 @@ class AnthropicRequest:
             if isinstance(thinking, Mapping) and thinking.get("type") == "enabled"
             else {}
         )
-        self.faults = Faults()
+        self.faults = Faults()  # what is not of the form
+        # Role and blocks of each message. A text is one block.
         self.messages: list[tuple[str, list[Block]]] = []
+        # Place of the message and of the block, and the block, of each call.
         self.uses: list[tuple[int, int, Block]] = []
-        self.results: list[tuple[int, int, Block]] = []
+        self.results: list[tuple[int, int, Block]] = []  # the same, of each result
         # Path and time to live of each marker of what to cache.
         self.markers: list[tuple[str, str]] = []
         self.media: list[tuple[str, Block]] = []

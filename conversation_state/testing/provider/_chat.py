@@ -70,23 +70,16 @@ _NEW_MODEL = re.compile(r"(?:o\d|gpt-5)(?:[-.](?!chat)|\Z)")
 
 
 class CompletionRequest:
-    """
-    A Chat Completions request, read once for all checks.
-
-    Attributes:
-        messages: The messages, each with its place.
-        calls: Place of the message, of the call, the call's id and its function's name.
-        texts: Path and text of every text.
-        faults: What is not of the form.
-    """
+    """A Chat Completions request, read once for all checks."""
 
     def __init__(self, body: Mapping[str, Any], memory: Any, *, whole: bool) -> None:
         self.body = body
         self.memory = memory
-        self.faults = Faults()
-        self.messages: list[Mapping[str, Any]] = []
+        self.faults = Faults()  # what is not of the form
+        self.messages: list[Mapping[str, Any]] = []  # the messages, each with its place
+        # Place of the message, of the call, the call's id and its function's name.
         self.calls: list[tuple[int, int, str, str]] = []
-        self.texts: list[tuple[str, int, str, str]] = []
+        self.texts: list[tuple[str, int, str, str]] = []  # path and text of every text
         self.images: list[tuple[str, str]] = []
         self.keys: list[tuple[str, str]] = []
         if whole and not isinstance(body.get("model"), str):

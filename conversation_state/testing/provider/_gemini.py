@@ -87,23 +87,16 @@ def _by_camel(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class GeminiRequest:
-    """
-    A request of ``generateContent``, read once for all checks.
-
-    Attributes:
-        turns: Role and parts of each content; a content without a role is a user's.
-        calls: The number of calls in each turn.
-        responses: The number of responses in each turn.
-        faults: What is not of the form.
-    """
+    """A request of ``generateContent``, read once for all checks."""
 
     def __init__(self, body: Mapping[str, Any], memory: Any, *, whole: bool) -> None:
         self.body = body
         self.memory = memory
-        self.faults = Faults()
+        self.faults = Faults()  # what is not of the form
+        # Role and parts of each content; a content without a role is a user's.
         self.turns: list[tuple[str, list[Part]]] = []
-        self.calls: list[int] = []
-        self.responses: list[int] = []
+        self.calls: list[int] = []  # the number of calls in each turn
+        self.responses: list[int] = []  # the number of responses in each turn
         self.whole = whole
         contents = body.get("contents")
         if isinstance(contents, Mapping):

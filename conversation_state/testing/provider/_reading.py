@@ -105,16 +105,12 @@ _READABLE = frozenset({"calls_empty", "extra", "unknown", "foreign_block"})
 
 
 class Faults:
-    """
-    What a reader found wrong in the form of a request.
-
-    Attributes:
-        by_rule: Path and values of each fault, by the name of the rule.
-        are_unreadable: Whether one of them is such that no other check can go on.
-    """
+    """What a reader found wrong in the form of a request."""
 
     def __init__(self) -> None:
+        # Path and values of each fault, by the name of the rule.
         self.by_rule: defaultdict[str, list[Finding]] = defaultdict(list)
+        # Whether one of them is such that no other check can go on.
         self.are_unreadable = False
 
     def note(self, rule: str, path: str, **values: Any) -> None:

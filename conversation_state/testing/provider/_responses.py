@@ -95,21 +95,16 @@ _IMAGES = ("image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp")
 
 
 class ResponsesRequest:
-    """
-    A request of the Responses API, read once for all checks.
-
-    Attributes:
-        items: Kind and item of each item of the input; a message without a type is a
-            ``message``.
-        parts: Path, role of the message, and part, of each part of a message.
-        faults: What is not of the form.
-    """
+    """A request of the Responses API, read once for all checks."""
 
     def __init__(self, body: Mapping[str, Any], memory: Any, *, whole: bool) -> None:
         self.body = body
         self.memory = memory
-        self.faults = Faults()
+        self.faults = Faults()  # what is not of the form
+        # Kind and item of each item of the input; a message without a type is a
+        # ``message``.
         self.items: list[tuple[str, Item]] = []
+        # Path, role of the message, and part, of each part of a message.
         self.parts: list[tuple[str, str, Mapping[str, Any]]] = []
         # The ``call_id`` of each call of a local shell, by its own id.
         self._shells: dict[str, Any] = {}
