@@ -123,26 +123,19 @@ def dump(
 
     Args:
         messages: What was sent to a model, and what it answered.
-
         output: How many of the last messages are the model's answer. None: the
             last one, if it is an assistant's.
-
         instructions: Whether the system messages in front were sent apart from
             the others; False leaves them among the input.
-
         contents: Whether to include content. Without it, roles, the kinds and
             order of parts, tools' names and the ids of calls are included, and no
             text, argument, result, url, byte or name of a person. Content that is
             left out for this is not listed as lost.
-
         as_text: Whether to write structured values as JSON texts.
 
     Raises:
-        InvalidMessageError:
-            If one of them is not a message.
-
-        ValueError:
-            If *output* is negative, or more than there are messages.
+        InvalidMessageError: If one of them is not a message.
+        ValueError: If *output* is negative, or more than there are messages.
     """
     writer = _AttributeWriter(messages, contents=contents)
     conversation = writer.conversation

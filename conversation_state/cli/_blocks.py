@@ -63,8 +63,7 @@ def load_model_messages(payload: Any) -> tuple[Message, ...]:
     ``messages``, with a ``system`` beside it or not.
 
     Raises:
-        DecodeError:
-            If something is invalid.
+        DecodeError: If something is invalid.
     """
     loader = _BlockLoader("ai_sdk_model", _read_sdk_block)
     return loader.load(payload, "a list of ModelMessages, or an object with one")
@@ -76,8 +75,7 @@ def load_converse(payload: Any) -> tuple[Message, ...]:
     response, with its usage.
 
     Raises:
-        DecodeError:
-            If something is invalid.
+        DecodeError: If something is invalid.
     """
     loader = _BlockLoader("bedrock_converse", _read_converse_block)
     expected = "a request, a list of messages, or a response"
@@ -103,8 +101,7 @@ def load_thread(payload: Any) -> tuple[Message, ...]:
     ``messages``: the oldest first, which the API lists last.
 
     Raises:
-        DecodeError:
-            If something is invalid.
+        DecodeError: If something is invalid.
     """
     loader = _BlockLoader("openai_assistants", _read_thread_block)
     found = loader.load(payload, "a list of a thread's messages")

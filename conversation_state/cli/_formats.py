@@ -620,13 +620,11 @@ def load(value: Any, format: str = "") -> FoundConversation:  # noqa: A002 - as 
 
     Args:
         value: JSON.
-
         format: One of `FORMATS`; by default it is recognised.
 
     Raises:
-        DecodeError:
-            If it is in none, or in that format invalid, empty, or with content of
-            another.
+        DecodeError: If it is in none, or in that format invalid, empty, or with content
+            of another.
     """
     name = format or recognize(value)
     if name not in _LOADERS:
@@ -903,8 +901,7 @@ def load_session(
     read. Those of a single one are also in the folder beside the file at *path*.
 
     Raises:
-        DecodeError:
-            If it can't be read.
+        DecodeError: If it can't be read.
     """
     sessions = _import_adapter("sessions")
     name = format or sessions.recognize(lines)

@@ -60,9 +60,7 @@ def read_files(
 
     Args:
         source: One of `SOURCES`.
-
         files: Paths.
-
         advance: Called with the size of each file that was read.
     """
     for file in files:

@@ -107,11 +107,8 @@ def read_files(
 
     Args:
         files: Paths; ``-`` is standard input.
-
         limit: The longest line, or element of a document, that is parsed, in bytes.
-
         advance: Called with the number of bytes that were read, each time.
-
         format: The format of all of them; by default each is recognised.
     """
     for file in files:

@@ -143,12 +143,10 @@ def open_sources(
 
     Args:
         file: A path; ``-`` is standard input.
-
         advance: Called with the number of bytes of the file whenever some were read.
 
     Raises:
-        OSError:
-            If it can't be read.
+        OSError: If it can't be read.
     """
     with ExitStack() as stack:
         if file == STANDARD_INPUT:

@@ -106,9 +106,7 @@ def read_values(
 
     Args:
         stream: Read with ``readline`` and ``read``.
-
         limit: The longest value that is parsed, in bytes.
-
         recognize: Returns the format of a value, "" if it is unknown: after damage in
             a document, it distinguishes whole elements from parts of the damaged one.
     """
@@ -385,7 +383,6 @@ class _DocumentParser:
         Raises:
             _TooLongError:
                 If it is over the limit, or nested too deep. The position stays.
-
             _DamagedError:
                 If it is no JSON. The position stays.
         """

@@ -158,8 +158,7 @@ class StoreHost:
         *remembered* are those of `open_store`, other arguments those of the class.
 
         Raises:
-            StoreError:
-                If the store can't be opened.
+            StoreError: If the store can't be opened.
         """
         store = open_store(url, remembered=remembered)
         try:
@@ -202,8 +201,7 @@ def check_trimmer(trimmer: object, parameter: str) -> Trimmer:
     *trimmer*, the value of a *parameter*, if it is a `Trimmer`.
 
     Raises:
-        TypeError:
-            If it is not.
+        TypeError: If it is not.
     """
     if not isinstance(trimmer, Trimmer):
         raise TypeError(

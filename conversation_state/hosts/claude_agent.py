@@ -119,12 +119,9 @@ class ClaudeSessionStore(StoreHost):
         added each time, as the SDK asks for.
 
         Raises:
-            DecodeError:
-                If one of them is not plain JSON, which would come back as something
-                else; with the path of each.
-
-            ValueError:
-                If the subpath is empty.
+            DecodeError: If one of them is not plain JSON, which would come back as
+                something else; with the path of each.
+            ValueError: If the subpath is empty.
         """
         transcript = _Transcript.of(key)
         await run_in_anyio_thread(partial(self._append_entries, transcript, entries))
@@ -135,8 +132,7 @@ class ClaudeSessionStore(StoreHost):
         there are none.
 
         Raises:
-            StoreError:
-                If they are not what was added.
+            StoreError: If they are not what was added.
         """
         return await run_in_anyio_thread(partial(self._load, _Transcript.of(key)))
 
@@ -160,8 +156,7 @@ class ClaudeSessionStore(StoreHost):
         One that was added where the SDK is not installed is made here from its entries.
 
         Raises:
-            ImportError:
-                If that has to be done, and the SDK is not installed.
+            ImportError: If that has to be done, and the SDK is not installed.
         """
         sessions = await self._read_listed(_SESSION, project_key)
         for each in sessions:
@@ -212,11 +207,8 @@ class ClaudeSessionStore(StoreHost):
         head is replaced, and what was there stays in the history. O(session).
 
         Raises:
-            NotSavedError:
-                If there is no such session.
-
-            DecodeError:
-                If `load_session` can't read it.
+            NotSavedError: If there is no such session.
+            DecodeError: If `load_session` can't read it.
         """
         transcript = _Transcript.of_session(key)
         return await run_in_anyio_thread(partial(self._save_session, transcript))
@@ -227,8 +219,7 @@ class ClaudeSessionStore(StoreHost):
         `session`, which is saved the same way.
 
         Raises:
-            NotSavedError, DecodeError:
-                As `session` does.
+            NotSavedError, DecodeError: As `session` does.
         """
         return (await self.session(key)).tree
 

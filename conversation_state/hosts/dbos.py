@@ -76,13 +76,11 @@ class StoreSteps(StoreHost):
 
     Args:
         store: An open store; `from_url` opens one.
-
         keep: How long the references are kept, from the step on: longer than the
             longest workflow lasts, with its pauses. See `Store.ref`.
 
     Raises:
-        TypeError:
-            If *store* is not an open store.
+        TypeError: If *store* is not an open store.
     """
 
     def __init__(self, store: Store, *, keep: timedelta = timedelta(days=30)) -> None:
@@ -103,8 +101,7 @@ class StoreSteps(StoreHost):
                 that failed is billed for what it gave to `save_progress`.
 
         Raises:
-            MissingExtraError:
-                If DBOS is not installed.
+            MissingExtraError: If DBOS is not installed.
         """
         dbos = _import_dbos()
 

@@ -56,9 +56,7 @@ class RequestChange(NamedTuple):
 
     Attributes:
         path: The path of the message, part or call: ``messages[3].tool_calls[0]``.
-
         what: The field, or the role of a message that was left out or added.
-
         why: A sentence for people.
     """
 
@@ -75,10 +73,8 @@ class Prepared(NamedTuple):
     Attributes:
         messages: The messages, in the order in which they are sent. Those that need
             no change are the same objects.
-
         paths: For each of them, the path of the message it came from; of a message
             that was made, that of the one it was made for.
-
         changes: What differs from the messages that were given, in their order.
     """
 
@@ -152,12 +148,9 @@ def prepare(
 
     Args:
         messages: Any messages.
-
         rules: The rules of a format or a host.
-
         seeds: For each message, what a changed id of one of its calls ends in, such as
             a digest of its entry's identity. Without: ordinals.
-
         find_lost: What a format can't represent of a message: a function of the message
             and its path that returns all of it if nothing is left to send, else None.
     """

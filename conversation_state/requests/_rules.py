@@ -33,70 +33,47 @@ class Rules:
 
     Attributes:
         format: The adapter's name; "" for rules that are right for all formats.
-
         host: The host that was named; "" for all that are known. What was loaded
             from *format* keeps its form unless a host is named; but for an image of a
             type that none of them takes.
-
         model: The model that is asked, where what it takes of thinking, or of
             signatures, is not what others do; "" for any.
-
         call_ids: The form of the ids of calls. They are unique in a request, too.
-
         call_names: The form of the names of tools in calls.
-
         sender_names: The form of the names of participants; None where messages
             have none, or any.
-
         starts_with_user: Whether a user has to speak first, behind the system
             messages.
-
         late_system: Where a system message may stand that is not in front of all
             others: ``anywhere``; ``after_user``, directly behind a user's message; or
             ``top``, in front only.
-
         takes_empty: Whether a message may be empty.
-
         takes_blank: Whether a text of white space only is a text.
-
         takes_thinking_only: Whether an answer may be thinking that nothing follows.
-
         takes_any_arguments: Whether the arguments of a call may be any text, also one
             that a model or a stop left broken; else they are a JSON object.
-
         max_markers: How many cache markers the messages may have; None if a request
             has none, or any number. Four stand in a request, with those of its tools:
             ``attrs.evolve(anthropic.RULES, max_markers=3)`` leaves one to them.
-
         message_keys: The keys that a message may have, beside those of a result;
             None where others are ignored. Calls then have no keys of a dialect either,
             and content no parts of one.
-
         image_types: The media types of images that are sent by value; None for any.
-
         text_roles: The roles whose messages have a text as content, and no list of
             texts.
-
         answers_results: Whether an answer has to stand between results and what a user
             says next.
-
         alternates: Whether an answer has to stand between two messages of users, too,
             and a user's message between two answers.
-
         ends_with_user: Whether a user's message or a result has to come last, unless
             the answer in front asks to be continued.
-
         takes_call_ids: Whether calls and results have ids; else they are paired by name
             and order.
-
         takes_developer: Whether there is a role ``developer`` for system messages.
-
         takes_foreign_items: Whether items of other servers are taken: their ids,
             reasoning that is not encrypted, and parts of a user's in an answer.
-
         empty_reasoning: The reasoning of an answer that has none, where each has some;
             None if it needs none.
-
         is_request: Whether the messages are a request; if not, none is changed.
     """
 
@@ -282,10 +259,8 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
     Args:
         format: The adapter's name: ``anthropic``, ``gemini``, ``openai_chat`` or
             ``openai_responses``.
-
         host: Who answers: ``bedrock``, ``azure``, ``mistral``, ... "" for all that
             are known. With a host its rules hold for what was loaded, too.
-
         model: The model's name; one of Mistral's, on any host, wants Mistral's ids
             and takes no other keys; DeepSeek's, Kimi and MiMo want reasoning; OpenAI's
             before o1 and GPT-5 take none as items; Gemini's from 3 on want calls that
@@ -293,8 +268,7 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
             from 4.6 on continue no answer.
 
     Raises:
-        LookupError:
-            If there is no such format, or no such host of it.
+        LookupError: If there is no such format, or no such host of it.
 
     >>> rules("openai_chat", host="mistral").call_ids.length
     9

@@ -14,15 +14,10 @@ class Rule(NamedTuple):
 
     Attributes:
         format: The adapter's name; "" if all formats have the rule.
-
         host: Who refuses what breaks it; "" if all hosts do.
-
         name: The attribute of `Rules`, or the name of the rule.
-
         says: What is asked.
-
         does: What ``dump`` does to what breaks it.
-
         source: A URL, and the words of the error where they are known.
     """
 

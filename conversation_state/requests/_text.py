@@ -25,15 +25,11 @@ class TextRule:
 
     Attributes:
         max_length: At most so many characters.
-
         characters: Which ones, as in a class of a regular expression, without the
             brackets: ``a-zA-Z0-9_-``.
-
         first: Which ones may come first, likewise; "" for any of *characters*.
-
         length: Exactly so many characters, as Mistral wants; None for any number
             from 1 to *max_length*.
-
         default: What stands for an empty text.
 
     >>> rule = TextRule(12, "a-zA-Z0-9_-")
@@ -76,7 +72,6 @@ class TextRule:
 
         Args:
             text: The text.
-
             seed: What distinguishes this use of *text* from another one, such as an
                 ordinal; the result ends in it. "" for the first use.
         """

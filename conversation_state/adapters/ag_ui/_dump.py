@@ -65,14 +65,12 @@ def dump(
 
     Args:
         messages: A state, a tree (what it shows), entries or messages.
-
         tree: The tree that they are in: each message that has siblings there has the
             ids of all of them, its own included, as ``siblings`` in its metadata. A
             tree that is given as *messages* is its own.
 
     Raises:
-        InvalidMessageError:
-            If one of them is not a message.
+        InvalidMessageError: If one of them is not a message.
     """
     if isinstance(messages, MessageTree):
         tree = messages if tree is None else tree

@@ -221,14 +221,10 @@ def wrap_run(
 
     Args:
         events: Those of responses and results.
-
         thread_id: The conversation.
-
         run_id: This run: the number of its step, or a revision.
-
         parent_run_id: The run it goes on from: of a branch, that of the step it grew
             from.
-
         usage: What `dump_usage` gives. It is read when the run ends, so a list may be
             filled meanwhile.
     """

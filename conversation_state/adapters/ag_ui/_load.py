@@ -63,24 +63,16 @@ class RunInput:
 
     Attributes:
         thread_id: The conversation.
-
         run_id: The run that is asked for.
-
         parent_run_id: The run that it goes on from, or branches from; None for the
             latest.
-
         messages: The messages that the client has. A server that keeps its own reads
             of these only what is new.
-
         tools: The tools that the client runs itself.
-
         state: The agent's state as the client has it: any JSON value.
-
         context: What the client says beside its messages, as ``{"description": …,
             "value": …}``.
-
         resume: Answers to interrupts, as ``{"interruptId": …, "status": …}``.
-
         forwarded_props: Whatever else the client's program sends.
     """
 
@@ -103,8 +95,7 @@ def load(payload: Any) -> tuple[Message, ...]:
     Each message is named by its id (`conversation_state.tree.name`). O(n).
 
     Raises:
-        DecodeError:
-            If something is invalid; with all that is, each with its path.
+        DecodeError: If something is invalid; with all that is, each with its path.
     """
     return AgUiLoader().load(payload, "a list of messages, or an object with one")
 
@@ -114,8 +105,7 @@ def load_input(body: Any) -> RunInput:
     What a client posts to begin a run.
 
     Raises:
-        DecodeError:
-            If something is invalid; with all that is, each with its path.
+        DecodeError: If something is invalid; with all that is, each with its path.
 
     >>> body = {"threadId": "t", "runId": "r", "messages": []}
     >>> load_input({**body, "state": {"step": 1}}).state

@@ -37,11 +37,8 @@ def load_chunks(events: Iterable[Any]) -> Iterator[Message]:
     ``interrupted``.
 
     Raises:
-        ProviderStreamError:
-            If the run failed (``RUN_ERROR``).
-
-        DecodeError:
-            If an event is not what the format has.
+        ProviderStreamError: If the run failed (``RUN_ERROR``).
+        DecodeError: If an event is not what the format has.
 
     >>> from conversation_state.chunks import concat
     >>> event = {"messageId": "m", "role": "assistant"}

@@ -79,19 +79,14 @@ def dump(
 
     Args:
         messages: A state, a tree (what it shows), entries or messages.
-
         siblings: Each message has, in its ``metadata.conversation_state``, the ids of
             its ``entries``; and, if *messages* are a tree in which it has siblings, the
             ids of all of them as ``siblings``, and its place among these as ``at``.
-
         version: Of the package ``ai`` that reads it. What version 6 refuses is lost.
 
     Raises:
-        InvalidMessageError:
-            If one of *messages* is not a message.
-
-        ValueError:
-            If *version* is something else.
+        InvalidMessageError: If one of *messages* is not a message.
+        ValueError: If *version* is something else.
     """
     check_version(version)
     tree = messages if isinstance(messages, MessageTree) else None
@@ -124,11 +119,8 @@ class UiTurn(NamedTuple):
 
     Attributes:
         id: The id of that message.
-
         role: Its role.
-
         start: How many entries stand before it.
-
         entries: Its entries.
     """
 

@@ -84,21 +84,15 @@ def dump_chunks(
 
     Args:
         chunks: The chunks and results.
-
         message_id: The id of the message, which all chunks of one answer have, also if
             it goes on behind a client's results.
-
         metadata: That of the message, plain JSON.
-
         version: Of the package ``ai`` that reads it.
-
         is_first: Whether the message begins with them.
-
         is_last: Whether it ends with them. The usage of *chunks* is sent then.
 
     Raises:
-        ValueError:
-            If *version* is something else.
+        ValueError: If *version* is something else.
 
     >>> events = dump_chunks([AssistantMessage("Hi")], message_id="m")
     >>> [event["type"] for event in events]

@@ -89,8 +89,7 @@ def load(payload: Any) -> tuple[Message, ...]:
     step with a call that is ``input-streaming`` was ``interrupted``. O(n).
 
     Raises:
-        DecodeError:
-            If something is invalid; with all that is, each with its path.
+        DecodeError: If something is invalid; with all that is, each with its path.
     """
     return UiLoader().load(payload, "a list of UIMessages, or an object with one")
 

@@ -40,17 +40,12 @@ class ChatRequest:
 
     Attributes:
         chat: The conversation.
-
         trigger: Whether a message is submitted, or an answer made again.
-
         message_id: The message that is edited, or whose answer is made again; None for
             the last one.
-
         messages: The messages that the client has. A server that keeps its own reads
             of these only what is new, see `resume_from`.
-
         ids: The ids of these, one for each ``UIMessage``.
-
         extra: What else the client's program sends.
     """
 
@@ -85,8 +80,7 @@ def load_request(body: Any) -> ChatRequest:
     sends the last message alone, ``{id, message, …}``.
 
     Raises:
-        DecodeError:
-            If something is invalid; with all that is, each with its path.
+        DecodeError: If something is invalid; with all that is, each with its path.
 
     >>> parts = [{"type": "text", "text": "Hi"}]
     >>> message = {"id": "u1", "role": "user", "parts": parts}
@@ -146,11 +140,10 @@ def resume_from(tree: MessageTree, request: ChatRequest) -> Aggregator:
     messages too, is not read. O(n).
 
     Raises:
-        LookupError:
-            If *tree* lacks the message that is edited, answered again or has the
-            outputs; or if it has other outputs of these calls, or an answer to them,
-            since another tab posted its own first; or if the calls were cut off: an
-            HTTP server answers 409, and the client loads the conversation.
+        LookupError: If *tree* lacks the message that is edited, answered again or has
+            the outputs; or if it has other outputs of these calls, or an answer to
+            them, since another tab posted its own first; or if the calls were cut off:
+            an HTTP server answers 409, and the client loads the conversation.
 
     >>> tree = MessageTree.of(Aggregator.new().add_user_prompt("When?"))
     >>> parts = [{"type": "text", "text": "Well?"}]

@@ -73,11 +73,8 @@ def load_chunks(events: Iterable[Any]) -> Iterator[Message]:
     reason ``interrupted``.
 
     Raises:
-        ProviderStreamError:
-            If the answer failed (``error``).
-
-        DecodeError:
-            If an event is not what the format has.
+        ProviderStreamError: If the answer failed (``error``).
+        DecodeError: If an event is not what the format has.
 
     >>> from conversation_state.chunks import concat
     >>> event = {"id": "t0", "delta": "Hi"}

@@ -89,8 +89,7 @@ def load_usage(payload: Any) -> Usage | None:
     ``output_tokens`` only.
 
     Raises:
-        DecodeError:
-            If a count is invalid.
+        DecodeError: If a count is invalid.
 
     Source:
         Anthropic's reference says what is the whole input and that output
@@ -247,8 +246,7 @@ def load(payload: Any) -> tuple[Message, ...]:
     time if it has none; in a request, from its position.
 
     Raises:
-        DecodeError:
-            If something is not what the format has in its place.
+        DecodeError: If something is not what the format has in its place.
     """
     expected = "a request, a list of messages, or a response"
     return AnthropicLoader().load(payload, expected)

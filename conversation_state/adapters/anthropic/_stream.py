@@ -62,13 +62,9 @@ class _DeltaPieces(NamedTuple):
 
     Attributes:
         delta: The type of the deltas that bring them.
-
         key: Where in these deltas the next piece is.
-
         field: What in the whole block they are pieces of.
-
         make_chunk: What makes a chunk of the index and a piece.
-
         known: The keys of these deltas that bring nothing else.
     """
 
@@ -299,11 +295,8 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
             ``.to_dict(mode="json")``: what it derives is not read again.
 
     Raises:
-        ProviderStreamError:
-            If an event reports that the provider failed.
-
-        DecodeError:
-            If an event is not what the format has.
+        ProviderStreamError: If an event reports that the provider failed.
+        DecodeError: If an event is not what the format has.
 
     Source:
         Usage comes at the start and, as a running total, before the end; of

@@ -51,8 +51,7 @@ def load_checkpoint(payload: Any) -> Checkpoint:
     entry in each.
 
     Raises:
-        DecodeError:
-            If it is not a checkpoint; also if ``init_len`` is outside of its
+        DecodeError: If it is not a checkpoint; also if ``init_len`` is outside of its
             messages, or a count of tokens is negative. With all that is wrong, each
             with its path.
     """
@@ -100,8 +99,7 @@ def load_usage(payload: Any) -> Usage | None:
     `Usage.extra`.
 
     Raises:
-        DecodeError:
-            If a count is negative, not an integer, or over 2**63 - 1.
+        DecodeError: If a count is negative, not an integer, or over 2**63 - 1.
     """
     expected = "a checkpoint, or the usage in it"
     return usage_in(payload, _find_usage, _read_counts, expected)
@@ -163,8 +161,7 @@ def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
     ledger, and what `dump` lists.
 
     Raises:
-        TypeError:
-            If *kept* is neither a `Checkpoint` nor an `Aggregator`.
+        TypeError: If *kept* is neither a `Checkpoint` nor an `Aggregator`.
     """
     state = kept.state if isinstance(kept, Checkpoint) else kept
     if not isinstance(state, Aggregator):

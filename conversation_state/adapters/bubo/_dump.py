@@ -58,8 +58,7 @@ def dump(messages: Iterable[Message]) -> Export:
     what had to be mended, and where one message had to become two.
 
     Raises:
-        InvalidMessageError:
-            If one of them is not a message.
+        InvalidMessageError: If one of them is not a message.
     """
     writer = PayloadWriter(SOURCE)
     raws = [raw for several in write_envelopes(writer, messages) for raw in several]
@@ -73,8 +72,7 @@ def write_envelopes(
     The messages of bubo's that each of *messages* becomes: none to two.
 
     Raises:
-        InvalidMessageError:
-            If one of them is not a message.
+        InvalidMessageError: If one of them is not a message.
     """
     return [_write_message(writer, *one) for one in writer.each(messages)]
 

@@ -67,8 +67,8 @@ def load(payload: Any) -> tuple[Message, ...]:
     of its place, and so does its result. Times are cut to microseconds.
 
     Raises:
-        DecodeError:
-            If something is not what bubo would write, or read without guessing.
+        DecodeError: If something is not what bubo would write, or read without
+            guessing.
     """
     expected = "a message, a list of messages, or a checkpoint"
     return BuboLoader().load(payload, expected)

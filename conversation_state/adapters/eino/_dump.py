@@ -48,8 +48,7 @@ def dump(messages: Iterable[Message]) -> Export:
     signature is written if eino had it before, or if it is no other provider's.
 
     Raises:
-        InvalidMessageError:
-            If one of them is not a message.
+        InvalidMessageError: If one of them is not a message.
     """
     writer = PayloadWriter(SOURCE)
     raws = [_write_message(writer, *one) for one in writer.each(messages)]

@@ -273,8 +273,7 @@ def load(payload: Any) -> tuple[Message, ...]:
     so does its result.
 
     Raises:
-        DecodeError:
-            If something is not what Go would read, or a number is not a count.
+        DecodeError: If something is not what Go would read, or a number is not a count.
     """
     expected = "a message, a list of messages, or an object of one"
     return EinoLoader().load(payload, expected)
@@ -286,8 +285,7 @@ def load_usage(payload: Any) -> Usage | None:
     tokens are a part of the prompt's, and reasoning is one of the completion's.
 
     Raises:
-        DecodeError:
-            If a count is invalid.
+        DecodeError: If a count is invalid.
 
     >>> load_usage({"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11})
     Usage(9, 2)

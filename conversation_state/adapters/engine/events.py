@@ -45,12 +45,9 @@ def events(lines: Iterable[str | bytes] | str | bytes) -> Iterator[dict[str, Any
             `urllib`); or the whole body. Bytes are UTF-8.
 
     Raises:
-        ProviderStreamError:
-            If an event's data is not a JSON object, or the body is something else:
-            an error page, one response that was not streamed.
-
-        TypeError:
-            If a line is neither a str nor bytes.
+        ProviderStreamError: If an event's data is not a JSON object, or the body is
+            something else: an error page, one response that was not streamed.
+        TypeError: If a line is neither a str nor bytes.
 
     Source:
         The section on server-sent events of the HTML standard.

@@ -105,9 +105,8 @@ def write_tools(
     parameters; *write_request* makes the keys of all tools and the choice.
 
     Raises:
-        InvalidToolError:
-            If *tools* are something else than `ToolInfo`, or *choice* than a
-            `ToolChoice` or None.
+        InvalidToolError: If *tools* are something else than `ToolInfo`, or *choice*
+            than a `ToolChoice` or None.
     """
     lost: list[Lost] = []
     written: dict[str, dict[str, Any]] = {}
@@ -207,9 +206,7 @@ class Lost(NamedTuple):
 
     Attributes:
         path: Its path in what was dumped, such as ``messages[3].parts[1]``.
-
         what: The kind of part, or the name of the field or key.
-
         why: A sentence for people.
     """
 
@@ -231,7 +228,6 @@ class Export:
         payload: The part of the provider's request that carries the
             conversation: plain JSON values, which the caller may change. For a
             host, the list of its messages.
-
         lost: The content that *payload* does not hold, in the order of the messages;
             () if it holds everything.
     """
@@ -505,8 +501,7 @@ class PayloadWriter:
         Each of *messages*, and its path.
 
         Raises:
-            InvalidMessageError:
-                If one of them is not a message.
+            InvalidMessageError: If one of them is not a message.
         """
         check_list(messages, "messages", "a list of Messages")
         for at, message in enumerate(messages):
@@ -532,11 +527,8 @@ class PayloadWriter:
         before the message.
 
         Raises:
-            InvalidMessageError:
-                If one of *messages* is not a message.
-
-            TypeError:
-                If *rules* are something else, or those of another format.
+            InvalidMessageError: If one of *messages* is not a message.
+            TypeError: If *rules* are something else, or those of another format.
         """
         rules = default if rules is None else _check_rules(rules, default.format)
         self.rules = rules

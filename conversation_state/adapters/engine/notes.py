@@ -70,11 +70,9 @@ class Format:
 
     Attributes:
         name: That of the module, under which its notes are.
-
         kept: The names of its notes that hold keys of the provider's own: ``keys``, and
             those of the item or message around a part, if there are more. They are
             listed as lost in other formats. What is in any other note is not.
-
         is_both_ways: Whether it is both read and written, as plain JSON.
     """
 

@@ -205,8 +205,7 @@ class DocumentReader:
     def finish(self) -> None:
         """
         Raises:
-            DecodeError:
-                If there was a problem; with up to a hundred problems, and the
+            DecodeError: If there was a problem; with up to a hundred problems, and the
                 number of the others.
         """
         more = self.count - len(self.problems)

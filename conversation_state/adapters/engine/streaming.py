@@ -138,8 +138,7 @@ async def achunks_of(
 def check_event(reader: DocumentReader, event: Any, path: str) -> None:
     """
     Raises:
-        DecodeError:
-            If *event* is not an object.
+        DecodeError: If *event* is not an object.
     """
     if not is_map(event):
         expected = "an event of a stream, as a plain JSON object"
@@ -169,8 +168,7 @@ def recognize_own(event: Any, path: str, own: str) -> bool:
     Behind an own event, one of another format is what a proxy adds: the answer goes on.
 
     Raises:
-        DecodeError:
-            If it is of another one.
+        DecodeError: If it is of another one.
     """
     if not is_map(event):
         return False

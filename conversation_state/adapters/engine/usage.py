@@ -105,8 +105,7 @@ def usage_in(
     *find* finds the usage block in it, or None, and its path.
 
     Raises:
-        DecodeError:
-            If it is not an object, or a count in it is invalid.
+        DecodeError: If it is not an object, or a count in it is invalid.
     """
     reader = DocumentReader()
     usage = None

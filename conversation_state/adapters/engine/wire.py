@@ -168,11 +168,8 @@ def parse_arguments(text: str) -> Any:
     The JSON value of *text*, such as the arguments of a call.
 
     Raises:
-        DuplicateKeyError:
-            If an object has a key twice.
-
-        ValueError:
-            If it is not JSON, is nested too deep, or holds a number that is not
+        DuplicateKeyError: If an object has a key twice.
+        ValueError: If it is not JSON, is nested too deep, or holds a number that is not
             finite.
     """
     try:
@@ -411,8 +408,7 @@ class MessageLoader(DocumentReader):
         The messages of *payload*, a list or an object.
 
         Raises:
-            DecodeError:
-                If it is not what was *expected*, or anything in it is wrong.
+            DecodeError: If it is not what was *expected*, or anything in it is wrong.
         """
         messages: list[Message] = []
         self.is_continued = is_map(payload) and any(map(payload.get, _BEFORE))

@@ -98,8 +98,7 @@ def rules(*, host: str = "", model: str = "") -> Rules:
     for all hosts that are known. See `conversation_state.requests.rules`.
 
     Raises:
-        LookupError:
-            If there is no such host of this format.
+        LookupError: If there is no such host of this format.
 
     >>> rules(host="vertex").host
     'vertex'

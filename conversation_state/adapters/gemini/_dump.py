@@ -50,8 +50,7 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
     refusal is sent as text.
 
     Raises:
-        InvalidMessageError:
-            If one of them is not a message.
+        InvalidMessageError: If one of them is not a message.
 
     Source:
         Google refuses contents without parts, and where Vertex AI hosts it empty
@@ -355,8 +354,7 @@ def dump_tools(
     *tools* and *choice* as the keys ``tools`` and ``toolConfig`` of a request.
 
     Raises:
-        InvalidToolError:
-            If *tools* or *choice* are something else.
+        InvalidToolError: If *tools* or *choice* are something else.
 
     Source:
         Gemini's reference: ``parametersJsonSchema`` takes JSON Schema, where

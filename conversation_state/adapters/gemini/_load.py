@@ -271,8 +271,7 @@ def load_usage(payload: Any) -> Usage | None:
     as ``prompt_image_tokens`` and the like. So are integers that have no field.
 
     Raises:
-        DecodeError:
-            If a count is invalid.
+        DecodeError: If a count is invalid.
 
     Source:
         Google documents the total as the sum of prompt, candidates, tool use
@@ -417,8 +416,7 @@ def load(payload: Any) -> tuple[Message, ...]:
     its result: that of the first call of that name that has none.
 
     Raises:
-        DecodeError:
-            If something is not what the format has in its place.
+        DecodeError: If something is not what the format has in its place.
     """
     expected = "a request, a list of contents, or a response"
     return GeminiLoader().load(payload, expected)

@@ -78,17 +78,13 @@ def load_chunks(
         events: The responses of ``streamGenerateContent``, as plain JSON
             values: the data of its server-sent events, or the items of its
             array.
-
         choice: Which of several answers to read (``candidateCount``), from 0
             on. Where none has the number 0, it is the first one, which comes at the
             end of the stream.
 
     Raises:
-        ProviderStreamError:
-            If an event reports that the provider failed.
-
-        DecodeError:
-            If an event is not what the format has.
+        ProviderStreamError: If an event reports that the provider failed.
+        DecodeError: If an event is not what the format has.
 
     Source:
         Each event has the usage so far. A later one may have fewer tokens of the

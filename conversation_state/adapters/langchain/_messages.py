@@ -81,13 +81,10 @@ def load(messages: Any) -> tuple[Message, ...]:
     U+FFFD, and a note lists its path.
 
     Raises:
-        DecodeError:
-            If a message is not of one of LangChain's own classes, or can't be
-            kept, for example because its artifact is an arbitrary object; with
-            every problem and its path.
-
-        MissingExtraError:
-            If LangChain is not installed.
+        DecodeError: If a message is not of one of LangChain's own classes, or can't be
+            kept, for example because its artifact is an arbitrary object; with every
+            problem and its path.
+        MissingExtraError: If LangChain is not installed.
     """
     reader = DocumentReader()
     source: Iterable[Any] = messages
@@ -120,8 +117,7 @@ def load_readable(message: Any) -> Message:
     boolean of its ``response_metadata``.
 
     Raises:
-        DecodeError:
-            If it is not a message of LangChain's, or these can't be kept.
+        DecodeError: If it is not a message of LangChain's, or these can't be kept.
     """
     try:
         return load_message(message)
@@ -318,11 +314,8 @@ def dump(messages: Iterable[Message]) -> Export:
     if there is a block for it, or if its signer is unknown.
 
     Raises:
-        InvalidMessageError:
-            If one of them is not a message.
-
-        MissingExtraError:
-            If LangChain is not installed.
+        InvalidMessageError: If one of them is not a message.
+        MissingExtraError: If LangChain is not installed.
     """
     writer = PayloadWriter(SOURCE)
     found = [

@@ -126,8 +126,7 @@ def message_classes() -> Mapping[str, type[Any]]:
     The classes of messages, by name.
 
     Raises:
-        MissingExtraError:
-            If LangChain is not installed.
+        MissingExtraError: If LangChain is not installed.
     """
     try:
         from langchain_core import messages  # noqa: PLC0415 - an extra
@@ -162,11 +161,9 @@ def restore_message(raw: Mapping[str, Any]) -> Any:
     ``model_dump``. No class is imported for it but those of messages.
 
     Raises:
-        ValueError:
-            If it is invalid; pydantic's errors are of this class, too.
-
-        AttributeError, LookupError, TypeError:
-            If it is invalid in a way that LangChain does not check.
+        ValueError: If it is invalid; pydantic's errors are of this class, too.
+        AttributeError, LookupError, TypeError: If it is invalid in a way that LangChain
+            does not check.
     """
     fields, kind = raw, raw.get("type")
     if raw.get("lc") == 1 and isinstance(raw.get("id"), list) and raw["id"]:

@@ -59,18 +59,13 @@ def dump_tree(
 
     Args:
         tree: A tree, or what `load_trees` returned, with what else its file had.
-
         format: ``assistant_ui``, ``assistant_ui_rows``, ``librechat`` or
             ``open_webui``; by default that of a `LoadedTree`.
-
         title: The title; by default that of a `LoadedTree`.
 
     Raises:
-        TypeError:
-            If *tree* is something else.
-
-        ValueError:
-            If the format is not one of these.
+        TypeError: If *tree* is something else.
+        ValueError: If the format is not one of these.
 
     >>> from conversation_state import Aggregator
     >>> tree = MessageTree.of(Aggregator.new().add_user_prompt("Hi!"))

@@ -81,17 +81,11 @@ class RecordForm(NamedTuple):
 
     Attributes:
         read: The messages of a record's body, at least one; `UnreadableError`.
-
         write: The body of messages that make one record, and what it can't have.
-
         complete: The keys that a program expects in a body besides.
-
         owned: The keys that `read` reads.
-
         holds: The roles it has records for.
-
         has_name: Whether each record has the id of its conversation.
-
         select_kept: Of a format that is not written, what of a body its messages do
             not have.
     """

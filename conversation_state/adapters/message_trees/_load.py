@@ -71,20 +71,13 @@ class LoadedTree:
 
     Attributes:
         name: Its id in the file; "" in the formats of assistant-ui, which have none.
-
         title: Its title; "" if it has none.
-
         tree: Its messages, with the one that the file names shown; else the newest.
-
         created_at: When it began: as the file says, or else its first message.
-
         updated_at: When it was changed last: as the file says, or else its newest
             message; None if nothing has a time.
-
         notes: What the file has of it besides its messages, by key.
-
         problems: What was wrong and could be read all the same, each with its path.
-
         format: The format it was read in.
     """
 
@@ -104,17 +97,11 @@ class TreeRecord(NamedTuple):
 
     Attributes:
         id: Its id.
-
         parent: The id of its parent; None for a first message.
-
         body: What it says, without ids; None in ChatGPT's for none.
-
         item: Keys that are around the body.
-
         listed: Its children, as the file lists them; None if it does not.
-
         path: Where it stands.
-
         written: Its parent's id as it was written, in a list; [] if the key is missing.
     """
 
@@ -146,17 +133,13 @@ def load_trees(
 
     Args:
         payload: What `json.load` returns for a file.
-
         format: ``assistant_ui``, ``assistant_ui_rows``, ``chatgpt``, ``claude_ai``,
             ``librechat`` or ``open_webui``; by default it is recognised, for each
             conversation.
 
     Raises:
-        DecodeError:
-            If *payload* is neither a conversation nor a list of them.
-
-        ValueError:
-            If there is no such format.
+        DecodeError: If *payload* is neither a conversation nor a list of them.
+        ValueError: If there is no such format.
 
     >>> said = {"role": "user", "content": [{"type": "text", "text": "Hi!"}]}
     >>> item = {"parentId": None, "message": {"id": "m1", **said}}

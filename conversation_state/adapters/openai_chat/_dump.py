@@ -56,8 +56,7 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
     none; and `ToolMessage.is_error`.
 
     Raises:
-        InvalidMessageError:
-            If one of them is not a message.
+        InvalidMessageError: If one of them is not a message.
     """
     writer = PayloadWriter(SOURCE)
     raws: list[dict[str, Any]] = []
@@ -451,13 +450,11 @@ def dump_tools(
 
     Args:
         tools: What the model may call.
-
         choice: Whether it may, must or must not call one; None: the provider's
             default, it may.
 
     Raises:
-        InvalidToolError:
-            If *tools* or *choice* are something else.
+        InvalidToolError: If *tools* or *choice* are something else.
 
     Source:
         OpenAI's reference: names are 1 to 64 letters, digits, ``_`` and ``-``; a

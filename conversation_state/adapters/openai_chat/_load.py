@@ -97,8 +97,7 @@ def load(payload: Any) -> tuple[Message, ...]:
     both.
 
     Raises:
-        DecodeError:
-            If a value is invalid in the format and its dialects; with every
+        DecodeError: If a value is invalid in the format and its dialects; with every
             problem and its path.
     """
     return ChatLoader().load(payload, "a request, a list of messages, or a response")
@@ -446,8 +445,7 @@ def load_usage(payload: Any) -> Usage | None:
     counts of tokens, such as Groq's seconds, are left out.
 
     Raises:
-        DecodeError:
-            If a count is negative, not an integer, or over 2**63 - 1.
+        DecodeError: If a count is negative, not an integer, or over 2**63 - 1.
 
     Source:
         DeepSeek and Moonshot have names of their own for cached tokens. xAI

@@ -599,17 +599,13 @@ def load_chunks(
             ``[DONE]`` at the end may be left out. Or the events of the SDK's
             ``client.chat.completions.stream()``, each with
             ``.to_dict(mode="json")``: those that it derives are not read again.
-
         choice: Which of several answers to read (``n``), from 0 on. Where none has the
             number 0, it is the first one, which comes at the end of the stream.
 
     Raises:
-        ProviderStreamError:
-            If an event reports that the provider failed, after all chunks before
-            it.
-
-        DecodeError:
-            If an event is invalid in the format and its dialects, with every
+        ProviderStreamError: If an event reports that the provider failed, after all
+            chunks before it.
+        DecodeError: If an event is invalid in the format and its dialects, with every
             problem in it, after all chunks that could be read.
 
     Source:

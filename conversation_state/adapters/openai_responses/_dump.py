@@ -313,8 +313,7 @@ def dump(messages: Iterable[Message], rules: Rules | None = None) -> Export:
     `ToolMessage.is_error`.
 
     Raises:
-        InvalidMessageError:
-            If one of them is not a message.
+        InvalidMessageError: If one of them is not a message.
     """
     writer = RequestWriter()
     check_list(messages, "messages", "a list of Messages")
@@ -592,13 +591,9 @@ def write_items(
 
     Args:
         writer: Lists what is lost.
-
         message: The message.
-
         path: Where it is.
-
         calls: The calls before it, by their ids; its own calls are added.
-
         followed: Whether more output of the model follows the message. If not, a
             thought at its end is lost.
     """
@@ -803,8 +798,7 @@ def dump_tools(
     *tools* and *choice* as the keys ``tools`` and ``tool_choice`` of a request.
 
     Raises:
-        InvalidToolError:
-            If *tools* or *choice* are something else.
+        InvalidToolError: If *tools* or *choice* are something else.
 
     Source:
         OpenAI's reference: ``parameters`` and ``strict`` are always there. Schemas

@@ -109,11 +109,8 @@ def read_item(
 
     Args:
         item: The item; a message may lack its type.
-
         index: The place of its first part or call among those of the response.
-
         made_id: The id of a call without one.
-
         logprobs: The list that takes the log probabilities of a response; None in a
             history.
     """
@@ -335,8 +332,7 @@ def load(payload: Any) -> tuple[Message, ...]:
     commentary (``phase``).
 
     Raises:
-        DecodeError:
-            If a value is invalid in the format.
+        DecodeError: If a value is invalid in the format.
     """
     expected = "a request, a list of items, or a response"
     return ItemLoader().load(payload, expected)
@@ -351,12 +347,10 @@ def load_items(
     Args:
         items: The items. The first one does not continue an answer of the model that
             came before.
-
         calls: The calls made before, by their ids, for the names of tools in results.
 
     Raises:
-        DecodeError:
-            As for `load`.
+        DecodeError: As for `load`.
     """
     loader = ItemLoader(calls)
     loader.history(items, "$")
@@ -731,8 +725,7 @@ def load_usage(payload: Any) -> Usage | None:
     Values that are not counts of tokens are left out.
 
     Raises:
-        DecodeError:
-            If a count is invalid.
+        DecodeError: If a count is invalid.
 
     Source:
         ``input_tokens`` include cache reads and cache writes, ``output_tokens``

@@ -427,11 +427,8 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
             ``.to_dict(mode="json")``: data that it derives is not read again.
 
     Raises:
-        ProviderStreamError:
-            If an event reports that the provider failed.
-
-        DecodeError:
-            If an event is invalid in the format.
+        ProviderStreamError: If an event reports that the provider failed.
+        DecodeError: If an event is invalid in the format.
 
     Source:
         The signature of a thought differs between the beginning and the end of

@@ -47,11 +47,8 @@ def dump(messages: Iterable[Message]) -> Export:
     Pydantic AI refuses is left out and listed.
 
     Raises:
-        InvalidMessageError:
-            If something is not one of our messages.
-
-        MissingExtraError:
-            If Pydantic AI is not installed.
+        InvalidMessageError: If something is not one of our messages.
+        MissingExtraError: If Pydantic AI is not installed.
     """
     groups = group_messages(messages)
     made, refused = _make_accepted(groups)

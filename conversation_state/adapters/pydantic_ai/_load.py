@@ -64,12 +64,9 @@ def load(messages: Iterable[Any]) -> tuple[Message, ...]:
     surrogate becomes U+FFFD, and a note lists its path.
 
     Raises:
-        DecodeError:
-            If something is not such a message, or can't be kept as JSON; with
+        DecodeError: If something is not such a message, or can't be kept as JSON; with
             every problem and its path.
-
-        MissingExtraError:
-            If objects are given and Pydantic AI is not installed.
+        MissingExtraError: If objects are given and Pydantic AI is not installed.
 
     >>> (hi,) = load([{"kind": "request", "parts": [
     ...     {"part_kind": "user-prompt", "content": "Hi!"}]}])

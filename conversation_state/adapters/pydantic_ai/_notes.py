@@ -59,8 +59,7 @@ def messages_adapter() -> Any:
     Pydantic's adapter that validates and dumps Pydantic AI's messages.
 
     Raises:
-        MissingExtraError:
-            If Pydantic AI is not installed.
+        MissingExtraError: If Pydantic AI is not installed.
     """
     try:
         from pydantic_ai.messages import (  # noqa: PLC0415 - an extra

@@ -592,8 +592,7 @@ def load_usage(payload: Any) -> Usage | None:
     repeat no field; ``cost`` and seconds of audio stay with the message.
 
     Raises:
-        DecodeError:
-            If a count is negative, not an integer, or over 2**63 - 1.
+        DecodeError: If a count is negative, not an integer, or over 2**63 - 1.
 
     Source:
         ``pydantic_ai.usage.UsageBase`` documents what each count includes.

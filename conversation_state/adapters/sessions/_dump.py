@@ -83,21 +83,15 @@ def dump_session(
 
     Args:
         session: What `load_session` returned, a tree, or a state.
-
         format: ``claude_code``, ``codex`` (a rollout), ``codex_items`` (what Codex's
             ``thread/inject_items`` takes: the live branch as the model gets it),
             ``opencode``, ``pi`` or ``sts``.
-
         cwd: The folder that the agent is to go on in; by default that of the session.
-
         title: The title; by default that of the session.
 
     Raises:
-        TypeError:
-            If *session* is something else.
-
-        ValueError:
-            If there is no such format.
+        TypeError: If *session* is something else.
+        ValueError: If there is no such format.
 
     >>> state = Aggregator.new().add_user_prompt("Fix the tests.")
     >>> [item] = dump_session(state, "codex_items").payload

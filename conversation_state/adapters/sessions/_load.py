@@ -61,18 +61,13 @@ def load_session(
 
     Args:
         lines: The text of a file, its lines, or what `json.loads` made of these.
-
         format: One of `FORMATS`; by default it is recognised.
-
         agents: The lines of sub-agents that are in files of their own, by their ids.
 
     Raises:
-        DecodeError:
-            If *lines* are no session, one in which nothing was said, or several
-            (`load_sessions` loads each).
-
-        ValueError:
-            If there is no such format.
+        DecodeError: If *lines* are no session, one in which nothing was said, or
+            several (`load_sessions` loads each).
+        ValueError: If there is no such format.
 
     >>> line = {"type": "user", "uuid": "u1", "parentUuid": None, "sessionId": "s1"}
     >>> line["message"] = {"role": "user", "content": "Fix the tests."}
@@ -174,15 +169,11 @@ def read_session(
     Args:
         path: A file. Claude Code keeps sub-agents of ``ID.jsonl`` in
             ``ID/subagents/``; the folder ``ID`` means the same session.
-
         format: As in `load_session`.
 
     Raises:
-        OSError:
-            If the file can't be read.
-
-        DecodeError:
-            As in `load_session`.
+        OSError: If the file can't be read.
+        DecodeError: As in `load_session`.
     """
     if not isinstance(path, (str, Path)):
         raise TypeError(f"path is {describe_type(path)}; expected the path of a file")

@@ -92,33 +92,21 @@ class LoadedSession:
 
     Attributes:
         name: Its id in the file; of a sub-agent, the agent's; "" without one.
-
         title: Its title, the user's own before one that was generated; "" for none.
-
         tree: Its messages. What is shown is the live branch; the others were rewound.
             Its ledger has the usage of each response once, those of rewound ones too,
             under the provider's id of the response.
-
         format: The format it was read in.
-
         version: The version of the agent that wrote its last line; "" if unknown.
-
         cwd: The folder that the agent worked in; "" if unknown.
-
         created_at: The time of the first line that has one.
-
         updated_at: The time of the last line that has one.
-
         agents: The sub-agents, each a session of its own with its own bill.
-
         called_by: Of a sub-agent: the id of the call that started it; "" if unknown.
-
         labels: Labels that the user gave, by the ids of their nodes in the tree.
-
         notes: What the file has besides messages, by key. ``lines`` are the lines that
             are no message, verbatim, each with its number in the file, and ``is_read``
             if the bill, the tree or a field has what it says.
-
         problems: What was wrong or was mended, each with its line.
     """
 
@@ -235,9 +223,7 @@ class Line(NamedTuple):
 
     Attributes:
         at: Its number, from 1 on.
-
         raw: Its JSON object; None if it has none.
-
         text: The line itself if it has none.
     """
 
@@ -264,8 +250,7 @@ def read_lines(payload: SessionInput) -> SessionLines:
     The lines of *payload*; a document that is no line has one.
 
     Raises:
-        DecodeError:
-            If *payload* is nothing that has lines.
+        DecodeError: If *payload* is nothing that has lines.
     """
     problems: list[str] = []
     items: Iterable[Any]
@@ -580,8 +565,7 @@ class SessionBuilder:
         The session, with what *head* says last shown; by default the last record.
 
         Raises:
-            DecodeError:
-                If it has no messages, or none that can be read.
+            DecodeError: If it has no messages, or none that can be read.
         """
         records = self._records
         messages = [each for record in records.values() for each in record.messages]

@@ -56,9 +56,7 @@ class SessionRecord:
 
     Attributes:
         nodes: Their nodes, one behind the other.
-
         paths: Where they stand in ``tree.nodes``.
-
         time: When it was said; the time before it, where that is unknown.
     """
 

@@ -532,8 +532,8 @@ def load(payload: Any) -> tuple[Message, ...]:
     calls whose text is not a call is an `UnknownMessage`.
 
     Raises:
-        DecodeError:
-            If it is not a transcript; with all that is wrong, each with its path.
+        DecodeError: If it is not a transcript; with all that is wrong, each with its
+            path.
     """
     loader = TranscriptLoader()
     messages: list[Message] = []
@@ -669,11 +669,8 @@ class Transcript(NamedTuple):
 
     Attributes:
         line: The line it is on, or starts on, counted from 1.
-
         name: Its ``id``, as it is, or "".
-
         messages: The messages.
-
         keys: What else its record has: ``tools``, ``source``, ...
     """
 
@@ -690,7 +687,6 @@ class Broken(NamedTuple):
 
     Attributes:
         line: The line, counted from 1.
-
         error: All that is wrong with it, each with its path in the line.
     """
 
@@ -707,8 +703,7 @@ def load_lines(
     The conversations on *lines*, as they come; see `line_results`.
 
     Raises:
-        DecodeError:
-            At the first line that holds none; its problems name the line:
+        DecodeError: At the first line that holds none; its problems name the line:
             ``line 3: $.conversations[0].from``.
     """
     for result in line_results(lines, load=load):
@@ -735,13 +730,11 @@ def line_results(
     Args:
         lines: A text, or its lines, such as an open file. Instead of a line that
             could not be read may stand the error with the reason.
-
         load: What makes messages of a record, and of a list of messages. That
             of an adapter's, for a dialect that this one does not know.
 
     Raises:
-        TypeError:
-            If a line is bytes, as those of a file that was opened as binary.
+        TypeError: If a line is bytes, as those of a file that was opened as binary.
     """
     check_iterable(lines, "lines", "a text, or its lines")
     if isinstance(lines, str):

@@ -68,8 +68,7 @@ def dump(messages: Iterable[Message]) -> Export:
     instructions, and that reasoning at the end is kept: more may follow.
 
     Raises:
-        InvalidMessageError:
-            If one of them is not a message.
+        InvalidMessageError: If one of them is not a message.
     """
     writer = PayloadWriter(SOURCE)
     calls: dict[str, ToolCall] = {}
@@ -91,8 +90,7 @@ def load(items: Sequence[Any]) -> tuple[Message, ...]:
     lists its path.
 
     Raises:
-        DecodeError:
-            If they are not a list of JSON objects; with every problem and its
+        DecodeError: If they are not a list of JSON objects; with every problem and its
             path.
     """
     return tuple(_load_items(items, {}))
@@ -157,8 +155,7 @@ def append_items(state: Aggregator, items: Sequence[Any]) -> Aggregator:
     The last entry is replaced if the items continue its answer.
 
     Raises:
-        DecodeError:
-            As `load` raises it.
+        DecodeError: As `load` raises it.
     """
     # `_load_items` refuses a value that is not a list, with an error about it.
     if not is_list(items) or not items:
@@ -190,8 +187,7 @@ def append_after(
     replaces the last one.
 
     Raises:
-        DecodeError:
-            As `load` raises it.
+        DecodeError: As `load` raises it.
     """
     end = replace_entries(Aggregator.new(), newest)
     if not is_whole:
@@ -210,8 +206,7 @@ def load_apart(items: Sequence[Any]) -> list[Message] | None:
     None if that depends on its end.
 
     Raises:
-        DecodeError:
-            As `load` raises it.
+        DecodeError: As `load` raises it.
     """
     if not is_list(items) or _continues_answer(items[0]):
         return None
@@ -423,11 +418,8 @@ def read_usages(result: Any) -> Iterator[KeyedUsage]:
     The usage of each response of *result* that has one.
 
     Raises:
-        TypeError:
-            If *result* is not the result of a run.
-
-        DecodeError:
-            If a count is not a number of tokens.
+        TypeError: If *result* is not the result of a run.
+        DecodeError: If a count is not a number of tokens.
     """
     responses = getattr(result, "raw_responses", None)
     if not isinstance(responses, list):
@@ -445,8 +437,7 @@ def read_response_usage(response: Any) -> Iterator[KeyedUsage]:
     The usage of one response, if it has one.
 
     Raises:
-        DecodeError:
-            If a count is not a number of tokens.
+        DecodeError: If a count is not a number of tokens.
     """
     usage = _read_run_usage(response.usage)
     if usage is not None:

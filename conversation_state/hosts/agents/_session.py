@@ -59,25 +59,18 @@ class StoreSession(StoreHost):
 
     Args:
         store: An open store; see `from_url` for one of its own.
-
         session_id: The name of the conversation: 1 to 500 characters.
-
         view: Makes the view that a model gets in each run, starting from the previous
             one. A call without a result, which a stopped run left, is answered by an
             error there, also at the end. All items are stored, whatever the view.
-
         session_settings: The SDK's: ``limit`` is how many items a run reads.
 
     Raises:
-        TypeError:
-            If *session_settings* is a map with an unknown key.
-
-        ValueError:
-            If *session_id* is not a valid name, or both *view* and a limit are
+        TypeError: If *session_settings* is a map with an unknown key.
+        ValueError: If *session_id* is not a valid name, or both *view* and a limit are
             passed.
-
-        MissingExtraError:
-            If *session_settings* is a mapping, and the SDK is not installed.
+        MissingExtraError: If *session_settings* is a mapping, and the SDK is not
+            installed.
 
     >>> import asyncio
     >>> async def converse(session):
@@ -140,8 +133,7 @@ class StoreSession(StoreHost):
                 these, not the whole conversation.
 
         Raises:
-            BudgetExceededError, InvalidTranscriptError:
-                As the view raises them.
+            BudgetExceededError, InvalidTranscriptError: As the view raises them.
         """
         if limit is None:
             limit = self._item_limit
@@ -170,8 +162,7 @@ class StoreSession(StoreHost):
         Add *items*: all of them or, if there is an error, none.
 
         Raises:
-            DecodeError:
-                If one of them is not JSON; with every problem and its path.
+            DecodeError: If one of them is not JSON; with every problem and its path.
         """
         # Only an empty list is skipped; None and other values are refused.
         if items or not is_list(items):
@@ -208,8 +199,7 @@ class StoreSession(StoreHost):
         label or a head.
 
         Raises:
-            NotSavedError:
-                If there is no such state.
+            NotSavedError: If there is no such state.
         """
         return await run_in_thread(self.store.load, self.session_id, at=at)
 
@@ -229,8 +219,7 @@ class StoreSession(StoreHost):
         to the same state. A label that exists already moves.
 
         Raises:
-            NotSavedError:
-                If there is no such state.
+            NotSavedError: If there is no such state.
         """
         return await run_in_thread(self.store.label, self.session_id, label, at=at)
 
@@ -245,16 +234,12 @@ class StoreSession(StoreHost):
 
         Args:
             to: The number of a revision, a label or a head. None is now.
-
             before_turn: Go back to before a user's message of that state: 0 is
                 the first one, -1 the last, to edit it and ask again.
 
         Raises:
-            NotSavedError:
-                If there is no such state.
-
-            IndexError:
-                If there is no such user's message.
+            NotSavedError: If there is no such state.
+            IndexError: If there is no such user's message.
         """
         if to is None and before_turn is None:
             raise TypeError(
@@ -282,21 +267,14 @@ class StoreSession(StoreHost):
 
         Args:
             session_id: Its id, which must be new to the store.
-
             at: Fork from a revision, a label or a head. None is now.
-
             before_turn: Fork from before a user's message of that state, as in
                 `rollback`.
 
         Raises:
-            NotSavedError:
-                If there is no such state.
-
-            IndexError:
-                If there is no such user's message.
-
-            StaleHeadError:
-                If the store has *session_id* already.
+            NotSavedError: If there is no such state.
+            IndexError: If there is no such user's message.
+            StaleHeadError: If the store has *session_id* already.
         """
         forked = StoreSession(
             self.store,
@@ -320,12 +298,10 @@ class StoreSession(StoreHost):
         Args:
             result: The result of a run; of a streamed run, when it is complete.
                 For a failed run, the ``run_data`` of its error.
-
             model: The model that was used.
 
         Raises:
-            InvalidUsageError:
-                If a response was recorded with another usage or model.
+            InvalidUsageError: If a response was recorded with another usage or model.
         """
         return await self._record_usages(tuple(read_usages(result)), model)
 
@@ -341,8 +317,7 @@ class StoreSession(StoreHost):
             model: The model that is used.
 
         Raises:
-            MissingExtraError:
-                If the SDK is not installed.
+            MissingExtraError: If the SDK is not installed.
         """
         try:
             from agents import RunHooks  # noqa: PLC0415 - an extra

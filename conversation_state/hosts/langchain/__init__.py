@@ -68,11 +68,8 @@ def trimmed(messages: Iterable[BaseMessage], trimmer: Trimmer) -> list[BaseMessa
     chain, use ``RunnableLambda(lambda messages: trimmed(messages, trimmer))``.
 
     Raises:
-        DecodeError:
-            If one of them is not a message of LangChain's.
-
-        BudgetExceededError, InvalidTranscriptError:
-            As the trimmer's steps raise them.
+        DecodeError: If one of them is not a message of LangChain's.
+        BudgetExceededError, InvalidTranscriptError: As the trimmer's steps raise them.
 
     >>> from conversation_state.counting import TokenBudget
     >>> from langchain_core.messages import AIMessage, HumanMessage

@@ -79,14 +79,10 @@ def trimming_middleware(trimmer: Trimmer) -> TrimmingMiddleware:
     O(messages) for each request.
 
     Raises:
-        TypeError:
-            If *trimmer* is not a `Trimmer`.
-
-        MissingExtraError:
-            If LangChain is not installed.
-
-        BudgetExceededError, InvalidTranscriptError:
-            When the model is called, as the trimmer's steps raise them.
+        TypeError: If *trimmer* is not a `Trimmer`.
+        MissingExtraError: If LangChain is not installed.
+        BudgetExceededError, InvalidTranscriptError: When the model is called, as the
+            trimmer's steps raise them.
 
     Source:
         LangChain's ``wrap_model_call``, which changes one request, where

@@ -501,8 +501,7 @@ class CheckpointReader:
         The record of a value.
 
         Raises:
-            StoreError:
-                If it is missing.
+            StoreError: If it is missing.
         """
         record = self.thread.get(value_key(namespace, channel, source))
         if record is None:

@@ -92,18 +92,15 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
 
     Args:
         store: An open store, which stays the caller's to close.
-
         serde: LangGraph's serializer; if it encrypts, messages are kept as its
             bytes, too.
-
         allow_siblings: Put a checkpoint even if another one was put since the
             run began, as LangGraph's own checkpointers do: the last one is the
             newest of the thread, and the turn of the other one is a branch next
             to it.
 
     Raises:
-        TypeError:
-            If *store* is not an open store.
+        TypeError: If *store* is not an open store.
     """
 
     def __init__(
@@ -205,9 +202,8 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         Save a checkpoint atomically.
 
         Raises:
-            StaleThreadError:
-                If the run began from the newest checkpoint, and another one was
-                put since.
+            StaleThreadError: If the run began from the newest checkpoint, and another
+                one was put since.
         """
         # The values are serialised before the write, because other threads wait for
         # it, and because it is repeated after a conflict.
@@ -337,11 +333,8 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         Copy a thread: O(checkpoints), without its messages, which are shared.
 
         Raises:
-            NotSavedError:
-                If *source_thread_id* is unknown.
-
-            ValueError:
-                If *target_thread_id* exists already.
+            NotSavedError: If *source_thread_id* is unknown.
+            ValueError: If *target_thread_id* exists already.
         """
         write(
             self.store,
@@ -367,18 +360,12 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         Args:
             old_saver: Any checkpointer of LangGraph's. `acopy_from` calls it in a
                 worker thread, which the asynchronous ones require.
-
             thread_id: The thread; None for all.
 
         Raises:
-            TypeError:
-                If *old_saver* is not a checkpointer.
-
-            NotSavedError:
-                If it has no checkpoint of *thread_id*.
-
-            ValueError:
-                If a thread is here already, without some of these checkpoints.
+            TypeError: If *old_saver* is not a checkpointer.
+            NotSavedError: If it has no checkpoint of *thread_id*.
+            ValueError: If a thread is here already, without some of these checkpoints.
                 The threads before it are copied.
         """
         if not isinstance(old_saver, BaseCheckpointSaver):
@@ -452,7 +439,6 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
 
         Args:
             thread_ids: The threads.
-
             strategy: ``keep_latest``, or ``delete``.
         """
         if strategy not in {"keep_latest", "delete"}:

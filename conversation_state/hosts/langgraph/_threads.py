@@ -143,7 +143,6 @@ class Thread:
 
     Attributes:
         id: Its id.
-
         prefix: The beginning of the keys of its records; None if there is no such
             thread.
     """

@@ -55,14 +55,12 @@ def add_to_state(state: Aggregator, update: Any) -> Aggregator:
 
     Args:
         state: The state so far.
-
         update: A state that continues it, which is joined; a `Turn`; a message
             of ours or of LangChain's; a `Usage`; None; or a list of these, in
             order.
 
     Raises:
-        TypeError:
-            If *update* is anything else.
+        TypeError: If *update* is anything else.
     """
     match update:
         case None:

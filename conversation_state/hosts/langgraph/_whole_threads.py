@@ -117,8 +117,7 @@ def parse_config(config: RunnableConfig) -> tuple[str, str, str | None]:
     The thread, the namespace and the checkpoint that a config names.
 
     Raises:
-        ValueError:
-            If it has no thread.
+        ValueError: If it has no thread.
     """
     values = configurable_of(config)
     if "thread_id" not in values:

@@ -353,8 +353,7 @@ class ConversationRepository:
         The history up to an entry, or its last *limit* entries.
 
         Raises:
-            LookupError:
-                If no conversation has it.
+            LookupError: If no conversation has it.
         """
         where = self._locations.get(entry)
         if where is not None:
@@ -382,8 +381,7 @@ class ConversationRepository:
         that.
 
         Raises:
-            LookupError:
-                If no conversation has it.
+            LookupError: If no conversation has it.
         """
         for name, revision in self._candidate_locations(entry, rows):
             with suppress(NotSavedError):
@@ -597,8 +595,7 @@ class StoreBackend(StoreHost, ConversationStore):
         A conversation as a state: its newest one, or the one *at* a revision.
 
         Raises:
-            NotSavedError:
-                If there is no such state.
+            NotSavedError: If there is no such state.
         """
         load = partial(self.store.load, name_of(conversation_id), at=at)
         state: Aggregator = await run_in_anyio_thread(load)
@@ -633,15 +630,11 @@ class StoreBackend(StoreHost, ConversationStore):
         Save a record and the entries its history adds, both or neither.
 
         Raises:
-            ConversationConflict:
-                If the conversation has another revision, or no conversation
-                has the entry that its history continues.
-
-            DecodeError:
-                If a message can't be saved as JSON.
-
-            ValueError:
-                If *new_entries* are not a chain that ends with the record's head.
+            ConversationConflict: If the conversation has another revision, or no
+                conversation has the entry that its history continues.
+            DecodeError: If a message can't be saved as JSON.
+            ValueError: If *new_entries* are not a chain that ends with the record's
+                head.
         """
         _check_chain(record, new_entries)
         messages = as_data([entry.message for entry in new_entries])
@@ -670,8 +663,8 @@ class StoreBackend(StoreHost, ConversationStore):
         its entries.
 
         Raises:
-            ConversationConflict:
-                If the conversation has another revision, or is missing.
+            ConversationConflict: If the conversation has another revision, or is
+                missing.
         """
         delete = partial(self._records.delete, conversation_id, expected_revision)
         await run_in_anyio_thread(delete)
@@ -681,8 +674,7 @@ class StoreBackend(StoreHost, ConversationStore):
         One entry, by its identity.
 
         Raises:
-            LookupError:
-                If no conversation has it.
+            LookupError: If no conversation has it.
         """
         read = partial(self._records.history, entry_id, 1)
         return _make_entries(await run_in_anyio_thread(read))[-1]
@@ -695,8 +687,7 @@ class StoreBackend(StoreHost, ConversationStore):
         them. Reads all rows at once.
 
         Raises:
-            LookupError:
-                If no conversation has it.
+            LookupError: If no conversation has it.
         """
         if head_id is None:
             return []

@@ -53,12 +53,10 @@ def history_processor(trimmer: _Trims) -> Callable[[History], History]:
     O(messages) references besides. Thread-safe: Pydantic AI calls it in threads.
 
     Raises:
-        TypeError:
-            If *trimmer* is not callable; when called, if it returns no view.
-
-        InvalidTranscriptError, BudgetExceededError:
-            When called, as *trimmer* raises them; or if the view leaves out the
-            newest request, which Pydantic AI has to send.
+        TypeError: If *trimmer* is not callable; when called, if it returns no view.
+        InvalidTranscriptError, BudgetExceededError: When called, as *trimmer* raises
+            them; or if the view leaves out the newest request, which Pydantic AI has to
+            send.
 
     Source:
         Pydantic AI refuses a history that is empty or does not end with a

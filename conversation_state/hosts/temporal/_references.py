@@ -168,19 +168,16 @@ def run_step(
 
     Args:
         store: Where the state is, open.
-
         ref: The state that *function* gets, or the text of that reference. What others
             saved since stays.
-
         function: From a state to what it has grown into. If it fails, the usage that
             it gave to `conversation_state.save_progress` is saved.
-
         keep: How long the reference is kept; longer than the workflow lasts. See
             `Store.ref`.
 
     Raises:
-        NotSavedError, InvalidUsageError, StoreError, TypeError:
-            As `Store.step_ref` says.
+        NotSavedError, InvalidUsageError, StoreError, TypeError: As `Store.step_ref`
+            says.
     """
     return store.step_ref(parse_ref(ref), _make_label(), function, keep=keep)
 
