@@ -36,8 +36,8 @@ from conversation_state.testing.provider._rules import (
     REFERENCE,
     WRONG_TYPE,
     WRONG_VALUE,
+    ErrorWords,
     ProviderRule,
-    Words,
     make_rule,
 )
 
@@ -600,7 +600,7 @@ _MISTRAL = (
 
 
 _rule = partial(make_rule, "openai_chat")
-_OTHER_PART = Words(
+_OTHER_PART = ErrorWords(
     "Invalid value: '{found}'. Supported values are: 'text', 'image_url', "
     "'input_audio', 'refusal', 'audio', and 'file'.",
     "invalid_value",

@@ -123,7 +123,7 @@ class Refusal:
         return f"{self.rule.name} @ {self.path}: {self.message}"
 
 
-class Words(NamedTuple):
+class ErrorWords(NamedTuple):
     """What a provider says of every value with one fault, and the code of that."""
 
     text: str
@@ -131,10 +131,10 @@ class Words(NamedTuple):
 
 
 def make_rule(
-    wire: str, name: str, check: Check, said: str | Words, source: str, **more: Any
+    wire: str, name: str, check: Check, said: str | ErrorWords, source: str, **more: Any
 ) -> ProviderRule:
     """A row of the table of *wire*; *said* are the provider's words."""
-    if isinstance(said, Words):
+    if isinstance(said, ErrorWords):
         more = {"param": "{path}", "code": said.code, **more}
         said = said.text
 
@@ -144,40 +144,42 @@ def make_rule(
 
 
 # OpenAI's own words, which both of its wires have.
-MISSING = Words("Missing required parameter: '{path}'.", "missing_required_parameter")
-WRONG_TYPE = Words(
+MISSING = ErrorWords(
+    "Missing required parameter: '{path}'.", "missing_required_parameter"
+)
+WRONG_TYPE = ErrorWords(
     "Invalid type for '{path}': expected {wanted}, but got {found} instead.",
     "invalid_type",
 )
-WRONG_VALUE = Words(
+WRONG_VALUE = ErrorWords(
     "Invalid value: '{found}'. Supported values are: {wanted}.", "invalid_value"
 )
-EMPTY_ARRAY = Words(
+EMPTY_ARRAY = ErrorWords(
     "Invalid '{path}': empty array. Expected an array with minimum length 1, but got "
     "an empty array instead.",
     "empty_array",
 )
-LONG_ARRAY = Words(
+LONG_ARRAY = ErrorWords(
     "Invalid '{path}': array too long. Expected an array with maximum length {limit}, "
     "but got an array with length {length} instead.",
     "array_above_max_length",
 )
-EMPTY_STRING = Words(
+EMPTY_STRING = ErrorWords(
     "Invalid '{path}': empty string. Expected a string with minimum length 1, but got "
     "an empty string instead.",
     "empty_string",
 )
-LONG_STRING = Words(
+LONG_STRING = ErrorWords(
     "Invalid '{path}': string too long. Expected a string with maximum length {limit}, "
     "but got a string with length {length} instead.",
     "string_above_max_length",
 )
-ODD_STRING = Words(
+ODD_STRING = ErrorWords(
     "Invalid '{path}': string does not match pattern. Expected a string that matches "
     "the pattern '{pattern}'.",
     "invalid_value",
 )
-ODD_URL = Words(
+ODD_URL = ErrorWords(
     "Invalid '{path}'. Expected a base64-encoded data URL with an image MIME type "
     "(e.g. 'data:image/png;base64,aW1nIGJ5dGVzIGhlcmU='), or a valid URL.",
     "invalid_value",
