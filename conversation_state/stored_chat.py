@@ -51,7 +51,7 @@ from conversation_state.parts import TextPart
 from conversation_state.store import Head, Store
 from conversation_state.streams import Stream, drain
 from conversation_state.timeline import Timeline
-from conversation_state.tree import MessageTree, name
+from conversation_state.tree import MessageTree, Node, name, ui_id_of
 
 __all__ = ["ChatAnswer", "ChatUpdate", "StoredChat"]
 
@@ -215,6 +215,8 @@ class StoredChat:
 
         Args:
             asked: A text, a `UserMessage`, or a client's `adapters.ai_sdk.ChatRequest`.
+                A message with an id that the chat has (`tree.name`) is asked again, or
+                edited.
             model: Called once, with the state to answer. Returns chunks and, between
                 responses, whole `ToolMessage` objects: an async iterable, which a task
                 of the running event loop reads, or another, which a thread reads. What
@@ -443,14 +445,40 @@ def _add_question(asked: Any, tree: MessageTree) -> State:
             f"request that was loaded: {_advise_request(asked)}"
         )
 
-    add = tree.present.add_user_prompt
-    state: State = resume_from(tree) if resume_from else add(asked)
+    state: State = resume_from(tree) if resume_from else _add_prompt(asked, tree)
     if len(state) and state[-1].role == "user" and state.entries[-1].id not in tree:
         is_all_text = all(isinstance(part, TextPart) for part in state[-1].parts)
         if is_all_text and not state[-1].text.strip():
             raise ValueError("asked is empty; expected a text with words")
 
     return state
+
+
+def _add_prompt(asked: Any, tree: MessageTree) -> State:
+    """
+    *asked* behind what *tree* shows. A message of a client's that it has is asked
+    again; with other words it is edited.
+    """
+    node = _find_prompt(asked, tree)
+    if node is None:
+        return tree.present.add_user_prompt(asked)
+
+    if node.message.parts == asked.parts:
+        return tree.path(node.id)
+
+    return tree.path(node.parent).add(name(asked, new_entry_id()))
+
+
+def _find_prompt(asked: Any, tree: MessageTree) -> Node | None:
+    if not isinstance(asked, UserMessage):
+        return None
+
+    try:
+        node = tree.node(tree.find(ui_id_of(Entry("", asked))))
+    except LookupError:
+        return None
+
+    return node if node.message.role == "user" else None
 
 
 def _advise_request(asked: Any) -> str:
@@ -469,6 +497,9 @@ def _replace_question(id: str, asked: str | UserMessage, tree: MessageTree) -> S
     node = tree.node(tree.find(id))
     if node.message.role != "user":
         raise ValueError(f"can't edit {id!r}: it is no message of a user's")
+
+    if isinstance(asked, UserMessage) and _find_prompt(asked, tree):  # by its old id
+        asked = name(asked, new_entry_id())
 
     return _add_question(asked, MessageTree.of(tree.path(node.parent)))
 

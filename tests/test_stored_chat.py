@@ -535,6 +535,23 @@ class TestMoves:
 
         assert ["Where to?", "To the sea."] == texts(StoredChat(store, "ann"))
 
+    def test_message_that_is_known(self, chat):
+        """A client's message is asked again by its id, and edited with other words."""
+        asked = name(UserMessage("In May?"), "u1")
+        for message in (asked, asked, asked.replace(content="In June?")):
+            chat.answer(message, sea).result()
+
+        edited, *_ = ids(chat)
+        assert ["In June?", "To the sea."] == texts(chat)
+        assert (1, ("u1", edited)) == chat.tree.pagers()[edited]
+
+        chat.switch("u1")
+        assert ["In May?", "To the sea."] == texts(chat)
+        assert len(chat.tree.pagers()) == 2  # the prompt's, and the answer's
+
+        chat.edit("u1", asked.replace(content="In July?"), sea).result()
+        assert len(chat.tree.pagers()[ids(chat)[0]][1]) == 3
+
     def test_edit_and_regenerate(self, store, chat):
         """Another prompt and another answer are siblings, and the bill is of all."""
         chat.answer("In May?", sea).result()
