@@ -423,8 +423,8 @@ def talk(*messages, **more):
 USE = block("tool_use", id="use_1", name="look", input={})
 RESULT = block("tool_result", tool_use_id="use_1", content="There.")
 THOUGHT = block("thinking", thinking="Hm.", signature="sig")
-SEARCH = block("server_tool_use", id="srv_1", name="web_search", input={})
-FOUND = block("web_search_tool_result", tool_use_id="srv_1", content=[])
+SEARCH = block("server_tool_use", id="srvtoolu_1", name="web_search", input={})
+FOUND = block("web_search_tool_result", tool_use_id="srvtoolu_1", content=[])
 MARKER = {"cache_control": {"type": "ephemeral"}}
 SCHEMA = {"type": "object"}
 NEW_MODEL = {"model": "claude-opus-4-8"}
@@ -542,6 +542,14 @@ ANTHROPIC = {
         # A paused answer goes on where it is the last.
         talk([text()], [SEARCH, FOUND], [text()], [SEARCH]),
     ),
+    "server_call_of_others": (
+        talk([text()], [SEARCH | {"id": "call_1"}]),
+        talk([text()], [SEARCH]),
+    ),
+    "container_missing": (
+        used(caller={"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}),
+        used(caller={"type": "direct"}),
+    ),
     "id_characters": (used(id="functions.f:0"), used(id="functions_f-0")),
     "name_characters": (used(name="a.b"), used(name="a_b")),
     "name_too_long": (used(name="x" * 65), used(name="x" * 64)),
@@ -602,6 +610,10 @@ ANTHROPIC = {
     "document_format": (
         media("document", "text/html"),
         media("document", "application/pdf"),
+    ),
+    "media_by_url": (
+        talk([text(), block("image", source={"type": "url", "url": "https://e.x/a"})]),
+        media("image", "image/png"),
     ),
     "image_size": (
         media("image", "image/png", "a" * (5 * 1024 * 1024 + 1)),

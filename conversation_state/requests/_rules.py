@@ -67,6 +67,7 @@ class Rules:
             and a user's message between two answers.
         ends_with_user: Whether a user's message or a result has to come last, unless
             the answer in front asks to be continued.
+        takes_urls: Whether media may be referred to by URL.
         takes_call_ids: Whether calls and results have ids; else they are paired by name
             and order.
         takes_developer: Whether there is a role ``developer`` for system messages.
@@ -97,6 +98,7 @@ class Rules:
     alternates: bool = False
     ends_with_user: bool = False
     takes_call_ids: bool = True
+    takes_urls: bool = True
     takes_developer: bool = True
     takes_foreign_items: bool = True
     empty_reasoning: str | None = None
@@ -210,8 +212,8 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
             "late_system": "anywhere",
             "starts_with_user": False,
         },
-        "bedrock": {"ends_with_user": True},
-        "vertex": {},
+        "bedrock": {"ends_with_user": True, "takes_urls": False},
+        "vertex": {"takes_urls": False},
     },
     "gemini": {
         "gemini": {"takes_empty": True},

@@ -288,6 +288,14 @@ SOURCES: tuple[Rule, ...] = (
     ),
     Rule(
         format="anthropic",
+        host="bedrock, vertex",
+        name="takes_urls",
+        says="Media are sent by value.",
+        does="A URL is left out, if named.",
+        source="https://github.com/braintrustdata/lingua/pull/160, https://github.com/anthropics/anthropic-sdk-typescript/issues/1038",
+    ),
+    Rule(
+        format="anthropic",
         host="",
         name="takes_blank",
         says="A text is more than white space.",
@@ -301,6 +309,14 @@ SOURCES: tuple[Rule, ...] = (
         says="An answer does not end in thinking.",
         does="Thinking that nothing follows is left out.",
         source="https://github.com/tailcallhq/forgecode/issues/2107",
+    ),
+    Rule(
+        format="anthropic",
+        host="",
+        name="server_tools",
+        says="Its own tools' calls have results and its ids; where code waits, the request names the container.",
+        does="Others are left out; `container` is in the payload.",
+        source="https://github.com/ding113/claude-code-hub/issues/470, https://github.com/anthropics/anthropic-sdk-python/pull/1150",
     ),
     Rule(
         format="anthropic",

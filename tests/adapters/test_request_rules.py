@@ -1299,6 +1299,58 @@ class TestServerTools:
         assert [SAID, SEARCH] == newest.payload["messages"][1]["content"]
         assert [SEARCH, USE] == mixed.payload["messages"][1]["content"]
 
+    @pytest.mark.parametrize("is_stream", [False, True])
+    def test_goes_on_after_results(self, is_stream):
+        """
+        Code that calls the caller's tools waits in a container, which a request names
+        while it does; its result is in a later answer, and goes home there.
+        """
+        code = {**SEARCH, "name": "code_execution"}
+        caller = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+        use: dict[str, Any] = {**USE, "caller": caller}
+        raw = {"type": "message", "role": "assistant", "content": [code, use]}
+        box = {"container": {"id": "container_1", "expires_at": "2026-12-01"}}
+        called = anthropic.load({**raw, **box})
+        if is_stream:
+            events: list[Any] = [{"type": "message_start", "message": {"content": []}}]
+            for at, block in enumerate(raw["content"]):
+                begun = {"type": "content_block_start", "content_block": block}
+                events += [{**begun, "index": at}]
+
+            ended = {"delta": {"stop_reason": "tool_use", **box}, "usage": {}}
+            events += [{"type": "message_delta", **ended}]
+            called = (concat(anthropic.load_chunks(events)),)
+
+        result = ToolMessage("r", tool_call_id=use["id"])
+        done = {**FOUND, "type": "code_execution_tool_result"}
+        waiting = anthropic.dump([ASK, *called, result]).payload
+        more = [*called, result, *anthropic.load({**raw, "content": [done, SAID]})]
+        ended_at = anthropic.dump([ASK, *more, ASK])
+
+        assert "container_1" == waiting["container"]
+        assert [done, SAID] == ended_at.payload["messages"][3]["content"]
+        assert "container" not in ended_at.payload
+        assert () == ended_at.lost
+        for payload in (waiting, ended_at.payload):
+            assert () == judge("anthropic", payload)
+
+    @pytest.mark.parametrize(
+        ("named", "is_sent"),
+        [({}, True), ({"model": "glm-5"}, True), ({"host": "anthropic"}, False)],
+    )
+    def test_of_another_provider(self, named, is_sent):
+        """Claude refuses what another provider ran, which takes it back."""
+        other = {**SEARCH, "id": "call_1"}
+        content = [other, {**FOUND, "tool_use_id": "call_1"}, SAID]
+        raw = {"type": "message", "role": "assistant", "content": content}
+        chat = [ASK, *anthropic.load({**raw, "model": "glm-5"}), ASK]
+        export = anthropic.dump(chat, anthropic.rules(**named))
+
+        sent = content if is_sent else [SAID]
+        assert sent == export.payload["messages"][1]["content"]
+        assert len(content) - len(sent) == len(export.lost)
+        assert is_sent == bool(judge("anthropic", export.payload))
+
 
 class TestParallelResults:
     """Results of one answer that came in several messages are sent in one."""
@@ -1646,6 +1698,19 @@ class TestNamedHosts:
             export
         )
         assert () == judge("gemini", export.payload, level="vertex")
+
+    @pytest.mark.parametrize("host", ["anthropic", "bedrock", "vertex"])
+    def test_media_by_url(self, host):
+        """Bedrock and Vertex AI fetch nothing for Claude."""
+        parts = [ImagePart(url="https://e.x/a"), FilePart(url="https://e.x/b")]
+        chat = [UserMessage([TextPart("q"), *parts])]
+        export = anthropic.dump(chat, rules=anthropic.rules(host=host))
+        is_taken = host == "anthropic"
+        level = "api" if is_taken else host
+
+        assert is_taken == ("https://e.x" in str(export.payload))
+        assert (0 if is_taken else 2) == len(export.lost)
+        assert () == judge("anthropic", export.payload, level=level)
 
     @pytest.mark.parametrize("host", ["bedrock", "vertex"])
     def test_a_system_message_that_adds_a_tool(self, host):

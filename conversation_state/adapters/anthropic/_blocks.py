@@ -6,6 +6,7 @@ a text where the model writes them and an object on the wire.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -221,6 +222,8 @@ def _write_unknown(
     why = ""
     if "cut" in notes:
         why = "the block is incomplete: its stream was interrupted"
+    elif writer.wants_signatures and not _is_own_call(raw):
+        why = "was run by another provider"
     elif raw.get("type") == _OURS.get(role):
         why = "is not a part; use a ToolCall or a ToolMessage"
     else:
@@ -236,6 +239,23 @@ def _write_unknown(
     kind = raw.get("type")
     writer.lose(path, kind if isinstance(kind, str) and kind else "unknown", why)
     return None
+
+
+def _is_own_call(raw: Mapping[str, Any]) -> bool:
+    """
+    Whether *raw* is no call of a tool that another provider runs, which also signs the
+    results in its own way.
+
+    Source:
+        ``server_tool_use.id: String should match pattern '^srvtoolu_[a-zA-Z0-9_]+$'``,
+        https://github.com/ding113/claude-code-hub/issues/470; ``Invalid
+        `encrypted_content` in `search_result` block``.
+    """
+    is_call = raw.get("type") == "server_tool_use"
+    return not is_call or _OWN_ID.match(str(raw.get("id"))) is not None
+
+
+_OWN_ID = re.compile(r"srvtoolu_\w+\Z", re.ASCII)
 
 
 def _write_reasoning(
@@ -295,13 +315,9 @@ def _write_media(
     found = split_data_url(part.url or "")
     data, media_type = found or (part.data, "")
     source = _write_source(part, data, part.media_type or media_type)
-    if source is None:
-        writer.lose(path, part.kind, "the provider doesn't accept this media type")
-        return None
-
-    is_large = kind == "image" and len(source.get("data", "")) > _MAX_IMAGE
-    if is_large and writer.is_request:
-        writer.lose(path, part.kind, "the provider takes no image of more than 5 MB")
+    why = _find_why_refused(writer, kind, source)
+    if source is None or why:
+        writer.lose(path, part.kind, why)
         return None
 
     if part.media_type and part.media_type != source.get("media_type"):
@@ -315,6 +331,21 @@ def _write_media(
         writer.lose(path, "detail", "images have no detail setting in this format")
 
     return block
+
+
+def _find_why_refused(
+    writer: PayloadWriter, kind: str, source: Mapping[str, Any] | None
+) -> str:
+    """Why the provider refuses *source*, of a block of this *kind*, or ""."""
+    if source is None:
+        return "the provider doesn't accept this media type"
+
+    if "url" in source and writer.rules is not None and not writer.rules.takes_urls:
+        return "the host fetches no URLs; send the bytes"
+
+    is_large = kind == "image" and len(source.get("data", "")) > _MAX_IMAGE
+    is_refused = is_large and writer.is_request
+    return "the provider takes no image of more than 5 MB" if is_refused else ""
 
 
 # In base64. Source: https://github.com/anthropics/claude-code/issues/19631: "image
