@@ -108,9 +108,12 @@ class ChatAnswer:
         await self.aresult()
 
     def _receive_chunk(self, chunk: Message) -> Message:
+        # Interfaces know each message by one id, while it streams in and later.
         if isinstance(chunk, ToolMessage):
+            chunk = chunk if ui_id_of(Entry("", chunk)) else name(chunk, new_entry_id())
             self._shown = self._done = self._finish_answer().add(chunk)
         elif isinstance(chunk, AssistantMessage):
+            chunk = chunk if len(self._received) else name(chunk, self._name)
             received = self._received.add(chunk)
             self._shown = self._done.add(name(received.message, self._name))
             self._received = received

@@ -30,7 +30,7 @@ from conversation_state import (
     UserMessage,
     open_store,
 )
-from conversation_state.adapters import ai_sdk
+from conversation_state.adapters import ag_ui, ai_sdk
 from conversation_state.errors import StaleHeadError, StoreError
 from conversation_state.stored_chat import StoredChat
 from conversation_state.streams import pipe
@@ -551,6 +551,29 @@ class TestMoves:
 
         chat.edit("u1", asked.replace(content="In July?"), sea).result()
         assert len(chat.tree.pagers()[ids(chat)[0]][1]) == 3
+
+    def test_turn_with_tools_in_ag_ui(self, chat):
+        """AG-UI's events of a turn with results have the ids of its snapshot."""
+        call = ToolCall("c1", "tide", "{}")
+        result = ToolMessage("6:40", tool_call_id="c1", tool_name="tide")
+        turn = [
+            AssistantMessage("Hm.", tool_calls=[call]),
+            result,
+            *say("At ", "6:40."),
+        ]
+
+        answer = chat.answer("When is low tide?", lambda _: turn)
+        events = [*ag_ui.dump_chunks(answer, message_id=answer.id)]
+
+        told: dict[str, str] = {}
+        for event in events:
+            text = event.get("delta") or event.get("content") or ""
+            if event["type"] in ("TEXT_MESSAGE_CONTENT", "TOOL_CALL_RESULT"):
+                told[event["messageId"]] = told.get(event["messageId"], "") + text
+
+        shown = ag_ui.snapshot(chat.timeline.present)["messages"][1:]
+        assert {each["id"]: each["content"] for each in shown} == told
+        assert ["assistant", "tool", "assistant"] == [each["role"] for each in shown]
 
     def test_edit_and_regenerate(self, store, chat):
         """Another prompt and another answer are siblings, and the bill is of all."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Ma
 from typing import Any
 
 from conversation_state._canonical import dump as dump_json
+from conversation_state._wording import shorten_repr
 from conversation_state.adapters.ag_ui._dump import AgUiWriter, is_words
 from conversation_state.adapters.engine.ui import (
     INTERRUPTED,
@@ -16,11 +17,12 @@ from conversation_state.adapters.engine.ui import (
     is_cut_off,
     write_usage,
 )
-from conversation_state.aggregator import Aggregator, LedgerEntry
+from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.errors import ConversationStateError
-from conversation_state.messages import AssistantMessage, ToolMessage
+from conversation_state.messages import AssistantMessage, Message, ToolMessage
 from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.tools import ToolCall
+from conversation_state.tree import ui_id_of
 from conversation_state.usage import Usage
 
 # Keys that JavaScript's patch libraries refuse in a path.
@@ -28,13 +30,16 @@ _UNSAFE = ("__proto__", "constructor", "prototype")
 
 
 def dump_chunks(
-    chunks: Iterable[AssistantMessage], *, message_id: str
+    chunks: Iterable[Message], *, message_id: str
 ) -> Iterator[dict[str, Any]]:
     """
-    The events of one response, as its *chunks* come.
+    The events of an answer, as its *chunks* come: of a response, or of several with
+    whole results between them.
 
     A client's own reducer makes of them what `dump` makes of the message that the
-    chunks are (`concat`), named *message_id*. Whatever *chunks* raise is raised after
+    chunks are (`concat`), named *message_id*. A result, and a response behind one, has
+    the id that it, or its first chunk, was named with (`conversation_state.tree.name`);
+    else one that is made of *message_id*. Whatever *chunks* raise is raised after
     everything that is open was closed, but for the calls of an answer that was cut off:
     a client runs a call at its ``TOOL_CALL_END``.
 
@@ -42,14 +47,59 @@ def dump_chunks(
     >>> [event["type"] for event in events]
     ['TEXT_MESSAGE_START', 'TEXT_MESSAGE_CONTENT', 'TEXT_MESSAGE_END']
     """
-    return events_of(_ResponseWriter(message_id), chunks)
+    return events_of(_AnswerWriter(message_id), chunks)
 
 
 def adump_chunks(
-    chunks: AsyncIterable[AssistantMessage], *, message_id: str
+    chunks: AsyncIterable[Message], *, message_id: str
 ) -> AsyncIterator[dict[str, Any]]:
     """What `dump_chunks` gives, of chunks that are waited for."""
-    return aevents_of(_ResponseWriter(message_id), chunks)
+    return aevents_of(_AnswerWriter(message_id), chunks)
+
+
+class _AnswerWriter:
+    """An answer while it is written: a writer for each of its responses."""
+
+    def __init__(self, message_id: str) -> None:
+        self._id = message_id
+        self._count = 0  # of messages
+        self._response: _ResponseWriter | None = None
+
+    def begin(self) -> Iterable[dict[str, Any]]:
+        return ()
+
+    def read(self, message: Message) -> Iterator[dict[str, Any]]:
+        if isinstance(message, ToolMessage):
+            yield from self._end_response(None)
+            yield dump_result(message, message_id=self._name(message))
+        elif isinstance(message, AssistantMessage):
+            if self._response is None:
+                is_first = not self._count
+                named = self._name(message)
+                self._response = _ResponseWriter(self._id if is_first else named)
+
+            yield from self._response.read(message)
+        else:
+            expected = "chunks of AssistantMessages and whole ToolMessages"
+            raise TypeError(f"expected {expected}, got {shorten_repr(message)}")
+
+    def end(self, failure: Exception | None) -> Iterator[dict[str, Any]]:
+        # An answer without a word is one all the same.
+        if not self._count:
+            self._response = _ResponseWriter(self._id)
+
+        yield from self._end_response(failure)
+        if failure is not None:
+            raise failure
+
+    def _end_response(self, failure: Exception | None) -> Iterator[dict[str, Any]]:
+        response, self._response = self._response, None
+        if response is not None:
+            yield from response.end(failure)
+
+    def _name(self, message: Message) -> str:
+        self._count += 1
+        return ui_id_of(Entry("", message)) or f"{self._id}:{self._count}"
 
 
 class _ResponseWriter:
@@ -66,9 +116,6 @@ class _ResponseWriter:
         self._signature = ""
         self._name = self._reason = ""
         self._calls = OutgoingCalls()
-
-    def begin(self) -> Iterable[dict[str, Any]]:
-        return ()
 
     def read(self, chunk: AssistantMessage) -> Iterator[dict[str, Any]]:
         self._name = self._name or chunk.name
@@ -96,13 +143,9 @@ class _ResponseWriter:
         for call in () if is_cut else self._calls.all:
             yield {"type": "TOOL_CALL_END", "toolCallId": call.sent_as}
 
-        # An answer without a word is one all the same.
         if not self._has_answer:
             yield from self._open_text()
             yield from self._close_piece()
-
-        if failure is not None:
-            raise failure
 
     def _read_part(self, part: Any) -> Iterator[dict[str, Any]]:
         spot = part.__class__, part.index
@@ -191,7 +234,8 @@ def dump_result(message: ToolMessage, *, message_id: str) -> dict[str, Any]:
 'content': '6:40', 'role': 'tool'}
     """
     if not isinstance(message, ToolMessage):
-        raise TypeError(f"dump_result takes a ToolMessage, got {message!r:.80}")
+        shown = shorten_repr(message)
+        raise TypeError(f"dump_result takes a ToolMessage, got {shown}")
 
     writer = AgUiWriter()
     writer.add(message, "messages[0]", message_id)
