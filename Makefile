@@ -194,7 +194,7 @@ wires: ## tests/wires made anew by the packages of interfaces, React pages drive
 	@$(MAKE) --silent .venv/$(version)/.test $(WIRES) $(REACT)
 	@.venv/$(version)/bin/python -m tests.wires
 	@CONVERSATION_STATE_REACT=1 PYTHONHASHSEED=0 \
-		.venv/$(version)/bin/python -m pytest -q -rs tests/test_react_pages.py
+		.venv/$(version)/bin/python -m pytest -q -rs -m integration tests/test_react_pages.py
 	@echo "With Node $$(node --version) and" && \
 		npm ls --prefix tests/wires --depth=0 && npm ls --prefix examples/react --depth=0
 
