@@ -845,11 +845,10 @@ class Timeline(Generic[S]):
         at: float | None,
     ) -> bool:
         # Whether a commit belongs to the group of *moment*, which is the open one.
-        if within_s is None:
-            return group == moment.group
-
         before = self._open_at
-        is_near = before is not None and at is not None and at - before <= within_s
+        is_near = within_s is None or (
+            before is not None and at is not None and at - before <= within_s
+        )
         return is_near and group == moment.group
 
     def _commit_elsewhere(

@@ -364,18 +364,18 @@ class MessageTree:
             )
 
         followed = self._followed
-        if followed is None:
-            return self._follow_all(timeline)
-
-        old = followed.timeline
-        if timeline is old:
+        if followed is not None and followed.timeline is timeline:
             return self
 
-        moments: Any = followed.moments.evolver()
-        ends: Any = followed.ends.evolver()
+        moments: Any = (followed.moments if followed else pmap()).evolver()
+        ends: Any = (followed.ends if followed else pmap()).evolver()
         growth = _Growth(self)
-        first = timeline.first_change(old)
-        gone = [each.number for each in old.moments[_find_moment(old, first) :]]
+        first, gone = timeline.moments[0].number, []
+        if followed:
+            old = followed.timeline
+            first = timeline.first_change(old)
+            gone = [each.number for each in old.moments[_find_moment(old, first) :]]
+
         if gone:
             start, growth.ledger, _ = moments[gone[0]]
             growth.states = growth.states.take(start)
@@ -388,7 +388,8 @@ class MessageTree:
 
         for moment in timeline.moments[_find_moment(timeline, first) :]:
             before = len(growth.states), growth.ledger
-            number = growth.add(_check_state(moment.state), is_shown=False)
+            state = _check_state(moment.state)
+            number = growth.add(state, is_shown=followed is None)
             moments[moment.number] = (*before, number)
             count = ends[number] if number in ends else 0  # noqa: SIM401 - it has no `get`
             ends[number] = count + 1
@@ -408,20 +409,6 @@ class MessageTree:
         kept = _Followed(timeline, moments.persistent(), ends.persistent())
         *_, number = kept.moments[present.number]
         return tree._replace_fields(_followed=kept)._show_way(number, present.state)
-
-    def _follow_all(self, timeline: Timeline[Aggregator]) -> MessageTree:
-        growth, moments = _Growth(self), {}
-        ends: dict[int, int] = {}
-        for moment in timeline.moments:
-            before = len(growth.states), growth.ledger
-            number = growth.add(_check_state(moment.state), is_shown=True)
-            moments[moment.number] = (*before, number)
-            ends[number] = ends.get(number, 0) + 1
-
-        followed = _Followed(timeline, pmap(moments), pmap(ends))
-        present = timeline.moment
-        tree = growth.finish()._replace_fields(_followed=followed)
-        return tree._show_way(moments[present.number][2], present.state)
 
     # What there is
 

@@ -26,7 +26,11 @@ from conversation_state.testing._comparison import (
     decoded_each,
 )
 from conversation_state.testing.contracts._contract import Contract, check_contract, law
-from conversation_state.testing.contracts._coverage import NamedExample, cover
+from conversation_state.testing.contracts._coverage import (
+    NamedExample,
+    cover,
+    cover_values,
+)
 from conversation_state.testing.contracts._examples import CONVERSATIONS
 from conversation_state.testing.contracts._losses import (
     assert_keeps_order,
@@ -60,10 +64,7 @@ _JUNK_VALUES: list[Any] = [
     *("\ud800", -(2**64), 10**400, float("nan"), b"bytes"),
     *({None: {}}, (None,), [[[]]]),
 ]
-_JUNK: SearchStrategy[Any] = cover(
-    st.sampled_from(_JUNK_VALUES) | json_values(),
-    lambda: list(map(NamedExample.of, _JUNK_VALUES)),
-)
+_JUNK: SearchStrategy[Any] = cover_values(_JUNK_VALUES, json_values())
 # At each level, and at the top.
 _USUAL_PATHS = [[0] * level for level in range(7)] + [
     [0, 1, 1],
@@ -458,11 +459,5 @@ def check_adapter(
                 f"{shorten_repr(adapter)}, without {name}"
             )
 
-    check_contract(
-        AdapterContract,
-        adapter,
-        settings,
-        without=without,
-        conversations=conversations,
-        normalise=normalise,
-    )
+    options = {"conversations": conversations, "normalise": normalise}
+    check_contract(AdapterContract, adapter, settings, without=without, **options)

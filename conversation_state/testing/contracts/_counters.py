@@ -28,7 +28,7 @@ from conversation_state.parts import (
 )
 from conversation_state.testing._comparison import assert_same_on_copies, decoded
 from conversation_state.testing.contracts._contract import Contract, check_contract, law
-from conversation_state.testing.contracts._coverage import NamedExample, cover
+from conversation_state.testing.contracts._coverage import cover_values
 from conversation_state.testing.contracts._examples import MESSAGES
 from conversation_state.testing.strategies import texts
 from conversation_state.tools import ToolCall
@@ -130,22 +130,12 @@ def _list_names() -> list[tuple[Message, Message]]:
     ]
 
 
-def _cover_all(
-    pairs: list[tuple[Message, Message]],
-) -> SearchStrategy[tuple[Message, Message]]:
-    """Any of *pairs*, and each of them once."""
-    return cover(
-        st.sampled_from(pairs),
-        lambda: list(map(NamedExample.of, pairs)),
-    )
-
-
 _WORDS = 2_500  # twice of "where to"
 _ROUNDING = 2  # tokens of a text: a scaled counter rounds twice
 
 
-_PAIRS = _cover_all([*_list_pairs(), *_list_thoughts(), *_list_media()])
-_PAIRS_OF_NAMES = _cover_all(_list_names())
+_PAIRS = cover_values([*_list_pairs(), *_list_thoughts(), *_list_media()])
+_PAIRS_OF_NAMES = cover_values(_list_names())
 
 
 class CounterContract(Contract):

@@ -5,7 +5,8 @@ and what it drives its examples to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -67,6 +68,15 @@ def cover(
     """
     _COVERED[strategy] = list_shapes
     return strategy
+
+
+def cover_values(
+    values: Sequence[T], others: SearchStrategy[T] | None = None
+) -> SearchStrategy[T]:
+    """Any of *values*, each of which every check tries, or of *others*."""
+    drawn = st.sampled_from(values)
+    shapes = partial(map, NamedExample.of, values)
+    return cover(drawn if others is None else drawn | others, shapes)
 
 
 def try_shapes(

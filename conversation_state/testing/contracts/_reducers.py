@@ -301,13 +301,5 @@ def check_reducer(
     >>> check_reducer(lambda state: state.add_user_prompt("Please be brief."))
     """
     __tracebackhide__ = True
-    check_contract(
-        ReducerContract,
-        reducer,
-        settings,
-        without=without,
-        also=also,
-        removes=removes,
-        fresh=fresh,
-        states=states,
-    )
+    options = {"also": also, "removes": removes, "fresh": fresh, "states": states}
+    check_contract(ReducerContract, reducer, settings, without=without, **options)
