@@ -1211,6 +1211,25 @@ def test_what_the_caller_did_not_answer(call, result):
     assert () == judge("openai_responses", half.payload, level="api")
 
 
+def test_what_the_provider_did_not_finish():
+    """A search that a broken stream began is left out, and no picture that came."""
+    search = {"type": "web_search_call", "id": "ws_1", "status": "in_progress"}
+    image = {"type": "image_generation_call", "id": "ig_1", "status": "generating"}
+    events: list[Any] = [{"type": "response.created", "response": response()}]
+    for at, item in enumerate([THOUGHT, search]):
+        events += [{"type": "response.output_item.added", "output_index": at}]
+        events[-1]["item"] = item
+
+    begun = concat(openai_responses.load_chunks(events))
+    drawn = openai_responses.load(response({**image, "result": "aGk="}))
+    export = openai_responses.dump([ASK, begun, ASK, *drawn, ASK])
+
+    assert [ASKED_ITEM, ASKED_ITEM, {**image, "result": "aGk="}, ASKED_ITEM] == (
+        export.payload["input"]
+    )
+    assert ["reasoning", "web_search_call"] == sorted(each.what for each in export.lost)
+
+
 def test_approval_of_what_was_not_stored():
     """An approval goes with its request, which is known by its id alone."""
     asked = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "f"}

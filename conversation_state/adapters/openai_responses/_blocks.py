@@ -148,6 +148,22 @@ def find_unpaired(items: Iterable[tuple[Any, Any]]) -> set[Any]:
 _OWN_OUTPUTS = frozenset(OWN_RESULTS.values())
 
 
+def is_unfinished(raw: Mapping[str, Any]) -> bool:
+    """
+    Whether the item *raw*, a call that the provider runs, is as a stream that broke off
+    left it: without what the provider requires of it.
+
+    Source:
+        ``Missing required parameter: 'input[1].action'``. A picture that is there may
+        still be ``generating``.
+    """
+    is_callers = str(raw.get("type")) in CALLERS.union(OWN_RESULTS)
+    return not (is_callers or raw.get("result")) and raw.get("status") in _UNFINISHED
+
+
+_UNFINISHED = ("calling", "generating", "in_progress", "interpreting", "searching")
+
+
 def text_block(role: str) -> str:
     return "output_text" if role == "assistant" else "input_text"
 

@@ -32,6 +32,7 @@ from conversation_state.adapters.openai_responses._blocks import (
     RESULTS,
     SOURCE,
     find_unpaired,
+    is_unfinished,
     pair_keys,
     write_block,
 )
@@ -342,8 +343,9 @@ def _write_pairs(
 ) -> list[dict[str, Any]]:
     """The items of messages, each with its path."""
     if writer.is_request:
-        writer.unpaired = find_unpaired(_find_own_items(pairs))
-
+        own = [*_find_own_items(pairs)]
+        writer.unpaired = find_unpaired(own)
+        writer.unpaired |= {path for path, raw in own if is_unfinished(raw)}
         pairs = [
             (message, path)
             for message, path in pairs
