@@ -27,11 +27,7 @@ from typing import Any, NamedTuple, TypeAlias
 from conversation_state._identity import new_entry_id
 from conversation_state._locks import RLock
 from conversation_state._waiting import TaskEvent, async_twin
-from conversation_state._wording import (
-    add_missing_names,
-    describe_value,
-    shorten_repr,
-)
+from conversation_state._wording import add_missing_names, describe_value, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.cells import Cell, Watch
 from conversation_state.chunks import Accumulator

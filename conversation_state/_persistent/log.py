@@ -571,8 +571,7 @@ class Log(Sequence[T], Generic[T]):
     def __reversed__(self) -> Iterator[T]:
         blocks = map(items_of, self._trunk.blocks_backwards())
         return chain(
-            reversed(self._tail_items()),
-            chain.from_iterable(map(reversed, blocks)),
+            reversed(self._tail_items()), chain.from_iterable(map(reversed, blocks))
         )
 
     def __eq__(self, other: object) -> bool:

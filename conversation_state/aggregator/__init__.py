@@ -13,11 +13,7 @@ bytes (`codec`), disks (`store`).
 """
 
 from conversation_state._persistent import Log
-from conversation_state.aggregator._entries import (
-    Entry,
-    LedgerEntry,
-    Messages,
-)
+from conversation_state.aggregator._entries import Entry, LedgerEntry, Messages
 from conversation_state.aggregator._state import (
     Aggregator,
     Checkpoint,

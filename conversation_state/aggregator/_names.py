@@ -23,13 +23,9 @@ _NEXT = "every verb returns the next state: state = state."
 # What to use instead of a name that a state does not have.
 NAMES = {
     **dict.fromkeys(
-        ("append", "add_message", "push", "append_message"),
-        _NEXT + "add(message)",
+        ("append", "add_message", "push", "append_message"), _NEXT + "add(message)"
     ),
-    **dict.fromkeys(
-        ("add_messages", "add_all", "update"),
-        _NEXT + "extend(messages)",
-    ),
+    **dict.fromkeys(("add_messages", "add_all", "update"), _NEXT + "extend(messages)"),
     **dict.fromkeys(
         ("add_user_message", "add_user", "add_prompt", "add_human_message", "ask"),
         _NEXT + "add_user_prompt(text)",

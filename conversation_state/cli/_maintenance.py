@@ -14,12 +14,7 @@ import attrs
 import click
 
 from conversation_state._wording import format_count, shorten_repr, shorten_text
-from conversation_state.cli._exit import (
-    BROKEN,
-    RefusedError,
-    exit_on_error,
-    print_line,
-)
+from conversation_state.cli._exit import BROKEN, RefusedError, exit_on_error, print_line
 from conversation_state.cli._inspect import head_data
 from conversation_state.cli._options import (
     SavedState,

@@ -31,12 +31,7 @@ from conversation_state.codec._messages import (
     read_usage,
     write_messages,
 )
-from conversation_state.codec._reader import (
-    CodecReader,
-    Problems,
-    Read,
-    object_reader,
-)
+from conversation_state.codec._reader import CodecReader, Problems, Read, object_reader
 from conversation_state.codec._states import (
     read_aggregator,
     read_checkpoint,

@@ -40,11 +40,7 @@ from conversation_state.codec._format import (
     parse_time,
     parse_uuid,
 )
-from conversation_state.codec._messages import (
-    read_messages,
-    read_usage,
-    write_message,
-)
+from conversation_state.codec._messages import read_messages, read_usage, write_message
 from conversation_state.codec._reader import (
     CodecReader,
     Read,
@@ -197,10 +193,7 @@ ORIGIN_FIELDS: dict[str, Read] = {
 }
 ORIGIN = ("id", "root_id", "init_len", "init_ledger_len")
 _AGGREGATOR = strict_shape(
-    Aggregator.rebuild,
-    *(*ORIGIN, *CONTENT_FIELDS),
-    **ORIGIN_FIELDS,
-    **CONTENT_FIELDS,
+    Aggregator.rebuild, *(*ORIGIN, *CONTENT_FIELDS), **ORIGIN_FIELDS, **CONTENT_FIELDS
 )
 _TURN = strict_shape(
     Turn.rebuild,

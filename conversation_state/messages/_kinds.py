@@ -343,10 +343,7 @@ final(_ContentMessage)
 add_missing_names(
     Message,
     "a message has",
-    {
-        "id": "the entries of a state have one: state.entries[-1].id",
-        "type": "role",
-    },
+    {"id": "the entries of a state have one: state.entries[-1].id", "type": "role"},
 )
 add_missing_names(
     AssistantMessage,

@@ -29,11 +29,7 @@ from conversation_state.pages._sections import (
     split_history,
     split_tree,
 )
-from conversation_state.pages._transcripts import (
-    check_view,
-    draw_transcript,
-    draw_view,
-)
+from conversation_state.pages._transcripts import check_view, draw_transcript, draw_view
 from conversation_state.pages._trees import Painter, draw_tree, format_tree
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree

@@ -23,11 +23,7 @@ from conversation_state.adapters.sessions import trim_sent, without_unsent
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget
 from conversation_state.diffing import diff
-from conversation_state.errors import (
-    BudgetExceededError,
-    NotSavedError,
-    StoreError,
-)
+from conversation_state.errors import BudgetExceededError, NotSavedError, StoreError
 from conversation_state.messages import Message
 from conversation_state.pages._bills import compute_bills, draw_branch_bills
 from conversation_state.pages._differences import draw_columns
@@ -279,8 +275,7 @@ def _draw_messages(
 
     nodes = [
         node._replace(
-            target=stay_at(base, node=str(node.key)),
-            is_selected=node.key == query.node,
+            target=stay_at(base, node=str(node.key)), is_selected=node.key == query.node
         )
         for node in graph_tree(tree)
     ]

@@ -20,10 +20,7 @@ from conversation_state.pages._differences import draw_columns
 from conversation_state.pages._graphs import History, HistoryState
 from conversation_state.pages._markup import Markup, Words, draw_rest, element
 from conversation_state.pages._messages import Calls, Drawer, Siblings
-from conversation_state.pages._transcripts import (
-    MAX_SIZE,
-    describe_too_large,
-)
+from conversation_state.pages._transcripts import MAX_SIZE, describe_too_large
 from conversation_state.tree import MessageTree
 
 # Older messages of a section are folded, so many in a block.

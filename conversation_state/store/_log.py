@@ -100,13 +100,7 @@ class DamagedRow(Exception):  # noqa: N818 - what it is of; users see a `StoreEr
 
 
 # What comes of decoding a row that no store wrote.
-UNREADABLE = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @contextmanager

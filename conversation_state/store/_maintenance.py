@@ -33,15 +33,8 @@ from conversation_state.store._log import (
     tombstone_digest,
     unpack_id,
 )
-from conversation_state.store._references import (
-    find_ended_leases,
-    remove_ended_leases,
-)
-from conversation_state.store._transaction import (
-    ATTEMPTS,
-    CachedBackend,
-    Transaction,
-)
+from conversation_state.store._references import find_ended_leases, remove_ended_leases
+from conversation_state.store._transaction import ATTEMPTS, CachedBackend, Transaction
 from conversation_state.store._values import Collected, Receipt, now, time_of
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.schema import (

@@ -551,11 +551,7 @@ def _contains_equal(
 
 
 def _begins_with(
-    transaction: Transaction,
-    new: LogToWrite,
-    table: LogTable,
-    branch: int,
-    length: int,
+    transaction: Transaction, new: LogToWrite, table: LogTable, branch: int, length: int
 ) -> bool:
     """Whether a log begins with the one that ends there."""
     # By digests: after a collection the same rows may stand in two branches.

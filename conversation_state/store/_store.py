@@ -32,12 +32,7 @@ from conversation_state.store._append import Addition, append_within
 from conversation_state.store._labels import list_moves, remove_label
 from conversation_state.store._log import reading_rows
 from conversation_state.store._maintenance import collect_garbage, erase
-from conversation_state.store._references import (
-    find_head,
-    find_ref,
-    load_ref,
-    make_ref,
-)
+from conversation_state.store._references import find_head, find_ref, load_ref, make_ref
 from conversation_state.store._revisions import (
     annotate,
     delete_name,

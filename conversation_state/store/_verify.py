@@ -201,10 +201,7 @@ _ROWS: dict[str, tuple[Callable[[Row], Any], Callable[[Any, str], str]]] = {
     "branches": (Branch._make, lambda row, _: f"branch {row.branch}"),
     "origins": (tuple, lambda row, _: f"origin {row[0]}"),
     "names": (Name._make, lambda row, _: f"{row.name}"),
-    "revisions": (
-        Revision._make,
-        lambda row, name: f"revision {row.number} of {name}",
-    ),
+    "revisions": (Revision._make, lambda row, name: f"revision {row.number} of {name}"),
     "labels": (Label._make, lambda row, _: row.label[8:].decode(errors="replace")),
     "label_moves": (LabelMoveRow._make, lambda row, _: row.label.decode()),
     "timelines": (TimelineRow._make, lambda _, name: name),

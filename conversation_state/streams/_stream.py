@@ -94,9 +94,7 @@ class Stream(ProcessBound, Generic[T_co]):
     __slots__ = ("__weakref__", "_cell", "_readers", "_sources")
 
     def __init__(
-        self,
-        start: StreamCell | Source | None = None,
-        sources: tuple[Source, ...] = (),
+        self, start: StreamCell | Source | None = None, sources: tuple[Source, ...] = ()
     ) -> None:
         if isinstance(start, Source):
             sources = sources or (start,)

@@ -14,12 +14,7 @@ import attrs
 
 from conversation_state._wording import shorten_text
 from conversation_state.aggregator import Aggregator, Checkpoint, LedgerEntry, Turn
-from conversation_state.codec import (
-    decode,
-    encode,
-    encode_ledger_entry,
-    encode_message,
-)
+from conversation_state.codec import decode, encode, encode_ledger_entry, encode_message
 from conversation_state.messages import Message
 from conversation_state.parts import KINDS, UnknownPart
 from conversation_state.testing._code import COMMON_FIELDS, format_code

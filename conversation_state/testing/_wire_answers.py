@@ -468,11 +468,7 @@ def _responses_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _stream_responses(
-    response: Json,
-    body: Json,  # noqa: ARG001 - as the other streams
-    cut: Cut,
-) -> Iterator[dict[str, Any]]:
+def _stream_responses(response: Json, _: Json, cut: Cut) -> Iterator[dict[str, Any]]:
     """The events of a stream that says *response*, a whole one."""
     numbers = itertools.count()
     begun = {**response, "status": "in_progress", "output": [], "usage": None}
@@ -600,11 +596,7 @@ def _anthropic_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _stream_anthropic(
-    response: Json,
-    body: Json,  # noqa: ARG001 - as the other streams
-    cut: Cut,
-) -> Iterator[dict[str, Any]]:
+def _stream_anthropic(response: Json, _: Json, cut: Cut) -> Iterator[dict[str, Any]]:
     """The events of a stream that says *response*, a whole one."""
     usage = response.get("usage") or {}
     begun = {**response, "content": [], "stop_reason": None}
@@ -675,10 +667,7 @@ def _write_gemini(
             continue
 
         if piece.kind == "call":
-            call = {
-                "name": piece.call.name,
-                "args": arguments_of(piece.call),
-            }
+            call = {"name": piece.call.name, "args": arguments_of(piece.call)}
             if piece.call.id:
                 call["id"] = piece.call.id
 
@@ -732,11 +721,7 @@ def _gemini_usage(usage: Usage) -> dict[str, Any]:
     return written
 
 
-def _stream_gemini(
-    response: Json,
-    body: Json,  # noqa: ARG001 - as the other streams
-    cut: Cut,
-) -> Iterator[dict[str, Any]]:
+def _stream_gemini(response: Json, _: Json, cut: Cut) -> Iterator[dict[str, Any]]:
     """The events of a stream that says *response*, a whole one."""
     candidate = (response.get("candidates") or [{}])[0]
     events = [

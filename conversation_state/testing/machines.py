@@ -126,11 +126,7 @@ class _PlainTimeline:
         return self.append(made, stay=stay, opened=opened_now)
 
     def append(
-        self,
-        made: Moment[int],
-        *,
-        stay: bool,
-        opened: tuple[int | None, int | None],
+        self, made: Moment[int], *, stay: bool, opened: tuple[int | None, int | None]
     ) -> _PlainTimeline:
         number, parent = made.number, made.parent or 0
         # Redo leads to a commit that stays only if there was no other moment to redo.

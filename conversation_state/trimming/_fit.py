@@ -17,10 +17,7 @@ import attrs
 from conversation_state._persistent import Log, final
 from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
-from conversation_state.errors import (
-    BudgetExceededError,
-    InvalidTranscriptError,
-)
+from conversation_state.errors import BudgetExceededError, InvalidTranscriptError
 from conversation_state.messages import (
     AssistantMessage,
     Message,

@@ -165,10 +165,7 @@ class Selection:
     def _merge_edits(
         self, span: range, changes: Sequence[tuple[int, Edit]]
     ) -> Iterator[tuple[int, Edit]]:
-        streams = (
-            _iterate_span(self.rewrites, span),
-            changes,
-        )
+        streams = (_iterate_span(self.rewrites, span), changes)
         at, edit = _NO_EDIT
         for found in merge(*streams, key=_seq):
             if found[0] != at:

@@ -318,10 +318,7 @@ class Survey(NamedTuple):
         return not (self.flaw or self.odd_end or self.is_thinking)
 
     def with_messages(  # noqa: C901, PLR0912, PLR0915 - each message passes here
-        self,
-        pairs: Iterable[tuple[int, Message]],
-        counter: TokenCounter,
-        rules: Rules,
+        self, pairs: Iterable[tuple[int, Message]], counter: TokenCounter, rules: Rules
     ) -> Survey:
         """
         The survey of this run and *pairs*, the messages behind it, each with its

@@ -11,11 +11,7 @@ import attrs
 
 from conversation_state._drawing import draw_fragment
 from conversation_state._persistent import Log, check_iterable, check_list, final
-from conversation_state._wording import (
-    add_missing_names,
-    format_count,
-    shorten_repr,
-)
+from conversation_state._wording import add_missing_names, format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters, count
 from conversation_state.messages import Message, ResponseMeta

@@ -13,13 +13,7 @@ from weakref import ref
 
 from conversation_state._locks import RLock
 from conversation_state.store.backend import Key, Row
-from conversation_state.store.schema import (
-    SHIFT,
-    TABLES,
-    Name,
-    Revision,
-    key_range,
-)
+from conversation_state.store.schema import SHIFT, TABLES, Name, Revision, key_range
 
 BLOCK_ABANDONED = (
     "this thread began another block meanwhile, in a signal handler for example; "

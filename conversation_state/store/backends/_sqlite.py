@@ -66,9 +66,7 @@ from conversation_state.store.backends._sqlite_log import (
 from conversation_state.store.schema import SCHEMA_VERSION, TABLES
 
 SQLITE = Dialect(
-    "?",
-    {"integer": "INTEGER", "text": "TEXT", "bytes": "BLOB"},
-    small=" WITHOUT ROWID",
+    "?", {"integer": "INTEGER", "text": "TEXT", "bytes": "BLOB"}, small=" WITHOUT ROWID"
 )
 
 _ADD = {table: SQLITE.add(table) for table in TABLES}

@@ -51,10 +51,7 @@ from conversation_state.testing.contracts._trimming import (
 )
 
 if TYPE_CHECKING:
-    from conversation_state.testing.contracts._agent_scripts import (
-        AgentTurn,
-        CutStream,
-    )
+    from conversation_state.testing.contracts._agent_scripts import AgentTurn, CutStream
     from conversation_state.testing.contracts._agents import (
         AgentReport,
         check_agent,

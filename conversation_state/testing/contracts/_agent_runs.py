@@ -208,11 +208,7 @@ class AsyncAgent:
         self._run, self._timeout_s = run, timeout_s
 
     def turn(
-        self,
-        director: Director,
-        url: str,
-        turn: AgentTurn,
-        thread: str,
+        self, director: Director, url: str, turn: AgentTurn, thread: str
     ) -> list[TurnOutcome]:
         """What came of *turn*, and of the prompt that was written meanwhile."""
         return asyncio.run(self._run_turn(director, url, turn, thread))

@@ -116,9 +116,7 @@ def try_shapes(
 
 
 def _find_smallest(
-    covered: Mapping[str, list[NamedExample[Any]]],
-    size: int,
-    hold: Callable[..., None],
+    covered: Mapping[str, list[NamedExample[Any]]], size: int, hold: Callable[..., None]
 ) -> Iterator[BaseException]:
     """What the first shape raises that breaks the law, of the smallest example."""
     for at in range(size):

@@ -29,25 +29,11 @@ from conversation_state.testing.provider._rules import (
 Block = Mapping[str, Any]
 
 # Blocks of other wires. Which blocks the newest model takes is unknown.
-_FOREIGN_BLOCKS = frozenset(
-    [
-        "image_url",
-        "input_text",
-        "output_text",
-        "input_image",
-        "input_file",
-        "input_audio",
-        "refusal",
-        "reasoning",
-        "function",
-        "function_call",
-        "function_call_output",
-        "tool_call",
-        "file",
-        "audio",
-        "video",
-    ]
-)
+_FOREIGN_BLOCKS = frozenset((
+    "image_url", "input_text", "output_text", "input_image", "input_file",
+    "input_audio", "refusal", "reasoning", "function", "function_call",
+    "function_call_output", "tool_call", "file", "audio", "video",
+))  # fmt: skip
 _CACHE = {"type", "cache_control"}
 _KEYS: Mapping[str, frozenset[str]] = {
     "text": frozenset(_CACHE | {"text", "citations"}),
@@ -878,12 +864,7 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         "optional final assistant message",
         _ISSUES + "anthropics/claude-code/issues/6774",
     ),
-    _rule(
-        "empty_system",
-        find_empty_system,
-        "system: " + _EMPTY_TEXT,
-        _REFERENCE,
-    ),
+    _rule("empty_system", find_empty_system, "system: " + _EMPTY_TEXT, _REFERENCE),
     _rule(
         "empty_result_text",
         find_empty_result_texts,
@@ -1111,12 +1092,7 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         "{path}: input_schema does not support oneOf, allOf, or anyOf at the top level",
         _ISSUES + "anthropics/claude-code/issues/5973",
     ),
-    _rule(
-        "schema_type",
-        find_schemas_without_type,
-        "{path}: {words}",
-        _REFERENCE,
-    ),
+    _rule("schema_type", find_schemas_without_type, "{path}: {words}", _REFERENCE),
     _rule(
         "tool_twice",
         find_tools_twice,

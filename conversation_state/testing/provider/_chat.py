@@ -21,7 +21,6 @@ from conversation_state.testing.provider._reading import (
     longer_than,
     noted,
     objects_of,
-    says,
     wrong,
     wrong_request,
 )
@@ -48,21 +47,11 @@ _IMAGES = ("image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp")
 
 # Kinds of part by role. What a newer model takes is unknown, so only kinds that are
 # known to be of another wire, or of another role, are refused.
-_FOREIGN_PARTS = frozenset(
-    [
-        "input_text",
-        "output_text",
-        "input_image",
-        "input_file",
-        "tool_use",
-        "tool_result",
-        "redacted_thinking",
-        "image",
-        "document",
-        "functionCall",
-        "function_call",
-    ]
-)
+_FOREIGN_PARTS = frozenset((
+    "input_text", "output_text", "input_image", "input_file", "tool_use",
+    "tool_result", "redacted_thinking", "image", "document", "functionCall",
+    "function_call",
+))  # fmt: skip
 _ADDRESSES = ("data:", "http://", "https://", "gs://")
 _MOST = 128
 # Those that think.
@@ -89,9 +78,7 @@ class CompletionRequest:
         if messages is None:
             self.faults.note("missing", "messages")
         elif not isinstance(messages, list | tuple):
-            self.faults.note(
-                "type", "messages", wanted="an array of objects", found=says(messages)
-            )
+            self.faults.note_type("messages", "an array of objects", messages)
         elif not messages:
             self.faults.note("empty_array", "messages")
         else:
@@ -109,7 +96,7 @@ class CompletionRequest:
     def _read_message(self, at: int, message: Any) -> None:
         path = f"messages[{at}]"
         if not isinstance(message, Mapping):
-            self.faults.note("type", path, wanted="an object", found=says(message))
+            self.faults.note_type(path, "an object", message)
             return
 
         self.messages.append(message)
@@ -133,7 +120,7 @@ class CompletionRequest:
             return value
 
         if key in holder:
-            self.faults.note("type", path, wanted="a string", found=says(value))
+            self.faults.note_type(path, "a string", value)
         else:
             self.faults.note("missing", path)
 
@@ -159,16 +146,11 @@ class CompletionRequest:
             else:
                 self.faults.note("missing", path)
         else:
-            self.faults.note(
-                "type",
-                path,
-                wanted="one of a string or array of objects",
-                found=says(content),
-            )
+            self.faults.note_type(path, "one of a string or array of objects", content)
 
     def _read_part(self, path: str, at: int, role: str, part: Any) -> None:
         if not isinstance(part, Mapping):
-            self.faults.note("type", path, wanted="an object", found=says(part))
+            self.faults.note_type(path, "an object", part)
             return
 
         kind = part.get("type")
@@ -180,9 +162,7 @@ class CompletionRequest:
         elif kind == "image_url":
             image = part.get("image_url")
             if not isinstance(image, Mapping):
-                self.faults.note(
-                    "type", f"{path}.image_url", wanted="an object", found=says(image)
-                )
+                self.faults.note_type(f"{path}.image_url", "an object", image)
             elif isinstance(url := image.get("url"), str):
                 self.images.append((f"{path}.image_url.url", url))
             else:
@@ -192,12 +172,7 @@ class CompletionRequest:
 
     def _read_calls(self, path: str, at: int, calls: Any) -> None:
         if not isinstance(calls, list | tuple):
-            self.faults.note(
-                "type",
-                f"{path}.tool_calls",
-                wanted="an array of objects",
-                found=says(calls),
-            )
+            self.faults.note_type(f"{path}.tool_calls", "an array of objects", calls)
             return
 
         if not calls:
@@ -206,7 +181,7 @@ class CompletionRequest:
         for call_at, call in enumerate(calls):
             where = f"{path}.tool_calls[{call_at}]"
             if not isinstance(call, Mapping):
-                self.faults.note("type", where, wanted="an object", found=says(call))
+                self.faults.note_type(where, "an object", call)
                 continue
 
             id_ = self._read_string(f"{where}.id", call, "id")
@@ -255,9 +230,7 @@ def _tools(request: CompletionRequest) -> Iterator[tuple[str, Sequence[Any]]]:
     yield "tools", tools if isinstance(tools, list | tuple) else ()
 
 
-def _lists_of_calls(
-    request: CompletionRequest,
-) -> Iterator[tuple[str, Sequence[Any]]]:
+def _lists_of_calls(request: CompletionRequest) -> Iterator[tuple[str, Sequence[Any]]]:
     for at, message in enumerate(request.messages):
         yield f"messages[{at}].tool_calls", message.get("tool_calls") or ()
 
@@ -979,8 +952,7 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "image_without_type",
         wrong(
-            _images,
-            lambda url: url[:5] == "data:" and url[5:11].lower() != "image/",
+            _images, lambda url: url[:5] == "data:" and url[5:11].lower() != "image/"
         ),
         "Invalid MIME type. Only image types are supported.",
         _OPENAI,

@@ -27,46 +27,20 @@ from conversation_state.testing.provider._rules import (
 Part = Mapping[str, Any]
 
 # What a part holds one of; keys in camel case, as the server writes them.
-_DATA = frozenset(
-    [
-        "text",
-        "inlineData",
-        "fileData",
-        "functionCall",
-        "functionResponse",
-        "executableCode",
-        "codeExecutionResult",
-        "toolCall",
-        "toolResponse",
-    ]
-)
+_DATA = frozenset((
+    "text", "inlineData", "fileData", "functionCall", "functionResponse",
+    "executableCode", "codeExecutionResult", "toolCall", "toolResponse",
+))  # fmt: skip
 _ABOUT = frozenset(
     ["thought", "thoughtSignature", "videoMetadata", "partMetadata", "mediaResolution"]
 )
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}\Z")
-_SCHEMA_KEYS_REFUSED = frozenset(
-    [
-        "$schema",
-        "$id",
-        "$comment",
-        "patternProperties",
-        "unevaluatedProperties",
-        "dependentRequired",
-        "dependentSchemas",
-        "contains",
-        "if",
-        "then",
-        "else",
-        "not",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "uniqueItems",
-        "allOf",
-        "oneOf",
-        "const",
-    ]
-)
+_SCHEMA_KEYS_REFUSED = frozenset((
+    "$schema", "$id", "$comment", "patternProperties", "unevaluatedProperties",
+    "dependentRequired", "dependentSchemas", "contains", "if", "then", "else",
+    "not", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems",
+    "allOf", "oneOf", "const",
+))  # fmt: skip
 _IMAGES = ("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif")
 
 
@@ -173,10 +147,7 @@ class GeminiRequest:
         if "text" in part and not isinstance(part["text"], str):
             self.faults.note("value", f"{path}.text", found=part["text"])
 
-        for key, inner in (
-            ("functionCall", "args"),
-            ("functionResponse", "response"),
-        ):
+        for key, inner in (("functionCall", "args"), ("functionResponse", "response")):
             if key not in part:
                 continue
 
@@ -516,12 +487,7 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
         _REFERENCE,
     ),
     _rule("role", noted("role"), "Please use a valid role: user, model.", _REFERENCE),
-    _rule(
-        "unknown_key",
-        noted("unknown"),
-        _UNKNOWN_NAME,
-        _REFERENCE,
-    ),
+    _rule("unknown_key", noted("unknown"), _UNKNOWN_NAME, _REFERENCE),
     _rule("type", noted("value"), "Invalid value at '{path}', {found!r}", _REFERENCE),
     _rule(
         "struct",
@@ -530,12 +496,7 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
         "{found!r}",
         _REFERENCE,
     ),
-    _rule(
-        "no_name",
-        noted("no_name"),
-        _EMPTY_NAME,
-        _REFERENCE,
-    ),
+    _rule("no_name", noted("no_name"), _EMPTY_NAME, _REFERENCE),
     # Turns.
     _rule(
         "call_out_of_turn",
@@ -591,12 +552,7 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
         by=("vertex",),
     ),
     # Names and ids.
-    _rule(
-        "name_empty",
-        empty(_functions),
-        _EMPTY_NAME,
-        _REFERENCE,
-    ),
+    _rule("name_empty", empty(_functions), _EMPTY_NAME, _REFERENCE),
     _rule(
         "name_characters",
         wrong(_declared_names, lambda name: not _NAME.match(name)),
@@ -671,12 +627,7 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
         "Unsupported MIME type: {found}",
         _ISSUES + "google/adk-python/issues/5693",
     ),
-    _rule(
-        "schema_key",
-        find_odd_schema_keys,
-        _UNKNOWN_NAME,
-        _REFERENCE,
-    ),
+    _rule("schema_key", find_odd_schema_keys, _UNKNOWN_NAME, _REFERENCE),
     _rule(
         "schema_items",
         wrong_schema(

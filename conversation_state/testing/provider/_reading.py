@@ -119,6 +119,10 @@ class Faults:
         if rule not in _READABLE:
             self.are_unreadable = True
 
+    def note_type(self, path: str, wanted: str, value: Any) -> None:
+        """The *value* at *path* is of another type than is *wanted*."""
+        self.note("type", path, wanted=wanted, found=says(value))
+
 
 def noted(rule: str) -> Check:
     """A check that gives what the reader noted under *rule*."""

@@ -19,7 +19,6 @@ from conversation_state.testing.provider._reading import (
     longer_than,
     noted,
     objects_of,
-    says,
     wrong,
 )
 from conversation_state.testing.provider._rules import (
@@ -41,18 +40,10 @@ Item = Mapping[str, Any]
 _ROLES = ("assistant", "system", "developer", "user")
 _MESSAGE_KEYS = frozenset({"type", "role", "content", "id", "status", "phase"})
 # Keys of other wires' messages.
-_FOREIGN_KEYS = frozenset(
-    [
-        "tool_calls",
-        "tool_call_id",
-        "function_call",
-        "name",
-        "reasoning_content",
-        "refusal",
-        "audio",
-        "cache_control",
-    ]
-)
+_FOREIGN_KEYS = frozenset((
+    "tool_calls", "tool_call_id", "function_call", "name", "reasoning_content",
+    "refusal", "audio", "cache_control",
+))  # fmt: skip
 _CALLS = {
     "function_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",
@@ -64,24 +55,11 @@ _CALLS = {
 }
 _OUTPUTS = frozenset(_CALLS.values())
 _ADDRESSES = ("data:", "http://", "https://")
-_PREFIX = {
-    "function_call": ("fc",),
-    "reasoning": ("rs",),
-    "message": ("msg",),
-}
-_FOREIGN_ITEMS = frozenset(
-    [
-        "text",
-        "tool_use",
-        "tool_result",
-        "thinking",
-        "tool_call",
-        "functionCall",
-        "input_text",
-        "output_text",
-        "image_url",
-    ]
-)
+_PREFIX = {"function_call": ("fc",), "reasoning": ("rs",), "message": ("msg",)}
+_FOREIGN_ITEMS = frozenset((
+    "text", "tool_use", "tool_result", "thinking", "tool_call", "functionCall",
+    "input_text", "output_text", "image_url",
+))  # fmt: skip
 _INPUT_PARTS = ("input_text", "input_image", "input_file")
 _OUTPUT_PARTS = ("output_text", "refusal")
 # Kinds of part that are known to be of another wire or role; first a user's.
@@ -127,11 +105,8 @@ class ResponsesRequest:
             if not (self.continues or body.get("prompt")):
                 self.faults.note("input_missing", "input")
         elif not isinstance(items, list | tuple):
-            self.faults.note(
-                "type",
-                "input",
-                wanted="one of a string or array of input items",
-                found=says(items),
+            self.faults.note_type(
+                "input", "one of a string or array of input items", items
             )
         elif not items and not self.continues:
             self.faults.note("input_missing", "input")
@@ -141,7 +116,7 @@ class ResponsesRequest:
 
     def _read_item(self, path: str, item: Any) -> None:
         if not isinstance(item, Mapping):
-            self.faults.note("type", path, wanted="an object", found=says(item))
+            self.faults.note_type(path, "an object", item)
             return
 
         kind = item.get("type") or ("message" if "role" in item else None)
@@ -184,7 +159,7 @@ class ResponsesRequest:
         if key not in item:
             self.faults.note("missing", path)
         elif not isinstance(item[key], str):
-            self.faults.note("type", path, wanted="a string", found=says(item[key]))
+            self.faults.note_type(path, "a string", item[key])
 
     def _read_content(self, path: str, role: str, item: Item, key: str) -> None:
         content = item.get(key)
@@ -193,12 +168,7 @@ class ResponsesRequest:
         elif key not in item:
             self.faults.note("missing", path)
         elif not isinstance(content, str):
-            self.faults.note(
-                "type",
-                path,
-                wanted="one of an array of objects or string",
-                found=says(content),
-            )
+            self.faults.note_type(path, "one of an array of objects or string", content)
 
     def _read_message(self, path: str, item: Item) -> None:
         role = item.get("role")
@@ -222,7 +192,7 @@ class ResponsesRequest:
         for at, part in enumerate(content):
             where = f"{path}[{at}]"
             if not isinstance(part, Mapping):
-                self.faults.note("type", where, wanted="an object", found=says(part))
+                self.faults.note_type(where, "an object", part)
                 continue
 
             kind = part.get("type")

@@ -68,11 +68,7 @@ _OPENAI_ERRORS: Mapping[int, tuple[str, str | int | None, str]] = {
         None,
         "We could not parse the JSON body of your request.",
     ),
-    401: (
-        "invalid_request_error",
-        "invalid_api_key",
-        "Incorrect API key provided.",
-    ),
+    401: ("invalid_request_error", "invalid_api_key", "Incorrect API key provided."),
     403: (
         "request_forbidden",
         "unsupported_country_region_territory",
@@ -137,17 +133,11 @@ _ANTHROPIC_ERRORS: Mapping[int, tuple[str, str]] = {
 # in PublicAffairs/openai-gemini#15
 _GEMINI_ERRORS: Mapping[int, tuple[str, str]] = {
     400: ("INVALID_ARGUMENT", "Request contains an invalid argument."),
-    401: (
-        "UNAUTHENTICATED",
-        "Request had invalid authentication credentials.",
-    ),
+    401: ("UNAUTHENTICATED", "Request had invalid authentication credentials."),
     403: ("PERMISSION_DENIED", "The caller does not have permission"),
     404: ("NOT_FOUND", "Requested entity was not found."),
     409: ("ABORTED", "The operation was aborted."),
-    429: (
-        "RESOURCE_EXHAUSTED",
-        "Resource has been exhausted (e.g. check quota).",
-    ),
+    429: ("RESOURCE_EXHAUSTED", "Resource has been exhausted (e.g. check quota)."),
     500: ("INTERNAL", "An internal error has occurred. Please retry."),
     503: ("UNAVAILABLE", "The model is overloaded. Please try again later."),
     504: ("DEADLINE_EXCEEDED", "Deadline expired before operation could complete."),

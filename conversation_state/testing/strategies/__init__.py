@@ -28,11 +28,7 @@ from conversation_state.testing.strategies._answers import (
     model_answers,
     provider_payloads,
 )
-from conversation_state.testing.strategies._life import (
-    conversations,
-    diamonds,
-    states,
-)
+from conversation_state.testing.strategies._life import conversations, diamonds, states
 from conversation_state.testing.strategies._messages import (
     MEDIA,
     assistant_messages,

@@ -23,11 +23,7 @@ from conversation_state.testing._wire_answers import (
     stream_error,
     write_answer,
 )
-from conversation_state.testing._wire_requests import (
-    FORMATS,
-    is_object,
-    write_request,
-)
+from conversation_state.testing._wire_requests import FORMATS, is_object, write_request
 from conversation_state.testing.strategies._life import conversations
 from conversation_state.testing.strategies._values import FLOATS, INTEGERS, texts
 from conversation_state.tools import ToolCall, ToolInfo

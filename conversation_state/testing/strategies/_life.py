@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from conversation_state.aggregator import Aggregator
-from conversation_state.messages import (
-    Message,
-    SystemMessage,
-)
+from conversation_state.messages import Message, SystemMessage
 from conversation_state.testing._drawing import few, once
 from conversation_state.testing.shapes import (
     ACTS,

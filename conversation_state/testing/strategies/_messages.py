@@ -131,9 +131,7 @@ def foreign_fields(key: str, known: Iterable[str]) -> SearchStrategy[Fields]:
     """
     taken = frozenset(known)
     words: SearchStrategy[Any] = st.one_of(
-        st.sampled_from(["unknown", "Text", ""]),
-        texts(),
-        json_values(),
+        st.sampled_from(["unknown", "Text", ""]), texts(), json_values()
     )
 
     def raws(words: SearchStrategy[Any]) -> SearchStrategy[Fields]:
@@ -190,13 +188,7 @@ def tool_calls() -> SearchStrategy[ToolCall]:
         metadata=metadata(),
         unknown=unknown_fields(),
     )
-    return build_class(
-        ToolCall,
-        fields,
-        id=texts(),
-        name=texts(),
-        arguments=arguments,
-    )
+    return build_class(ToolCall, fields, id=texts(), name=texts(), arguments=arguments)
 
 
 @once

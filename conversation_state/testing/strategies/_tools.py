@@ -106,9 +106,7 @@ def tool_infos() -> SearchStrategy[ToolInfo]:
     shrink to one named "city" that takes nothing.
     """
     takes = st.one_of(
-        st.none(),
-        few_fields(_parameter_names(), parameters()),
-        _json_schemas(),
+        st.none(), few_fields(_parameter_names(), parameters()), _json_schemas()
     )
     beside = optional(metadata=metadata(), unknown=unknown_fields())
     return st.builds(

@@ -38,11 +38,7 @@ from conversation_state.testing.strategies._messages import (
     tool_messages,
     user_messages,
 )
-from conversation_state.testing.strategies._values import (
-    metadata,
-    texts,
-    timestamps,
-)
+from conversation_state.testing.strategies._values import metadata, texts, timestamps
 from conversation_state.tools import ToolCall
 
 

@@ -63,19 +63,10 @@ def json_values(*, max_leaves: int = 6) -> SearchStrategy[Any]:
     Any JSON value, as plain dicts, lists and scalars: integers of 64 bits with sign or
     without, finite floats, nesting; shrinks to scalars, and these to null.
     """
-    scalars = st.one_of(
-        st.none(),
-        st.booleans(),
-        INTEGERS,
-        FLOATS,
-        texts(),
-    )
+    scalars = st.one_of(st.none(), st.booleans(), INTEGERS, FLOATS, texts())
     return st.recursive(
         scalars,
-        lambda inner: st.one_of(
-            few(inner),
-            few_fields(texts(), inner),
-        ),
+        lambda inner: st.one_of(few(inner), few_fields(texts(), inner)),
         max_leaves=max_leaves,
     )
 
@@ -134,9 +125,6 @@ def usages() -> SearchStrategy[Usage]:
         COUNTS,
         st.none() | COUNTS,
         rarely(st.just(PromptTokensDetails()), prompt_tokens_details()),
-        rarely(
-            st.just(CompletionTokensDetails()),
-            completion_tokens_details(),
-        ),
+        rarely(st.just(CompletionTokensDetails()), completion_tokens_details()),
         rarely(st.just({}), few_fields(names | texts(), COUNTS)),
     )
