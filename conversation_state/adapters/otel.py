@@ -69,22 +69,11 @@ from conversation_state.messages import (
     ToolMessage,
     UnknownMessage,
 )
-from conversation_state.parts import (
-    FilePart,
-    MediaPart,
-    ReasoningPart,
-    UnknownPart,
-)
+from conversation_state.parts import FilePart, MediaPart, ReasoningPart, UnknownPart
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-__all__ = [
-    "FORMAT",
-    "Export",
-    "Lost",
-    "dump",
-    "usage_attributes",
-]
+__all__ = ["FORMAT", "Export", "Lost", "dump", "usage_attributes"]
 
 FORMAT = Format("otel", is_both_ways=False)
 

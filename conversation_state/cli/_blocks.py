@@ -22,11 +22,7 @@ from conversation_state._canonical import dump as dump_json
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters import anthropic
 from conversation_state.adapters.engine.notes import with_notes
-from conversation_state.adapters.engine.reading import (
-    ObjectReader,
-    is_list,
-    is_map,
-)
+from conversation_state.adapters.engine.reading import ObjectReader, is_list, is_map
 from conversation_state.adapters.engine.wire import (
     MEDIA_CLASSES,
     MessageLoader,

@@ -831,10 +831,7 @@ def _is_codex_output(record: Body) -> bool:
 
 # What people take for conversations, in words that name it.
 _LOOKALIKES: tuple[tuple[str, Test], ...] = (
-    (
-        "a conversation without messages",
-        _is_empty,
-    ),
+    ("a conversation without messages", _is_empty),
     ("an event of a streamed response; concat the chunks of load_chunks", _is_event),
     (
         "output of `claude -p`; import its session, of ~/.claude/projects",

@@ -291,11 +291,7 @@ class _Expanded(io.RawIOBase):
     """What is compressed, as long as it is not a bomb."""
 
     def __init__(
-        self,
-        opened: object,
-        counter: _Counted | None = None,
-        *,
-        compressed: int = 0,
+        self, opened: object, counter: _Counted | None = None, *, compressed: int = 0
     ) -> None:
         self._opened: BinaryIO = opened  # type: ignore[assignment]  # it has `read`
         self._counter = counter

@@ -219,10 +219,7 @@ def answer_all_calls(trimmer: Trimmer) -> Trimmer:
     stopped run left it.
     """
     return Trimmer(
-        trimmer.budget,
-        repair(at_end=True),
-        *trimmer.steps,
-        counter=trimmer.counter,
+        trimmer.budget, repair(at_end=True), *trimmer.steps, counter=trimmer.counter
     )
 
 

@@ -335,10 +335,7 @@ def find_parted(rules: Rules) -> frozenset[tuple[Any, Any]]:
 
 
 _ANSWERED: frozenset[tuple[Any, Any]] = frozenset({(ToolMessage, UserMessage)})
-_TURNS = _ANSWERED | {
-    (UserMessage, UserMessage),
-    (AssistantMessage, AssistantMessage),
-}
+_TURNS = _ANSWERED | {(UserMessage, UserMessage), (AssistantMessage, AssistantMessage)}
 _LATE: dict[str, frozenset[Any]] = {
     "anywhere": frozenset(),
     "after_user": frozenset({AssistantMessage, ToolMessage, UnknownMessage}),

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conversation_state.adapters.ag_ui._load import (
-    FAILED,
-    ROLES,
-    SOURCE,
-    read_part,
-)
+from conversation_state.adapters.ag_ui._load import FAILED, ROLES, SOURCE, read_part
 from conversation_state.adapters.engine.export import (
     Export,
     PayloadWriter,
@@ -20,11 +15,7 @@ from conversation_state.adapters.engine.export import (
 )
 from conversation_state.adapters.engine.notes import list_of, map_of
 from conversation_state.adapters.engine.reading import DocumentReader, ObjectReader
-from conversation_state.adapters.engine.ui import (
-    find_siblings,
-    list_entries,
-    wrap_own,
-)
+from conversation_state.adapters.engine.ui import find_siblings, list_entries, wrap_own
 from conversation_state.adapters.engine.wire import (
     decode_base64,
     encode_base64,

@@ -47,17 +47,17 @@ def dump_chunks(
     >>> [event["type"] for event in events]
     ['TEXT_MESSAGE_START', 'TEXT_MESSAGE_CONTENT', 'TEXT_MESSAGE_END']
     """
-    return events_of(_AnswerWriter(message_id), chunks)
+    return events_of(_RunWriter(message_id), chunks)
 
 
 def adump_chunks(
     chunks: AsyncIterable[Message], *, message_id: str
 ) -> AsyncIterator[dict[str, Any]]:
     """What `dump_chunks` gives, of chunks that are waited for."""
-    return aevents_of(_AnswerWriter(message_id), chunks)
+    return aevents_of(_RunWriter(message_id), chunks)
 
 
-class _AnswerWriter:
+class _RunWriter:
     """An answer while it is written: a writer for each of its responses."""
 
     def __init__(self, message_id: str) -> None:
@@ -346,9 +346,7 @@ def _add_usage(
     return {**event, "usage": rows} if rows else {**event}
 
 
-def dump_usage(
-    ledger: Aggregator | Iterable[LedgerEntry],
-) -> list[dict[str, Any]]:
+def dump_usage(ledger: Aggregator | Iterable[LedgerEntry]) -> list[dict[str, Any]]:
     """
     The usage of each model in *ledger*, in the order in which they came. O(n).
 

@@ -135,10 +135,7 @@ def dump_result(message: ToolMessage) -> dict[str, Any]:
 def _write_result(message: ToolMessage, call: ToolCall | None) -> dict[str, Any]:
     part: dict[str, Any] = {}
     UiWriter().write_result(message, "messages[0]", part, call)
-    event = {
-        "type": f"tool-{part.pop('state')}",
-        "toolCallId": message.tool_call_id,
-    }
+    event = {"type": f"tool-{part.pop('state')}", "toolCallId": message.tool_call_id}
     part.pop("approval", None)
     if "resultProviderMetadata" in part:
         event["providerMetadata"] = part.pop("resultProviderMetadata")

@@ -59,11 +59,7 @@ WILDCARDS = {
 CUT = "input-streaming"
 WHOLE = "input-available"
 NOTED = frozenset({"approval-requested", "approval-responded", CUT, WHOLE})
-_STATES = NOTED | {
-    "output-available",
-    "output-denied",
-    "output-error",
-}
+_STATES = NOTED | {"output-available", "output-denied", "output-error"}
 _ROLES = frozenset({"assistant", "system", "user"})
 _MESSAGE = frozenset({"id", "metadata", "parts", "role"})
 _TEXT = frozenset({"providerMetadata", "state", "text", "type"})

@@ -508,10 +508,7 @@ class AnthropicWriter(PayloadWriter):
     def tool(self, message: ToolMessage, path: str) -> None:
         notes = self.notes_without_name(message, path)
         call_id, content = message.tool_call_id, message.content
-        raw: dict[str, Any] = {
-            "type": "tool_result",
-            "tool_use_id": call_id,
-        }
+        raw: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
         raw["content"] = content
         if not isinstance(content, str):
             blocks = self._write_blocks(content, path, "tool")

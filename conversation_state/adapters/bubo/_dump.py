@@ -7,11 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from conversation_state._persistent import thaw
-from conversation_state.adapters.bubo._load import (
-    SOURCE,
-    format_of,
-    media_type_of,
-)
+from conversation_state.adapters.bubo._load import SOURCE, format_of, media_type_of
 from conversation_state.adapters.engine.export import (
     Export,
     PayloadWriter,

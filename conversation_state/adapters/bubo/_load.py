@@ -30,13 +30,7 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import (
-    AudioPart,
-    ImagePart,
-    Part,
-    RefusalPart,
-    TextPart,
-)
+from conversation_state.parts import AudioPart, ImagePart, Part, RefusalPart, TextPart
 from conversation_state.tools import ToolCall
 
 # The name of the format: of its notes, and the source of its unknown parts.

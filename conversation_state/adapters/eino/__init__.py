@@ -45,13 +45,6 @@ from conversation_state.adapters.eino._load import load, load_usage
 from conversation_state.adapters.engine.export import Export, Lost
 from conversation_state.adapters.engine.notes import Format
 
-__all__ = [
-    "FORMAT",
-    "Export",
-    "Lost",
-    "dump",
-    "load",
-    "load_usage",
-]
+__all__ = ["FORMAT", "Export", "Lost", "dump", "load", "load_usage"]
 
 FORMAT = Format("eino")

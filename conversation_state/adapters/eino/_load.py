@@ -11,11 +11,7 @@ from conversation_state.adapters.engine.export import (
     merge_kept_keys,
     whose,
 )
-from conversation_state.adapters.engine.notes import (
-    map_of,
-    signer_of,
-    write_extra,
-)
+from conversation_state.adapters.engine.notes import map_of, signer_of, write_extra
 from conversation_state.adapters.engine.openai import read_logprob_list
 from conversation_state.adapters.engine.reading import (
     DocumentReader,

@@ -23,21 +23,12 @@ from conversation_state.messages import (
     UnknownMessage,
 )
 from conversation_state.parts import Part, ReasoningPart, TextPart
-from conversation_state.requests import (
-    AS_LOADED,
-    Rules,
-    home_rules,
-    rules,
-)
+from conversation_state.requests import AS_LOADED, Rules, home_rules, rules
 from conversation_state.tools import ToolCall
 
 
 def note_forms(
-    messages: Sequence[Message],
-    source: str,
-    *,
-    is_request: bool,
-    is_continued: bool,
+    messages: Sequence[Message], source: str, *, is_request: bool, is_continued: bool
 ) -> tuple[Message, ...]:
     """
     *messages*, loaded from *source*, with a note on what a rule of form would change;

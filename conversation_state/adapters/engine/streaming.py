@@ -8,13 +8,7 @@ and chunks of one piece. What does not: what any provider means by an event.
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncIterable,
-    AsyncIterator,
-    Iterable,
-    Iterator,
-    Mapping,
-)
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from conversation_state._persistent import EMPTY_MAP, make_draft

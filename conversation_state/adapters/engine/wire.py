@@ -422,10 +422,7 @@ class MessageLoader(DocumentReader):
         self.finish()
         is_request = not any(map(_has_response, messages))
         return note_forms(
-            messages,
-            self.source,
-            is_request=is_request,
-            is_continued=self.is_continued,
+            messages, self.source, is_request=is_request, is_continued=self.is_continued
         )
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:

@@ -336,10 +336,7 @@ def _make_content(
     return merge_kept_keys(keys, raw)
 
 
-_RULES = ToolRules(
-    "Gemini",
-    GEMINI.call_names,
-)
+_RULES = ToolRules("Gemini", GEMINI.call_names)
 _MODES = {
     ToolChoice.FORBIDDEN: "NONE",
     ToolChoice.ALLOWED: "AUTO",

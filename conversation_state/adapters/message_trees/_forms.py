@@ -521,11 +521,7 @@ def _write_thread(
 
 
 def _add_result(
-    raw: dict[str, Any],
-    key: str,
-    result: ToolMessage,
-    lost: list[Lost],
-    place: str,
+    raw: dict[str, Any], key: str, result: ToolMessage, lost: list[Lost], place: str
 ) -> None:
     raw[key] = result.text
     why = "a result is a text there"

@@ -466,11 +466,7 @@ class _TreeBuilder:
     # One conversation while its tree is made.
 
     def __init__(
-        self,
-        reader: DocumentReader,
-        name: str,
-        path: str,
-        found: _Found,
+        self, reader: DocumentReader, name: str, path: str, found: _Found
     ) -> None:
         self.reader, self.path = reader, path
         self.records, self.shown, self.rest = found

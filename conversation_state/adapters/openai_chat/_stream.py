@@ -376,12 +376,7 @@ def _get_piece(node: ObjectReader, key: str) -> str:
 
 
 def _make_piece(
-    call: _ChatCall,
-    name: str,
-    arguments: str,
-    notes: dict[str, Any],
-    *,
-    kind: str = "",
+    call: _ChatCall, name: str, arguments: str, notes: dict[str, Any], *, kind: str = ""
 ) -> ToolCall:
     opens, call.is_begun = not call.is_begun, True
     if arguments:

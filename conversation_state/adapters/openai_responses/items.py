@@ -9,10 +9,7 @@ from conversation_state.adapters.openai_responses._blocks import (
     RESULTS,
     SOURCE,
 )
-from conversation_state.adapters.openai_responses._dump import (
-    write_items,
-    write_view,
-)
+from conversation_state.adapters.openai_responses._dump import write_items, write_view
 from conversation_state.adapters.openai_responses._load import (
     load_items,
     read_responses_counts,

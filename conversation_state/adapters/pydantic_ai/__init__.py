@@ -64,13 +64,6 @@ from conversation_state.adapters.pydantic_ai._dump import dump
 from conversation_state.adapters.pydantic_ai._load import load
 from conversation_state.adapters.pydantic_ai._response import load_usage
 
-__all__ = [
-    "FORMAT",
-    "Export",
-    "Lost",
-    "dump",
-    "load",
-    "load_usage",
-]
+__all__ = ["FORMAT", "Export", "Lost", "dump", "load", "load_usage"]
 
 FORMAT = Format("pydantic_ai", kept=("file", "keys"), is_both_ways=False)

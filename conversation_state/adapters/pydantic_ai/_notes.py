@@ -13,10 +13,7 @@ from typing import Any
 
 from conversation_state.adapters.engine.export import PayloadWriter, merge_kept_keys
 from conversation_state.adapters.engine.notes import map_of, own_of
-from conversation_state.adapters.engine.reading import (
-    DocumentReader,
-    ObjectReader,
-)
+from conversation_state.adapters.engine.reading import DocumentReader, ObjectReader
 from conversation_state.errors import MissingExtraError
 from conversation_state.parts import Part
 from conversation_state.tools import ToolCall

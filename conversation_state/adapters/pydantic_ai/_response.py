@@ -11,11 +11,7 @@ from typing import Any
 
 import attrs
 
-from conversation_state.adapters.engine.export import (
-    FINISHED,
-    PayloadWriter,
-    in_order,
-)
+from conversation_state.adapters.engine.export import FINISHED, PayloadWriter, in_order
 from conversation_state.adapters.engine.notes import (
     map_of,
     notes_of,

@@ -10,10 +10,7 @@ from conversation_state.adapters.anthropic.items import input_of
 from conversation_state.adapters.engine.notes import map_of
 from conversation_state.adapters.engine.reading import text_of
 from conversation_state.adapters.sessions import _opencode
-from conversation_state.adapters.sessions._session import (
-    COMPACTION,
-    SOURCE,
-)
+from conversation_state.adapters.sessions._session import COMPACTION, SOURCE
 from conversation_state.adapters.sessions._writing import (
     NO_RESULT,
     SessionRecord,

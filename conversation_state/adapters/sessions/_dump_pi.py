@@ -10,10 +10,7 @@ from conversation_state.adapters.engine.notes import map_of
 from conversation_state.adapters.engine.reading import is_map, text_of
 from conversation_state.adapters.engine.wire import encode_base64
 from conversation_state.adapters.sessions import _pi
-from conversation_state.adapters.sessions._session import (
-    COMPACTION,
-    SOURCE,
-)
+from conversation_state.adapters.sessions._session import COMPACTION, SOURCE
 from conversation_state.adapters.sessions._writing import (
     LAST_PLACE,
     NO_RESULT,
@@ -37,12 +34,7 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import (
-    ImagePart,
-    Part,
-    ReasoningPart,
-    TextPart,
-)
+from conversation_state.parts import ImagePart, Part, ReasoningPart, TextPart
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 

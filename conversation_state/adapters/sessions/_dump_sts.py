@@ -7,10 +7,7 @@ from typing import Any
 
 from conversation_state.adapters.engine.notes import map_of, notes_of
 from conversation_state.adapters.sessions import _sts
-from conversation_state.adapters.sessions._session import (
-    COMPACTION,
-    SOURCE,
-)
+from conversation_state.adapters.sessions._session import COMPACTION, SOURCE
 from conversation_state.adapters.sessions._writing import (
     LAST_PLACE,
     NO_RESULT,
@@ -21,15 +18,8 @@ from conversation_state.adapters.sessions._writing import (
     model_of,
     reload_messages,
 )
-from conversation_state.messages import (
-    Message,
-    ToolMessage,
-    UnknownMessage,
-)
-from conversation_state.parts import (
-    ReasoningPart,
-    TextPart,
-)
+from conversation_state.messages import Message, ToolMessage, UnknownMessage
+from conversation_state.parts import ReasoningPart, TextPart
 
 
 def dump_sts(writer: SessionWriter) -> list[Any]:

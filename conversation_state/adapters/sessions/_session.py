@@ -43,12 +43,7 @@ from conversation_state.adapters.engine.wire import (
     read_time,
     split_data_url,
 )
-from conversation_state.aggregator import (
-    Aggregator,
-    Entry,
-    LedgerEntry,
-    ledger_union,
-)
+from conversation_state.aggregator import Aggregator, Entry, LedgerEntry, ledger_union
 from conversation_state.codec import encode
 from conversation_state.counting import TokenBudget
 from conversation_state.errors import DecodeError, InvalidUsageError, Problem
@@ -772,11 +767,7 @@ def make_media(data: Any, media_type: str, name: str = "", **keys: Any) -> Part 
     return part
 
 
-_MEDIA: Mapping[str, Any] = {
-    "audio": AudioPart,
-    "image": ImagePart,
-    "video": VideoPart,
-}
+_MEDIA: Mapping[str, Any] = {"audio": AudioPart, "image": ImagePart, "video": VideoPart}
 
 
 def make_call(id: Any, name: Any, given: Any, index: int | None = None) -> ToolCall:

@@ -58,13 +58,6 @@ from conversation_state.adapters.transcripts._load import (
     load_lines,
 )
 
-__all__ = [
-    "FORMAT",
-    "Broken",
-    "Transcript",
-    "line_results",
-    "load",
-    "load_lines",
-]
+__all__ = ["FORMAT", "Broken", "Transcript", "line_results", "load", "load_lines"]
 
 FORMAT = Format("transcripts", is_both_ways=False)

@@ -36,12 +36,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
-from conversation_state.parts import (
-    ImagePart,
-    Part,
-    ReasoningPart,
-    TextPart,
-)
+from conversation_state.parts import ImagePart, Part, ReasoningPart, TextPart
 from conversation_state.tools import ToolCall
 
 # The name of the format: of its notes, and the source of its unknown parts.

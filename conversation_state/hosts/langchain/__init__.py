@@ -38,21 +38,12 @@ if TYPE_CHECKING:
         trimming_middleware,
     )
 
-__all__ = [
-    "TrimmingMiddleware",
-    "dump",
-    "load",
-    "trimmed",
-    "trimming_middleware",
-]
+__all__ = ["TrimmingMiddleware", "dump", "load", "trimmed", "trimming_middleware"]
 
 
 __getattr__, __dir__ = import_lazily(
     __name__,
-    {
-        "TrimmingMiddleware": "_middleware",
-        "trimming_middleware": "_middleware",
-    },
+    {"TrimmingMiddleware": "_middleware", "trimming_middleware": "_middleware"},
     extra="langchain",
     needs={"langchain", "langchain_core"},
 )

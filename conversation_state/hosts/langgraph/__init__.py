@@ -29,18 +29,9 @@ from conversation_state.hosts._host import import_lazily
 
 if TYPE_CHECKING:
     from conversation_state.hosts.langgraph._saver import ConversationStateSaver
-    from conversation_state.hosts.langgraph._values import (
-        StateChannel,
-        add_to_state,
-    )
+    from conversation_state.hosts.langgraph._values import StateChannel, add_to_state
 
-__all__ = [
-    "ConversationStateSaver",
-    "StateChannel",
-    "add_to_state",
-    "dump",
-    "load",
-]
+__all__ = ["ConversationStateSaver", "StateChannel", "add_to_state", "dump", "load"]
 
 __getattr__, __dir__ = import_lazily(
     __name__,
