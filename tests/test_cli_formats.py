@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import signal
 import sys
 import zipfile
 from typing import Any
@@ -2567,6 +2568,28 @@ class TestLarge:
 
         monkeypatch.setattr(_workers, "ProcessPoolExecutor", refuse)
         self.check(run, path)
+
+    def test_interrupted(self, run, path, monkeypatch):
+        """A Ctrl-C reaches no process that starts; it waits until one has."""
+        masks = []
+
+        class Pool:
+            def __init__(self, *_args):
+                pass
+
+            def submit(self, *_args):
+                masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+                raise OSError
+
+            def shutdown(self, **_keys):
+                pass
+
+        monkeypatch.setattr(_workers, "ProcessPoolExecutor", Pool)
+        self.check(run, path)
+
+        assert masks
+        assert all(signal.SIGINT in mask for mask in masks)
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
     def test_killed(self, run, path, monkeypatch):
         """Where one ends, the others go on, and this one loads what it had."""

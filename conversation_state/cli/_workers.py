@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from conversation_state.cli import _formats
@@ -92,7 +93,9 @@ class ParallelLoader:
                 )
 
             data = [value.data for value in batch]
-            future = self._pool.submit(load_all, data, self._format)
+            # A Ctrl-C while a process starts would print a traceback there.
+            with _hold_interrupts():
+                future = self._pool.submit(load_all, data, self._format)
         except (OSError, NotImplementedError, RuntimeError):
             pass  # without semaphores, say; the last is of one that is broken
 
@@ -111,6 +114,20 @@ class ParallelLoader:
             loaded = load_all([value.data for value in batch], self._format)
 
         yield from zip(batch, loaded, strict=True)
+
+
+@contextmanager
+def _hold_interrupts() -> Iterator[None]:
+    # Processes inherit the mask.
+    if not hasattr(signal, "pthread_sigmask"):  # pragma: no cover - Windows
+        yield
+        return
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def load_all(data: list[Any], format_name: str) -> list[Loaded]:

@@ -163,7 +163,8 @@ _NO_FILE = (
 )
 _CANT_OPEN = (
     "the file can't be opened; look whether it and its folder are there, whether this "
-    "user may read and write it, and whether the process has too many files open"
+    "user may read and write them (?mode=ro only reads, from a read-only medium, too), "
+    "and whether the process has too many files open"
 )
 _DAMAGED = (
     "the file is damaged; copy it as it is, then restore a backup, or see what "
