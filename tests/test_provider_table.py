@@ -120,6 +120,10 @@ CHAT = {
         around(called(), result(content=image(PNG)["content"])),
         around(called(), result(content=[{"type": "text", "text": "x"}])),
     ),
+    "empty_list": (
+        around(called() | {"content": []}, result()),
+        around(called(), result()),
+    ),
     "list_in_result": (
         around(called(), result(content=[{"type": "text", "text": "x"}])),
         around(called(), result()),

@@ -220,7 +220,7 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
         "vertex": {"ends_with_user": True, "takes_call_ids": False},
     },
     "openai_chat": {
-        "azure": {**_ANYWHERE, **_OF_OPENAI},
+        "azure": {**_ANYWHERE, **_OF_OPENAI, "max_markers": 0},
         "cerebras": {
             **_TEXTS,
             "message_keys": _KEYS | {"name", "reasoning"},
@@ -242,7 +242,13 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
             "starts_with_user": True,
             "takes_developer": False,
         },
-        "openai": {**_ANYWHERE, **_OF_OPENAI, "call_ids": _ANY, "takes_empty": True},
+        "openai": {
+            **_ANYWHERE,
+            **_OF_OPENAI,
+            "call_ids": _ANY,
+            "max_markers": 0,
+            "takes_empty": True,
+        },
         "openrouter": _ANYWHERE,
         "perplexity": {**_ALTERNATING, "ends_with_user": True},
         "vllm": {**_ALTERNATING, "image_types": None},

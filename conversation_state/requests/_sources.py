@@ -184,11 +184,11 @@ SOURCES: tuple[Rule, ...] = (
     ),
     Rule(
         format="openai_chat",
-        host="openrouter",
+        host="azure, openai, openrouter",
         name="max_markers",
-        says="At most four blocks have cache_control.",
+        says="At most four blocks have cache_control; OpenAI's, none.",
         does="The newest four keep it.",
-        source="https://openrouter.ai/docs/features/prompt-caching",
+        source="https://openrouter.ai/docs/features/prompt-caching, https://github.com/BerriAI/litellm/pull/37628",
     ),
     Rule(
         format="openai_responses",

@@ -718,6 +718,17 @@ def test_one_marker():
     assert text == payload["messages"][0]["content"][1]
 
 
+@pytest.mark.parametrize("host", ["azure", "openai"])
+def test_no_marker(host):
+    """OpenAI refuses the markers of others."""
+    text = {"type": "text", "text": "x"}
+    chat = [{"role": role, "content": [text | MARK]} for role in ("system", "user")]
+    export = openai_chat.dump(openai_chat.load(chat), openai_chat.rules(host=host))
+
+    assert [[text], [text]] == [each["content"] for each in export.payload["messages"]]
+    assert ["cache_control"] * 2 == [each.what for each in export.lost]
+
+
 def test_a_marker_of_an_odd_block():
     """A block whose type is no text keeps its marker."""
     raw = {"type": ["x"], **MARK}
@@ -941,6 +952,21 @@ class TestNulls:
         sent = openai_chat.dump(openai_chat.load(messages)).payload["messages"]
 
         assert {"role": "assistant", "content": "a"} == sent[1]
+
+    def test_what_other_servers_say_beside_calls(self):
+        """
+        An empty list is refused by xAI, and the index of a call by OpenAI; other
+        servers' answers have both.
+        """
+        body = {"name": "f", "arguments": "{}"}
+        call = {"index": 0, "id": "c", "type": "function", "function": body}
+        message = {"role": "assistant", "content": [], "tool_calls": [call]}
+        answers = openai_chat.load({"choices": [{"index": 0, "message": message}]})
+        export = openai_chat.dump([ASK, *answers])
+        del call["index"]
+
+        assert [{**message, "content": None}] == export.payload["messages"][1:]
+        assert () == export.lost
 
 
 def test_an_id_of_two_alternatives():

@@ -255,6 +255,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*(?=:)", re.IGNORECASE)
 MARKER = "cache_control"
 THINKING = frozenset({"redacted_thinking", "thinking"})
 _TOO_MANY = "a request may have four cache markers; the newest are sent"
+_NONE = "the host has no cache markers"
 _SHORTER = "a marker before this one is of five minutes, so this one is, too"
 
 # Of addresses that mean something to one program alone.
@@ -571,11 +572,11 @@ class PayloadWriter:
         # Those of the system are the longest in the cache; one is left to the newest
         # message.
         limit = self.rules.max_markers
-        most = limit - min(len(top), limit - bool(marked))
+        most = limit - min(len(top), max(limit - bool(marked), 0))
         keep = limit - min(len(marked), most)
         oldest = [*top[: max(len(top) - keep, 0)], *marked[: len(marked) - most]]
         for path, block in oldest:
-            self.lose(path, MARKER, _TOO_MANY)
+            self.lose(path, MARKER, _TOO_MANY if limit else _NONE)
             del block[MARKER]
 
         is_short = False

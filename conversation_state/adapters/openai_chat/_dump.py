@@ -231,7 +231,8 @@ def _write_empty_values(writer: PayloadWriter, raw: dict[str, Any]) -> None:
         length 1``, ``Invalid type for 'messages[1].tool_calls': expected an array of
         objects, but got null instead.`` and ``Invalid value for 'content': expected a
         string, got null.`` Mistral's client sends the first, and what OpenAI's own
-        dumps with ``model_dump()`` the second.
+        dumps with ``model_dump()`` the second. ``Each message must have at least one
+        content element``, of xAI, is about an empty list beside calls, too.
     """
     if not writer.is_request:
         return
@@ -242,8 +243,8 @@ def _write_empty_values(writer: PayloadWriter, raw: dict[str, Any]) -> None:
             del raw[key]
 
     is_needed = raw.keys().isdisjoint(_WITH_NULL) and not raw.get("refusal")
-    if is_needed and raw.get("content") in (None, []):
-        raw["content"] = ""
+    if raw.get("content") == [] or (is_needed and raw.get("content") is None):
+        raw["content"] = "" if is_needed else None
 
 
 def _write_empty_reasoning(rules: Rules, raw: dict[str, Any]) -> None:
@@ -425,6 +426,11 @@ def _put_call(
         one["custom" if custom else "function"] = body
 
     one = merge_kept_keys(keys, one)
+    if writer.is_request:
+        # "Unknown parameter: 'messages[2].tool_calls[0].index'": responses of other
+        # servers have it. Source: https://github.com/labring/FastGPT/issues/1253.
+        one.pop("index", None)
+
     # "Corrupted thought signature". Source: https://github.com/NousResearch/
     # hermes-agent/pull/111559.
     has_more = "extra_content" in one

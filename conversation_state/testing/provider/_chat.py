@@ -235,6 +235,13 @@ def _lists_of_calls(request: CompletionRequest) -> Iterator[tuple[str, Sequence[
         yield f"messages[{at}].tool_calls", message.get("tool_calls") or ()
 
 
+def find_empty_lists(request: CompletionRequest) -> Iterator[Finding]:
+    """Contents that are a list of nothing, beside calls, too."""
+    for at, message in enumerate(request.messages):
+        if message.get("content") in ([], ()):
+            yield f"messages[{at}].content", {}
+
+
 def find_json_not_named(request: CompletionRequest) -> Iterator[Finding]:
     """An answer in JSON, of which no message says a word."""
     form = request.body.get("response_format")
@@ -639,6 +646,13 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
         _ISSUES + "tailcallhq/forgecode/issues/2008",
         by=("deepseek", "groq"),
         dialect=True,
+    ),
+    _rule(
+        "empty_list",
+        find_empty_lists,
+        "Invalid request content: Each message must have at least one content element.",
+        _ISSUES + "AstrBotDevs/AstrBot/issues/6447",
+        by=("xai",),
     ),
     _rule(
         "too_many_calls",
