@@ -21,6 +21,7 @@ from conversation_state.adapters.engine.wire import (
     MessageLoader,
     decode_base64,
     encode_base64,
+    parse_data_url,
 )
 from conversation_state.errors import InvalidToolError
 from conversation_state.messages import (
@@ -232,7 +233,10 @@ def _read_source(block: ObjectReader) -> dict[str, Any]:
         return {}
 
     fields: dict[str, Any] = {}
-    if how == "data" and media_type:
+    inline = parse_data_url(value)  # which not each client takes apart
+    if inline and how in ("data", "url") and inline[1] == media_type:
+        fields = {"data": inline[0]}
+    elif how == "data" and media_type:
         data = decode_base64(value)
         fields = {"data": data} if data else {}
         if data and encode_base64(data) != value:
