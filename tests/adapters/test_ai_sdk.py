@@ -528,18 +528,33 @@ class TestMessages:
 
         assert messages == [*load(dump(messages).payload)]
 
-    def test_thoughts_of_the_sdk(self):
+    @pytest.mark.parametrize("service", ["anthropic", "bedrock"])
+    @table(
+        "text, key, sent",
+        {
+            "signed": (
+                "Hm.",
+                "signature",
+                {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+            ),
+            "redacted": (
+                "",
+                "redactedData",
+                {"type": "redacted_thinking", "data": "c2ln"},
+            ),
+        },
+    )
+    def test_thoughts_of_the_sdk(self, service, text, key, sent):
         """A thought that Claude signed for another server goes back to Claude."""
-        kept = {"anthropic": {"signature": "c2ln"}}
-        thought = {"type": "reasoning", "text": "Hm.", "state": "done", "id": "r0"}
+        kept = {service: {key: "c2ln"}}
+        thought = {"type": "reasoning", "text": text, "state": "done", "id": "r0"}
         parts = [{"type": "step-start"}, {**thought, "providerMetadata": kept}]
         item = {"id": "a", "role": "assistant", "parts": [*parts, _text("Six.")]}
         loaded = load([item])
 
         assert [item] == dump(loaded).payload
         [answer] = anthropic.dump(loaded).payload["messages"]
-        signed = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
-        assert signed == answer["content"][0]
+        assert sent == answer["content"][0]
 
     def test_untrusted_metadata(self):
         """What a client writes under our key reaches only the fields that it is for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import attrs
@@ -71,7 +72,8 @@ _TOOL = frozenset(
         *("resultProviderMetadata", "state", "toolCallId", "toolName", "type"),
     }
 )
-_CLAUDE = "anthropic"
+_SIGNED = {"signature": ("signed",), "redactedData": ("signed", "redacted")}
+_CLAUDES = ("anthropic", "bedrock")  # each takes the other's signatures
 _PARTIAL = ("input", "rawInput")  # what a call that was cut off has of its arguments
 _STEERING = frozenset({"id", "parts", "type"})
 
@@ -361,14 +363,16 @@ class UiLoader(MessageLoader):
 
         # What the SDK itself keeps there of a thought of Claude's.
         kept = block.raw.get("providerMetadata")
-        theirs = kept.get(_CLAUDE) if is_map(kept) else None
-        signature = self.own_text(theirs, "signature") if is_map(theirs) else ""
-        if not signature:
-            return ReasoningPart(text, metadata=block.metadata(SOURCE))
+        for service, key in product(_CLAUDES, _SIGNED):
+            theirs = kept.get(service) if is_map(kept) else None
+            signature = self.own_text(theirs, key) if is_map(theirs) else ""
+            if signature:
+                block.notes["signed"] = True
+                notes = dict.fromkeys(_SIGNED[key], True)
+                metadata = with_notes(_CLAUDES[0], notes, block.metadata(SOURCE))
+                return ReasoningPart(text, signature, metadata=metadata)
 
-        block.notes["signed"] = True
-        metadata = with_notes(_CLAUDE, {"signed": True}, block.metadata(SOURCE))
-        return ReasoningPart(text, signature, metadata=metadata)
+        return ReasoningPart(text, metadata=block.metadata(SOURCE))
 
     def _read_file(self, block: ObjectReader) -> Part:
         media_type, url = block.text("mediaType"), block.text("url")
