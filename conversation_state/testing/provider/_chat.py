@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -218,11 +218,17 @@ def media_of(*roles: str) -> Check:
     return find_media
 
 
-def find_lists_in_results(request: CompletionRequest) -> Iterator[Finding]:
-    """Results whose content is no text."""
-    for at, message in enumerate(request.messages):
-        if message["role"] == "tool" and not isinstance(message.get("content"), str):
-            yield f"messages[{at}].content", {"at": at}
+def wrong_key(
+    role: str, key: str, is_wrong: Callable[[Mapping[str, Any]], object]
+) -> Check:
+    """A check for messages of this *role* that are wrong, which their *key* says."""
+
+    def find_wrong(request: CompletionRequest) -> Iterator[Finding]:
+        for at, message in enumerate(request.messages):
+            if message["role"] == role and is_wrong(message):
+                yield f"messages[{at}].{key}", {"at": at}
+
+    return find_wrong
 
 
 def _tools(request: CompletionRequest) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -279,31 +285,18 @@ def find_arrays_without_items(request: CompletionRequest) -> Iterator[Finding]:
                 yield path, {"path": path, "name": name, "keys": keys}
 
 
-def find_null_answers(request: CompletionRequest) -> Iterator[Finding]:
-    """Answers without content, calls and sound; a refusal beside them is no content."""
-    for at, message in enumerate(request.messages):
-        if (
-            message["role"] == "assistant"
-            and message.get("content") is None
-            and not message.get("tool_calls")
-            and not message.get("function_call")
-            and not message.get("audio")
-        ):
-            yield f"messages[{at}].content", {"at": at}
+# Beside a refusal the content may be empty, but not null; beside sound it may be null.
+_BESIDE_NULL = ("tool_calls", "function_call", "audio")
+_BESIDE_EMPTY = ("tool_calls", "function_call", "refusal")
 
 
-def find_empty_answers(request: CompletionRequest) -> Iterator[Finding]:
-    """Answers with an empty text or no parts, and no calls."""
-    for at, message in enumerate(request.messages):
-        if (
-            message["role"] == "assistant"
-            and message.get("content") is not None
-            and not message.get("content")
-            and not message.get("tool_calls")
-            and not message.get("function_call")
-            and not message.get("refusal")
-        ):
-            yield f"messages[{at}].content", {"at": at}
+def _is_null(answer: Mapping[str, Any]) -> bool:
+    return answer.get("content") is None and not any(map(answer.get, _BESIDE_NULL))
+
+
+def _is_empty(answer: Mapping[str, Any]) -> bool:
+    content = answer.get("content")
+    return not (content is None or content or any(map(answer.get, _BESIDE_EMPTY)))
 
 
 def find_unanswered_calls(request: CompletionRequest) -> Iterator[Finding]:
@@ -325,27 +318,31 @@ def find_unanswered_calls(request: CompletionRequest) -> Iterator[Finding]:
         called_at = at
 
 
-def find_results_without_calls(request: CompletionRequest) -> Iterator[Finding]:
-    """Results that no message with calls comes before."""
+def _results(
+    request: CompletionRequest,
+) -> Iterator[tuple[int, str, set[str] | None]]:
+    """Place and id of each result, and the ids of the calls before it, if any came."""
     open_ids: set[str] | None = None
     for at, message in enumerate(request.messages):
-        if message["role"] != "tool":
+        if message["role"] == "tool":
+            yield at, message["tool_call_id"], open_ids
+        else:
             calls = message.get("tool_calls")
             open_ids = {call["id"] for call in calls} if calls else None
-        elif open_ids is None:
+
+
+def find_results_without_calls(request: CompletionRequest) -> Iterator[Finding]:
+    """Results that no message with calls comes before."""
+    for at, _, open_ids in _results(request):
+        if open_ids is None:
             yield f"messages[{at}]", {"at": at}
 
 
 def find_results_of_unknown_calls(request: CompletionRequest) -> Iterator[Finding]:
     """Results after calls, none of which has their id."""
-    open_ids: set[str] | None = None
-    for at, message in enumerate(request.messages):
-        if message["role"] != "tool":
-            calls = message.get("tool_calls")
-            open_ids = {call["id"] for call in calls} if calls else None
-        elif open_ids is not None and message["tool_call_id"] not in open_ids:
-            path = f"messages[{at}].tool_call_id"
-            yield path, {"at": at, "id": message["tool_call_id"]}
+    for at, id_, open_ids in _results(request):
+        if open_ids is not None and id_ not in open_ids:
+            yield f"messages[{at}].tool_call_id", {"at": at, "id": id_}
 
 
 def find_second_results(request: CompletionRequest) -> Iterator[Finding]:
@@ -465,13 +462,6 @@ def find_roles_that_do_not_alternate(request: CompletionRequest) -> Iterator[Fin
             yield f"messages[{at}]", {}
 
         speaker = side
-
-
-def find_developers(request: CompletionRequest) -> Iterator[Finding]:
-    """Messages of a developer."""
-    for at, message in enumerate(request.messages):
-        if message["role"] == "developer":
-            yield f"messages[{at}].role", {"at": at}
 
 
 def find_late_systems(request: CompletionRequest) -> Iterator[Finding]:
@@ -640,7 +630,11 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "list_in_result",
-        find_lists_in_results,
+        wrong_key(
+            "tool",
+            "content",
+            lambda message: not isinstance(message.get("content"), str),
+        ),
         "Failed to deserialize the JSON body into the target type: messages[{at}]: "
         "invalid type: sequence, expected a string",
         _ISSUES + "tailcallhq/forgecode/issues/2008",
@@ -747,14 +741,14 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     # Empty content.
     _rule(
         "answer_of_nothing",
-        find_null_answers,
+        wrong_key("assistant", "content", _is_null),
         _NULL_CONTENT,
         _ISSUES + "vercel/ai/pull/13744",
         param="messages.[{at}].content",
     ),
     _rule(
         "answer_without_content",
-        find_empty_answers,
+        wrong_key("assistant", "content", _is_empty),
         "Assistant message must have either content or tool_calls, but not none.",
         _OPENAI,
         by=("mistral",),
@@ -901,7 +895,7 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "developer",
-        find_developers,
+        wrong_key("developer", "role", bool),
         "Failed to deserialize the JSON body into the target type: messages[{at}]."
         "role: unknown variant `developer`, expected one of `system`, `user`, "
         "`assistant`, `tool`",

@@ -257,45 +257,28 @@ def _declared_names(request: GeminiRequest) -> Iterator[tuple[str, str]]:
         yield f"{path}.name", str(function.get("name"))
 
 
-def find_other_names(request: GeminiRequest) -> Iterator[Finding]:
-    """Responses of a name that none of the calls has."""
-    for at in range(1, len(request.turns)):
-        if request.responses[at] and request.calls[at - 1]:
-            names = {
-                part["functionCall"]["name"]
-                for part in request.turns[at - 1][1]
-                if "functionCall" in part
-            }
-            for part_at, part in enumerate(request.turns[at][1]):
-                response = part.get("functionResponse")
-                if response is not None and response["name"] not in names:
-                    yield f"contents[{at}].parts[{part_at}]", {}
+def other_than_called(key: str) -> Check:
+    """A check for responses whose *key* is that of none of the calls."""
 
+    def find_others(request: GeminiRequest) -> Iterator[Finding]:
+        for at in range(1, len(request.turns)):
+            if request.responses[at] and request.calls[at - 1]:
+                before = request.turns[at - 1][1]
+                called = {part.get("functionCall", {}).get(key) for part in before}
+                for part_at, part in enumerate(request.turns[at][1]):
+                    found = part.get("functionResponse", {}).get(key)
+                    if found is not None and found not in called:
+                        yield f"contents[{at}].parts[{part_at}]", {key: found}
 
-def find_other_ids(request: GeminiRequest) -> Iterator[Finding]:
-    """Responses of an id that none of the calls has."""
-    for at in range(1, len(request.turns)):
-        if request.responses[at] and request.calls[at - 1]:
-            ids = {
-                part["functionCall"].get("id")
-                for part in request.turns[at - 1][1]
-                if "functionCall" in part
-            }
-            for part_at, part in enumerate(request.turns[at][1]):
-                if "functionResponse" in part:
-                    id_ = part["functionResponse"].get("id")
-                    if id_ is not None and id_ not in ids:
-                        yield f"contents[{at}].parts[{part_at}]", {"id": id_}
+    return find_others
 
 
 def find_ids(request: GeminiRequest) -> Iterator[Finding]:
     """Ids of calls and results."""
-    for at, (_, parts) in enumerate(request.turns):
-        for part_at, part in enumerate(parts):
-            for key, words in _WORDS.items():
-                if part.get(key, {}).get("id") is not None:
-                    path = f"contents[{at}].parts[{part_at}].{words}"
-                    yield path, {"path": path}
+    for path, part in _parts(request):
+        for key, words in _WORDS.items():
+            if part.get(key, {}).get("id") is not None:
+                yield f"{path}.{words}", {"path": f"{path}.{words}"}
 
 
 def find_ids_twice(request: GeminiRequest) -> Iterator[Finding]:
@@ -410,22 +393,16 @@ def wrong_schema(key: str, is_wrong: Callable[[Any], object]) -> Check:
     return wrong(find_schemas, is_wrong)
 
 
-def find_undefined_properties(request: GeminiRequest) -> Iterator[Finding]:
-    """Required properties that are not among the properties."""
-    for path, schema in _list_schemas(request):
-        required, defined = schema.get("required"), schema.get("properties") or {}
-        for at, name in enumerate(required if isinstance(required, list) else ()):
-            if name not in defined:
-                yield f"{path}.required[{at}]", {"path": f"{path}.required[{at}]"}
+def wrong_listed(key: str, is_wrong: Callable[[Any], object]) -> Check:
+    """A check for what a schema lists under *key*, each with its schema."""
 
+    def find_listed(request: GeminiRequest) -> Iterator[tuple[str, Any]]:
+        for path, schema in _list_schemas(request):
+            listed = schema.get(key)
+            for at, each in enumerate(listed if isinstance(listed, list) else ()):
+                yield f"{path}.{key}[{at}]", (each, schema)
 
-def find_empty_choices(request: GeminiRequest) -> Iterator[Finding]:
-    """Choices without a character."""
-    for path, schema in _list_schemas(request):
-        choices = schema.get("enum")
-        for at, choice in enumerate(choices if isinstance(choices, list) else ()):
-            if choice == "":
-                yield f"{path}.enum[{at}]", {"path": f"{path}.enum[{at}]"}
+    return wrong(find_listed, is_wrong)
 
 
 def find_json_beside_functions(request: GeminiRequest) -> Iterator[Finding]:
@@ -568,7 +545,7 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "name_of_other_call",
-        find_other_names,
+        other_than_called("name"),
         "Please ensure that function response parts have the names of their function "
         "calls.",
         _REFERENCE,
@@ -576,7 +553,7 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "id_of_other_call",
-        find_other_ids,
+        other_than_called("id"),
         "No function call has the id {id} of this function response.",
         _REFERENCE,
         by=(REFERENCE,),
@@ -639,7 +616,9 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "schema_required",
-        find_undefined_properties,
+        wrong_listed(
+            "required", lambda found: found[0] not in (found[1].get("properties") or {})
+        ),
         "* GenerateContentRequest.{path}: property is not defined\n",
         _ISSUES + "probelabs/probe/issues/569",
     ),
@@ -656,7 +635,7 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "schema_enum",
-        find_empty_choices,
+        wrong_listed("enum", lambda found: found[0] == ""),
         "* GenerateContentRequest.{path}: cannot be empty\n",
         _ISSUES + "Bobsilvio/ha-claude/pull/32",
     ),

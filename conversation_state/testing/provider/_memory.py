@@ -34,11 +34,6 @@ class Memory:
         self.reasoned_calls: set[str] = set()
         self.signatures: set[str] = set()
 
-    @property
-    def has_signed(self) -> bool:
-        """Whether any thinking was answered with a signature."""
-        return bool(self.thoughts)
-
     def remember(
         self, wire: str, response: Mapping[str, Any], *, store: bool = True
     ) -> None:
