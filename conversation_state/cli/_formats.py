@@ -323,15 +323,8 @@ def _load_instruction(value: Any) -> FoundConversation:
         turns.append({"role": "assistant", "content": value["output"]})
 
     known = {
-        "answers",
-        "history",
-        "id",
-        "input",
-        "instruction",
-        "output",
-        "query",
-        "system",
-    }
+        "answers", "history", "id", "input", "instruction", "output", "query", "system",
+    }  # fmt: skip
     notes = {key: value[key] for key in value if key not in known}
     return FoundConversation(transcripts.load(turns), find_id(value), notes=notes)
 

@@ -61,13 +61,9 @@ __all__ = [
 ]
 
 _STRATEGIES = (
-    "conversations",
-    "diamonds",
-    "event_streams",
-    "model_answers",
-    "provider_payloads",
+    "conversations", "diamonds", "event_streams", "model_answers", "provider_payloads",
     "states",
-)
+)  # fmt: skip
 
 # Later, for Hypothesis imports this module while it is imported itself.
 _HOMES = {

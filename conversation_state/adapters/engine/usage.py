@@ -33,26 +33,13 @@ _MAX_COUNT = 2**63 - 1
 _MAX_LEVELS = 20  # of a usage block; no provider's has more than four
 _COUNT = "an integer from 0 to 2**63 - 1"
 # The counts without which nothing is known of the prompt, or of the completion.
-_NEEDED = frozenset(
-    {
-        "cache_creation_input_tokens",
-        "cache_read_input_tokens",
-        "candidatesTokenCount",
-        "candidates_token_count",
-        "completion_tokens",
-        "input_tokens",
-        "output_tokens",
-        "promptTokenCount",
-        "prompt_token_count",
-        "prompt_tokens",
-        "responseTokenCount",
-        "response_token_count",
-        "thoughtsTokenCount",
-        "thoughts_token_count",
-        "toolUsePromptTokenCount",
-        "tool_use_prompt_token_count",
-    }
-)
+_NEEDED = frozenset({
+    "cache_creation_input_tokens", "cache_read_input_tokens", "candidatesTokenCount",
+    "candidates_token_count", "completion_tokens", "input_tokens", "output_tokens",
+    "promptTokenCount", "prompt_token_count", "prompt_tokens", "responseTokenCount",
+    "response_token_count", "thoughtsTokenCount", "thoughts_token_count",
+    "toolUsePromptTokenCount", "tool_use_prompt_token_count",
+})  # fmt: skip
 # Those of them that are always given. In other formats null stands for a 0.
 _ALWAYS = ("completion_tokens", "input_tokens", "output_tokens", "prompt_tokens")
 _PROMPT = ("input_tokens", "promptTokenCount", "prompt_token_count", "prompt_tokens")

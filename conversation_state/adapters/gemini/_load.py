@@ -231,16 +231,10 @@ def _snake_case(key: str) -> str:
 
 
 _CANDIDATES = ("candidates_token_count", "response_token_count")
-_COUNTS = frozenset(
-    {
-        *_CANDIDATES,
-        "cached_content_token_count",
-        "prompt_token_count",
-        "thoughts_token_count",
-        "tool_use_prompt_token_count",
-        "total_token_count",
-    }
-)
+_COUNTS = frozenset({
+    *_CANDIDATES, "cached_content_token_count", "prompt_token_count",
+    "thoughts_token_count", "tool_use_prompt_token_count", "total_token_count",
+})  # fmt: skip
 
 # The breakdowns by modality, and what the categories in them are called after.
 _DETAILS = {

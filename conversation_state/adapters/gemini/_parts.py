@@ -95,16 +95,9 @@ class GeminiObject(ObjectReader):
 
 # What a part may be, of which it is one.
 _DATA = (
-    "functionCall",
-    "functionResponse",
-    "inlineData",
-    "fileData",
-    "executableCode",
-    "codeExecutionResult",
-    "toolCall",
-    "toolResponse",
-    "text",
-)
+    "functionCall", "functionResponse", "inlineData", "fileData", "executableCode",
+    "codeExecutionResult", "toolCall", "toolResponse", "text",
+)  # fmt: skip
 _SIGNATURE = "thoughtSignature"
 _THOUGHT = frozenset({"text", "thought", _SIGNATURE})
 _SLOTS = {"fileData": "fileUri", "inlineData": "data"}

@@ -542,38 +542,21 @@ _INDEXED = {
 }
 # Groq sends the `channel` with every piece, and rejects messages that
 # have it.
-_DELTA = frozenset(
-    {
-        "audio",
-        "channel",
-        "content",
-        "function_call",
-        "refusal",
-        "role",
-        "tool_calls",
-        *REASONING_KEYS,
-    }
-)
+_DELTA = frozenset({
+    "audio", "channel", "content", "function_call", "refusal", "role", "tool_calls",
+    *REASONING_KEYS,
+})  # fmt: skip
 _BARE = frozenset({"channel", "content", "role"})
 _CONTENT = _DELTA - CALL_KEYS
 
 # The types of events of OpenAI's SDK (`client.chat.completions.stream`): one wraps a
 # chunk and the answer so far, the others are derived from these.
 _WRAPPER = "chunk"
-_DERIVED = frozenset(
-    {
-        "content.delta",
-        "content.done",
-        "logprobs.content.delta",
-        "logprobs.content.done",
-        "logprobs.refusal.delta",
-        "logprobs.refusal.done",
-        "refusal.delta",
-        "refusal.done",
-        "tool_calls.function.arguments.delta",
-        "tool_calls.function.arguments.done",
-    }
-)
+_DERIVED = frozenset({
+    "content.delta", "content.done", "logprobs.content.delta", "logprobs.content.done",
+    "logprobs.refusal.delta", "logprobs.refusal.done", "refusal.delta", "refusal.done",
+    "tool_calls.function.arguments.delta", "tool_calls.function.arguments.done",
+})  # fmt: skip
 
 
 def load_chunks(

@@ -546,25 +546,12 @@ _PREFIXES = {"function_call": "fc", "message": "msg", "reasoning": "rs"}
 # Items whose content can be sent without their id: a message, which may have no type,
 # and those whose id is optional in the types of OpenAI's SDK.
 _SENT_WITHOUT_ID = (
-    None,
-    "additional_tools",
-    "apply_patch_call",
-    "apply_patch_call_output",
-    "compaction",
-    "compaction_trigger",
-    "computer_call_output",
-    "configuration_update",
-    "custom_tool_call",
-    "custom_tool_call_output",
-    "function_call",
-    "function_call_output",
-    "mcp_approval_response",
-    "message",
-    "shell_call",
-    "shell_call_output",
-    "tool_search_call",
-    "tool_search_output",
-)
+    None, "additional_tools", "apply_patch_call", "apply_patch_call_output",
+    "compaction", "compaction_trigger", "computer_call_output", "configuration_update",
+    "custom_tool_call", "custom_tool_call_output", "function_call",
+    "function_call_output", "mcp_approval_response", "message", "shell_call",
+    "shell_call_output", "tool_search_call", "tool_search_output",
+)  # fmt: skip
 
 
 def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | None:

@@ -638,33 +638,13 @@ def _content_of(parts: list[Part], *, alone: bool) -> str | list[Part]:
 
 # Keys that repeat the request. They are not kept, because each answer would contain the
 # instructions and tools again.
-_ECHO = frozenset(
-    {
-        "background",
-        "frequency_penalty",
-        "instructions",
-        "max_output_tokens",
-        "max_tool_calls",
-        "metadata",
-        "parallel_tool_calls",
-        "presence_penalty",
-        "prompt",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "reasoning",
-        "safety_identifier",
-        "store",
-        "temperature",
-        "text",
-        "tool_choice",
-        "tools",
-        "top_logprobs",
-        "top_p",
-        "truncation",
-        "user",
-    }
-)
+_ECHO = frozenset({
+    "background", "frequency_penalty", "instructions", "max_output_tokens",
+    "max_tool_calls", "metadata", "parallel_tool_calls", "presence_penalty", "prompt",
+    "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "reasoning",
+    "safety_identifier", "store", "temperature", "text", "tool_choice", "tools",
+    "top_logprobs", "top_p", "truncation", "user",
+})  # fmt: skip
 # The SDK adds all text as `output_text`.
 _KNOWN = _ECHO | {"model", "output", "output_text", "usage"}
 

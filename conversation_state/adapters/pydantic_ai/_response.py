@@ -275,13 +275,9 @@ _REDACTED = "redacted_thinking"
 _NOTHING = Usage()
 # Counts that are kept in `Usage.extra` under their own names.
 _EXTRA = (
-    "cache_audio_read_tokens",
-    "cache_write_1h_tokens",
-    "cache_write_tokens",
-    "requests",
-    "tool_calls",
-    "unmeasured_requests",
-)
+    "cache_audio_read_tokens", "cache_write_1h_tokens", "cache_write_tokens",
+    "requests", "tool_calls", "unmeasured_requests",
+)  # fmt: skip
 # Details that repeat a field, or a part of one.
 _HAS_FIELD = frozenset(
     {

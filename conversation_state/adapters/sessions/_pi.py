@@ -53,20 +53,10 @@ from conversation_state.usage import Usage
 
 FORMAT = "pi"
 
-_ENTRIES = frozenset(
-    {
-        "branch_summary",
-        "compaction",
-        "custom",
-        "custom_message",
-        "label",
-        "message",
-        "model_change",
-        "session_info",
-        "thinking_level_change",
-        "usage",
-    }
-)
+_ENTRIES = frozenset({
+    "branch_summary", "compaction", "custom", "custom_message", "label", "message",
+    "model_change", "session_info", "thinking_level_change", "usage",
+})  # fmt: skip
 # Entries of which the session has elsewhere what they say.
 _READ = frozenset({"compaction", "label", "model_change", "session_info", "usage"})
 # Roles that the model gets as a user's, with the key of what they say.

@@ -100,34 +100,16 @@ _VERBS = ("ask", "undo", "redo", "edit", "regenerate", "switch")
 _NOTHING_TO_DO = (LookupError, ValueError)
 
 _SCRIPTS = (
-    "ask",
-    "ask ask",
-    "undo",
-    "redo",
-    "ask undo",
-    "ask undo undo",
-    "ask undo redo",
-    "ask ask undo undo redo redo",
-    "ask undo ask redo",
-    "ask ask undo ask undo redo",
-    "ask regenerate",
-    "ask regenerate undo",
-    "ask regenerate undo redo",
-    "ask regenerate switch",
-    "ask regenerate regenerate switch",
-    "ask regenerate switch ask switch",
-    "ask edit",
-    "ask edit undo",
-    "ask edit switch",
-    "ask ask edit switch",
-    "ask ask edit.1 switch",
-    "ask ask regenerate.1 switch",
-    "ask edit ask switch switch",
-    "ask ask edit.1 ask edit switch.2 switch",
-    "ask regenerate ask regenerate switch switch.1 undo",
-    "ask undo regenerate",
+    "ask", "ask ask", "undo", "redo", "ask undo", "ask undo undo", "ask undo redo",
+    "ask ask undo undo redo redo", "ask undo ask redo", "ask ask undo ask undo redo",
+    "ask regenerate", "ask regenerate undo", "ask regenerate undo redo",
+    "ask regenerate switch", "ask regenerate regenerate switch",
+    "ask regenerate switch ask switch", "ask edit", "ask edit undo", "ask edit switch",
+    "ask ask edit switch", "ask ask edit.1 switch", "ask ask regenerate.1 switch",
+    "ask edit ask switch switch", "ask ask edit.1 ask edit switch.2 switch",
+    "ask regenerate ask regenerate switch switch.1 undo", "ask undo regenerate",
     "ask edit undo ask redo switch",
-)
+)  # fmt: skip
 
 
 def _read_script(script: str) -> tuple[ChatAct, ...]:

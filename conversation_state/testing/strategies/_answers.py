@@ -30,15 +30,9 @@ from conversation_state.tools import ToolCall, ToolInfo
 from conversation_state.usage import Usage
 
 BROKEN_ANSWERS = (
-    "unknown tool",
-    "invalid JSON",
-    "repeated id",
-    "missing id",
-    "long id",
-    "empty",
-    "refused",
-    "truncated",
-)
+    "unknown tool", "invalid JSON", "repeated id", "missing id", "long id", "empty",
+    "refused", "truncated",
+)  # fmt: skip
 """What may be wrong with an answer of `model_answers`."""
 
 _LONG_ID = "call_" * 16

@@ -143,15 +143,10 @@ def transcripts(
 
 
 _HARMS = (
-    "a result of no call",
-    "no result",
-    "a result twice",
-    "a result apart from its call",
-    "a result too late",
-    "an id twice in a message",
-    "an id in two messages",
-    "late instructions",
-)
+    "a result of no call", "no result", "a result twice",
+    "a result apart from its call", "a result too late", "an id twice in a message",
+    "an id in two messages", "late instructions",
+)  # fmt: skip
 
 
 def _harm_transcript(draw: DrawFn, messages: list[Message], harm: str) -> None:
