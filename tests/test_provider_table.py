@@ -251,6 +251,10 @@ CHAT = {
         chat(image("data:image/svg+xml;base64,aGk=")),
         chat(image(PNG)),
     ),
+    "file_format": (
+        chat(file(filename="a", file_data="data:text/plain;base64,aGk=")),
+        chat(file(filename="a.pdf")),
+    ),
     "file_without_name": (chat(file()), chat(file(filename="a.pdf"))),
     "image_without_type": (chat(image("data:;base64,aGk=")), chat(image(PNG))),
     "image_url": (chat(image("file.png")), chat(image("https://example.com/file.png"))),

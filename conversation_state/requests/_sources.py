@@ -184,6 +184,14 @@ SOURCES: tuple[Rule, ...] = (
     ),
     Rule(
         format="openai_chat",
+        host="azure, openai",
+        name="files",
+        says="Files by value are PDFs, sounds WAV or MP3.",
+        does="A text file's text is sent; others are left out.",
+        source="https://github.com/vercel/ai/issues/7266",
+    ),
+    Rule(
+        format="openai_chat",
         host="azure, openai, openrouter",
         name="max_markers",
         says="At most four blocks have cache_control; OpenAI's, none.",

@@ -1016,7 +1016,7 @@ def test_media_that_are_refused(adapter, part, is_sent):
 
 @pytest.mark.parametrize(
     ("media_type", "named"),
-    [("application/pdf", "file.pdf"), ("", "file.pdf"), ("text/csv", "file")],
+    [("application/pdf", "file.pdf"), ("", "file.pdf")],
 )
 def test_a_file_without_a_name(media_type, named):
     """OpenAI wants the name of each file whose bytes it gets, so one is made."""
@@ -1030,6 +1030,49 @@ def test_a_file_without_a_name(media_type, named):
     assert judge("openai_responses", export.payload) == ()
     [kept] = as_is(openai_chat).dump(chat).payload["messages"]
     assert "filename" not in kept["content"][0]["file"]
+
+
+@pytest.mark.parametrize(
+    ("file", "sent"),
+    [
+        (FilePart(data=b"a,b", media_type="text/csv", name="t"), "t:\na,b"),
+        (FilePart(data=b"{}", media_type="application/json", name="t"), "t:\n{}"),
+        (FilePart(data=b"PK", media_type=WORD, name="t"), None),
+        (FilePart(data=b"\xff", media_type="text/plain", name="t"), None),
+    ],
+)
+def test_a_file_that_is_no_pdf(file, sent):
+    """
+    OpenAI's Chat Completions take PDFs only: texts are sent as such. What came so, from
+    another server, goes home so, and not where the host is named.
+    """
+    export = openai_chat.dump([UserMessage([TextPart("q"), file])])
+    raw = as_is(openai_chat).dump([UserMessage([TextPart("q"), file])]).payload
+    loaded = openai_chat.load(raw)
+    named = openai_chat.dump(loaded, openai_chat.rules(host="azure"))
+
+    texts = [{"type": "text", "text": text} for text in ("q", sent) if text]
+    for each in (export, named):
+        assert texts == each.payload["messages"][0]["content"]
+        assert [("messages[0].parts[1]", "file")] == listed(each)
+    assert () == judge("openai_chat", export.payload)
+    assert raw == openai_chat.dump(loaded).payload
+    assert () != judge("openai_chat", raw)
+
+
+def test_a_sound_that_is_not_taken():
+    """OpenAI takes WAV and MP3; other servers take more."""
+    parts = [
+        AudioPart(data=b"x", media_type=f"audio/{kind}")
+        for kind in ("wav", "mpeg", "ogg")
+    ]
+    for host, count in (("", 3), ("openai", 2)):
+        export = openai_chat.dump(
+            [UserMessage([TextPart("q"), *parts])], openai_chat.rules(host=host)
+        )
+
+        assert 1 + count == len(export.payload["messages"][0]["content"])
+        assert [("messages[0].parts[3]", "audio")][: 3 - count] == listed(export)
 
 
 @pytest.mark.parametrize("adapter", [anthropic, gemini, openai_chat, openai_responses])

@@ -28,6 +28,7 @@ from conversation_state.adapters.engine.wire import (
     decode_base64,
     encode_base64,
     parse_arguments,
+    read_text_file,
     split_data_url,
 )
 from conversation_state.parts import (
@@ -351,7 +352,7 @@ def _find_why_refused(
 # In base64. Source: https://github.com/anthropics/claude-code/issues/19631: "image
 # exceeds 5 MB maximum: 5895160 bytes > 5242880 bytes", in each request from then on.
 _MAX_IMAGE = 5 * 1024 * 1024
-_TEXTS = frozenset({"application/json", "application/xml", "application/yaml"})
+_PLAIN_SOURCE = {"type": "text", "media_type": _PLAIN_TEXT}
 
 
 def _write_source(
@@ -369,14 +370,8 @@ def _write_source(
     if (found == _PDF) if is_file else (found and (media_type or found != _PDF)):
         return {"type": "base64", "media_type": found, "data": encode_base64(data)}
 
-    is_text = not media_type or media_type.startswith("text/") or media_type in _TEXTS
-    if is_file and is_text:
-        try:
-            return {"type": "text", "media_type": _PLAIN_TEXT, "data": data.decode()}
-        except UnicodeDecodeError:
-            pass
-
-    return None
+    text = read_text_file(data, media_type) if is_file else None
+    return None if text is None else {**_PLAIN_SOURCE, "data": text}
 
 
 def input_of(arguments: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from conversation_state.messages import (
     ToolMessage,
     UnknownMessage,
 )
-from conversation_state.parts import Part, ReasoningPart, TextPart
+from conversation_state.parts import FilePart, Part, ReasoningPart, TextPart
 from conversation_state.requests import AS_LOADED, Rules, home_rules, rules
 from conversation_state.tools import ToolCall
 
@@ -153,13 +153,25 @@ class _Noter:
             return message
 
         noted = [
-            self._with_note(part, ["text"]) if _is_empty_text(part) else part
+            self._with_note(part, [field]) if (field := self._find_form(part)) else part
             for part in parts
         ]
         if all(one is other for one, other in zip(noted, parts, strict=True)):
             return message
 
         return message.replace(content=noted)
+
+    def _find_form(self, part: Part) -> str:
+        """What of *part* a rule of form may change; "" if nothing."""
+        if isinstance(part, (ReasoningPart, TextPart)):
+            return "" if part.text else "text"
+
+        # Servers other than OpenAI's take files that are no PDFs.
+        if isinstance(part, FilePart) and self.source == "openai_chat":
+            is_pdf = part.media_type in {"", "application/pdf"}
+            return "" if is_pdf or part.data is None else "file"
+
+        return ""
 
     def _rules_differ(self, rule: str) -> bool:
         return bool(getattr(self.rules, rule) != getattr(self.home, rule))
@@ -179,7 +191,3 @@ class _Noter:
             return value.replace(metadata=metadata)
 
         return attrs.evolve(value, metadata=metadata)
-
-
-def _is_empty_text(part: Part) -> bool:
-    return isinstance(part, (ReasoningPart, TextPart)) and not part.text

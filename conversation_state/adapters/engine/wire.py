@@ -52,6 +52,25 @@ def encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
+_TEXTS = frozenset({"application/json", "application/xml", "application/yaml"})
+
+
+def read_text_file(data: bytes, media_type: str) -> str | None:
+    """
+    The text that *data*, a file of *media_type* or "", is; None if it is none.
+
+    >>> read_text_file(b"a,b", "text/csv"), read_text_file(b"PK", "application/zip")
+    ('a,b', None)
+    """
+    if media_type and not media_type.startswith("text/") and media_type not in _TEXTS:
+        return None
+
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def decode_base64(text: str, *, padded: bool = False, urlsafe: bool = False) -> bytes:
     """
     The bytes of *text*, which is base64; b"" if it is invalid.

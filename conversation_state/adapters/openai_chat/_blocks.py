@@ -20,6 +20,7 @@ from conversation_state.adapters.engine.openai import (
 )
 from conversation_state.adapters.engine.reading import ObjectReader, is_list, is_map
 from conversation_state.adapters.engine.streaming import as_index
+from conversation_state.adapters.engine.wire import read_text_file
 from conversation_state.parts import (
     AudioPart,
     FilePart,
@@ -362,7 +363,48 @@ def _write_medium(
 
     typed = writer.with_type(part, path, notes)
     fit = None if typed is None else writer.fit_image(typed, path)
-    return None if fit is None else _write_typed(writer, fit, path, kind)
+    if fit is None:
+        return None
+
+    is_sound = kind == "input_audio" and fit.data is not None
+    if is_sound and is_picky and _name_audio_format(fit.media_type) not in _SOUNDS:
+        # Else: Invalid value: 'webm'. Supported values are: 'wav' and 'mp3'.
+        writer.lose(path, part.kind, "the host takes WAV and MP3 only")
+        return None
+
+    if kind == "file" and fit.data is not None and fit.media_type not in _FILES:
+        is_kept = writer.is_as_loaded(part.metadata, "file") or not writer.is_request
+        return (
+            _write_typed(writer, fit, path, kind)
+            if is_kept
+            else _write_text_file(writer, fit, path)
+        )
+
+    return _write_typed(writer, fit, path, kind)
+
+
+_FILES = ("", "application/pdf")
+_SOUNDS = ("mp3", "wav")
+
+
+def _write_text_file(
+    writer: PayloadWriter, part: MediaPart, path: str
+) -> dict[str, Any] | None:
+    """
+    The text of *part*, a file that is no PDF, under its name; None if it has none.
+
+    Source:
+        ``Expected a base64-encoded data URL with an application/pdf MIME type, but got
+        unsupported MIME type 'text/plain'``, https://github.com/vercel/ai/issues/7266.
+    """
+    text = read_text_file(part.data or b"", part.media_type)
+    why = "the provider takes PDFs only"
+    writer.lose(path, part.kind, why if text is None else f"{why}; its text is sent")
+    if text is None:
+        return None
+
+    name = getattr(part, "name", "")
+    return {"type": "text", "text": f"{name}:\n{text}" if name else text}
 
 
 def _write_typed(

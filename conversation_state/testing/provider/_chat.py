@@ -513,6 +513,18 @@ def find_files_without_name(request: CompletionRequest) -> Iterator[Finding]:
                 yield path, {"path": path}
 
 
+def find_odd_files(request: CompletionRequest) -> Iterator[Finding]:
+    """Files by value that are no PDFs."""
+    for at, message in enumerate(request.messages):
+        for part_at, part in objects_of(message.get("content")):
+            file: Any = part.get("file")
+            given = file.get("file_data") if isinstance(file, Mapping) else None
+            kind = str(given).partition(";")[0].removeprefix("data:")
+            if given and "/" in kind and kind != "application/pdf":
+                path = f"messages[{at}].content[{part_at}].file.file_data"
+                yield path, {"path": path, "kind": kind}
+
+
 def find_missing_reasoning(request: CompletionRequest) -> Iterator[Finding]:
     """Answers with calls without their reasoning, where the model thinks."""
     body = request.body
@@ -950,6 +962,17 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
         "has of one the following formats: ['png', 'jpeg', 'gif', 'webp'].",
         _OPENAI,
         code="invalid_image_format",
+    ),
+    _rule(
+        "file_format",
+        find_odd_files,
+        "Invalid file data: '{path}'. Expected a base64-encoded data URL with an "
+        "application/pdf MIME type (e.g. 'data:application/pdf;base64,"
+        "SGVsbG8sIFdvcmxkIQ=='), but got unsupported MIME type '{kind}'.",
+        _ISSUES + "vercel/ai/issues/7266",
+        taken_by=("openrouter", "vllm"),
+        param="{path}",
+        code="invalid_value",
     ),
     _rule(
         "file_without_name",
