@@ -126,16 +126,8 @@ class _KeepNewest:
         if start.task >= end:
             made = selection.messages_at(start.task)[1:]
             tokens -= start.tokens + selection.count_tokens(made)
-            ranges = [
-                piece
-                for first, last, why in ranges
-                for piece in (
-                    DroppedRange(first, min(last, start.task), why),
-                    DroppedRange(max(first, start.task + 1), last, why),
-                )
-            ]
 
-        ranges = [each for each in ranges if each.start < each.stop]
+        ranges = _split_at(start.task, *ranges)
         count = 0
         if flaw is not None:
             count = sum(seq != start.task for seq in selection.seqs(end, valid))
@@ -225,6 +217,16 @@ def _find_user_start(
             return cut
 
     return None
+
+
+def _split_at(seq: int, *ranges: DroppedRange) -> list[DroppedRange]:
+    """What there is of *ranges* without the position *seq*."""
+    return [
+        DroppedRange(start, stop, reason)
+        for first, last, reason in ranges
+        for start, stop in ((first, min(last, seq)), (max(first, seq + 1), last))
+        if start < stop
+    ]
 
 
 def _with_made_prompt(context: TrimContext, seq: int) -> TrimContext:
@@ -455,11 +457,11 @@ def fit_from_end(
     limit = step.limit(context)
     # Cuts that move in steps depend on all that comes before them.
     if len(entries) <= 2 * _WIDTH or limit is None or step.slack:
-        return _fit_whole(context, step, repairs=repairs)
+        return None
 
     lead = _find_lead(entries, counter) if step.keep_system else NO_LEAD
     if lead is None:
-        return _fit_whole(context, step, repairs=repairs)
+        return None
 
     found, since = _fit_surveyed(context, step, lead, limit)
     while found is None and since > lead.size:
@@ -477,7 +479,7 @@ def fit_from_end(
     if found is None and repairs:
         found = _fit_valid(context, step, lead, 0, limit)
 
-    return _fit_whole(context, step, repairs=repairs) if found is None else found
+    return found
 
 
 def _fit_surveyed(
@@ -544,13 +546,6 @@ def _fit_valid(
         return None
 
     return _show_run(context, lead, start, total)
-
-
-def _fit_whole(context: TrimContext, step: Fit, *, repairs: bool) -> TrimContext | None:
-    if not repairs:
-        return None
-
-    return step.fit_shown(Repair(at_end=False)(context))
 
 
 class _Lead(NamedTuple):
@@ -640,20 +635,12 @@ def _show_run(
     first, stop = lead.size, start.cut.seq
     shown = first + size - stop
     tokens = lead.tokens + total - start.cut.tokens
-    ranges: tuple[DroppedRange, ...] = ()
     if start.task >= first:
-        ranges = (
-            DroppedRange(first, start.task, OVER_BUDGET),
-            DroppedRange(start.task + 1, stop, OVER_BUDGET),
-        )
         shown, tokens = shown + 1, tokens + start.tokens
-    else:
-        ranges = (DroppedRange(first, stop, OVER_BUDGET),)
 
-    ranges = tuple([each for each in ranges if each.start < each.stop])
-    kept = Selection(
-        selection.entries, selection.counter, selection.rules, tokens, shown, ranges
-    )
+    ranges = _split_at(start.task, DroppedRange(first, stop, OVER_BUDGET))
+    counter, rules = selection.counter, selection.rules
+    kept = Selection(selection.entries, counter, rules, tokens, shown, (*ranges,))
     view = context._with_selection(kept)
     return _with_made_prompt(view, stop) if start.task == _MADE else view
 
@@ -669,14 +656,8 @@ def _repair_newest(
         since -= 1
 
     task = find_task()
-    ranges = [DroppedRange(lead.size, since, OVER_BUDGET)]
-    if task is not None and task.seq < since:
-        ranges = [
-            DroppedRange(lead.size, task.seq, OVER_BUDGET),
-            DroppedRange(task.seq + 1, since, OVER_BUDGET),
-        ]
-
-    ranges = [each for each in ranges if each.start < each.stop]
+    dropped = DroppedRange(lead.size, since, OVER_BUDGET)
+    ranges = _split_at(since if task is None else task.seq, dropped)
     size = len(entries) - sum(each.stop - each.start for each in ranges)
     shown = Selection(entries, counter, selection.rules, 0, size, tuple(ranges))
     tokens = sum([count(message, counter) for _, message in shown.pairs()])

@@ -112,14 +112,10 @@ class Repair:
 
 def _begins_right(context: TrimContext) -> bool:
     """Whether no assistant speaks first, where that is refused. O(system messages)."""
-    if not context.rules.starts_with_user:
-        return True
-
-    for message in context.messages:
-        if not isinstance(message, SystemMessage):
-            return not isinstance(message, AssistantMessage)
-
-    return True
+    spoken = (each for each in context.messages if not isinstance(each, SystemMessage))
+    return not context.rules.starts_with_user or not isinstance(
+        next(spoken, None), AssistantMessage
+    )
 
 
 def _find_seeds(

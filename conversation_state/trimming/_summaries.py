@@ -95,7 +95,7 @@ class _SummaryStep:
         try:
             summary = self.summarise(_list_messages(context, seqs))
         except Exception as error:  # noqa: BLE001 - any of summarise: in the view's failures
-            return self._record_failure(context, error)
+            return context._with_failures(StepFailure(self, error))
 
         if isawaitable(summary):
             close_coroutine(summary)
@@ -113,7 +113,7 @@ class _SummaryStep:
             if isawaitable(summary):
                 summary = await summary
         except Exception as error:  # noqa: BLE001 - any of summarise: in the view's failures
-            return self._record_failure(context, error)
+            return context._with_failures(StepFailure(self, error))
 
         return self._put_summary(context, seqs, summary)
 
@@ -123,9 +123,6 @@ class _SummaryStep:
             f"{shorten_repr(self.summarise)}, "
             f"which has to be awaited; use a{self.name}, with atrim or Trimmer.acall"
         )
-
-    def _record_failure(self, context: TrimContext, error: Exception) -> TrimContext:
-        return context._with_failures(StepFailure(self, error))
 
     def _put_summary(
         self, context: TrimContext, seqs: tuple[int, ...], summary: object
@@ -145,14 +142,15 @@ class _SummaryStep:
 
         problem = _summary_problem(summary)
         if problem:
-            return self._record_failure(context, CompactionError(problem, seqs))
+            failure = StepFailure(self, CompactionError(problem, seqs))
+            return context._with_failures(failure)
 
         message: Any = summary
         if isinstance(summary, str):
             try:
                 message = UserMessage(summary)
             except InvalidMessageError as error:
-                return self._record_failure(context, error)
+                return context._with_failures(StepFailure(self, error))
 
         selection = context._selection
         spans = selection.stands_for(seqs)

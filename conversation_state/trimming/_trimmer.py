@@ -84,8 +84,7 @@ def _run_first(
         and context._selection.is_whole
     ):
         found = fit_from_end(context, second, repairs=True)
-        if found is not None:
-            return found, steps[2:]
+        return found or second.fit_shown(first(context)), steps[2:]
 
     return context, steps
 
