@@ -1675,6 +1675,21 @@ class TestSessions:
         assert "message 6: its call toolu_A3 has no result" in result.stderr
         assert "left out" not in result.stderr
 
+    @pytest.mark.parametrize("kind", ["codex", "claude_code", "gemini_cli", "pi"])
+    def test_growing_sessions(self, run, kind):
+        """A session that is imported while it grows shows in the end what it shows."""
+        [path] = (ROOT / "tests/golden/sessions").glob(f"{kind}-*/*.jsonl")
+        lines = path.read_text().splitlines(keepends=True)
+        for end in range(6, len(lines), 4):
+            run("import", run.write(*lines[:end], name=path.name))
+
+        run("import", path)
+        run("import", path, "--prefix", "once-")
+
+        names = [each["name"] for each in run.json("names")]
+        for name in [each for each in names if not each.startswith("once-")]:
+            assert run("show", f"once-{name}").stdout == run("show", name).stdout
+
     @pytest.mark.parametrize("key", ["instructions", "git"])
     def test_old_codex(self, run, key):
         """A rollout of 2025, which has no payloads, is one session."""

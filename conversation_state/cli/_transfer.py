@@ -672,7 +672,8 @@ def _show_same(
     *grown* with the message *shown* at its end, or what *saved* shows if that only goes
     on from there.
     """
-    if shown is not None and shown in saved:
+    # An answer that was saved half is not there any more.
+    if shown is not None and shown in saved and saved.head in grown:
         way = saved.path(shown).entries
         shown = saved.head if saved.present.entries.take(len(way)) == way else shown
 
