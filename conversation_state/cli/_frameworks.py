@@ -1,11 +1,6 @@
 """
 Reads conversations out of the SQLite files in which frameworks keep them.
 
-What lives here: the tables of the Agents SDK's sessions and LangChain's histories,
-opened read-only and read as data. What does not: LangGraph's checkpoints
-(`_langgraph`), what a message says (`adapters.langchain`, `hosts.agents`), and what is
-done with a conversation (`_transfer`).
-
 Source:
     ``SQLiteSession`` and ``AdvancedSQLiteSession`` of openai-agents 0.24;
     ``SQLChatMessageHistory`` of langchain-community 0.4.2.

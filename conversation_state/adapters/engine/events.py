@@ -1,9 +1,4 @@
-"""
-The JSON events in a stream of server-sent events, as providers send them.
-
-What lives here: from lines to JSON values. What does not: what an event means
-(each adapter's ``load_chunks``), and the connection (an HTTP client's).
-"""
+"""The JSON events in a stream of server-sent events, as providers send them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""
-What every adapter gives back, and what all adapters share when they write.
-
-What lives here: `Export`, `Lost`, `PayloadWriter`, and descriptions of tools. What does
-not: what they share when they load (`reading`), where they keep a provider's own values
-(`notes`), and how a provider writes a tool and a choice (its own ``dump_tools``).
-"""
+"""What every adapter gives back, and what all adapters share when they write."""
 
 from __future__ import annotations
 

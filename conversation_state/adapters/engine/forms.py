@@ -1,9 +1,6 @@
 """
 What was loaded as it is: notes on ids, names and empty content that a rule of form
 would change, though the provider they come from takes them.
-
-What lives here: when such a note is made. What does not: what it means
-(`conversation_state.requests.came_as_is`).
 """
 
 from __future__ import annotations

@@ -33,9 +33,6 @@ anything else
 Metadata is part of a message and travels with it, so a note is as trusted as
 the message: who can write it can write any key of that message, part or call
 in a request, and nothing outside of them. A note of the wrong type is ignored.
-
-What lives here: where notes are. What does not: reading a format (`reading`)
-and writing it (`export`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""
-What formats that go back to OpenAI's share: media in base64, and log
-probabilities.
-
-What does not live here: which block or key these stand in.
-"""
+"""What formats that go back to OpenAI's share: media in base64, log probabilities."""
 
 from __future__ import annotations
 

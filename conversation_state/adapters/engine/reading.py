@@ -1,10 +1,4 @@
-"""
-Reading JSON of others: every problem is reported, each with its
-path, and text is mended on the way.
-
-What lives here: what all adapters share when they load. What does not: what
-a provider means by its keys.
-"""
+"""Reading JSON of others: every problem with its path; text is mended on the way."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """
-Reading streams of events: what all adapters share when they load chunks.
-
-What lives here: how a stream ends; texts that come in pieces, and may be cut in the
-middle of a character; what is new in an event, and what only repeats the one before;
-and chunks of one piece. What does not: what any provider means by an event.
+Reading streams of events, for all adapters: how a stream ends; texts that come in
+pieces, and may be cut in the middle of a character; what is new in an event, and what
+only repeats the one before; and chunks of one piece.
 """
 
 from __future__ import annotations

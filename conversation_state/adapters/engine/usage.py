@@ -6,9 +6,6 @@ paid for all the same. So a count that can't be read never hides an answer: a re
 keeps it in its notes, under ``usage``, and has no usage at all if its prompt or its
 completion can't be counted without it. Only `load_usage`, which gives nothing else,
 refuses it.
-
-What does not live here: which counts a provider has, and which of them include
-others.
 """
 
 from __future__ import annotations

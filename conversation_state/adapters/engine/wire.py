@@ -2,9 +2,6 @@
 What formats share on the wire: base64 and ``data:`` URLs; times; the arguments of
 calls; the call that a result answers, if the format may leave out its id; and documents
 with one list of messages, each of which is read by itself.
-
-What does not live here: reading one JSON object (`reading`), and what a provider
-means by a block or a key.
 """
 
 from __future__ import annotations

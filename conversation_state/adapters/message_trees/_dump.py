@@ -1,9 +1,4 @@
-"""
-From trees to files.
-
-What lives here: which messages make one record, and the file around the records. What
-does not: what a record says (`_forms`).
-"""
+"""From trees to files: which messages make a record, and the file around them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""
-The records of each format: from one to messages, and back.
-
-What lives here: what a record says. What does not: where it stands in its file, and
-which records belong together (`_load`, `_dump`).
-"""
+"""The records of each format: from one to messages, and back."""
 
 from __future__ import annotations
 

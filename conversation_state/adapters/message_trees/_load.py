@@ -1,9 +1,4 @@
-"""
-From files to trees.
-
-What lives here: which format a payload is in, where its records stand, and the tree
-they make. What does not: what a record says (`_forms`).
-"""
+"""From files to trees: which format a payload is in, and where its records stand."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
 """
 From trees to the files of coding agents: which format, and the lines of Claude Code and
 Codex.
-
-What lives here: `dump_session`, and the two formats whose lines are messages of a
-provider. What does not: what all formats share (`_writing`), and the formats that have
-parts of their own (`_dump_opencode`, `_dump_pi`, `_dump_sts`).
 """
 
 from __future__ import annotations

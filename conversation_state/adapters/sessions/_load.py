@@ -1,9 +1,4 @@
-"""
-From the lines of a session to its tree: which format they are in, and files.
-
-What lives here: `load_session` and its kin. What does not: the
-formats, one module each.
-"""
+"""From the lines of a session to its tree: which format they are in, and files."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""
-What all formats share: the lines of a session, the tree they make, and its bill.
-
-What lives here: `LoadedSession`, reading text as JSON lines, identities that follow
-from content, and what a compaction hides. What does not: what a line says (one module
-for each format).
-"""
+"""What all formats share: the lines of a session, the tree they make, and its bill."""
 
 from __future__ import annotations
 
