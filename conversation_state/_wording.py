@@ -41,10 +41,7 @@ def describe_type(value: object) -> str:
 
 
 def describe_value(value: object) -> str:
-    """
-    The class of *value* and the start of its repr, for an error:
-    ``a str: 'Where to?'``.
-    """
+    """The class of *value* and the start of its repr: ``a str: 'Where to?'``."""
     return f"{describe_type(value)}: {shorten_repr(value)}"
 
 
@@ -80,10 +77,7 @@ _ADAPTERS = {
 
 
 def name_to_json(value: object) -> str:
-    """
-    The call that makes plain JSON of *value*, an object of a provider's SDK; "" for
-    any other.
-    """
+    """The call that makes plain JSON of *value*, an SDK's object; "" for others."""
     package = type(value).__module__.partition(".")[0]
     if package in _TO_JSON:
         return _TO_JSON[package]

@@ -321,10 +321,7 @@ def _get_modality(part: MediaPart, media_type: str) -> str:
 
 
 def _read_arguments(arguments: str) -> Any:
-    """
-    *arguments* as a JSON value; unchanged if they are not one that an attribute
-    can hold.
-    """
+    """*arguments* as a JSON value; unchanged if no attribute can hold it."""
     try:
         value = load_exactly(arguments)
     except DecodeError:

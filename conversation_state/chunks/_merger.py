@@ -358,10 +358,7 @@ def join_arguments(chunks: Sequence[Any], index: int | None) -> str | None:
 
 
 def join_parts(chunks: Sequence[Any], before: Part) -> Part | None:
-    """
-    The part in *chunks* if they hold nothing but more of *before*, a part of
-    text.
-    """
+    """The part in *chunks* if they hold only more of *before*, a part of text."""
     kind: Any = before.__class__
     index, signed = before.index, kind is ReasoningPart
     if kind not in _TEXT_PARTS:

@@ -97,10 +97,7 @@ def _is_link(id: str) -> bool:
 
 
 def _list_ids(rows: Sequence[Any], key: str) -> list[str]:
-    """
-    What each row has as *key*, a text or a number, or the last of some; "" for
-    everything else.
-    """
+    """What each row has as *key*, or the last of some; "" if no text or number."""
     given = [row.get(key) if isinstance(row, Mapping) else None for row in rows]
     given = [each[-1] if each and isinstance(each, list) else each for each in given]
     return [

@@ -219,10 +219,7 @@ def _report_each(
     strict: bool,
     as_json: bool,
 ) -> int:
-    """
-    Report what came of each document, up to an outcome of *ends*; how many could not
-    be read.
-    """
+    """Report each outcome, up to one of *ends*; how many could not be read."""
     unreadable = 0
     for found, result, remarks in results:
         if isinstance(result, _CannotImportError):
@@ -438,10 +435,7 @@ def _report_result(bar: ProgressBar, result: ImportResult, names: Counter[str]) 
 def _print_saved(
     store: Store, tally: Counter[str], names: Counter[str], unreadable: int
 ) -> None:
-    """
-    Print how many conversations there were, and the names that were counted, with
-    their titles.
-    """
+    """Print how many conversations there were, and the counted names."""
     summary = _format_summary(tally)
     if unreadable and not tally:
         summary = "Nothing was saved."

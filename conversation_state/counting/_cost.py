@@ -340,10 +340,7 @@ def _match_answers(state: HasLedger) -> _Matches:
 
 
 def _make_rest_keys(answer: Answer, partial: Iterable[str] = ()) -> set[str]:
-    """
-    The ledger identities of what *answer* did not report; *partial* has those of what
-    it did.
-    """
+    """The ledger ids of what *answer* did not report; *partial* has what it did."""
     ids = [*partial, *(entry.id for entry in answer.entries)]
     return {f"{id}{_REST}" for id in ids}
 

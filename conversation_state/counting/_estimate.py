@@ -177,10 +177,7 @@ by_characters.__module__ = "conversation_state.counting"
 
 
 def _split_content(message: Message) -> tuple[list[str], list[Part | EncodedMedia]]:
-    """
-    The texts of *message* that are counted, and its media, also those that are kept
-    verbatim.
-    """
+    """The texts of *message* that are counted, and its media, verbatim ones too."""
     media: list[Part | EncodedMedia] = []
     if isinstance(message, UnknownMessage):
         return [_split_raw(message.raw, media)], media

@@ -373,10 +373,7 @@ def describe_common(found: Diff) -> str:
 
 
 def describe_rest(found: Diff, rows: Sequence[Row], limit: int, a: str, b: str) -> str:
-    """
-    How many messages there are besides those in *rows*, at most *limit* of them;
-    "" if none.
-    """
+    """How many messages there are besides *rows*, at most *limit*; "" if none."""
     if len(rows) < limit:
         return ""
 

@@ -224,10 +224,7 @@ def draw_cost(found: Cost, words: Words, *, has_prices: bool = True) -> Markup:
 
 
 def draw_bill(state: Aggregator, words: Words) -> Markup:
-    """
-    The cost of *state* by model; its tokens alone where the extra ``prices`` is
-    missing.
-    """
+    """The cost of *state* by model; without the extra ``prices`` its tokens alone."""
     found, has_prices = _price_union(state.ledger, state.entries, None)
     return draw_cost(found, words, has_prices=has_prices)
 

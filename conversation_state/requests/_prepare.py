@@ -562,10 +562,7 @@ class _Preparation:
             yield rule.fix(own, f"{seed}-{number}" if seed else str(number))
 
     def _find_left_out(self) -> list[int]:
-        """
-        The positions of the messages of which something is sent; of the others,
-        list why.
-        """
+        """The positions of the messages that are sent; of the others, list why."""
         stays: list[int] = []
         is_followed = False  # by something that thinking may have led to
         for at in range(len(self.messages) - 1, -1, -1):

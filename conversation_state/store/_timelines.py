@@ -105,10 +105,7 @@ def _save_within(
 def _has_erased_moment(
     erased: Mapping[bytes, str], timeline: States, known: States | None
 ) -> bool:
-    """
-    Whether a moment that is not *known*, to be without it, has content that was
-    erased.
-    """
+    """Whether a moment not *known* to be without it has content that was erased."""
     if not erased:
         return False
 
@@ -333,10 +330,7 @@ def _compute_digest(state: object) -> bytes:
 def _holds_all(
     timeline: States, stored: StoredTimeline, changed: Mapping[int, bytes]
 ) -> bool:
-    """
-    Whether a timeline has every moment that is saved, but for those that it has
-    forgotten.
-    """
+    """Whether a timeline has every saved moment but those it has forgotten."""
     end = timeline.moments[0].number + len(timeline.moments)
     return end >= stored.row.oldest + stored.row.length and not any(
         number in stored.moments for number in changed

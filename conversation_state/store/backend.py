@@ -156,10 +156,7 @@ class Writing(Reading, Protocol):
         ...
 
     def remove(self, table: str, low: Key | None, high: Key | None) -> int:
-        """
-        Remove the rows from key *low* on and before *high*; how many there
-        were.
-        """
+        """Remove the rows from key *low* on and before *high*; how many there were."""
         ...
 
     def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:

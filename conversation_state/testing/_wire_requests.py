@@ -29,10 +29,7 @@ FORMATS = ("openai_chat", "openai_responses", "anthropic", "gemini")
 
 
 def write_request(wire: str, messages: Iterable[Message]) -> Json:
-    """
-    The part of a request that carries *messages*; what the format can't say is left
-    out.
-    """
+    """The part of a request that carries *messages*, but for what it can't say."""
     return _REQUESTS[wire](list(messages))
 
 

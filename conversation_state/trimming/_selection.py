@@ -294,10 +294,7 @@ class Selection:
         return tuple([range(each, each + 1) for each in sorted(seqs)])
 
     def summarised(self, seq: int) -> tuple[range, ...]:
-        """
-        The positions that a summary shown at *seq* stands for; none if it is not
-        a summary.
-        """
+        """The positions that a summary at *seq* stands for; none if there is none."""
         own = self.changes.get(seq)
         return own.stands_for if own else ()
 

@@ -77,10 +77,7 @@ class _SummaryStep:
             raise self._async_error()
 
     def plan(self, context: TrimContext) -> tuple[TrimContext, tuple[int, ...]]:
-        """
-        The view to summarise, and the positions in it, in order; none if it needs no
-        summary.
-        """
+        """The view to summarise, and the positions in it; none if none is needed."""
         # Each kind of summary has its own.
         raise NotImplementedError
 
@@ -174,10 +171,7 @@ def _list_messages(context: TrimContext, seqs: tuple[int, ...]) -> tuple[Message
 
 
 def _read_mark_replaced(message: Message) -> frozenset[int]:
-    """
-    The positions whose message was replaced in what the summary *message* was
-    made of.
-    """
+    """The positions of replaced messages that the summary *message* is made of."""
     try:
         return frozenset(read_mark(message).get("replaced", ()))
     except TypeError:

@@ -90,10 +90,7 @@ def _run_first(
 
 
 def _attach_summaries(error: Any, context: TrimContext) -> None:
-    """
-    Put the summaries of *context*, which would be lost, on *error*, unless it can't
-    be changed.
-    """
+    """Put the summaries of *context* on *error*, if that can be changed."""
     with suppress(Exception):
         if context.summaries:
             error.summaries = context.summaries

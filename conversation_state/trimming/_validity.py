@@ -320,10 +320,7 @@ class Survey(NamedTuple):
     def with_messages(  # noqa: C901, PLR0912, PLR0915 - each message passes here
         self, pairs: Iterable[tuple[int, Message]], counter: TokenCounter, rules: Rules
     ) -> Survey:
-        """
-        The survey of this run and *pairs*, the messages behind it, each with its
-        position.
-        """
+        """The survey of this run and *pairs*, messages behind it with positions."""
         size, tokens, lead_size, lead, lead_tokens, open_calls, flaw, cuts, users = (
             self[:9]
         )

@@ -57,10 +57,7 @@ class ChatRequest:
     extra: Mapping[str, Any] = MappingProxyType({})
 
     def resume_from(self, tree: MessageTree) -> Aggregator:
-        """
-        What `resume_from` returns for it: `StoredChat.answer` takes requests that have
-        this.
-        """
+        """What `resume_from` returns; `StoredChat.answer` takes such requests."""
         return resume_from(tree, self)
 
     @property

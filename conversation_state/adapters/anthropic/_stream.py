@@ -130,10 +130,7 @@ class StreamBlock:
         self._texts: dict[str, list[str]] = {}
 
     def start(self, block: ObjectReader, made_id: str) -> list[AssistantMessage]:
-        """
-        The chunks that *block* brings, as it begins; a call without an id gets
-        *made_id*.
-        """
+        """The chunks that *block* begins with; a call without an id gets *made_id*."""
         field = self.pieces.field if self.pieces else ""
         self._raw |= block.reading.rest(block.raw, frozenset({field}), block.path)
         self._path = block.path
@@ -210,10 +207,7 @@ class StreamBlock:
         return pieces.make_chunk(self.index, text)
 
     def _read_texts(self, delta: ObjectReader) -> frozenset[str]:
-        """
-        Keep the texts of *delta*, of a block that is given at its end; its keys that
-        were read.
-        """
+        """Keep the texts of *delta*, of a block given at its end; its keys."""
         is_input = _INPUT in delta.raw
         if is_input and not isinstance(delta.raw[_INPUT], str):
             delta.wrong(_INPUT, "a text")
@@ -522,10 +516,7 @@ class AnthropicStream:
         return self._prefix
 
     def _end_others(self, at: int) -> list[AssistantMessage]:
-        """
-        The end of the blocks before that with the number *at*, which some servers leave
-        out.
-        """
+        """The end of the blocks before number *at*, which some servers omit."""
         # Of calls, pieces may come between those of others: `concat` joins them by
         # their index. What belongs to a part has to come right behind it.
         return [

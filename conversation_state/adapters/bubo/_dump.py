@@ -149,10 +149,7 @@ def _write_envelope(
 
 
 def _write_time(time: datetime) -> tuple[str, str]:
-    """
-    *time* as Go writes it, in milliseconds; and why that is not what it was,
-    "" if it is.
-    """
+    """*time* as Go writes it, in milliseconds; and why it differs, "" if not."""
     why = "times have milliseconds only" if time.microsecond % 1_000 else ""
     # Messages' times are aware, with a fixed offset.
     offset, minute = time.utcoffset() or timedelta(), timedelta(minutes=1)

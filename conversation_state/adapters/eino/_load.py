@@ -165,10 +165,7 @@ def _read_medium(
 
 
 def write_part(writer: PayloadWriter, part: Part, path: str, role: str) -> Any:
-    """
-    *part* as it stands in the list of a message of *role*; None if it can't, and is
-    lost.
-    """
+    """*part* as it stands in a message of *role*; None if it can't, and is lost."""
     notes = writer.notes(part, path)
     if part.index is not None:
         writer.lose(path, "index", "eino doesn't save positions")

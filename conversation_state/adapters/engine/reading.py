@@ -211,10 +211,7 @@ class DocumentReader:
             raise DecodeError(tuple(self.problems))
 
     def json(self, value: Any, path: str, depth: int = 0) -> Any:
-        """
-        *value* as plain JSON that can be kept: texts mended, nothing else
-        changed.
-        """
+        """*value* as plain JSON that can be kept: texts mended, all else as it is."""
         if isinstance(value, str):
             text = mended(value)
             if text is not value:

@@ -340,10 +340,7 @@ class CallPairing:
         self._unqueued.append((call_id, name, is_made_up))
 
     def open_calls(self, calls: Iterable[ToolCall], *, more: bool = False) -> None:
-        """
-        Start a group with *calls*, or add them to the group if they are *more*
-        of it.
-        """
+        """Start a group with *calls*; or add them to it if they are *more* of it."""
         if not more:
             self.start_group()
 
@@ -470,10 +467,7 @@ class MessageLoader(DocumentReader):
             )
 
     def message(self, raw: Any, path: str, prefix: str) -> Message | None:
-        """
-        One message; None if there was a problem. Ids that are made up begin
-        with *prefix*.
-        """
+        """One message; None if there was a problem. Made ids begin with *prefix*."""
         # A format in which an item may be several messages has `history` instead.
         raise NotImplementedError
 

@@ -695,10 +695,7 @@ def _note_no_parts(node: GeminiObject) -> None:
 
 
 def _would_join(before: Message, message: Message) -> bool:
-    """
-    Whether *message*, which follows *before*, would be written in one content
-    with it.
-    """
+    """Whether *message*, behind *before*, would be in one content with it."""
     if isinstance(before, AssistantMessage) and isinstance(message, AssistantMessage):
         return bool(message.tool_calls)
 

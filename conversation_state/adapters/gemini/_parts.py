@@ -464,10 +464,7 @@ def write_result(
     notes: Mapping[str, Any],
     about: Mapping[str, str],
 ) -> dict[str, Any]:
-    """
-    The part that *message* is; *about* has the id and the name that are to be
-    said in it.
-    """
+    """The part that *message* is; *about* has the id and name to say in it."""
     body: dict[str, Any] = {key: value for key, value in about.items() if value}
     text, parts = _write_content(writer, message, path)
     body["response"] = _write_response(text, notes, is_error=message.is_error)

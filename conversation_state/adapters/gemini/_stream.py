@@ -131,10 +131,7 @@ class _KeptNotes:
         self._listed: set[tuple[str, str, bytes]] = set()
 
     def keep(self, fields: Mapping[str, Any]) -> None:
-        """
-        Keep *fields*: maps are merged, of all else the last value stands
-        that isn't empty.
-        """
+        """Keep *fields*: maps are merged, else the last value not empty stands."""
         for name, value in fields.items():
             before = self.values.get(name)
             if is_empty_value(value):
@@ -186,10 +183,7 @@ class _LatestUsage:
         self._latest: dict[str, Any] | None = None
 
     def takes(self, event: Mapping[str, Any]) -> bool:
-        """
-        Whether the usage in *event* has nothing new but counts. It need not be read
-        then.
-        """
+        """Whether *event*'s usage has nothing new but counts, and can be left."""
         block: Any = event.get("usageMetadata")
         if block is None:
             return True

@@ -101,10 +101,7 @@ def _read_url(url: str) -> dict[str, Any] | None:
 
 
 def media_shape(block: Mapping[str, Any]) -> BlockShape | None:
-    """
-    The shape of *block*; None if it has neither a URL nor data, such as a file
-    at its provider.
-    """
+    """The shape of *block*; None if it has neither a URL nor data."""
     kind = block.get("type")
     found: dict[str, Any] | None = None
     shape, of = STANDARD, kind

@@ -498,10 +498,7 @@ def _put_calls(
     content: Any,
     fields: dict[str, Any],
 ) -> Any:
-    """
-    Put the calls of *message* into *fields*; its *content* with the blocks that
-    repeat them.
-    """
+    """Put the calls of *message* into *fields*, their blocks into *content*."""
     calls: dict[str, list[Any]] = {"tool_call": [], "invalid_tool_call": []}
     blocks: list[tuple[int, dict[str, Any]]] = []
     for at, call in enumerate(message.tool_calls):

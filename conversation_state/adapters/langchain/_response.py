@@ -320,10 +320,7 @@ def write_call(
 def dump_call_block(
     call: ToolCall, raw: dict[str, Any], notes: Mapping[str, Any]
 ) -> tuple[int, dict[str, Any]] | None:
-    """
-    The block that repeats *call*, which is *raw*, and its position in the
-    content, or None.
-    """
+    """The block that repeats *call*, *raw*, and its position, or None."""
     noted = notes.get("block")
     if not isinstance(noted, dict):
         return None

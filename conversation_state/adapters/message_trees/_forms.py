@@ -265,10 +265,7 @@ def _split_responses(
 def _list_pieces(
     messages: Sequence[Message], lost: list[Lost], path: str
 ) -> Iterator[tuple[str, Part | ToolCall, ToolMessage | None]]:
-    """
-    The parts and calls of one record's *messages*, each call with its result, and
-    their paths.
-    """
+    """The parts and calls of a record's *messages*, calls with results."""
     results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
     last = {c.id: at for at, m in enumerate(messages) for c in m.tool_calls}
     had_result = False

@@ -740,10 +740,7 @@ class ChatStream:
     def _read_ours(
         self, raw: Mapping[str, Any], at: int, path: str, *, is_held: bool = False
     ) -> ResponseMeta | None:
-        """
-        As `_read_answer`, of the answer that is read; *is_held* if it has another
-        number.
-        """
+        """As `_read_answer`, of our answer; *is_held* if its number differs."""
         choice = ObjectReader(self._reader, raw, f"{path}.choices[{at}]")
         # Where Moonshot has it, while the rest of the event repeats.
         self._add_usage(raw.get("usage"))

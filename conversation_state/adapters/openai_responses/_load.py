@@ -463,10 +463,7 @@ class ItemLoader(MessageLoader):
     def _add_answer_item(
         self, item: ObjectReader, made_id: str, logprobs: list[LogProb] | None = None
     ) -> None:
-        """
-        Add the output in *item*; in a history, that may be the first
-        of another response.
-        """
+        """Add the output in *item*; in a history it may begin a response."""
         kind = item.raw.get("type")
         is_message = kind == "message" or (kind is None and "role" in item.raw)
         # All output of a response, which has *logprobs*, is one message, whatever its
@@ -560,10 +557,7 @@ class ItemLoader(MessageLoader):
         self._add_message(UnknownMessage, raw, node, {"source": SOURCE})
 
     def _load_result(self, item: ObjectReader, kind: str) -> None:
-        """
-        Load the result of one of the caller's tools; of an unknown kind as an
-        `UnknownMessage`.
-        """
+        """Load a result of a caller's tool; an `UnknownMessage` if unknown."""
         self._finish_answer()
         call_id = item.raw.get("call_id")
         if kind not in RESULTS.values() or not isinstance(call_id, str) or not call_id:
@@ -616,10 +610,7 @@ class ItemLoader(MessageLoader):
 
 
 def _content_of(parts: list[Part], *, alone: bool) -> str | list[Part]:
-    """
-    The content of a message of *parts*: a text if `dump` would write the same items
-    for it.
-    """
+    """The content of *parts*: a text if `dump` would write the same for it."""
     if not parts:
         return ""
 

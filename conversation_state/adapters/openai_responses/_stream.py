@@ -108,10 +108,7 @@ class StreamedText:
     whole: str = ""
 
     def add_piece(self, piece: str, chunks: list[AssistantMessage]) -> None:
-        """
-        Add the next *piece*, and its chunk to *chunks*; half of a character at its end
-        waits.
-        """
+        """Add *piece*, and its chunk to *chunks*; half of a character waits."""
         text = self.cut.next(piece)
         if text:
             self.pieces.append(text)
@@ -654,10 +651,7 @@ class ResponsesStream:
     def _find_item(
         self, event: ObjectReader, item_id: Any = None
     ) -> StreamedItem | None:
-        """
-        The item that *event* is about, whose id may be *item_id*; None if it is not
-        known.
-        """
+        """The item of *event*, perhaps with *item_id*; None if not known."""
         for each in (event.raw.get("item_id"), item_id):
             if isinstance(each, str) and each in self._by_id:
                 return self._by_id[each]
@@ -682,10 +676,7 @@ class ResponsesStream:
         return self._open_item(raw, at, f"{event.path}.item")
 
     def _find_item_of(self, event: ObjectReader, kind: str) -> Any:
-        """
-        The item of a *kind* that *event* has a piece of; a new one if it was not
-        announced.
-        """
+        """The item of a *kind* that *event* has a piece of, or a new one."""
         item = self._find_item(event)
         if item is None and event.raw.keys().isdisjoint({"item_id", "output_index"}):
             item = self._items[-1] if self._items else None

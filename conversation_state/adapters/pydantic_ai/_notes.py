@@ -175,10 +175,7 @@ def take_notes(
 
 
 def read_time(node: ObjectReader) -> tuple[datetime | None, frozenset[str]]:
-    """
-    The time of an object, and the keys that need no note, because `write_time`
-    restores them.
-    """
+    """The time of an object, and the keys that `write_time` restores."""
     value: Any = node.raw.get("timestamp")
     known = frozenset({"timestamp"})
     if value == UNKNOWN_TIME:

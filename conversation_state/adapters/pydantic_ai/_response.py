@@ -153,10 +153,7 @@ def _encode_base64(data: bytes) -> str:
 
 
 def read_tool_result(node: ObjectReader) -> str | list[Part]:
-    """
-    The content of a tool's result: a text, the JSON text of a value, or parts if
-    it has media.
-    """
+    """The content of a tool's result: a text, JSON, or parts with media."""
     content = node.raw.get("content")
     items: Sequence[Any] = content if is_list(content) else [content]
     if not any(is_map(item) and kind_of(item, "kind") in _MEDIA for item in items):

@@ -495,10 +495,7 @@ class SessionBuilder:
         time: datetime | None,
         **notes: Any,
     ) -> None:
-        """
-        Add what *id* says, behind what *parent* says, with *notes* on it that are not
-        empty.
-        """
+        """Add what *id* says, behind *parent*, with *notes* that are not empty."""
         kept = without_empty(notes)
         if "raw" in kept:
             kept["at"] = at

@@ -223,10 +223,7 @@ class SessionWriter:
     def kept_raw(
         self, record: SessionRecord, load: Callable[[Any], Sequence[Message]]
     ) -> dict[str, Any] | None:
-        """
-        The record as it was read, if its messages say the same still; *load* reads it
-        again.
-        """
+        """The record as read, if its messages, read by *load*, say the same still."""
         kept = self.kept(record).get("raw")
         if kept is None:
             return None

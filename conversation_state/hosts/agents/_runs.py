@@ -329,10 +329,7 @@ def _load_exact(
 
 
 def _find_runs(items: Sequence[Any], kept: list[Item]) -> Iterator[list[int]]:
-    """
-    The positions of items that are loaded together, and of single ones that are
-    not restored.
-    """
+    """The positions of items loaded together, and of single ones not restored."""
     run: list[int] = []
     for at, item in enumerate(items):
         if _load_exact([item], [kept[at]], {}):
@@ -389,10 +386,7 @@ def _find_answered(items: Sequence[Any]) -> set[str]:
 
 
 def _calls_of(messages: Sequence[Message], wanted: set[str]) -> dict[str, ToolCall]:
-    """
-    The last call of each id that is *wanted*. Looks back no farther than to
-    the first of them.
-    """
+    """The last call of each id *wanted*. Looks back no farther than to the first."""
     found: dict[str, ToolCall] = {}
     left = wanted - {""}
     for message in reversed(messages) if left else ():

@@ -582,10 +582,7 @@ class StoreBackend(StoreHost, ConversationStore):
 
     @staticmethod
     def name_of(conversation_id: str) -> str:
-        """
-        The name in the store of a conversation: its id, unless that is not a
-        valid name.
-        """
+        """The name of a conversation in the store: its id, if that is a valid name."""
         return name_of(conversation_id)
 
     async def load_state(

@@ -43,10 +43,7 @@ _PAUSE_S = 0.05
 
 
 def make_mark(version: int, before: int = 0) -> int:
-    """
-    A ``user_version`` of that schema, and of a new generation behind that of the mark
-    *before*.
-    """
+    """The ``user_version`` of that schema, and of the generation after *before*."""
     number = random.SystemRandom().getrandbits(_GENERATION_BITS)
     number = number << _GENERATION_BITS | _generation(before)
     return number << _VERSION_BITS | version

@@ -420,10 +420,7 @@ def _usage_of(answer: Any) -> Usage | None:
 
 
 def _read_reply(reply: Any, *, is_cut: bool = False) -> str | None:
-    """
-    The text of a reply; None if it has none, or says that it is not all, unless
-    *is_cut*.
-    """
+    """The text of a reply; None without one, or if it is cut and not *is_cut*."""
     if isinstance(reply, str):
         return reply
 

@@ -474,10 +474,7 @@ class ChatContract(Contract):
         look: Callable[[_Run], None] = lambda _run_acts: None,
         tabs: int = 1,
     ) -> None:
-        """
-        Do *acts*, and *look* at the chat after each; what it raises has the calls as a
-        script.
-        """
+        """Do *acts*, and *look* after each; an error has the calls as a script."""
         run = _Run(self.make, tabs)
         try:
             look(run)

@@ -31,10 +31,7 @@ class Losses:
     calls: dict[int, set[str]] = attrs.field(factory=dict)
 
     def add(self, kind: str | None, number: int, what: str, message: Message) -> None:
-        """
-        Note what one loss names: a part or a call by its *number*, or *what* of the
-        message.
-        """
+        """Note what one loss names: a part or call by *number*, or *what* else."""
         if kind == "parts":
             self.parts.setdefault(number, set()).add(what)
         elif kind == "tool_calls":

@@ -319,10 +319,7 @@ def find_missing_signatures(request: GeminiRequest) -> Iterator[Finding]:
 
 
 def find_foreign_signatures(request: GeminiRequest) -> Iterator[Finding]:
-    """
-    Signatures that are empty, or that this provider did not give once it has given
-    some.
-    """
+    """Signatures that are empty, or not of this provider once it gave some."""
     for path, part in _parts(request):
         if part.get("thoughtSignature") == "":
             yield path, {}

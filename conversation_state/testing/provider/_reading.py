@@ -82,10 +82,7 @@ def has_word_json(value: Any) -> bool:
 def find_inner_schemas(
     schema: Any, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    """
-    *schema*, and those of its properties, items and alternatives, each with the keys
-    to it.
-    """
+    """*schema*, and those inside it, each with the keys that lead to it."""
     if not isinstance(schema, Mapping):
         return
 

@@ -511,10 +511,7 @@ _NO_REASONER = re.compile("(ft:)?(chatgpt-4|gpt-[34])")
 
 
 def find_answers_of_no_type(request: ResponsesRequest) -> Iterator[Finding]:
-    """
-    Answers of parts that are not a whole output item: without id, status or
-    annotations.
-    """
+    """Answers of parts without the id, status or annotations of an item."""
     for at, (kind, item) in enumerate(request.items):
         content = item.get("content")
         if (
