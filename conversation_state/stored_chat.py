@@ -28,6 +28,7 @@ from conversation_state._identity import new_entry_id
 from conversation_state._locks import RLock
 from conversation_state._waiting import TaskEvent, async_twin
 from conversation_state._wording import add_missing_names, describe_value, shorten_repr
+from conversation_state.adapters.engine.ui import ask_prompt, find_prompt
 from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.cells import Cell, Watch
 from conversation_state.chunks import Accumulator
@@ -47,7 +48,7 @@ from conversation_state.parts import TextPart
 from conversation_state.store import Head, Store
 from conversation_state.streams import Stream, drain
 from conversation_state.timeline import Timeline
-from conversation_state.tree import MessageTree, Node, name, ui_id_of
+from conversation_state.tree import MessageTree, name, ui_id_of
 
 __all__ = ["ChatAnswer", "ChatUpdate", "StoredChat"]
 
@@ -213,9 +214,9 @@ class StoredChat:
         that streams in where it is asked is stopped first.
 
         Args:
-            asked: A text, a `UserMessage`, or a client's `adapters.ai_sdk.ChatRequest`.
-                A message with an id that the chat has (`tree.name`) is asked again, or
-                edited.
+            asked: A text, a `UserMessage`, or a client's `adapters.ai_sdk.ChatRequest`
+                or `adapters.ag_ui.RunInput`. A message with an id that the chat has
+                (`tree.name`) is asked again, or edited.
             model: Called once, with the state to answer. Returns chunks and, between
                 responses, whole `ToolMessage` objects: an async iterable, which a task
                 of the running event loop reads, or another, which a thread reads. What
@@ -438,10 +439,11 @@ def _check_chunks(made: Any) -> Any:
 
 def _add_question(asked: Any, tree: MessageTree) -> State:
     resume_from = getattr(asked, "resume_from", None)  # a client's
-    if isinstance(asked, Mapping) or hasattr(asked, "thread_id"):
+    if isinstance(asked, Mapping):
+        load = "ag_ui.load_input" if "threadId" in asked else "ai_sdk.load_request"
         raise InvalidMessageError(
             f"asked is {shorten_repr(asked)}; expected a text, a UserMessage or a "
-            f"request that was loaded: {_advise_request(asked)}"
+            f"request that was loaded: chat.answer({load}(body), model)"
         )
 
     state: State = resume_from(tree) if resume_from else _add_prompt(asked, tree)
@@ -454,42 +456,8 @@ def _add_question(asked: Any, tree: MessageTree) -> State:
 
 
 def _add_prompt(asked: Any, tree: MessageTree) -> State:
-    """
-    *asked* behind what *tree* shows. A message of a client's that it has is asked
-    again; with other words it is edited.
-    """
-    node = _find_prompt(asked, tree)
-    if node is None:
-        return tree.present.add_user_prompt(asked)
-
-    if node.message.parts == asked.parts:
-        return tree.path(node.id)
-
-    return tree.path(node.parent).add(name(asked, new_entry_id()))
-
-
-def _find_prompt(asked: Any, tree: MessageTree) -> Node | None:
-    if not isinstance(asked, UserMessage):
-        return None
-
-    try:
-        node = tree.node(tree.find(ui_id_of(Entry("", asked))))
-    except LookupError:
-        return None
-
-    return node if node.message.role == "user" else None
-
-
-def _advise_request(asked: Any) -> str:
-    # AG-UI's messages and runs are one by one, so its requests are no turns of a tree.
-    line = "chat.answer({}, model) asks what is new in it"
-    if not isinstance(asked, Mapping):
-        return line.format("asked.messages[-1]")
-
-    if "threadId" in asked:
-        return line.format("ag_ui.load_input(body).messages[-1]")
-
-    return "chat.answer(ai_sdk.load_request(body), model)"
+    known = ask_prompt(asked, tree) if isinstance(asked, UserMessage) else None
+    return tree.present.add_user_prompt(asked) if known is None else known
 
 
 def _replace_question(id: str, asked: str | UserMessage, tree: MessageTree) -> State:
@@ -497,7 +465,7 @@ def _replace_question(id: str, asked: str | UserMessage, tree: MessageTree) -> S
     if node.message.role != "user":
         raise ValueError(f"can't edit {id!r}: it is no message of a user's")
 
-    if isinstance(asked, UserMessage) and _find_prompt(asked, tree):  # by its old id
+    if isinstance(asked, UserMessage) and find_prompt(asked, tree):  # by its old id
         asked = name(asked, new_entry_id())
 
     return _add_question(asked, MessageTree.of(tree.path(node.parent)))

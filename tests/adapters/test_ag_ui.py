@@ -486,6 +486,97 @@ def ag_event(kind: str, of_id: str, **more: str) -> dict[str, str]:
     return {"type": kind, field: of_id, **more}
 
 
+def asked(*items: Any, **more: Any) -> Any:
+    """What a client posts with these messages, by their ids and words."""
+    body: dict[str, Any] = {"threadId": "t", "runId": "r", "messages": [], **more}
+    for ui_id, content in items:
+        item = {"id": ui_id, "role": "user", "content": content}
+        if ui_id[0] == "a":
+            item |= {"role": "assistant"}
+        elif ui_id[0] == "r":
+            item |= {"role": "tool", "toolCallId": ui_id.replace("r", "c")[:2]}
+
+        body["messages"].append(item)
+
+    return ag_ui.load_input(body)
+
+
+class TestResume:
+    """The state that a run begins with."""
+
+    calls = ToolCall("c1", "where", "{}"), ToolCall("c2", "tide", "{}")
+    start = Aggregator.new(
+        [
+            name(UserMessage("When?"), "u1"),
+            name(AssistantMessage("Hm.", tool_calls=calls), "a1"),
+            name(ToolMessage("6:40", tool_call_id="c2", tool_name="tide"), "r2"),
+        ]
+    )
+    later = start.extend(
+        [
+            name(ToolMessage("Oban", tool_call_id="c1", tool_name="where"), "r1"),
+            name(AssistantMessage("At 6:40."), "a2"),
+            name(UserMessage("Thanks."), "u2"),
+        ]
+    )
+
+    @table(
+        "state, items, texts",
+        {
+            "a result, behind those that the client lacks": (
+                start,
+                [("u1", "When?"), ("a1", "Hm."), ("r1", "Oban")],
+                ["When?", "Hm.", "6:40", "Oban"],
+            ),
+            "a result, and what the user said then": (
+                start,
+                [("u1", "When?"), ("a1", "Hm."), ("r1", "Oban"), ("u3", "Well?")],
+                ["When?", "Hm.", "6:40", "Oban", "Well?"],
+            ),
+            "results that the model has not answered": (
+                later,
+                [("u1", "When?"), ("a1", "Hm."), ("r1", "Oban")],
+                ["When?", "Hm.", "6:40", "Oban"],
+            ),
+            "a message behind what the client has cut": (
+                later,
+                [("u1", "When?"), ("a1", "Forged."), ("r2", "6:40"), ("u3", "Well?")],
+                ["When?", "Hm.", "6:40", "Oban", "Well?"],
+            ),
+            "the same again": (later, [("u1", "When?")], ["When?"]),
+            "other words under an old id": (later, [("u1", "Where?")], ["Where?"]),
+            "a message alone": (start, [("u3", "Hi")], ["When?", "Hm.", "6:40", "Hi"]),
+        },
+    )
+    def test_new(self, state, items, texts):
+        """Only what is new is read, and stands where the client has it."""
+        found = asked(*items).resume_from(MessageTree.of(state))
+
+        assert texts == [message.text for message in found]
+        assert all(each.tool_name for each in found if isinstance(each, ToolMessage))
+
+    @table(
+        "state, items",
+        {
+            "no message": (start, []),
+            "an answer": (later, [("u1", "When?"), ("a1", "Hm."), ("a2", "")]),
+            "another result of a call": (later, [("a1", "Hm."), ("r1-2", "Bern")]),
+            "a result of no call": (start, [("a1", "Hm."), ("r9", "Bern")]),
+        },
+    )
+    def test_nothing_new(self, state, items):
+        """Where there is nothing to answer, a server can say 409."""
+        with pytest.raises(LookupError, match="load the conversation again"):
+            asked(*items).resume_from(MessageTree.of(state))
+
+    def test_answers_to_interrupts(self):
+        """An answer that was interrupted goes on when the client answers that."""
+        given = {"interruptId": "i1", "status": "resolved"}
+        run = asked(("u1", "When?"), ("a1", "Hm."), ("a2", ""), resume=[given])
+
+        assert run.resume_from(MessageTree.of(self.later))[-1].text == "At 6:40."
+
+
 class TestEvents:
     """Events of responses, and what the client makes of them."""
 

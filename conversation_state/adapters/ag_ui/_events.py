@@ -37,11 +37,11 @@ def dump_chunks(
     whole results between them.
 
     A client's own reducer makes of them what `dump` makes of the message that the
-    chunks are (`concat`), named *message_id*. A result, and a response behind one, has
-    the id that it, or its first chunk, was named with (`conversation_state.tree.name`);
-    else one that is made of *message_id*. Whatever *chunks* raise is raised after
-    everything that is open was closed, but for the calls of an answer that was cut off:
-    a client runs a call at its ``TOOL_CALL_END``.
+    chunks are (`concat`), named *message_id*. A result, and a response whose first
+    chunk, is named (`conversation_state.tree.name`) has that id; others behind the
+    first response have one that is made of *message_id*. Whatever *chunks* raise is
+    raised after everything that is open was closed, but for the calls of an answer that
+    was cut off: a client runs a call at its ``TOOL_CALL_END``.
 
     >>> events = dump_chunks([AssistantMessage("Hi")], message_id="m")
     >>> [event["type"] for event in events]
@@ -74,9 +74,7 @@ class _RunWriter:
             yield dump_result(message, message_id=self._name(message))
         elif isinstance(message, AssistantMessage):
             if self._response is None:
-                is_first = not self._count
-                named = self._name(message)
-                self._response = _ResponseWriter(self._id if is_first else named)
+                self._response = _ResponseWriter(self._name(message))
 
             yield from self._response.read(message)
         else:
@@ -99,7 +97,8 @@ class _RunWriter:
 
     def _name(self, message: Message) -> str:
         self._count += 1
-        return ui_id_of(Entry("", message)) or f"{self._id}:{self._count}"
+        made = self._id if self._count == 1 else f"{self._id}:{self._count}"
+        return ui_id_of(Entry("", message)) or made
 
 
 class _ResponseWriter:

@@ -15,7 +15,7 @@ from conversation_state.adapters.engine.reading import (
     is_map,
     note_mended,
 )
-from conversation_state.adapters.engine.ui import read_own
+from conversation_state.adapters.engine.ui import ask_prompt, read_own
 from conversation_state.adapters.engine.wire import (
     MEDIA_CLASSES,
     MessageLoader,
@@ -23,6 +23,7 @@ from conversation_state.adapters.engine.wire import (
     encode_base64,
     parse_data_url,
 )
+from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.errors import InvalidToolError
 from conversation_state.messages import (
     AssistantMessage,
@@ -33,6 +34,7 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import MediaPart, Part, ReasoningPart, TextPart
 from conversation_state.tools import ToolCall, ToolInfo
+from conversation_state.tree import MessageTree, Node, ui_id_of
 from conversation_state.tree import name as name_message
 
 # The name of the format: of its notes, and the source of unknown parts and messages.
@@ -86,6 +88,78 @@ class RunInput:
     context: tuple[dict[str, Any], ...] = ()
     resume: tuple[dict[str, Any], ...] = ()
     forwarded_props: Any = None
+
+    def resume_from(self, tree: MessageTree) -> Aggregator:
+        """
+        The state to ask the model with: `StoredChat.answer` takes requests that have
+        this.
+
+        Only what is new is read, behind the last message of the client that *tree* has,
+        or else behind what the tree shows: results of calls that wait
+        (`Aggregator.pending_calls`), and the last message, if it is a user's. One that
+        the tree has is asked again; with other words it is edited, and its sibling.
+        O(n).
+
+        Raises:
+            LookupError:
+                If there is nothing to answer, as when the calls were answered by
+                another client: an HTTP server answers 409.
+
+        >>> body = {"threadId": "t", "runId": "r"}
+        >>> body["messages"] = [{"id": "u1", "role": "user", "content": "When?"}]
+        >>> tree = MessageTree.of(Aggregator.new().add_user_prompt("Hi."))
+        >>> [each.text for each in load_input(body).resume_from(tree)]
+        ['Hi.', 'When?']
+        """
+        last = self.messages[-1] if self.messages else None
+        known = ask_prompt(last, tree) if isinstance(last, UserMessage) else None
+        if known is not None:
+            return known
+
+        at, node = _find_last(tree, self.messages)
+        state = start = tree.present if node is None else _read_through(tree, node)
+        behind = self.messages[at + 1 :]
+        new = [each for each in behind if isinstance(each, ToolMessage)]
+        waiting = {call.id: call.name for call in state.pending_calls}
+        for result in new:
+            tool = waiting.pop(result.tool_call_id, None)
+            if tool is not None:
+                state = state.add(result.replace(tool_name=tool))
+
+        if isinstance(last, UserMessage):
+            return state.add(last)
+
+        is_open = not len(state) or state[-1].role == "assistant" or state.pending_calls
+        if state is start and not self.resume and (new or is_open):
+            raise LookupError(
+                "this request has nothing new to answer, neither a user's message nor "
+                "the result of a call that waits; load the conversation again"
+            )
+
+        return state
+
+
+def _find_last(
+    tree: MessageTree, messages: tuple[Message, ...]
+) -> tuple[int, Node | None]:
+    """The place of the last of *messages* that *tree* has, and its node; -1 if none."""
+    for at in reversed(range(len(messages))):
+        try:
+            return at, tree.node(tree.find(ui_id_of(Entry("", messages[at]))))
+        except LookupError:
+            pass
+
+    return -1, None
+
+
+def _read_through(tree: MessageTree, node: Node) -> Aggregator:
+    """The state that ends with *node*, and with the results behind it."""
+    shown = tree.switch(node.id).shown.entries
+    end = len(tree.path(node.id))
+    while end < len(shown) and isinstance(shown[end].message, ToolMessage):
+        end += 1
+
+    return tree.path(shown[end - 1].id)
 
 
 def load(payload: Any) -> tuple[Message, ...]:

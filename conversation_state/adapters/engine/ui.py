@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from conversation_state._identity import new_entry_id
 from conversation_state._persistent import EMPTY_MAP, check_list
 from conversation_state.adapters.engine.notes import RESERVED
 from conversation_state.adapters.engine.reading import ObjectReader, is_map
 from conversation_state.adapters.engine.wire import make_call_id
 from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.chunks import concat
-from conversation_state.messages import AssistantMessage, Message
+from conversation_state.messages import AssistantMessage, Message, UserMessage
 from conversation_state.tools import ToolCall
-from conversation_state.tree import MessageTree, ui_id_of
+from conversation_state.tree import MessageTree, Node, name, ui_id_of
 from conversation_state.usage import Usage
 
 # Of what stands under our key of a metadata.
@@ -71,6 +72,33 @@ def find_siblings(
 def wrap_own(own: Mapping[str, Any]) -> dict[str, Any]:
     """*own*, notes of ours, as a client keeps them in a metadata; nothing if empty."""
     return {RESERVED: {"version": VERSION, **own}} if own else {}
+
+
+def find_prompt(message: Message, tree: MessageTree) -> Node | None:
+    """The node of a user's *message* in *tree*, by the id that it was named with."""
+    try:
+        node = tree.node(tree.find(ui_id_of(Entry("", message))))
+    except LookupError:
+        return None
+
+    return node if node.message.role == message.role == "user" else None
+
+
+def ask_prompt(message: UserMessage, tree: MessageTree) -> Aggregator | None:
+    """
+    The state that ends with a user's *message* that *tree* has by its id, to be asked
+    again; if it has other words, it is edited: a sibling with an id of its own. None if
+    *tree* lacks it.
+    """
+    node = find_prompt(message, tree)
+    if node is None:
+        return None
+
+    for sibling in (node.id, *tree.siblings(node.id)[1]):
+        if tree.node(sibling).message.parts == message.parts:
+            return tree.path(sibling)
+
+    return tree.path(node.parent).add(name(message, new_entry_id()))
 
 
 def read_own(node: ObjectReader, key: str = "metadata") -> Mapping[str, Any]:
